@@ -1,1 +1,1 @@
-"""Everything a run leaves behind for people and other programs: figures, official files, and a page."""
+"""Results of a run for people and other programs: figures, official files and pages."""

@@ -1,4 +1,4 @@
-"""How many files of a run are in memory at once: it has thousands of units."""
+"""Batch sizes that limit how many files of a run are in memory at once: a run has thousands of units."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ T = TypeVar("T")
 
 
 def batches(items: list[T], size: int) -> Iterator[list[T]]:
-    """So many at a time, in order."""
+    """Yield the items in order, in lists of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

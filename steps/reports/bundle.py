@@ -1,4 +1,4 @@
-"""A run's report and the files of its units as one archive, which needs neither the store nor a server."""
+"""Export of a run's report and unit files as one archive that needs neither the store nor a server."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.store.runs import no_report
 
 BATCH = 500
-"""Files in memory at a time."""
+"""Number of files in memory at a time."""
 FIRST = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=report/report.html">
 <title>Report</title><a href="report/report.html">The report</a></html>
 """
-"""Page at the top, for whoever opens the archive."""
+"""Start page of the archive."""
 
 
 def write_bundle(store: Store, run_id: str, file: Path) -> int:
-    """Write the zip archive; returns its bytes. The answers of the dataset and the spec are not in it.
+    """Write the zip archive and return its size in bytes; it lacks the dataset's answers and the spec.
 
-    The same report makes the same archive. Raises ConfigError where there is no report or the file cannot be written,
-    InfraError when the store fails.
+    The same report gives the same archive. Raises ConfigError if there is no report or the file cannot be written,
+    InfraError if the store fails.
     """
     run = Place.RUN.format(run=run_id)
     names = [name for folder in ("report", "units") for name in store.keys(f"{run}/{folder}/")]

@@ -1,4 +1,4 @@
-"""What a run's canary says of its machines."""
+"""Results of a run's canary: do the reference patches pass on its machines?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.store import Store
 
 
 def read_canary(store: Store, plan: Plan) -> CanaryResult | None:
-    """The verdicts on its reference patches so far; None where the run has no canary. Raises InfraError."""
+    """Return the canary's verdicts so far; None if the run has no canary. Raises InfraError."""
     if not plan.canary:
         return None
     names = {unit.instance_id: key(GradeRecord, plan.run_id, unit.instance_id, unit.attempt) for unit in plan.canary}
@@ -31,7 +31,7 @@ def read_canary(store: Store, plan: Plan) -> CanaryResult | None:
 
 
 def _failure(store: Store, run_id: str, unit: Unit) -> str:
-    """Why it has none: the newest failure, or that it was not run."""
+    """Return why the unit has no verdict: its newest failure, or that it was not run."""
     folder = key(GradeRecord, run_id, unit.instance_id, unit.attempt).removesuffix(GradeRecord.file)
     names = [name for name in store.keys(f"{folder}tries/") if name.endswith(f"/{Failure.file}")]
     failures = [Failure.from_bytes(data) for data in store.get_many(names).values()]
@@ -40,7 +40,7 @@ def _failure(store: Store, run_id: str, unit: Unit) -> str:
 
 
 def describe_canary(result: CanaryResult) -> str:
-    """In a sentence, for whoever is about to believe the run."""
+    """Return the result as a sentence."""
     number = len(result.resolved) + len(result.failed) + len(result.without_verdict)
     if result.failed:
         named = ", ".join(f"{one} ({outcome})" for one, outcome in result.failed.items())

@@ -1,4 +1,4 @@
-"""What a store knows against instances of a dataset: what validations say of them, and tests that flip."""
+"""Known doubts about instances of a dataset, from validations and flipping tests in a store."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from swe_argo.steps.store.validations import validations_of
 
 @dataclass(frozen=True)
 class KnownDoubts:
-    """Of one dataset."""
+    """The known doubts about one dataset."""
 
     unfit: dict[str, str]
-    """Instance -> its class and the validation that says so: the newest of those that graded it as often as any."""
+    """Instance -> class and validation: the newest of those that graded it most often."""
     flips: Flips
 
     def describe(self, unit: StoredUnit) -> str:
-        """What is known against a unit's verdict; empty where nothing is."""
+        """Return what is known against a unit's verdict; empty if nothing is."""
         mark_flips([unit], self.flips)
         return "; ".join(filter(None, [self.unfit.get(unit.instance_id, ""), describe_flips(unit)]))
 
 
 def known_doubts(store: Store, dataset: str) -> KnownDoubts:
-    """Raises InfraError."""
+    """Return the doubts that a store has about a dataset. Raises InfraError."""
     classes: dict[str, tuple[int, Fitness, str]] = {}
     for validation in validations_of(store, dataset):
         for one in validation.known_instances:

@@ -1,4 +1,4 @@
-"""What classes are called in front of people, and in which order and colour they stand."""
+"""Display names of standings, stop reasons and stages, with their order and colours."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from swe_argo.steps.reports.stored_run import Standing
 
 @dataclass(frozen=True)
 class StandingLabel:
-    """One standing."""
+    """The display names of one standing."""
 
     name: str
     short: str
     meaning: str
-    """One clause for the person who reads the page."""
+    """A clause for the reader of the page."""
     tone: str
     """CSS class; its colours are in the style sheet."""
 
@@ -52,7 +52,7 @@ _ENDPOINT = StandingLabel(
 
 
 def standing_label(standing: str, failure_class: str | None) -> StandingLabel:
-    """What a unit's standing is called; of one that failed, whose failure it was decides. Raises KeyError."""
+    """Return the label of a unit's standing; for a failed unit it depends on the failure class. Raises KeyError."""
     return _ENDPOINT if standing == Standing.FAILED and failure_class in OF_ENDPOINT else STANDINGS[standing]
 
 
@@ -65,7 +65,7 @@ _BOTH = StandingLabel(
 
 
 def standing_labels(failures: Iterable[str]) -> dict[str, StandingLabel]:
-    """What the standings of a run's units are called. ``failures``: the classes of those that failed."""
+    """Return the labels of the standings in a run; ``failures`` are the classes of its failures."""
     of_endpoint = {name in OF_ENDPOINT for name in failures}
     failed = {frozenset({True}): _ENDPOINT, frozenset({True, False}): _BOTH}.get(frozenset(of_endpoint))
     return STANDINGS | ({Standing.FAILED: failed} if failed else {})
@@ -73,7 +73,7 @@ def standing_labels(failures: Iterable[str]) -> dict[str, StandingLabel]:
 
 @dataclass(frozen=True)
 class StopLabel:
-    """Why an agent stopped."""
+    """The display names of a stop reason."""
 
     name: str
     meaning: str
@@ -107,7 +107,7 @@ STOPS: dict[str, StopLabel] = {
 
 
 def stop_phrase(reason: str) -> str:
-    """Beside a verdict; a reason that this version does not know as it is."""
+    """Return the text beside a verdict, or the reason itself if this version does not know it."""
     return f"agent: {STOPS[reason].name}" if reason in STOPS else reason
 
 
@@ -117,7 +117,7 @@ ADVICE: dict[str, str] = {
     FailureClass.MODEL_ACCESS: "The endpoint answers nobody any more (a revoked key, a used-up quota, a firewall) or "
     "refuses every conversation alike: mend that and start the same run again, it does what is missing.",
 }
-"""Failure class -> what to do."""
+"""Failure class -> advice."""
 
 STAGES = {
     "solve.queue": "Queue, agent",
@@ -139,13 +139,13 @@ STAGES = {
 
 
 def in_order(stages: Iterable[str]) -> list[str]:
-    """As they happen; those that this version does not know first."""
+    """Return the stages in the order in which they happen; unknown ones come first."""
     places = {stage: place for place, stage in enumerate(STAGES)}
     return sorted(stages, key=lambda stage: (places.get(stage, -1), stage))
 
 
 def kind_phrase(kind: str) -> str:
-    """What a run that measures no agent of ours says of itself; empty for an agent."""
+    """Return the sentence about a run that measures no agent of ours; empty for an agent."""
     return {
         "reference": "Reference run: the dataset's own patches, to measure harness and machine.",
         "control": "Control run: an untouched repository. Nothing should be resolved.",

@@ -1,4 +1,4 @@
-"""The bundle that SWE-bench/experiments takes: ``evaluation/<split>/<date>_<name>/`` is this folder under that name."""
+"""The bundle for SWE-bench/experiments: its ``evaluation/<split>/<date>_<name>/`` is this folder, renamed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from swe_argo.steps.reports.stored_run import StoredRun
 
 FOLDER = "leaderboard"
 _MARKS = re.compile(r"[\\\\`*_\[\]<>&|~#!]")
-"""Characters that Markdown, or the HTML within it, gives a meaning."""
+"""Characters with a meaning in Markdown or in the HTML within it."""
 _LOGS = (EvalScript.file, Patch.file, Report.file, InstanceLog.file, TestLog.file)
 
 
 def bundle_copies(view: StoredRun) -> list[tuple[str, str]]:
-    """(source key, destination key) of logs and traces of the first attempt."""
+    """Return (source key, destination key) of logs and traces of the first attempt."""
     pairs = []
     report = f"runs/{view.run.run_id}/report/{FOLDER}"
     for unit in view.attempt(1):
@@ -33,7 +33,7 @@ def bundle_copies(view: StoredRun) -> list[tuple[str, str]]:
 
 
 def bundle_files(summary: Summary, predictions: bytes) -> dict[str, bytes]:
-    """File name -> content of what is written rather than copied."""
+    """Return name -> content of the files that are generated rather than copied."""
     return {
         f"{FOLDER}/all_preds.jsonl": predictions,
         f"{FOLDER}/metadata.yaml": _metadata(summary),
@@ -78,6 +78,6 @@ def _readme(summary: Summary) -> bytes:
 
 
 def _markdown(text: str) -> str:
-    """A text as Markdown that shows it as it is, on one line."""
+    """Return the text on one line, escaped for Markdown."""
     plain = "".join(letter if letter.isprintable() else f"{letter!a}"[1:-1] for letter in " ".join(text.split()))
     return _MARKS.sub(r"\\\g<0>", plain)

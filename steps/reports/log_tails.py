@@ -1,4 +1,4 @@
-"""Units -> the end of each one's log, as a person reads it, and the official reason that the whole log gives."""
+"""Readable ends of units' logs, and the official failure reason that a whole log gives."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _KINDS = (TestLog, InstanceLog)
 
 
 def wants_log_tail(unit: StoredUnit) -> bool:
-    """Whether a person who reads the report of a run asks what the unit's log says."""
+    """Return whether the report shows the end of the unit's log."""
     return (unit.official.resolved is not True or unit.suspect) and any(kind.file in unit.files for kind in _KINDS)
 
 
 def add_log_tails(store: Store, run_id: str, units: list[StoredUnit], line_width: int = LINE_WIDTH) -> None:
-    """``log_name`` and ``log_tail`` of each unit that has a log, and the official advisory class where it is not
-    resolved. ``line_width``: characters. Raises InfraError when the store fails."""
+    """Set ``log_name`` and ``log_tail`` of units with a log, and the official reason of unresolved ones.
+
+    ``line_width``: characters. Raises InfraError if the store fails.
+    """
     for some in batches(units, LOGS_AT_ONCE):
         keys = {
             (unit.instance_id, unit.attempt): [

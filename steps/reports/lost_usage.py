@@ -1,4 +1,4 @@
-"""Failed tries of units -> the tokens and money that they took, where no record of the unit says it."""
+"""Tokens and cost of failed tries that no record of the unit contains."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.store.kept_calls import read_answered
 
 Files = Mapping[tuple[str, int], list[str]]
-"""(instance, attempt) -> the names of the unit's files, within its folder."""
+"""(instance, attempt) -> names of the files in the unit's folder."""
 
 
 def add_lost_usage(store: Store, run_id: str, units: list[StoredUnit], files: Files, *, running: str = "") -> None:
-    """What failed tries took, put into the tries that it is known of and into ``unexplained`` of their units.
+    """Add the usage of failed tries to known tries, and else to ``unexplained`` of their units.
 
-    ``running``: the place of the answered calls of a try at work, which is no lost one. Raises InfraError when the
-    store fails.
+    ``running``: location of the recorded calls of a try in progress, which is not lost. Raises InfraError if the store
+    fails.
     """
     _add_from_trajectories(store, run_id, units, files)
     for unit in units:
@@ -51,7 +51,7 @@ def _add_from_trajectories(store: Store, run_id: str, units: list[StoredUnit], f
 
 
 def _add_from_answered_calls(store: Store, folder: str, unit: StoredUnit, names: list[str], own: str | None) -> None:
-    """Of tries that were killed before they could leave anything but the answers that they had kept."""
+    """Add the usage of tries that were killed before they left anything but recorded calls."""
     unsaid = [
         folder + name
         for name in names

@@ -1,4 +1,4 @@
-"""An agent that ended before its first step: why, and the way out."""
+"""Agents that ended before their first step: the reason, and advice."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _OTHERWISE = "see the agent's log in the unit's folder, and the log of the endpo
 
 
 def describe_no_steps(unit: StoredUnit, turns: int | None, endpoint: str) -> str:
-    """Of one unit whose trajectory tells of so many turns and of this endpoint; empty where there is nothing to say.
+    """Return the sentence about a unit without steps, by its trajectory's turns and endpoint; empty if it has steps.
 
-    An agent of one's own may work and tell of no turns: then there is a patch.
+    A custom agent may work without recording turns: then there is a patch.
     """
     if unit.solve is None or turns != 0 or not endpoint or (unit.patch or b"").strip():
         return ""
@@ -35,7 +35,7 @@ def describe_no_steps(unit: StoredUnit, turns: int | None, endpoint: str) -> str
 
 
 def doubt_no_steps(units: list[StoredUnit]) -> list[str]:
-    """Of a run: how many units ended like this, for which reasons, and what to do about the most frequent one."""
+    """Return a caveat: number of units without steps, their stop reasons, and advice for the most frequent one."""
     stops = Counter(
         unit.solve.stop_reason
         for unit in units

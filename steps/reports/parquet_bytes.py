@@ -1,4 +1,4 @@
-"""Rows -> a table of Arrow -> a Parquet file in memory, and back."""
+"""Conversion of rows to Arrow tables and Parquet files in memory, and back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def make_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """The table that ``pa.Table.from_pylist`` makes; a map is given as a dict. What a row lacks is null.
+    """Return the table that ``pa.Table.from_pylist`` makes; a map is given as a dict. Missing values are null.
 
-    Arrow reads the rows as JSON: its conversion of Python's own objects loads pandas wherever that is installed, 0.4 s
-    of CPU, only to see that a list is no Series. Raises ValueError where a value is not of its column's type.
+    Arrow reads the rows as JSON: its conversion of Python objects imports pandas if that is installed, 0.4 s of CPU,
+    only to check that a list is not a Series. Raises ValueError if a value does not have its column's type.
     """
     import pyarrow as pa
     from pyarrow import json as arrow_json
@@ -46,7 +46,7 @@ def _as_json(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _type_in_json(kind: pa.DataType) -> pa.DataType:
-    """How Arrow's reader of JSON, which knows no maps, can have it: laid out in memory just the same."""
+    """Return a type that Arrow's JSON reader supports and that has the memory layout of ``kind``: it has no maps."""
     import pyarrow as pa
 
     if not pa.types.is_map(kind):
@@ -55,7 +55,7 @@ def _type_in_json(kind: pa.DataType) -> pa.DataType:
 
 
 def write_parquet(table: pa.Table) -> bytes:
-    """The file's content."""
+    """Return the content of a Parquet file."""
     import pyarrow.parquet as pq
 
     sink = io.BytesIO()
@@ -64,10 +64,10 @@ def write_parquet(table: pa.Table) -> bytes:
 
 
 def read_parquet(data: bytes) -> pa.Table:
-    """Read it whole. Raises ValueError where it is broken.
+    """Read a whole Parquet file. Raises ValueError if it is broken.
 
-    Without Arrow's threads, for a process that ends while they do can be aborted (``terminate called without an active
-    exception``), after all its work; and not by ``read_table``, which begins some, and loads pyarrow.dataset in 0.2 s.
+    Without Arrow's threads: a process that ends while they run can be aborted (``terminate called without an active
+    exception``) after all its work. Not by ``read_table``, which starts some and imports pyarrow.dataset in 0.2 s.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

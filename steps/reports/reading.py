@@ -1,4 +1,4 @@
-"""store -> StoredRun. Files are read in batches: a run has thousands of units and a log may be many megabytes."""
+"""Reader of stored runs. Files are read in batches: a run has thousands of units, a log may have many megabytes."""
 
 from __future__ import annotations
 
@@ -33,34 +33,32 @@ R = TypeVar("R", bound=Record)
 
 
 def read_run(store: Store, run_id: str) -> StoredRun:
-    """The run as it is now. Raises ConfigError when the store has no run of that name, InfraError when it fails."""
+    """Return the run as it is now. Raises ConfigError if the store has no such run, InfraError if the store fails."""
     return _StoreReader(store, run_id, _RECORDS).read()
 
 
 def read_verdicts(store: Store, run_id: str, *, most_tests: int = SHOWN_TESTS) -> StoredRun:
-    """The run without what only its own report shows: issues, patches, official files and logs. Raises as read_run."""
+    """Return the run without issues, patches, official files and logs, which only its report needs. Raises like it."""
     return _StoreReader(store, run_id, (GradeRecord.file, SolveRecord.file), most_tests=most_tests).read()
 
 
 class GrowingRun:
-    """A run that is read again and again, as by ``read_verdicts``: of its units only those whose files have changed,
-    whatever calls of theirs were answered meanwhile."""
+    """A run that is read repeatedly, as by ``read_verdicts``, but only units with changed files (not model calls)."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
         self._known: _KnownUnits = {}
         self._reader: _StoreReader | None = None
         self.answered: dict[tuple[str, int], list[str]] = {}
-        """(instance, attempt) of a unit that is not solved -> its files of answered calls, by their names in its
-        folder, in their order; only of those that have some."""
+        """Names of the recorded-call files, in order, of each unsolved (instance, attempt) that has some."""
 
     @property
     def progress(self) -> tuple[int, int]:
-        """(units that are read, of how many), while it is read."""
+        """(units read, total units) during a read."""
         return self._reader.progress if self._reader else (0, 0)
 
     def read(self) -> StoredRun:
-        """As it is now. Raises as read_run."""
+        """Return the run as it is now. Raises as read_run."""
         reader = self._reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
         run = reader.read(self._known)
         there = {name: unit for unit in reader.units if (name := _name(unit)) in reader.files}
@@ -83,17 +81,17 @@ def read_unit(
     most_tests: int = SHOWN_TESTS,
     running: str = "",
 ) -> tuple[StoredUnit, dict[str, str]]:
-    """One unit, with the end of its log whatever its verdict, and key -> why its content could not be understood.
+    """Return one unit with the end of its log whatever its verdict, and key -> error of unreadable content.
 
-    ``line_width``: characters of a line of the log; ``most_tests``: failing tests that are kept; ``running``: the place
-    of the answered calls of a try at work, which is no lost one. Raises InfraError when the store fails.
+    ``line_width``: characters of a line of the log; ``most_tests``: failing tests that are kept; ``running``: location
+    of the recorded calls of a try in progress, which is not lost. Raises InfraError if the store fails.
     """
     reader = _StoreReader(store, run_id, _RECORDS, line_width, most_tests, running=running)
     return reader.read_unit(unit), reader.unreadable
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what a parser said, harmless to look at."""
+    """Return the first line of a parser's message, sanitized for display."""
     return make_visible(next(iter(str(error).splitlines()), type(error).__name__))
 
 
@@ -102,7 +100,7 @@ _RECORDS = (GradeRecord.file, SolveRecord.file, Patch.file, Report.file)
 
 _UnitName = tuple[str, int]
 _KnownUnits = dict[_UnitName, tuple[list[str], StoredUnit]]
-"""What was read of units before, each with the names of the files that it had then, but for answered calls."""
+"""Units read before, each with the names of its files then, except recorded calls."""
 
 
 def _settled(files: list[str]) -> list[str]:
@@ -114,7 +112,7 @@ def _name(unit: Unit | StoredUnit) -> _UnitName:
 
 
 class _InstanceFacts(NamedTuple):
-    """All that the report says of an issue."""
+    """The facts about an issue in the report."""
 
     title: str = ""
     issue: str = ""
@@ -145,7 +143,7 @@ class _StoreReader:
         self.progress = (0, 0)
         self.files: dict[tuple[str, int], list[str]] = defaultdict(list)
         self.units: list[StoredUnit] = []
-        """As they are stored, whatever was retracted."""
+        """Units as stored, without regard to retractions."""
 
     def read(self, known: _KnownUnits | None = None) -> StoredRun:
         names = [key(RunFile, self.run_id), key(Plan, self.run_id)]
@@ -187,7 +185,7 @@ class _StoreReader:
         return self._without_retracted(stored_units)[0]
 
     def _without_retracted(self, units: list[StoredUnit]) -> list[StoredUnit]:
-        """The units, those that the model's endpoint failed without the verdict that came of it."""
+        """Return the units, without the verdicts of those whose conversation the model's endpoint ended."""
         retracted = read_retracted(self.store, self.run_id)
         wanted = {name: retracted[name].key for unit in units if (name := _name(unit)) in retracted}
         contents = self.store.get_many(wanted.values())
@@ -207,7 +205,7 @@ class _StoreReader:
                 self.files[parts[0], int(parts[1])].append(parts[2])
 
     def _instances(self, ids: list[str]) -> dict[str, _InstanceFacts]:
-        """By id."""
+        """Return the facts of the instances by id."""
         facts = {}
         for batch in batches(ids, RECORDS_AT_ONCE):
             names = {key(Instance, self.run_id, one): one for one in batch}
@@ -233,7 +231,7 @@ class _StoreReader:
     def _unit(self, unit: Unit, contents: dict[str, bytes], facts: _InstanceFacts) -> StoredUnit:
         folder, names = self._folder(unit), self._files(unit)
         verdict = contents.get(f"{folder}/{GradeRecord.file}")
-        # A verdict stands until it is put away whole: what is no longer beside it is read from where it is kept.
+        # A verdict counts until it is archived completely: files already moved are read from the archive.
         leaving = f"{folder}/tries/{kept_as(verdict)}" if verdict is not None else folder
         places = [f"{place}/{SolveRecord.file}" for place in (folder, leaving)]
         solved = places[0] if places[0] in contents else places[1]
@@ -276,7 +274,7 @@ class _StoreReader:
         return sorted(tries, key=lambda failed_try: failed_try.failure.occurred_at)
 
     def _put_away(self, folder: str, names: list[str]) -> list[str]:
-        """Folders of verdicts that were, or are about to be."""
+        """Return the folders of archived verdicts, and of those whose archival has started."""
         return [f"{folder}/{name.rpartition('/')[0]}" for name in names if name.endswith(f"/{Redone.file}")]
 
     def _redone(self, places: list[str], contents: dict[str, bytes]) -> list[Redone]:
@@ -293,7 +291,7 @@ class _StoreReader:
             return None
         try:
             return kind.from_bytes(data)
-        except ValueError as error:  # pydantic's too
+        except ValueError as error:  # also pydantic's validation error
             self.unreadable[name] = first_line(error)
             return None
 
@@ -309,7 +307,7 @@ class _StoreReader:
 
 
 def _official(instance_id: str, data: bytes | None) -> OfficialResult:
-    """As make_run_report reads it: what is there but cannot be read is completed and an error."""
+    """Parse a report as make_run_report does: an existing but unreadable one is completed and an error."""
     if data is None:
         return OfficialResult(completed=False, resolved=None, reason=None)
     try:

@@ -1,4 +1,4 @@
-"""The official signatures of a broken environment, without the imports of the package they live in."""
+"""The official signatures of a broken environment, without the imports of their package."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from swe_argo.steps.grading import swebench_harness
 
 
 def classify(*logs: bytes) -> tuple[str, str] | None:
-    """(reason, tier) of logs as ``swebench.harness.infra_failure.classify_logs`` gives it for the files that hold them.
+    """Return (reason, tier) as ``swebench.harness.infra_failure.classify_logs`` does for files with these logs.
 
-    That reads text files: undecodable bytes are replaced and every line end is a newline.
+    The original reads text files: undecodable bytes are replaced and every line end becomes a newline.
     """
     texts = [log.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n") for log in logs]
     return cast(
@@ -19,5 +19,5 @@ def classify(*logs: bytes) -> tuple[str, str] | None:
 
 
 def is_environment(tier: str) -> bool:
-    """Whether that tier cannot plausibly come from a patch."""
+    """Return whether a failure of that tier cannot plausibly come from a patch."""
     return bool(tier == swebench_harness.import_harness("infra_failure").TIER_ENVIRONMENT)

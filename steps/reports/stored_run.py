@@ -1,4 +1,4 @@
-"""A run in memory: per unit what the report says of it, and no more than that."""
+"""A stored run in memory: per unit the data of the report, and no more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.reports.text.visible import NOTHING, Excerpt
 
 
 class Standing(StrEnum):
-    """How a unit stands: one of the definitive outcomes, or no verdict."""
+    """State of a unit: one of the definitive outcomes, or no verdict."""
 
     RESOLVED = Outcome.RESOLVED
     UNRESOLVED = Outcome.UNRESOLVED
@@ -27,9 +27,9 @@ class Standing(StrEnum):
     NO_REWARD = Outcome.NO_REWARD
     NO_PREDICTION = Outcome.NO_PREDICTION
     FAILED = "failed"
-    """No verdict: the world, the request or this project failed."""
+    """No verdict: the infrastructure, the request or this project failed."""
     NOT_RUN = "not_run"
-    """No verdict: its turn never came, or it was under way when the run stopped."""
+    """No verdict: it was not started, or was in progress when the run stopped."""
 
 
 NO_VERDICT = (Standing.FAILED, Standing.NOT_RUN)
@@ -37,38 +37,38 @@ NO_VERDICT = (Standing.FAILED, Standing.NOT_RUN)
 
 @dataclass(frozen=True, slots=True)
 class FailedTry:
-    """A failed try and what it used up."""
+    """A failed try and its usage."""
 
     failure: Failure
     usage: Usage
     name: str = ""
-    """Its folder's."""
+    """Name of its folder."""
     files: tuple[str, ...] = ()
-    """Names in that folder."""
+    """Names of the files in that folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFlip:
-    """A test that did not come out alike each time that the same patch was graded."""
+    """A test with different results in gradings of the same patch."""
 
     test: str
     seen: int
     """Gradings of patches that were graded more than once."""
     flipped: int
-    """Of these, those that came out as fewer did."""
+    """Number of these gradings with the less frequent result."""
     last_seen: str
 
 
 @dataclass(frozen=True, slots=True)
 class OfficialResult:
-    """What the official files of one unit say, as swebench's make_run_report reads them."""
+    """The official files of one unit, as swebench's make_run_report reads them."""
 
     completed: bool
-    """``report.json`` exists."""
+    """Whether ``report.json`` exists."""
     resolved: bool | None
-    """Its verdict; None when there is no such file or it cannot be read."""
+    """Its verdict; None without a readable file."""
     reason: tuple[str, str] | None
-    """(reason, tier) of the logs of a unit that is not resolved, by swebench's own signatures."""
+    """(reason, tier) of the logs of an unresolved unit, by swebench's own signatures."""
 
 
 NO_REPORT = OfficialResult(completed=False, resolved=None, reason=None)
@@ -85,62 +85,62 @@ class StoredUnit:
     title: str = ""
     """First line of the issue."""
     issue: str = ""
-    """Its first characters, as the agent was given them."""
+    """The first characters of the issue, as the agent saw it."""
     issue_left_out: int = 0
-    """Characters after them."""
+    """Number of characters after them."""
     difficulty: str | None = None
     family: str = SWEBENCH
     grade: GradeRecord | None = None
-    """With at most SHOWN_TESTS failing tests; failing_tests counts them all."""
+    """At most SHOWN_TESTS of its failing tests; ``failing_tests`` counts them all."""
     failing_tests: int = 0
     flips: list[KnownFlip] = field(default_factory=list)
-    """Of its failing tests, those that the store has seen flip."""
+    """Failing tests that the store has seen flip."""
     solve: SolveRecord | None = None
     patch: bytes | None = None
     official: OfficialResult = NO_REPORT
     log_tail: Excerpt = NOTHING
     log_name: str = ""
-    """The file log_tail is of."""
+    """Name of the file of log_tail."""
     tries: list[FailedTry] = field(default_factory=list)
-    """Failed ones, oldest first."""
+    """Failed tries, oldest first."""
     redone: list[Redone] = field(default_factory=list)
-    """Earlier verdicts that a person had sought again, oldest first."""
+    """Earlier verdicts that were replaced by --redo, oldest first."""
     earlier_grades: list[GradeRecord] = field(default_factory=list)
-    """Theirs, in no order; left out are those with more failing tests than are kept."""
+    """Grades of the earlier verdicts, unordered, without those with more failing tests than are kept."""
     unexplained: Usage = field(default_factory=Usage)
-    """Of tries that left a trajectory and no failure: killed before anybody could say why."""
+    """Usage of tries that left a trajectory and no failure: they were killed before they could write one."""
     files: tuple[str, ...] = ()
-    """Names in the unit's folder."""
+    """Names of the files in the unit's folder."""
     trajectories: tuple[str, ...] = ()
-    """Names in the unit's folder, those below ``tries/`` included."""
+    """Names of trajectories in the unit's folder, including those below ``tries/``."""
     page: str = ""
-    """Name of its own page in the folder of the report; empty where it has none."""
+    """Name of its own page in the folder of the report; empty if it has none."""
     turns: int | None = None
-    """Answers of the agent that the trajectory tells of; None where there is none that can be read."""
+    """Answers of the agent in the trajectory; None without a readable one."""
     model_answers: int = 0
-    """Those of the turns for which a model was asked."""
+    """Number of turns for which a model was asked."""
     useless_answers: int = 0
-    """Those of the model's answers that held nothing the agent expects."""
+    """Number of model answers without anything that the agent expects."""
     endpoint: str = ""
-    """Whom it asked, as the trajectory tells."""
+    """The model endpoint, from the trajectory."""
     useless_answer: str = ""
-    """How the last useless answer with any text begins."""
+    """Beginning of the last useless answer with any text."""
     retracted: Failure | None = None
-    """Why its verdict does not count, where the model's endpoint ended its conversation; it has no grade here then."""
+    """Reason why its verdict does not count: the model's endpoint ended its conversation. ``grade`` is None then."""
 
     @property
     def standing(self) -> Standing:
-        """The outcome, else why there is none."""
+        """The outcome, else the kind of missing verdict."""
         if self.grade is not None:
             return Standing(self.grade.outcome.value)
         return Standing.FAILED if self.failure is not None else Standing.NOT_RUN
 
     @property
     def failure(self) -> Failure | None:
-        """The newest failure, unless the step it stopped has succeeded since, the unit was begun anew by --redo since,
-        or it is that the run was stopped.
+        """The newest failure that still holds; None with a verdict.
 
-        None where there is a verdict.
+        A failure no longer holds if its step has succeeded since, if --redo restarted the unit since, or if the run was
+        stopped.
         """
         if self.retracted is not None:
             return self.retracted
@@ -154,10 +154,10 @@ class StoredUnit:
 
     @property
     def newest_trajectory(self) -> str:
-        """Of ``trajectories``; where no try succeeded, that of the last try which left one; empty where there is none.
+        """The one of ``trajectories`` that counts; without a successful try that of the last try with one; else empty.
 
-        Those of verdicts that were put away are of the past: the unit has begun anew since.
-        Nobody knows when a try was killed: it comes after those that say when they failed.
+        Archived verdicts are excluded: the unit has restarted since. Killed tries have no known time, so they rank
+        after the failed tries that have one.
         """
         tries = [f"tries/{failed_try.name}/{Trajectory.file}" for failed_try in reversed(self.tries)]
         ranked = [Trajectory.file, *tries, *sorted(name for name in self.trajectories if not is_kept(name))]
@@ -165,25 +165,25 @@ class StoredUnit:
 
     @property
     def suspect(self) -> bool:
-        """Whether the verdict is not to be believed."""
+        """Whether the verdict is suspect."""
         return self.grade is not None and self.grade.integrity.verdict == "suspect"
 
     @property
     def usage(self) -> Usage:
-        """Of the solve that counts, of those that were done again, and of all failed tries."""
+        """Usage of the solve that counts, of replaced ones, and of all failed tries."""
         done = [self.solve.usage] if self.solve else []
         return add_usage([*done, *(earlier.usage for earlier in self.redone), self.wasted])
 
     @property
     def wasted(self) -> Usage:
-        """Of the failed tries alone, without what the solve that counts took over from them."""
+        """Usage of the failed tries alone, without calls that the solve that counts has reused from them."""
         all_of_them = add_usage([*(failed_try.usage for failed_try in self.tries), self.unexplained])
         continued = self.solve.continued if self.solve else None
         return all_of_them if continued is None else all_of_them - continued.usage
 
     @property
     def seconds(self) -> dict[str, float]:
-        """``solve.agent`` -> seconds, for every stage of the tries that succeeded."""
+        """Seconds by stage, such as ``solve.agent``, for every stage of the successful tries."""
         stages: dict[str, float] = {}
         for step, record in (("solve", self.solve), ("grade", self.grade)):
             if record is not None:
@@ -192,15 +192,15 @@ class StoredUnit:
 
     @property
     def total_s(self) -> float:
-        """Seconds in all stages, also of what was done again, and in failed tries; queues are not in it."""
+        """Seconds in all stages, including replaced ones and failed tries, without queues."""
         past = [one.failure.seconds for one in self.tries] + [earlier.seconds for earlier in self.redone]
         return sum(self.seconds.values()) + sum(past)
 
     @property
     def sandboxes_usd(self) -> float | None:
-        """What the sandboxes of the tries that succeeded cost, from when they were there; None where nobody was paid.
+        """Cost of the sandboxes of successful tries, from their creation on; None if nobody was paid.
 
-        Of failed tries nobody knows for how long they had one.
+        For failed tries it is unknown how long they had a sandbox.
         """
         costs = [
             machine.usd_per_hour * sum(record.seconds.get(stage, 0.0) for stage in stages) / 3600
@@ -212,42 +212,42 @@ class StoredUnit:
 
 _SOLVING = ("prepare", "agent", "patch")
 _GRADING = ("apply", "tests", "confirmation", "counter_proof")
-"""The stages in which a sandbox is there: not those of waiting for one, or of reading a log."""
+"""Stages with an existing sandbox: not those of waiting for one, or of reading a log."""
 
 
 def add_usage(parts: list[Usage]) -> Usage:
-    """The sum; the cost is None where no call has a known price."""
+    """Return the sum; its cost is None if no call has a known price."""
     return sum(parts, Usage())
 
 
 @dataclass(frozen=True)
 class CanaryResult:
-    """The reference patches that a run had graded first."""
+    """Results of the reference patches that a run graded first."""
 
     resolved: list[str]
     failed: dict[str, str]
-    """Instance -> outcome: there the machines, or the images, are not what the dataset takes."""
+    """Instance -> outcome: here the machines or images do not meet the dataset's needs."""
     without_verdict: dict[str, str]
-    """Instance -> why; says nothing of the machines."""
+    """Instance -> reason; says nothing about the machines."""
     grades: list[GradeRecord] = field(default_factory=list)
-    """The records of those that have a verdict."""
+    """Records of the instances with a verdict."""
 
 
 @dataclass(slots=True)
 class StoredRun:
-    """A run as it lies in the store, finished or not."""
+    """A run in the store, finished or not."""
 
     run: RunFile
     plan: Plan | None
-    """None when the run stopped before it was planned."""
+    """None if the run stopped before it was planned."""
     units: list[StoredUnit]
     """In the order of the plan."""
     unreadable: list[str]
-    """Keys whose content could not be understood."""
+    """Keys with unreadable content."""
     canary: CanaryResult | None = None
 
     def attempt(self, number: int) -> list[StoredUnit]:
-        """The units of one attempt."""
+        """Return the units of one attempt."""
         return [unit for unit in self.units if unit.attempt == number]
 
     @property

@@ -1,4 +1,4 @@
-"""The failed tries of one unit, for what reads that unit alone."""
+"""Failed tries of one unit, for readers of that unit alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from swe_argo.steps.store import Store
 
 
 def read_failures(store: Store, run: str, instance: str, attempt: int) -> dict[str, Failure]:
-    """Folder of a failed try -> why it failed, oldest first; one that cannot be read is left out.
+    """Return failure by folder of the failed try, oldest first, without unreadable ones.
 
-    Names of tries say nothing of their order: engines choose them. Raises InfraError.
+    Names of tries have no order: engines choose them. Raises InfraError.
     """
     folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
     names = [name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]
@@ -18,6 +18,6 @@ def read_failures(store: Store, run: str, instance: str, attempt: int) -> dict[s
     for name, data in store.get_many(names).items():
         try:
             by_folder[name.removesuffix(f"/{Failure.file}")] = Failure.from_bytes(data)
-        except ValueError:  # pydantic's too
+        except ValueError:  # also pydantic's validation error
             continue
     return dict(sorted(by_folder.items(), key=lambda item: item[1].occurred_at))

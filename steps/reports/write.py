@@ -1,4 +1,4 @@
-"""A run in the store -> its folder ``report/``, whole or not at all."""
+"""Writer of a run's ``report/`` folder, complete or not at all."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ from swe_argo.steps.store import Store
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The comparison with an earlier run, or why there is none."""
+    """The comparison with an earlier run, or the reason why there is none."""
 
     compared: Comparison | None = None
     why_not: str = ""
-    """Why it was not compared; empty where nobody asked."""
+    """Reason why it was not compared; empty if no comparison was requested."""
 
 
 def write_report(store: Store, run_id: str, against: str | None = None) -> Summary:
     """Write ``runs/<run>/report/`` of a run in any state, and return its figures.
 
-    ``against``: the run to compare it with, or ``last``, the newest finished one of the same spec that was planned
-    before it; None: the one that the report before this was compared with, if there was any. A run that cannot be
-    compared has its report all the same, with a line that says why.
+    ``against``: the run to compare with, or ``last``, the newest finished one of the same spec that was planned before;
+    None: the one of the previous report, if any. If the comparison fails, the report contains one line with the reason.
 
-    Written anew each time, the pages of units too: what one shows comes from the unit's files, the pages beside it, the
-    remarks on the run and this code, and no file's time vouches for all of that. Files of an earlier report that this
-    one lacks are removed. ``summary.json`` comes last: where it is, the report is whole. Raises ConfigError for an
-    unknown run, InfraError when the store fails.
+    Everything is written again, pages of units too: their content depends on the unit's files, the neighbouring pages,
+    the remarks on the run and this code, which no timestamp covers. Files of an earlier report that this one lacks are
+    removed. ``summary.json`` comes last: its existence means that the report is complete. Raises ConfigError for an
+    unknown run, InfraError if the store fails.
     """
     doing("reading the run's units")
     run = read_run(store, run_id)
@@ -93,7 +92,7 @@ def _compare_with(store: Store, run: StoredRun, against: str | None) -> Comparis
     try:
         doubts = known_doubts(store, run.run.dataset.name)
         return ComparisonResult(compare(read_verdicts(store, earlier_id), run, doubts.describe))
-    except ConfigError as error:  # a name that was mistyped, a run that was removed: known when all the work is done
+    except ConfigError as error:  # an unknown or removed run is reported here, when all the work is done
         return ComparisonResult(why_not=error.reason)
 
 

@@ -1,4 +1,4 @@
-"""Which run a run is compared with: a named one, or the last finished one of the same spec."""
+"""Choice of the run to compare with: a named one, or the last finished one of the same spec."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LAST = "last"
 
 
 def last_of_same_spec(store: Store, run: RunFile) -> str | None:
-    """Id of the newest finished run that asked for the same and was planned before this one.
+    """Return the id of the newest finished run of the same spec that was planned before this one.
 
-    Finished: it has a report, and every unit of it has a verdict. Raises InfraError when the store fails.
+    A run is finished if it has a report and every unit has a verdict. Raises InfraError if the store fails.
     """
     names = [name for name in store.folders("runs/") if name != run.run_id]
     stored = store.get_many(key(RunFile, name) for name in names)
@@ -36,12 +36,12 @@ def last_of_same_spec(store: Store, run: RunFile) -> str | None:
 def _run(data: bytes) -> RunFile | None:
     try:
         return RunFile.from_bytes(data)
-    except ValueError:  # of another version, or cut short: no run to compare with
+    except ValueError:  # from another version, or truncated: not a run to compare with
         return None
 
 
 def _complete(store: Store, run_id: str) -> bool:
-    # Not parsed as a Summary: one of an older version may lack a field and be complete all the same.
+    # Not parsed as a Summary: a summary of an older version may lack a field and still be complete.
     try:
         return json.loads(store.get(key(Summary, run_id))).get("complete") is True
     except (FileNotFoundError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""What is not the same in two runs before anything is scored: rows, images, versions, the spec, the conditions."""
+"""Differences in the set-up of two runs, which exist before any score: rows, images, versions, spec, conditions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _RECORDED = {
     "sandbox.solve_network": "Agent's network",
     "grading.network": "Tests' network",
 }
-"""Field of the spec -> the condition that says what the machines recorded of it, which is more."""
+"""Spec field -> title of the condition that the machines recorded for it, which contains more."""
 
 
 def find_changes(before: StoredRun, after: StoredRun) -> list[Change]:
-    """In the order in which they change scores: dataset, versions, conditions, spec; for images see image_changes."""
+    """Return the differences, most relevant first: dataset, versions, conditions, spec (images: ``image_changes``)."""
     conditional = list(_conditions(before, after))
     conditions = {change.what for change in conditional}
     spec_changes = [
@@ -32,7 +32,7 @@ def find_changes(before: StoredRun, after: StoredRun) -> list[Change]:
 
 
 def file_changes(before: RunFile, after: RunFile) -> list[Change]:
-    """What is known to have changed by ``run.json`` alone: rows, versions, digests of images."""
+    """Return the differences that ``run.json`` alone shows: rows, versions, image digests."""
     old, new = (StoredRun(run=run, plan=None, units=[], unreadable=[]) for run in (before, after))
     was, now = before.image_digests, after.image_digests
     moved = [name for name in sorted(was.keys() & now.keys()) if was[name] != now[name]]
@@ -43,9 +43,9 @@ def file_changes(before: RunFile, after: RunFile) -> list[Change]:
 def image_changes(
     before: StoredRun, after: StoredRun, pairs: list[tuple[StoredUnit, StoredUnit]]
 ) -> tuple[list[ImageChange], int]:
-    """(instances with another image, instances whose tests ran in images of which only a name is known).
+    """Return (instances with different images, number of instances whose images are known by name only).
 
-    The same name is no proof of the same image: tags move.
+    The same name does not prove the same image: tags move. Only instances whose tests ran are counted.
     """
     names = [
         {unit.instance_id: unit.image for unit in view.plan.units} if view.plan else {} for view in (before, after)
@@ -66,7 +66,7 @@ def image_changes(
 
 
 def _digest(unit: StoredUnit, image: str, run: RunFile) -> str | None:
-    """As the machine that ran the tests recorded it, else the agent's, else as plan knew it."""
+    """Return the digest recorded by the machine that ran the tests, else by the agent's, else by plan."""
     for record in (unit.grade, unit.solve):
         if record is not None and record.machine is not None and record.machine.image_digest:
             return record.machine.image_digest
@@ -98,7 +98,7 @@ _VERSIONS = {"code": "Code", "python": "Python", "platform": "Platform"}
 
 
 def _recorded_versions(run: StoredRun) -> dict[str, set[str]]:
-    """Those the run was planned with and those each unit was graded with: a run that was resumed can have several."""
+    """Return the versions of the plan and of each unit's grading: a resumed run can have several."""
     by_package: dict[str, set[str]] = {}
     for versions in (run.run.versions, *(unit.grade.versions for unit in run.units if unit.grade is not None)):
         for name, value in versions.items():
@@ -115,7 +115,7 @@ def _conditions(before: StoredRun, after: StoredRun) -> Iterator[Change]:
         ("Tools called", old.format, new.format),
     ]
     for what, was, now in pairs:
-        # What nothing was recorded of is not known to differ.
+        # A condition without a record is not known to differ.
         if was not in (None, "") and now not in (None, "") and was != now:
             yield Change(kind="condition", what=what, before=_describe_value(was), after=_describe_value(now))
 
@@ -126,7 +126,7 @@ def _describe_value(value: str | bool | None) -> str:
 
 def _spec_changes(before: RunFile, after: RunFile) -> Iterator[Change]:
     for name, was, now in _differing(before, after):
-        if name not in ("dataset", "split", "revision"):  # the lock says what they came to
+        if name not in ("dataset", "split", "revision"):  # the dataset lock contains the values that these resolved to
             yield Change(kind="wish", what=name, before=_format_value(was), after=_format_value(now))
     if before.model != after.model and before.spec.agent.model == after.spec.agent.model:
         yield Change(kind="wish", what="model", before=before.model, after=after.model)
@@ -137,9 +137,9 @@ def _spec_changes(before: RunFile, after: RunFile) -> Iterator[Change]:
 
 
 def is_same_spec(one: RunFile, other: RunFile) -> bool:
-    """Whether both runs have the same spec: every field but the run's name and those that only say how.
+    """Return whether both specs are the same, except the run's name and fields that only affect execution.
 
-    A dataset is the same under its alias, and a file of predictions or trajectories wherever it lies.
+    A dataset equals its alias, and a file of predictions or trajectories is compared by content, not by path.
     """
     return one.model == other.model and not any(_differing(one, other))
 

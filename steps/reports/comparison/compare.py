@@ -1,4 +1,4 @@
-"""Two StoredRuns -> Comparison. Nothing is read and nothing is judged again."""
+"""Comparison of two StoredRuns in memory: nothing is read and nothing is graded again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], 
     Args:
         before: First run.
         after: Second run; instances are in the order of its plan.
-        doubts: Function that says what is known against a verdict.
+        doubts: Returns what is known against a verdict.
     """
     old, new = _first(before), _first(after)
     common = [one for one in new if one in old]
@@ -87,7 +87,7 @@ def _changed_outcome(
 
 
 def _integrity(resolved: StoredUnit) -> str:
-    """Return why the resolved side of a change may not be believed."""
+    """Return why the verdict of the resolved side may be wrong."""
     note = "resolved, but suspect" if resolved.suspect else confirmation_note(resolved)
     return "; ".join(filter(None, [note, generality_note(resolved)]))
 
@@ -108,7 +108,7 @@ def _paired_test(gains: int, losses: int) -> PairedTest:
 
 
 def _means(before: StoredRun, after: StoredRun) -> MeanRates | None:
-    """Per instance the share of attempts that resolve it, paired (Miller 2024, arXiv 2411.00640, section 4)."""
+    """Return the mean share of resolved attempts per instance, paired (Miller 2024, arXiv 2411.00640, section 4)."""
     if len(before.attempts) < 2 and len(after.attempts) < 2:
         return None
     old, new = _shares(before), _shares(after)

@@ -9,21 +9,21 @@ from swe_argo.steps.reports.figures.summary import Rate
 
 
 class Change(Part):
-    """Something that is not the same in both runs, and was so before anything was scored."""
+    """A difference between the set-ups of the runs."""
 
     kind: Literal["dataset", "image", "version", "wish", "condition"]
     what: str
-    """What it is called in front of people: a field of the spec by its name in TOML."""
+    """Title for people: a spec field by its name in TOML."""
     before: str
     after: str
 
 
 class ImageChange(Part):
-    """An instance whose image is another one."""
+    """An instance whose image differs."""
 
     instance_id: str
     before: str
-    """Digest, or the name where no digest is known in one of the runs."""
+    """Digest, or the name if one of the runs has no digest."""
     after: str
 
 
@@ -37,12 +37,12 @@ class ChangedOutcome(Part):
     failing_tests: list[str]
     """Listed tests that do not pass in the run that does not resolve it, at most 20, fail-to-pass first."""
     failing: int
-    """How many there are."""
+    """Number of all such tests."""
     doubt: str = ""
-    """What is known against it: its class in the newest validation, failing tests that flip, and the integrity of the
+    """Known reasons against it: its class in the newest validation, failing tests that flip, and the integrity of the
     resolved side if that is not ok."""
     same_patch: bool
-    """Both runs graded the same bytes: the difference is not the agent's."""
+    """Both runs graded the same bytes, so the agent did not cause the difference."""
 
 
 class Unjudged(Part):
@@ -64,7 +64,7 @@ class PairedTest(Part):
     p: float
     """Two-sided, exact and conditional on the instances that moved: a binomial test of gained against lost."""
     p_mid: float
-    """With the mid-p correction (Fagerland, Lydersen and Laake 2013): less conservative where few moved."""
+    """With the mid-p correction (Fagerland, Lydersen and Laake 2013): less conservative if few instances moved."""
 
 
 class MeanRates(Part):
@@ -100,9 +100,9 @@ class Comparison(Record):
     """Instances in both runs."""
     before: Rate
     after: Rate
-    """First attempts at the common instances, those without a verdict in the denominator."""
+    """First attempts at the common instances; those without a verdict are in the denominator."""
     invalid: list[str] = []
-    """Run ids of those of the two that are not valid: they have no score."""
+    """Run ids of the invalid ones of the two, which have no score."""
     judged: int
     """Common instances with a verdict in both runs."""
     both: int
@@ -111,12 +111,12 @@ class Comparison(Record):
     gained: list[ChangedOutcome]
     lost: list[ChangedOutcome]
     without_verdict: list[Unjudged]
-    """Common instances that lack a verdict in a run, or in both."""
+    """Common instances that lack a verdict in one or both runs."""
     only_before: list[str]
     only_after: list[str]
     test: PairedTest
     mean: MeanRates | None
-    """None where both runs made one attempt."""
+    """None if both runs made one attempt."""
 
     @property
     def same_patches(self) -> bool:
@@ -125,5 +125,5 @@ class Comparison(Record):
 
     @property
     def word(self) -> str:
-        """What moved."""
+        """The number of gains and losses, as text."""
         return f"{len(self.gained)} gained, {len(self.lost)} lost"

@@ -1,4 +1,4 @@
-"""A Comparison in words: the page, the terminal and a message lay out the same sentences and lists."""
+"""A Comparison as text: the page, the terminal and a message show the same sentences and lists."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ REASON_WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class InstanceLine:
-    """An instance in a list."""
+    """A line of a list of instances."""
 
     instance_id: str
     note: str = ""
-    """Its outcome in the first run and in the second, and why."""
+    """Its outcomes in the first and second run, and the reason."""
     tests: tuple[str, ...] = ()
-    """The first that do not pass in the run that does not resolve it."""
+    """The first tests that do not pass in the run that does not resolve it."""
     failing: int = 0
-    """How many there are."""
+    """Number of all such tests."""
 
     @property
     def test_lines(self) -> list[str]:
-        """The tests, and the count of those that are not named."""
+        """The tests, and the number of those that are not named."""
         more = self.failing - len(self.tests)
         return [*self.tests, f"and {count(more, 'more test')}"] if self.tests and more > 0 else [*self.tests]
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceList:
-    """All instances of a kind; at least one."""
+    """A list of instances of one kind, never empty."""
 
     title: str
     lines: list[InstanceLine]
@@ -53,36 +53,36 @@ class InstanceList:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """What people read of two runs. Every text is visible, and each value, test and reason is cut."""
+    """The texts of a comparison, sanitized for display; each value, test and reason is cut."""
 
     run_id: str
     """Second run: gains, losses and differences are its figures minus those of ``against``."""
     against: str
     """First run."""
     planned: str
-    """When the first run was planned."""
+    """Planning time of the first run."""
     changes: list[str]
     """Differences in set-up, ``first → second``, one line each."""
     unchanged: str
     """Statement that the set-up is the same; empty if it differs."""
     unknown: str
-    """Of what it cannot be said whether it changed; empty where there is nothing of that kind."""
+    """Facts of which it is unknown whether they differ; empty if there are none."""
     headline: str
-    """The score of both over the instances they have in common, and what moved."""
+    """Scores of both runs over their common instances, and the gains and losses."""
     significance: str
     """McNemar's test in plain words; empty if the runs have no instance in common."""
     means: str
-    """pass@1 over all attempts; empty where both runs made one."""
+    """pass@1 over all attempts; empty if both runs made one."""
     rates: list[tuple[str, Rate]]
-    """Run id and score of both runs; none if they have no instance in common, or one of them is not valid."""
+    """Run id and score of both runs; empty if they have no instance in common, or one of them is not valid."""
     moved: list[InstanceList]
-    """Lost, gained and without a verdict: those that hold something."""
+    """Non-empty lists: lost, gained and without a verdict."""
     apart: list[InstanceList]
-    """Instances of one run only, where there are any."""
+    """Non-empty lists of instances in one run only."""
 
 
 def view_comparison(compared: Comparison) -> ComparisonView:
-    """The comparison in words."""
+    """Return the comparison as text."""
     run_id, against = make_visible(compared.run_id), make_visible(compared.against)
     changes = _changes(compared)
     same = f"rows, images, versions, spec and machines are those of {against}"
@@ -238,7 +238,7 @@ def _stand(before: str, after: str, why: str) -> str:
 
 
 def _outcome(standing: str) -> str:
-    """As people read it; one this version does not know as it is."""
+    """Return the outcome's display name, or the outcome itself if this version does not know it."""
     return STANDINGS[standing].short if standing in STANDINGS else make_visible(standing)
 
 

@@ -1,1 +1,1 @@
-"""Every number of a report, and what must be known to believe it."""
+"""The figures of a report, and the caveats about them."""

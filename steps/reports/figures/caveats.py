@@ -1,4 +1,4 @@
-"""What a reader must know before believing the headline."""
+"""Caveats of a run: the facts to know before believing the headline."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from swe_argo.steps.reports.text.formatting import count, listing, money, percen
 from swe_argo.steps.reports.text.visible import cut_line
 
 MOST_WITHOUT_VERDICT = 0.1
-"""Share of units without a verdict up to which a score is one."""
+"""Maximum share of units without a verdict in a valid run."""
 FEWEST_ANSWERS = 10
-"""Answers of the model below which they are not judged."""
+"""Minimum number of model answers for a judgement about them."""
 SAID_WIDTH = 100
 
 
 def find_caveats(run: StoredRun) -> list[str]:
-    """Everything that speaks against the headline, in words, worst first. Empty when there is nothing to say."""
+    """Return the caveats as sentences, worst first; empty if there are none."""
     if not run.units:
         return ["Nothing was planned: there is nothing to report."]
     return [
@@ -57,17 +57,17 @@ def find_caveats(run: StoredRun) -> list[str]:
 
 
 def agent_remarks(run: StoredRun) -> list[str]:
-    """What is to be known of the agent wherever one unit of it stands: how it was asked, and what it could see."""
+    """Return remarks about the agent for every page of one of its units: how the model was asked, what it could see."""
     return [*describe_conditions(run_conditions(run)), *_leaks(run)]
 
 
 def is_valid(run: StoredRun) -> bool:
-    """Whether so many units have a verdict that the score says something of the agent, and not of the endpoint."""
+    """Return whether enough units have a verdict that the score describes the agent and not the endpoint."""
     return not early_ends(run) and _without_verdict(run) <= MOST_WITHOUT_VERDICT * len(run.units)
 
 
 def early_ends(run: StoredRun) -> int:
-    """Return the units whose conversation the endpoint ended at its first or second turn, where most were."""
+    """Return the units whose conversation the endpoint ended at its first or second turn, if most were."""
     return sum(unit.retracted is not None and unit.retracted.failure_class is FailureClass.MODEL for unit in run.units)
 
 
@@ -105,7 +105,7 @@ def _invalid(run: StoredRun) -> list[str]:
 
 
 def _redone(units: list[StoredUnit]) -> list[str]:
-    """Units that were done again because of how they had ended: who repeats failures alone finds successes."""
+    """Return a sentence about units run again because of their outcome: to repeat only failures biases the score."""
     redone = [unit for unit in units if unit.redone]
     if not redone:
         return []
@@ -123,7 +123,7 @@ def _redone(units: list[StoredUnit]) -> list[str]:
 
 
 def _useless_answers(run: StoredRun) -> list[str]:
-    """Return a sentence where the agent could use fewer than half of the answers: they measure the set-up."""
+    """Return a sentence if the agent could use fewer than half of the answers: then they measure the set-up."""
     answers = sum(unit.model_answers for unit in run.units)
     useless = sum(unit.useless_answers for unit in run.units)
     if answers < FEWEST_ANSWERS or 2 * useless <= answers:
@@ -136,7 +136,7 @@ def _useless_answers(run: StoredRun) -> list[str]:
 
 
 def _empty_patches(run: StoredRun) -> list[str]:
-    """Return a sentence where at least half of the patches that a predictions file gave are empty."""
+    """Return a sentence if at least half of the patches in a predictions file are empty."""
     if agent_of(run.run.spec.agent).kind is not AgentKind.GIVEN:
         return []
     given = [unit.standing for unit in run.units if unit.standing is not Standing.NO_PREDICTION]
@@ -179,7 +179,7 @@ def _no_verdicts(run: StoredRun) -> list[str]:
 
 
 def _budget_reached(run: StoredRun) -> bool:
-    """Whether the money for the run is used up."""
+    """Return whether the cost limit of the run is reached."""
     limit, cost = (
         run.run.spec.max_cost_usd,
         add_usage([run.run.planning, *(unit.usage for unit in run.units)]).cost_usd,

@@ -1,4 +1,4 @@
-"""StoredRun -> Summary."""
+"""Computation of a run's Summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, S
 
 
 def summarise(run: StoredRun) -> Summary:
-    """Every figure of the report. The same store gives the same bytes."""
+    """Return every figure of the report. The same store gives the same bytes."""
     units, first = run.units, run.attempt(1)
     run_file = run.run
     confirmation = confirmation_figures(units)
@@ -86,7 +86,7 @@ def summarise(run: StoredRun) -> Summary:
 
 
 def resolved_rate(units: list[StoredUnit]) -> Rate:
-    """Resolved over all of them: a unit without a verdict stays in the denominator."""
+    """Return resolved units over all units: a unit without a verdict stays in the denominator."""
     verdicts = Counter(
         unit.grade.integrity.verdict for unit in units if unit.grade and unit.standing is Standing.RESOLVED
     )
@@ -191,7 +191,7 @@ def _seconds(units: list[StoredUnit]) -> dict[str, Spread]:
         for stage, seconds in unit.seconds.items():
             by_stage[stage].append(seconds)
     all_totals = [unit.total_s for unit in units if unit.total_s > 0]
-    # What failed early would make the rest look quick.
+    # Units that failed early would make the median look faster.
     judged = [unit.total_s for unit in units if unit.total_s > 0 and unit.grade is not None]
     if all_totals:
         by_stage["total"] = judged or all_totals

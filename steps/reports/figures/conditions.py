@@ -1,4 +1,4 @@
-"""How a run was done, as the spec has it and as the machines recorded it, and the same in sentences."""
+"""Conditions of a run, from the spec and from the machines' records, as data and as sentences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIMITS = (
 
 
 def run_conditions(run: StoredRun) -> Conditions:
-    """What a reader must know to compare the run with another."""
+    """Return the facts that a reader needs to compare the run with another."""
     spec, value = run.run.spec, agent_of(run.run.spec.agent)
     agent, llm, asks, used = spec.agent, spec.llm, value.asks_model, run.run.validation
     solved = [unit.solve.machine for unit in run.units if unit.solve is not None]
@@ -68,7 +68,7 @@ def run_conditions(run: StoredRun) -> Conditions:
 
 
 def saw_hints(agent: AgentSpec) -> bool:
-    """True if the agent saw the issue's discussion (hints); False for agents without a model, which see nothing."""
+    """Return whether the agent saw the issue's discussion (hints); False for agents without a model."""
     return agent.hints and (agent_of(agent).asks_model or agent.earlier_run is not None)
 
 
@@ -76,7 +76,7 @@ def _selection(select: SelectSpec) -> list[str]:
     parts = []
     for name in SelectSpec.model_fields:
         value = getattr(select, name)
-        if name in ("keep_invalid", "skip_not_gradeable"):  # what they do is said in sentences of their own
+        if name in ("keep_invalid", "skip_not_gradeable"):  # the report has separate sentences about their effect
             continue
         if value not in (None, 0, []) or (name == "shuffle_seed" and value == 0):
             few = value if not isinstance(value, list) else listing(value) if len(value) <= _IDS_SHOWN else len(value)
@@ -85,7 +85,7 @@ def _selection(select: SelectSpec) -> list[str]:
 
 
 def describe_conditions(conditions: Conditions) -> list[str]:
-    """The same for a person: who asked what, and every limit that is not the default."""
+    """Return the conditions as sentences: agent, model, and every limit that is not the default."""
     sentences = []
     if conditions.model is not None:
         where = f" at {conditions.endpoint}" if conditions.endpoint else ""
@@ -125,7 +125,7 @@ def _machines(machines: list[Machine]) -> list[str]:
 
 
 def _sampling(llm: LlmSpec) -> dict[str, str]:
-    """What was requested; where the spec has no temperature, the endpoint's own holds."""
+    """Return the requested sampling values; without a temperature in the spec, the endpoint's own applies."""
     settings = {"temperature": "the endpoint's own" if llm.temperature is None else f"{llm.temperature:g}"}
     for name in ("top_p", "seed", "reasoning_effort"):
         if (value := getattr(llm, name)) is not None:
@@ -147,7 +147,7 @@ def _limits(agent: AgentSpec, llm: LlmSpec) -> dict[str, str]:
 
 
 def _translated(run: RunFile) -> str | None:
-    """What an agent program asked in, where its endpoint was asked in chat completions instead."""
+    """Return the protocol of an agent program whose calls were translated to chat completions, else None."""
     if run.program is None or not run.speaks:
         return None
     asked = WireProtocol(run.program.recipe.protocol)
@@ -156,13 +156,13 @@ def _translated(run: RunFile) -> str | None:
 
 
 def _endpoint(run: StoredRun) -> str | None:
-    """As it was requested, else as the trajectories tell."""
+    """Return the requested endpoint, else the endpoints in the trajectories."""
     requested = run.run.spec.llm.base_url
     urls = [requested] if requested else sorted({unit.endpoint for unit in run.units if unit.endpoint})
     return listing([_address(url) for url in urls]) if urls else None
 
 
 def _address(url: str) -> str:
-    """Without user, query and fragment: where some endpoints want a key."""
+    """Return the URL without user, query and fragment, which may contain a key."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")

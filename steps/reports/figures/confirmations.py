@@ -1,4 +1,4 @@
-"""The confirmations of a run: how many resolved units are confirmed, and why the others are not."""
+"""Figures about confirmations: how many resolved units are confirmed, and why the others are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.reports.text.formatting import listing
 
 NEVER_TRIED = "none"
 WORDS = {each.value: each.value.replace("_", " ") for each in ConfirmationOutcome} | {NEVER_TRIED: "never tried"}
-"""Outcome of a confirmation -> the words that people read."""
+"""Outcome of a confirmation -> text for people."""
 
 
 def confirmation_figures(units: list[StoredUnit]) -> ConfirmationFigures | None:
@@ -35,9 +35,9 @@ def confirmation_figures(units: list[StoredUnit]) -> ConfirmationFigures | None:
 
 
 def unconfirmed_reasons(units: list[StoredUnit]) -> dict[str, int]:
-    """Return outcome of the confirmation -> resolved units that are not confirmed, without the suspect ones.
+    """Return the number of unconfirmed resolved units by outcome of the confirmation, without the suspect ones.
 
-    Units of older releases count, too, whose integrity is ``ok`` whatever came of their confirmation.
+    Units of older releases count, too, whose integrity is ``ok`` whatever the result of their confirmation.
     """
     resolved = [unit for unit in units if unit.standing is Standing.RESOLVED]
     return dict(sorted(Counter(_outcome(unit) for unit in resolved if confirmation_note(unit)).items()))
@@ -82,8 +82,8 @@ def describe_integrity(
 ) -> str:
     """Return ``confirmation: partly, 2 of 5 FAIL_TO_PASS tests with a site; REASON``.
 
-    Empty if the unit is confirmed, need not be, or is suspect: then findings say why. ``outcome``: None if no
-    confirmation was tried.
+    Empty if the unit is confirmed, needs no confirmation, or is suspect, for which the findings are the reason.
+    ``outcome``: None if no confirmation was tried.
     """
     never_needed = outcome is None and verdict != "unconfirmed"
     if verdict == "suspect" or outcome == ConfirmationOutcome.CONFIRMED or never_needed:
@@ -94,7 +94,7 @@ def describe_integrity(
 
 
 def is_general(unit: StoredUnit) -> bool | None:
-    """Return whether a resolved unit passed neighbour inputs, too; None if that was not tried."""
+    """Return whether a resolved unit passed neighbours, too; None if they were not tried."""
     one = confirmation_of(unit)
     return one.general if one and unit.standing is Standing.RESOLVED else None
 

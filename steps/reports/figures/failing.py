@@ -1,4 +1,4 @@
-"""What a failed unit says of itself that others may say too: names of its failing tests, and the line of an error."""
+"""Features of a failed unit that it may share with others: names of failing tests, and the error line."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ WIDTH = 160
 
 
 def first_failing(unit: StoredUnit) -> list[str]:
-    """The first of its listed tests that do not pass, visible and cut."""
+    """Return the first listed tests that do not pass, sanitized and cut."""
     names = unit.grade.failing_tests[:TESTS_NAMED] if unit.grade else []
     return [cut_line(make_visible(name), WIDTH) for name in names]
 
 
 def error_of(unit: StoredUnit) -> str:
-    """Why it has no verdict, else the line of an error that its log ends with; visible, cut, empty where none is known.
+    """Return why it has no verdict, else the error line at the end of its log, sanitized and cut; empty if unknown.
 
-    Logs are read for a report alone: while a run works, an error is why a unit failed.
+    Logs are read only for a report: while a run is in progress, only failures have an error.
     """
     error = unit.failure.reason if unit.failure else error_line(unit.log_tail.lines)
     return cut_line(make_visible(error), WIDTH)
 
 
 def error_line(lines: Iterable[str]) -> str:
-    """The last line that names an error, without where it was; empty where none does."""
+    """Return the last line that names an error, without its location; empty if there is none."""
     for line in reversed([*lines]):
         if match := _ERROR.search(line):
             return match.group(1).strip()

@@ -1,4 +1,4 @@
-"""What is said of verdicts that hang on tests known to flip."""
+"""Texts about verdicts that depend on tests known to flip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMED = 3
 
 
 def describe_flips(unit: StoredUnit) -> str:
-    """``1 of its 2 failing tests is known to flip: test_x (seen 6, flipped 2)``; empty where none is."""
+    """Return ``1 of its 2 failing tests is known to flip: test_x (seen 6, flipped 2)``; empty if none is."""
     if not unit.flips:
         return ""
     named = ", ".join(f"{flip.test} (seen {flip.seen}, flipped {flip.flipped})" for flip in unit.flips[:NAMED])
@@ -22,12 +22,12 @@ def describe_flips(unit: StoredUnit) -> str:
 
 
 def hangs_on_flips(unit: StoredUnit) -> bool:
-    """Whether all that fails is known to flip: the same patch may be resolved tomorrow."""
+    """Return whether all failing tests are known to flip: the same patch may be resolved in another run."""
     return bool(unit.flips) and len(unit.flips) == unit.failing_tests
 
 
 def flipping_units(units: list[StoredUnit]) -> list[FlippingUnit]:
-    """For programs: each unit of which a failing test is known to flip."""
+    """Return the units with a failing test that is known to flip, for the summary."""
     return [
         FlippingUnit(
             instance_id=unit.instance_id,
@@ -41,7 +41,7 @@ def flipping_units(units: list[StoredUnit]) -> list[FlippingUnit]:
 
 
 def doubt_flips(units: list[StoredUnit]) -> list[str]:
-    """A sentence for the report's top, where verdicts hang on such tests alone."""
+    """Return a caveat if units are unresolved only because of flipping tests."""
     hanging = [unit for unit in units if hangs_on_flips(unit)]
     if not hanging:
         return []

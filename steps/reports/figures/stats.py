@@ -1,4 +1,4 @@
-"""The arithmetic of the report: each a textbook formula under its source."""
+"""Statistics of the report: textbook formulas with their sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SEED = 20251
 
 
 def wilson(successes: int, total: int, z: float = Z_95) -> tuple[float, float]:
-    """The score interval for a rate (Wilson 1927): sound where n is 5, unlike the normal approximation.
+    """Return the score interval of a rate (Wilson 1927), sound even for n = 5, unlike the normal approximation.
 
-    Nothing measured is nothing known: (0, 1).
+    Without measurements, (0, 1).
     """
     if total == 0:
         return 0.0, 1.0
@@ -40,7 +40,7 @@ def upper_bound(successes: int, total: int, chance: float = 0.05) -> float:
 
 
 def pass_at_k(attempts: int, resolved: int, k: int) -> float:
-    """The unbiased estimate that at least one of k attempts resolves (Chen et al. 2021, arXiv 2107.03374).
+    """Return the unbiased estimate that at least one of k attempts resolves (Chen et al. 2021, arXiv 2107.03374).
 
     1 - C(n-c, k) / C(n, k), for n >= k.
     """
@@ -62,10 +62,10 @@ class PassRate:
 
 
 def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int = SEED) -> list[PassRate]:
-    """pass@k for each k that some instance allows; ``counts`` holds (attempts with a verdict, resolved) per instance.
+    """Return pass@k for each k that some instance allows; ``counts``: (attempts with a verdict, resolved) per instance.
 
     The 95 % interval is a percentile bootstrap over instances, because attempts at one instance are not independent.
-    Where all are at 0, or all at 1, there is nothing to resample, and it is Wilson's of so many instances.
+    If all are at 0 or all at 1, there is nothing to resample: then it is Wilson's interval for that many instances.
     """
     kinds = Counter(counts)  # few distinct pairs stand for thousands of instances
     rates = []
@@ -86,8 +86,8 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
 
 
 def _resampled_means(values: list[float], weights: list[int], seed: int) -> list[float]:
-    """How often each value is drawn is all that a mean needs: one multinomial draw a resample, not one an instance."""
-    import numpy as np  # a tenth of a second, which only what has something to resample pays
+    """Return resampled means: one multinomial draw of frequencies per resample, not one draw per instance."""
+    import numpy as np  # takes 0.1 s, so only resampling imports it
 
     if len(values) == 1:
         return [values[0]]
@@ -98,11 +98,11 @@ def _resampled_means(values: list[float], weights: list[int], seed: int) -> list
 
 
 def mcnemar(gains: int, losses: int) -> tuple[float, float]:
-    """(exact p, mid-p) of McNemar's test (1947), two-sided, from the pairs that moved; (1, 1) where none did.
+    """Return (exact p, mid-p) of McNemar's test (1947), two-sided, from the pairs that moved; (1, 1) if none did.
 
-    Exact: a binomial test with chance 1/2, conditional on how many moved, as statsmodels' ``mcnemar`` has it by
-    default; it never claims more than it can. mid-p counts the outcome seen by half (Fagerland, Lydersen and Laake
-    2013, BMC Medical Research Methodology 13:91). Integers until the last division: no rounding, however many moved.
+    Exact: a binomial test with chance 1/2, conditional on how many moved, statsmodels' default; conservative. mid-p
+    counts half of the probability of the observed outcome (Fagerland, Lydersen and Laake 2013, BMC Medical Research
+    Methodology 13:91). Integers until the last division: no rounding, however many moved.
     """
     discordant, fewer = gains + losses, min(gains, losses)
     if not discordant:
@@ -121,19 +121,19 @@ LEAST_MOVED = 6
 
 
 def mean_interval(values: Sequence[float], seed: int = SEED) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of a mean."""
+    """Return the 95 % percentile bootstrap interval of a mean."""
     kinds = Counter(values)
     means = _resampled_means(list(kinds), list(kinds.values()), seed)
     return quantile(means, 0.025), quantile(means, 0.975)
 
 
 def attempts_shown(most: int) -> list[int]:
-    """The k worth showing: powers of two and the most there are."""
+    """Return the values of k to show: powers of two and the maximum."""
     return sorted({1, *(2**n for n in range(7) if 2**n <= most), most})
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """By linear interpolation between order statistics (type 7 of Hyndman and Fan 1996, numpy's default)."""
+    """Return a quantile by linear interpolation (type 7 of Hyndman and Fan 1996, numpy's default)."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     below = int(place)

@@ -19,14 +19,14 @@ def _by_integrity(ok: int | None, unconfirmed: int, suspect: int) -> str:
 
 
 class Rate(Part):
-    """Resolved of how many."""
+    """A resolved rate with its counts and interval."""
 
     resolved: int
     graded: int
-    """With a verdict."""
+    """Units with a verdict."""
     total: int
     rate: float | None
-    """resolved / total, also where some have no verdict; None when there is nothing."""
+    """resolved / total, including units without a verdict; None if total is 0."""
     low: float
     high: float
     """95 % interval of rate: Wilson score; of a headline over several attempts a bootstrap over instances."""
@@ -60,14 +60,14 @@ class Rate(Part):
 
 
 class GroupFigures(Part):
-    """A rate of a part of the instances."""
+    """The rate of a group of instances."""
 
     name: str
     rate: Rate
 
 
 class AttemptFigures(Part):
-    """One attempt at every instance."""
+    """The rate of one attempt at every instance."""
 
     attempt: int
     rate: Rate
@@ -80,7 +80,7 @@ class PassAtK(Part):
 
     k: int
     instances: int
-    """With at least k attempts that have a verdict."""
+    """Instances with at least k attempts that have a verdict."""
     estimate: float
     low: float
     high: float
@@ -88,10 +88,10 @@ class PassAtK(Part):
 
 
 class Spread(Part):
-    """How a measured quantity spreads over units; seconds.
+    """Distribution of a duration over units, in seconds.
 
-    Of whole units (``total`` in ``seconds`` of the summary) only those with a verdict count, where there are any; the
-    field ``total`` is of all.
+    For whole units (``total`` in ``seconds`` of the summary) only those with a verdict count, if there are any; the
+    field ``total`` is over all units.
     """
 
     units: int
@@ -102,29 +102,29 @@ class Spread(Part):
 
 
 class Cost(Part):
-    """What models took."""
+    """Model usage and costs."""
 
     usage: Usage
-    """Of everything, failed tries and plan's own call included."""
+    """Total, including failed tries and the calls of plan."""
     planning: Usage = Usage()
-    """Of plan's own call, which belongs to no unit."""
+    """Calls of plan, which belong to no unit."""
     failed_tries: Usage
-    """Of failed tries alone."""
+    """Failed tries only."""
     sandboxes_usd: float | None = None
-    """What a provider takes for the sandboxes of tries that succeeded; None where none does. In no other figure."""
+    """Provider's price for the sandboxes of successful tries; None without a price. Not part of any other figure."""
     usd_per_resolved: DollarSum
     tokens_per_resolved: float | None
 
 
 class IntegrityFigures(Part):
-    """Whether the verdicts can be believed. Ours, never the official verdict."""
+    """Integrity of the verdicts by our own checks; never the official verdict."""
 
     suspect: int
     """All units with integrity ``suspect``, unresolved ones too."""
     findings: dict[str, int]
-    """Code -> units."""
+    """Code -> number of units."""
     units: list[str]
-    """``instance_id/attempt`` of the suspect ones."""
+    """``instance_id/attempt`` of the suspect units."""
     ok: int | None = None
     """Resolved units with integrity ``ok``; None in figures of an older release."""
     unconfirmed: int = 0
@@ -141,19 +141,19 @@ class IntegrityFigures(Part):
 
 
 class Unconfirmed(Part):
-    """A resolved unit that no confirmation confirmed."""
+    """A resolved unit without a successful confirmation."""
 
     instance_id: str
     attempt: int
     outcome: str | None
-    """partly, contradicted, not_confirmed or unavailable, of older releases flaky; None if none was tried."""
+    """partly, contradicted, not_confirmed or unavailable, in older releases flaky; None if none was tried."""
     reason: str
     tests_with_site: int = 0
     """FAIL_TO_PASS tests with a site."""
     fail_to_pass: int = 0
     """All FAIL_TO_PASS tests."""
     flipped: list[str] = []
-    """Of older releases: listed tests that passed officially and not a second time, at most 20."""
+    """Only of older releases: listed tests that passed officially but not a second time, at most 20."""
 
 
 class ConfirmationFigures(Part):
@@ -166,7 +166,7 @@ class ConfirmationFigures(Part):
     outcomes: dict[str, int]
     """Outcome -> resolved units; ``none`` if none was tried."""
     seconds: float
-    """The time of all confirmations together."""
+    """Duration of all confirmations together."""
     unconfirmed: list[Unconfirmed]
     tests_with_site: int = 0
     """FAIL_TO_PASS tests with a site, of the resolved units whose confirmation was tried."""
@@ -175,13 +175,13 @@ class ConfirmationFigures(Part):
 
 
 class FlippingUnit(Part):
-    """A unit of which a failing test is known to flip."""
+    """A unit with a failing test that is known to flip."""
 
     instance_id: str
     attempt: int
     failing_tests: int
     flips: dict[str, tuple[int, int]]
-    """Failing test -> times that it was seen, and that it flipped, in all runs of the store."""
+    """Failing test -> (times seen, times flipped) in all runs of the store."""
 
 
 class CanaryFigures(Part):
@@ -191,13 +191,13 @@ class CanaryFigures(Part):
     failed: dict[str, str]
     """Instance -> outcome."""
     without_verdict: dict[str, str]
-    """Instance -> why."""
+    """Instance -> reason."""
     word: str
-    """The same in a sentence."""
+    """The result as a sentence."""
 
 
 class StopFigures(Part):
-    """A reason why agents stopped."""
+    """A stop reason of agents, with its units."""
 
     reason: str
     units: int
@@ -205,65 +205,65 @@ class StopFigures(Part):
 
 
 class NoVerdict(Part):
-    """A unit without a verdict, and why."""
+    """A unit without a verdict, and the reason."""
 
     instance_id: str
     attempt: int
     failure_class: str | None
-    """None when it was not run, or was under way when the run stopped."""
+    """None if it was not run, or was in progress when the run stopped."""
     reason: str
 
 
 class Conditions(Part):
-    """What a reader must know to compare this run with another."""
+    """The conditions to know when comparing this run with another."""
 
     agent: str
     kind: Literal["agent", "reference", "control", "given", "regraded", "replay"]
     """reference (gold) and control (idle) runs measure the harness and the machine, not an agent."""
     hints: bool
-    """Whether an agent was shown the discussion of its issue."""
+    """Whether the agent was shown the discussion of its issue."""
     solve_network: bool | None
-    """Whether any agent could reach the network, as its sandbox recorded it; None where nothing was solved."""
+    """Whether any agent could reach the network, as its sandbox recorded it; None if nothing was solved."""
     grading_network: bool
     timeout_s: int
     machines: list[str]
     """``backend, isolation`` as recorded."""
     selected: int
-    """Instances."""
+    """Number of instances."""
     selection: list[str]
-    """What they were chosen by, as in ``k 3``; empty where the whole dataset is meant."""
+    """The selection, as in ``k 3``; empty for the whole dataset."""
     validation: str | None = None
-    """The validation that instances were chosen by, where there is one."""
+    """The validation by which instances were selected, if there is one."""
     unfit: dict[str, str] = {}
-    """Selected instance that it does not call valid -> its class there."""
+    """Selected instance that the validation does not call valid -> its class there."""
     unfit_kept: bool = False
-    """Whether these were run all the same; else the denominator is without them."""
+    """Whether these were run anyway; otherwise the denominator excludes them."""
     not_gradeable: dict[str, str] = {}
-    """Selected instance that cannot be graded -> why; the denominator is without it."""
+    """Selected instance that cannot be graded -> reason; the denominator excludes it."""
     model: str | None = None
-    """What was asked; None, and so the following, where no model was."""
+    """The model; this and the following fields are None if no model was asked."""
     helper_model: str | None = None
-    """What the helpers of an agent program asked, where it is another."""
+    """Model of an agent program's helpers, if it differs."""
     translated: str | None = None
-    """The protocol of an agent program, in words, where its calls were translated to chat completions."""
+    """Protocol of an agent program, as text, if its calls were translated to chat completions."""
     endpoint: str | None = None
-    """Its address; None for the provider's own, or where the endpoint's address is not part of the spec."""
+    """Address of the endpoint; None for the provider's own, or if the address is not part of the spec."""
     format: Literal["function_calling", "text"] | None = None
-    """How tools were called."""
+    """Format of tool calls."""
     sampling: dict[str, str] = {}
-    """temperature, and whatever else was asked for."""
+    """temperature and all other requested values."""
     prompt_style: str | None = None
     instruction_template: str | None = None
-    """Where it is not the agent's own."""
+    """The template, if it is not the agent's own."""
     scaffold_words: str | None = None
-    """The file of the scaffold's words, where they are not its own."""
+    """File of the scaffold's prompts, if they are not its own."""
     iterative_attempts: int | None = None
-    """The most tries inside an attempt, in iterative mode."""
+    """Maximum number of tries inside an attempt, in iterative mode."""
     critic: str | None = None
     limits: dict[str, str] = {}
-    """Those that are not the defaults: name -> ``value (default)``."""
+    """Limits that are not the defaults: name -> ``value (default)``."""
     max_cost_usd: float | None = None
-    """Of the whole run."""
+    """Limit of the whole run."""
 
 
 class Summary(Record):
@@ -275,43 +275,43 @@ class Summary(Record):
     run_id: str
     model: str
     created_at: str
-    """When the run was planned."""
+    """Time at which the run was planned."""
     tags: list[str] = []
-    """Of the run's spec."""
+    """Tags of the run's spec."""
     complete: bool
-    """Every unit has a definitive verdict."""
+    """Whether every unit has a definitive verdict."""
     valid: bool = True
-    """So many units have a verdict that the score is one."""
+    """Whether enough units have a verdict for a score."""
     early_ends: int = 0
-    """Units whose conversation the model's endpoint ended at turn 1 or 2, in a run where that is so for half of them or
-    more: they have no verdict, and the first of ``doubts`` says so."""
+    """Units whose conversation the model's endpoint ended at turn 1 or 2, in a run with at least half of its units like
+    this: they have no verdict, and the first of ``doubts`` says so."""
     headline: Rate
-    """Of all attempts: its rate is pass@1, where an attempt without a verdict counts as not resolved."""
+    """Rate over all attempts: pass@1, for which an attempt without a verdict counts as not resolved."""
     attempts: list[AttemptFigures]
     families: list[str] = [SWEBENCH]
-    """Whose rules graded."""
+    """Families whose rules graded the units."""
     mean_reward: float | None = None
-    """Over the graded units, where any of their rewards is neither 0 nor 1."""
+    """Mean over the graded units, if any of their rewards is neither 0 nor 1."""
     pass_at: list[PassAtK]
     """Empty with one attempt."""
     units: int
     outcomes: dict[str, int]
-    """Over all units: the outcomes, ``failed`` and ``not_run``."""
+    """Units by outcome, ``failed`` or ``not_run``."""
     stopped: dict[str, dict[str, int]]
-    """Outcome -> stop reason -> units, where the agent did not finish of itself."""
+    """Outcome -> stop reason -> units whose agent did not finish by itself."""
     stops: list[StopFigures] = []
-    """Every reason there is, in its own order."""
+    """All stop reasons, in the order of the enum."""
     failures: dict[str, int]
-    """Class -> units that have no verdict because of it."""
+    """Class -> units without a verdict because of it."""
     failed_tries: dict[str, int]
-    """Class -> tries, also of units that got a verdict later."""
+    """Class -> failed tries, also of units that got a verdict later."""
     without_verdict: list[NoVerdict]
     repositories: list[GroupFigures]
-    """Of the first attempt, largest first."""
+    """First attempts, largest repository first."""
     difficulties: list[GroupFigures]
-    """Of the first attempt, where the dataset says how hard an issue is."""
+    """First attempts, if the dataset has the difficulty of issues."""
     seconds: dict[str, Spread]
-    """``solve.agent`` and the like, ``total`` for all stages and failed tries of a unit."""
+    """Durations by stage, such as ``solve.agent``; ``total`` for all stages and failed tries of a unit."""
     cost: Cost
     integrity: IntegrityFigures
     confirmation: ConfirmationFigures | None = None
@@ -319,30 +319,30 @@ class Summary(Record):
     counter_proof: ConfirmationFigures | None = None
     """``confirmation`` under its earlier name, for one more release."""
     canary: CanaryFigures | None = None
-    """None where the run has none."""
+    """None if the run has no canary."""
     flipping: list[FlippingUnit] = []
-    """Units of which a failing test is known to flip."""
+    """Units with a failing test that is known to flip."""
     histories_verified: int | None
-    """Solved units whose repository was proven to hold nothing newer than its head; None where nothing was solved."""
+    """Solved units whose repository was proven to contain nothing newer than its head; None if nothing was solved."""
     histories: int | None
     conditions: Conditions
     dataset: DatasetLock
     versions: dict[str, str]
     notices: list[str]
-    """Of the plan, and of this report."""
+    """Notices of the plan and of this report."""
     how: list[str] = []
-    """Who asked what and with which limits, in words."""
+    """Agent, model and limits, as sentences."""
     doubts: list[str]
-    """Everything that speaks against taking the headline at its face, in words; empty is green."""
+    """All reasons against taking the headline at face value, as sentences; empty if there are none."""
 
     @property
     def score(self) -> Rate | None:
-        """The headline of a valid run; None where there is no rate to show."""
+        """The headline of a valid run; None if there is no rate to show."""
         return self.headline if self.valid and self.headline.rate is not None else None
 
     @property
     def why_no_score(self) -> str:
-        """Why the run has no score, in a sentence; empty where it has one."""
+        """The reason why the run has no score, as a sentence; empty if it has one."""
         if self.valid:
             return ""
         missing, units = len(self.without_verdict), count(self.units, "unit")
@@ -352,7 +352,7 @@ class Summary(Record):
 
     @property
     def graders(self) -> str:
-        """Whose rules the verdicts are of."""
+        """The graders whose rules gave the verdicts."""
         swebench = f"swebench {self.versions.get('swebench', 'unknown')}"
         return ", ".join(swebench if family == SWEBENCH else f"{family}'s own rule" for family in self.families)
 
@@ -366,5 +366,5 @@ class Summary(Record):
 
 
 def page_key(run: str) -> str:
-    """The store key of a run's page."""
+    """Return the store key of a run's page."""
     return key(Summary, run).replace(Summary.file, PAGE)

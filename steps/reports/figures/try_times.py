@@ -1,4 +1,4 @@
-"""When the tries of a unit were, as far as its records tell."""
+"""Start and end of a unit's tries, as far as its records contain them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def try_times(unit: StoredUnit) -> list[dict[str, Any]]:
-    """Failed ones first, then what counts: step, began_at and ended_at (ISO 8601, UTC), failure_class or None.
+    """Return failed tries, then successful ones: step, began_at and ended_at (ISO 8601, UTC), failure_class or None.
 
-    One that does not tell is left out, and so are tries of a verdict that --redo put away.
+    Left out are tries without times, and tries of a verdict that --redo archived.
     """
     failed = [times for one in unit.tries if (times := _failed(one.failure)) is not None]
     done = [

@@ -1,7 +1,7 @@
-"""``units.parquet``: one row a unit, every figure a column.
+"""``units.parquet``: one row per unit, one column per figure.
 
-What ``plan`` itself asked a model belongs to no unit and is in no row: ``cost.planning`` of summary.json has it, and
-adds up with the rows to ``cost.usage``.
+Model calls of ``plan`` itself belong to no unit and are in no row: they are ``cost.planning`` of summary.json, and
+together with the rows give ``cost.usage``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ UNITS_FILE = "units.parquet"
 
 
 def units_file(run: StoredRun) -> bytes:
-    """The file's content."""
+    """Return the content of the file."""
     return write_parquet(units_table(run))
 
 
 def units_table(run: StoredRun) -> pa.Table:
-    """A row a unit. Seconds are float, bytes and counts are integers, what is not known is null."""
+    """Return a row per unit. Seconds are floats, bytes and counts integers; unknown values are null."""
     import pyarrow as pa
 
     text, whole, real, truth = pa.string(), pa.int64(), pa.float64(), pa.bool_()
@@ -171,7 +171,7 @@ def _graded(unit: StoredUnit) -> dict[str, Any]:
 
 
 def _confirmed(confirmation: Confirmation) -> dict[str, Any]:
-    """The columns of a confirmation, for one more release under their earlier names, too."""
+    """Return the columns of a confirmation, for one more release also under their earlier names."""
     neighbours = confirmation.neighbours
     return {
         "confirmation": confirmation.outcome.value,

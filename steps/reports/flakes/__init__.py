@@ -1,1 +1,1 @@
-"""Which tests are known to flip: the same patch of the same instance, and another end of the test."""
+"""Record of flipping tests: the same patch of the same instance with different results of a test."""

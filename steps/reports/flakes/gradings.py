@@ -1,4 +1,4 @@
-"""A run -> its file in ``flakes/``: a row for each grading that says something of single tests."""
+"""A run's file in ``flakes/``: a row for each grading with reliable results of single tests."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER = "flakes/"
-"""Of the store: one file a run, so that runs that end at a time write to different files, and none loses another's."""
+"""Folder of the store with one file per run, so that runs that end at the same time overwrite nothing."""
 _JUDGED = (Outcome.RESOLVED, Outcome.UNRESOLVED)
 
 
 @dataclass(frozen=True, slots=True)
 class Grading:
-    """One time that the tests of a patch were judged."""
+    """A grading of a patch."""
 
     dataset: str
     """See ``dataset_key``."""
     instance_id: str
     patch_sha256: str
     seen_at: str
-    """When its run was planned: verdicts have no time of their own."""
+    """Time at which its run was planned: verdicts have no time of their own."""
     failing: frozenset[str]
-    """Listed tests that did not come out as they must; all others of the instance did."""
+    """Listed tests without the expected result; all others of the instance had it."""
 
 
 def find_gradings(run: StoredRun) -> Iterator[Grading]:
-    """Yield the gradings of reference patches and untouched repositories, of a canary and those before ``--redo``, too.
+    """Yield the gradings of reference patches and untouched repositories, including canary and pre-``--redo`` ones.
 
-    A patch of an agent adds nothing, nor does a confirmation: its code could flip tests, and they would excuse the next
-    run. Left out are logs without a verdict on tests, suspect ones, and those in which so many tests fail that they are
-    not all known: there the suite broke, and no single test flipped.
+    Patches of agents and confirmations are excluded: their code could flip tests, which would excuse the next run. Also
+    excluded are logs without a verdict on tests, suspect ones, and those with so many failing tests that not all are
+    recorded: there the suite broke, and no single test flipped.
     """
     is_trusted = agent_of(run.run.spec.agent).kind in (AgentKind.REFERENCE, AgentKind.CONTROL)
     grades = [grade for unit in run.units for grade in _whole_grades(unit)] if is_trusted else []
@@ -57,38 +57,38 @@ def find_gradings(run: StoredRun) -> Iterator[Grading]:
 
 
 def dataset_key(name: str) -> str:
-    """What a dataset is known by in flakes: one that is a file or a folder here by its one absolute path."""
+    """Return the name of a dataset in flakes: for a local file or folder its absolute path."""
     return name if is_bundled(name) or not Path(name).exists() else str(Path(name).resolve())
 
 
 def _whole_grades(unit: StoredUnit) -> list[GradeRecord]:
-    """Of a unit, earlier ones first, those of which all failing tests are known."""
+    """Return the unit's grades whose failing tests are all known, earlier ones first."""
     is_whole = unit.grade is not None and unit.failing_tests == len(unit.grade.failing_tests)
     return [*unit.earlier_grades, *([unit.grade] if unit.grade and is_whole else [])]
 
 
 def gradings_key(run_id: str) -> str:
-    """Where a run's own file lies."""
+    """Return the store key of the run's file."""
     return f"{FOLDER}{run_id}.parquet"
 
 
 def write_gradings(gradings: list[Grading]) -> bytes:
-    """The parquet file."""
+    """Return the content of the parquet file."""
     rows = [{name: getattr(one, name) for name in _TEXTS} | {"failing": sorted(one.failing)} for one in gradings]
     return write_parquet(make_table(rows, _schema()))
 
 
 def read_gradings(data: bytes) -> list[Grading]:
-    """The gradings in such a file; none where it cannot be read."""
+    """Return the gradings of the file; none if it cannot be read."""
     rows = read_rows(data, _schema())
     return [Grading(**{**row, "failing": frozenset(row["failing"])}) for row in rows]
 
 
 def read_rows(data: bytes, schema: pa.Schema) -> list[dict[str, Any]]:
-    """The rows of a parquet file; none where it is broken, or of another form."""
+    """Return the rows of a parquet file; none if it is broken or has another schema."""
     try:
         table = read_parquet(data).select(schema.names)
-        table.validate(full=True)  # finds text that is no UTF-8
+        table.validate(full=True)  # finds text that is not UTF-8
     except (ValueError, KeyError):
         return []
     is_whole = table.schema.equals(schema) and not any(column.null_count for column in table.columns)

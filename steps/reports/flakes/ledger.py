@@ -1,4 +1,4 @@
-"""``flakes.parquet``: every test that a store has seen flip, merged of the files of its runs."""
+"""``flakes.parquet``: all flipping tests that a store has seen, merged from the files of its runs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 LEDGER = "flakes.parquet"
 MERGES = 5
-"""Times that the ledger is merged anew because another writer came between; the next report does it again."""
+"""Maximum number of merges after conflicts with another writer; the next report merges again."""
 AT_ONCE = 64
 _COLUMNS = ("dataset", "instance_id", "test", "times_seen", "times_flipped", "last_seen")
 
 Flips = Mapping[str, Mapping[str, KnownFlip]]
-"""Instance -> test -> how often it flipped, of one dataset."""
+"""Instance -> test -> its flips, for one dataset."""
 
 
 def record_flips(store: Store, run: StoredRun) -> Flips:
-    """Put the run's gradings into the store and merge the ledger; what is known of the run's dataset.
+    """Store the run's gradings, merge the ledger, and return the known flips of the run's dataset.
 
-    The run's own file comes first, and whoever writes the ledger has read all files after the one that it replaces was
-    written: of several writers none is lost. Raises InfraError when the store fails.
+    The run's own file is written first. A writer of the ledger has read all files after the ledger that it replaces was
+    written, so several writers lose nothing. Raises InfraError if the store fails.
     """
     gradings, name = list(find_gradings(run)), gradings_key(run.run.run_id)
-    if gradings or store.get_many([name]):  # an older release stored those of agents' patches
+    if gradings or store.get_many([name]):  # an older release stored the gradings of agents' patches
         store.put(name, write_gradings(gradings))
     for _ in range(MERGES):
         before = store.get_many([LEDGER]).get(LEDGER)
@@ -53,7 +53,7 @@ def record_flips(store: Store, run: StoredRun) -> Flips:
 
 
 def read_flips(store: Store, dataset: str) -> Flips:
-    """What the ledger says of a dataset. Raises InfraError."""
+    """Return the ledger's flips of a dataset. Raises InfraError."""
     data = store.get_many([LEDGER]).get(LEDGER)
     rows = read_rows(data, _schema()) if data is not None else []
     return _of_dataset(
@@ -68,7 +68,7 @@ def read_flips(store: Store, dataset: str) -> Flips:
 
 
 def mark_flips(units: Iterable[StoredUnit], flips: Flips) -> None:
-    """Say in each unit which of its failing tests are known to flip."""
+    """Set ``flips`` of each unit to its failing tests that are known to flip."""
     for unit in units:
         known = flips.get(unit.instance_id, {})
         tests = unit.grade.failing_tests if unit.grade and known else []
@@ -84,7 +84,7 @@ class _Tally:
 
 
 def count_flips(gradings: Iterable[Grading]) -> dict[tuple[str, str, str], KnownFlip]:
-    """(dataset, instance, test) -> how often it flipped: of the gradings of one patch, those that are fewer.
+    """Return (dataset, instance, test) -> flips: for each patch, the number of gradings in the minority.
 
     A test counts as seen in every grading of a patch that was graded more than once.
     """

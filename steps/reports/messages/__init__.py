@@ -1,1 +1,1 @@
-"""What is said of a run outside of its page: a chat's message, the top of a terminal."""
+"""Texts about a run outside of its page: a chat message, the summary at a terminal."""

@@ -1,6 +1,6 @@
-"""Summary and Comparison -> the message that a chat gets: JSON as Slack's incoming webhooks take it.
+"""The chat message about a run: JSON for Slack's incoming webhooks.
 
-Mattermost, Rocket.Chat and Discord's ``/slack`` address read ``text`` and leave ``blocks`` alone.
+Mattermost, Rocket.Chat and Discord's ``/slack`` address read ``text`` and ignore ``blocks``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from swe_argo.steps.reports.comparison.view import ComparisonView, InstanceLine,
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.text.visible import make_visible
 
-# Slack refuses a whole message whose header is longer than 150 characters or whose section is longer than 3,000
+# Slack rejects a whole message if its header is longer than 150 characters or a section is longer than 3,000
 # (docs.slack.dev, reference/block-kit/blocks: header-block, section-block).
 HEADER = 150
 SECTION = 3000
@@ -21,9 +21,9 @@ NAMED = 15
 
 
 def build_message(summary: Summary, compared: Comparison | None, link: str = "") -> dict[str, Any]:
-    """``text`` says everything in a line, ``blocks`` the rest: differences in set-up come first.
+    """Return the message: ``text`` is a one-line summary, ``blocks`` the rest with differences in set-up first.
 
-    ``link``: where a person opens the report; empty: nowhere.
+    ``link``: address of the report for people; empty if there is none.
     """
     rate = summary.headline
     attempts = f" in {len(summary.attempts)} attempts" if len(summary.attempts) > 1 else ""
@@ -63,12 +63,12 @@ def _format_instance(one: InstanceLine) -> str:
 
 
 def _code(name: str) -> str:
-    """As it is: underscores and asterisks would be mark-up."""
+    """Return the name as code, because underscores and asterisks would be mark-up."""
     return f"`{escape(name).replace('`', chr(39))}`"
 
 
 def _listed(title: str, items: list[str]) -> str:
-    """As many items as are named and fit, and the count of the others."""
+    """Return the first items that fit, at most NAMED, and the number of the others."""
     lines, room = [f"*{escape(title)}*"], SECTION - len(title) - 60
     for item in items[:NAMED]:
         room -= len(item) + 3
@@ -80,7 +80,7 @@ def _listed(title: str, items: list[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """The three characters that Slack's mark-up gives a meaning (docs.slack.dev, messaging/formatting-message-text)."""
+    """Escape the three special characters of Slack's mark-up (docs.slack.dev, messaging/formatting-message-text)."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

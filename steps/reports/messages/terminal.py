@@ -1,4 +1,4 @@
-"""The top of the page for a terminal, at most 12 lines of 80 columns, and a comparison; plain text."""
+"""The summary of a run for a terminal, at most 12 lines of 80 columns, and a comparison; plain text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINES = 12
 
 
 def summary_lines(summary: Summary, place: str = "") -> list[str]:
-    """What ``run`` and ``show`` end with. ``place``: where the report is; it alone may be wider than the terminal."""
+    """Return the last output of ``run`` and ``show``. ``place``, the location of the report, may exceed the width."""
     top = _distrust(summary)
     output = [*_wrapped(_name(summary), 1), *_wrapped(kind_phrase(summary.conditions.kind), 1)]
     output += _wrapped(_rate(summary), 2)
@@ -48,7 +48,7 @@ def summary_lines(summary: Summary, place: str = "") -> list[str]:
 
 
 def _distrust(summary: Summary) -> list[str]:
-    """On top of all else: that the endpoint ended most conversations, what the canary says where it failed."""
+    """Return the most important warnings: the endpoint ended most conversations, or the canary failed."""
     canary = summary.canary
     early = _wrapped(f"! {summary.doubts[0]}", 4, indent="  ") if summary.early_ends else []
     return early + (_wrapped(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else [])
@@ -111,13 +111,13 @@ def _last(summary: Summary, place: str) -> str:
 
 
 def _failures(summary: Summary) -> tuple[int, int]:
-    """Units that failed for good: by the world that a run has, and by its model's endpoint."""
+    """Return the number of units that failed for good because of (the run's infrastructure, the model endpoint)."""
     endpoint = sum(number for name, number in summary.failures.items() if name in OF_ENDPOINT)
     return sum(summary.failures.values()) - endpoint, endpoint
 
 
 def _wrapped(text: str, most: int, indent: str = "") -> list[str]:
-    """At most that many lines of the terminal's width; what is too long ends in dots."""
+    """Wrap the text to the terminal's width, in at most ``most`` lines; a longer text ends in dots."""
     flat = make_visible(text).replace("\n", " ").replace("\t", " ")
     return textwrap.wrap(flat, WIDTH, max_lines=most, placeholder=" ...", subsequent_indent=indent)
 

@@ -1,7 +1,7 @@
-"""One JSON message to one address. The address is a secret: no line that leaves this module has it.
+"""Client that posts one JSON message to a webhook. The address is a secret: no message of this module contains it.
 
-By urllib: a single POST needs no pool, and it obeys the proxy and the certificates of the environment. No library of
-the step image does more for it.
+Uses urllib: a single POST needs no connection pool, and urllib respects the proxy and certificates of the
+environment. No library of the step image does more.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from swe_argo.steps.models.backoff import retry_after_s
 TRIES = 5
 TIMEOUT_S = 10.0
 LONGEST_WAIT_S = 60.0
-"""Of one wait; who asks for more is asked no more."""
+"""Maximum length of one wait; a longer Retry-After is an error."""
 
 
 @dataclass
 class WebhookError(Exception):
-    """The message was not taken; ``reason`` is one clause without the address."""
+    """Raised if the message was not accepted; ``reason`` is one clause without the address."""
 
     reason: str
     again: bool
-    """Whether it may be taken later."""
+    """Whether a retry may succeed."""
     wait_s: float | None = None
-    """What the other side asked for."""
+    """Seconds that the server asked to wait."""
 
     def __str__(self) -> str:
         return self.reason
 
 
 def post(url: str, body: dict[str, Any], pause: Callable[[int], float] = lambda tries: float(2 ** (tries - 1))) -> None:
-    """Send; 429, 5xx and what does not answer are tried again, after ``pause`` seconds or those of Retry-After.
+    """Post the message; retry 429, 5xx and connection errors after ``pause`` seconds or those of Retry-After.
 
     Raises WebhookError.
     """
@@ -65,7 +65,7 @@ def post(url: str, body: dict[str, Any], pause: Callable[[int], float] = lambda 
 
 
 def _opener() -> OpenerDirector:
-    """urllib's own but for redirects: one would turn the POST into a GET, and could lead anywhere."""
+    """Return an opener without redirects: a redirect would turn the POST into a GET and could lead anywhere."""
     opener = OpenerDirector()
     for handler in (ProxyHandler, HTTPHandler, HTTPSHandler, HTTPDefaultErrorHandler, HTTPErrorProcessor):
         opener.add_handler(handler())
@@ -74,7 +74,7 @@ def _opener() -> OpenerDirector:
 
 def _once(url: str, data: bytes) -> None:
     try:
-        # Its scheme is checked above.
+        # the scheme is checked above
         request = Request(url, data, {"Content-Type": "application/json", "User-Agent": "swe-argo"})  # noqa: S310
         answer: HTTPResponse
         with _opener().open(request, timeout=TIMEOUT_S) as answer:
@@ -95,7 +95,7 @@ def _once(url: str, data: bytes) -> None:
 
 
 def _plain(error: str | BaseException) -> str:
-    """Without a text that could hold the address."""
+    """Return the error without texts that could contain the address."""
     words = getattr(error, "strerror", None)
     return f"no connection ({words or type(error).__name__})"
 

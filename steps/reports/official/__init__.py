@@ -1,1 +1,1 @@
-"""The files that swebench and its leaderboard take, byte for byte."""
+"""Files for swebench and its leaderboard, identical to the official ones byte for byte."""

@@ -1,4 +1,4 @@
-"""Predictions as swebench reads them."""
+"""Predictions file in swebench's format."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def predictions(units: list[StoredUnit], model: str) -> bytes:
-    """JSON lines, ASCII only: one for each unit that has a patch, also where that is empty.
+    """Return JSON lines, ASCII only, one for each unit with a patch, even an empty one.
 
-    Bytes of a patch that are no UTF-8 travel as lone surrogates (PEP 383).
+    Bytes of a patch that are not UTF-8 become lone surrogates (PEP 383).
     """
     lines = [
         {"instance_id": unit.instance_id, "model_name_or_path": model, "model_patch": Patch(unit.patch).text}

@@ -1,6 +1,6 @@
-"""The official summary, ``<model>.<run>.json``: what swebench's own make_run_report writes, byte for byte.
+"""The official summary, ``<model>.<run>.json``, identical to that of swebench's make_run_report byte for byte.
 
-Computed from the store, which has no tree of log folders to walk (swebench 5.0.2, harness/reporting.py).
+Computed from the store, which has no tree of log folders (swebench 5.0.2, harness/reporting.py).
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def official_name(model: str, run_id: str, attempt: int) -> str:
-    """The file's name: the official one for the first attempt, with the attempt in it for the others."""
+    """Return the file's name: the official one for the first attempt, with the attempt's number for the others."""
     return f"{model_token(model)}.{run_id}{'' if attempt == 1 else f'.attempt-{attempt}'}.json"
 
 
 def official_summary(units: list[StoredUnit]) -> bytes:
-    """The file's content for the units of one attempt.
+    """Return the file's content for the units of one attempt.
 
-    A unit is submitted when it has a patch, or a layer; an error when it was submitted and has no readable
-    ``report.json``. That is the harness's view: an untouched repository (``idle``) is an empty patch here, although
-    ours is graded.
+    A unit is submitted if it has a patch or a layer, and an error if submitted without a readable ``report.json``. The
+    harness treats an untouched repository (``idle``) as an empty patch, although we grade it.
     """
     ids: dict[str, set[str]] = {name: set() for name in _LISTS}
     reasons: dict[str, str] = {}
@@ -64,7 +63,7 @@ def _lists_of(unit: StoredUnit) -> set[str]:
 
 
 def _has_layer(unit: StoredUnit) -> bool:
-    """Whether something was graded that is not the patch."""
+    """Return whether the graded submission differs from the patch."""
     graded = unit.grade.patch_sha256 if unit.grade else ""
     return graded not in ("", hashlib.sha256(unit.patch or b"").hexdigest())
 

@@ -1,1 +1,1 @@
-"""``report.html`` and a page for each unit."""
+"""Report pages: ``report.html`` and a page for each unit."""

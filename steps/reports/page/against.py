@@ -1,4 +1,4 @@
-"""Turns and cost against what became of the units: stacked columns of resolved and other ones."""
+"""Charts of turns and cost by outcome: stacked columns of resolved and other units."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ LEAST_UNITS = 5
 
 @dataclass(frozen=True, slots=True)
 class AgainstResolved:
-    """How units of one measure were resolved."""
+    """A chart of one measure, split into resolved and other units."""
 
     name: str
     resolved: str
     others: str
-    """Paths in a box of ``bins`` by 100."""
+    """SVG paths in a box of ``bins`` by 100."""
     most: int
-    """Units of the highest column."""
+    """Number of units in the highest column."""
     end: str
-    """Where the axis ends: the 99th percentile; the last column holds what is beyond."""
+    """Label of the axis' end, the 99th percentile; the last column includes all units beyond it."""
     medians: str
     bins: int = BINS
-    """Columns; each holds a whole number of turns."""
+    """Number of columns; each covers a whole number of turns."""
 
 
 def against_resolved(units: Sequence[UnitFigures]) -> list[AgainstResolved]:
-    """Turns, and money or else tokens, of units with a verdict; only of what differs between units."""
+    """Return charts of turns, and of cost or else tokens, for units with a verdict, if the values differ."""
     judged = [unit for unit in units if unit.standing not in NO_VERDICT]
     priced = any(unit.cost_usd for unit in judged)
     charts = [

@@ -1,4 +1,4 @@
-"""Several attempts at each instance: pass@k as a curve, and a grid of instances by attempts."""
+"""Charts for several attempts at each instance: a pass@k curve, and a grid of instances by attempts."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class PassCurve:
 
     line: str
     band: str
-    """Points of the estimate, and around the intervals."""
+    """Points of the estimate, and of the polygon around the intervals."""
     dots: list[tuple[float, float, PassAtK]]
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptGrid:
-    """Every instance by every attempt, those resolved most often first."""
+    """All instances by attempts, those resolved most often first."""
 
     width: int
     height: int
     cells: list[tuple[str, str]]
-    """(tone, path of stretches one high)."""
+    """(tone, SVG path of cells one high)."""
     legend: list[tuple[str, str]]
-    """(tone, what it is called), of those that occur."""
+    """(tone, name) of the tones that occur."""
     words: str
     differing: list[tuple[str, list[tuple[UnitFigures, str]]]]
     """Instances resolved by some attempts and not by others: (id, its units with a sign each)."""
@@ -42,7 +42,7 @@ class AttemptGrid:
 
 
 def pass_curve(passes: Sequence[PassAtK]) -> PassCurve | None:
-    """None where there are not two points to draw a line between."""
+    """Return the curve, or None if there are fewer than two points."""
     if len(passes) < 2:
         return None
     first, span = passes[0].k, passes[-1].k - passes[0].k
@@ -72,7 +72,7 @@ def explain_two_rates(summary: Summary) -> str:
 
 
 def attempt_grid(units: Sequence[UnitFigures]) -> AttemptGrid | None:
-    """None where no instance was tried more than once."""
+    """Return the grid, or None if no instance has more than one attempt."""
     by_instance: dict[str, list[UnitFigures]] = {}
     for unit in units:
         by_instance.setdefault(unit.instance_id, []).append(unit)
@@ -98,7 +98,7 @@ def attempt_grid(units: Sequence[UnitFigures]) -> AttemptGrid | None:
 
 
 def _draw(instances: Sequence[Sequence[UnitFigures]]) -> dict[str, str]:
-    """Tone -> path: neighbours of one tone are one stretch, for there may be ten thousand units."""
+    """Return tone -> path; adjacent cells of one tone are merged, because there may be ten thousand units."""
     rows: dict[int, list[tuple[int, str]]] = {}
     for x, some in enumerate(instances):
         for unit in some:

@@ -1,4 +1,4 @@
-"""Geometry of the drawings: numbers for the templates, in per cent of the width or in a box of 100 by 100."""
+"""Geometry of the charts: coordinates for the templates, in percent of the width or in a box of 100 by 100."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.reports.figures.stats import quantile
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of a stacked bar."""
+    """A segment of a stacked bar."""
 
     tone: str
     x: float
@@ -20,7 +20,7 @@ class Segment:
 
 
 def stacked(parts: Sequence[tuple[str, str, int, bool]]) -> list[Segment]:
-    """(tone, name, count, hatched) -> segments over 100 per cent, in the same order; empty ones are left out."""
+    """Return a segment for each non-empty (tone, name, count, hatched), in order, over 100 percent."""
     total = sum(number for _, _, number, _ in parts)
     segments, x = [], 0.0
     for tone, name, number, hatched in parts:
@@ -33,19 +33,19 @@ def stacked(parts: Sequence[tuple[str, str, int, bool]]) -> list[Segment]:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often a duration fell in each of equal bins."""
+    """Number of durations in each of equal bins."""
 
     bars: list[tuple[float, float, float]]
     """(x, width, height), each 0 to 100."""
     median: float
     p95: float
-    """Places on the axis, 0 to 100."""
+    """Positions on the axis, 0 to 100."""
     longest: float
-    """Where the axis ends, in the measure of the values; the last bin holds what is beyond."""
+    """End of the axis, in the unit of the values; the last bin includes all values beyond it."""
 
 
 def histogram(values: Sequence[float], bins: int = 24) -> Histogram:
-    """The axis runs from 0 to the 99th percentile, so that one straggler does not flatten the rest."""
+    """Return a histogram from 0 to the 99th percentile, so that one outlier does not flatten the rest."""
     end = quantile(values, 0.99) or max(values) or 1.0
     bins = min(bins, max(6, len(values) // 2))
     counts = [0] * bins
@@ -58,7 +58,7 @@ def histogram(values: Sequence[float], bins: int = 24) -> Histogram:
 
 
 def columns(values: Sequence[Sequence[float]]) -> tuple[list[str], float]:
-    """Stacked columns, one a row of ``values``: (a path for each part, the tallest sum), in a box as wide as rows."""
+    """Return (a path for each part, the largest sum) of stacked columns, one per row, in a box as wide as rows."""
     most = max((sum(row) for row in values), default=0.0)
     paths = [""] * max((len(row) for row in values), default=0)
     for place, row in enumerate(values):

@@ -1,4 +1,4 @@
-"""What failures have in common: a failing test, the line of an error, why the agent stopped."""
+"""Clusters of failures by a common failing test, error line or stop reason."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from swe_argo.steps.reports.text.formatting import count
 
 CLUSTERS_SHOWN = 8
 LEAST = 2
-"""Units that make a cluster."""
+"""Minimum number of units in a cluster."""
 UNITS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCluster:
-    """Failures that have something in common."""
+    """Failures with a common feature."""
 
     name: str
     number: int
     units: list[UnitFigures]
-    """The first of them."""
+    """The first units."""
 
 
 def cluster_failures(units: Sequence[UnitFigures]) -> list[tuple[str, list[FailureCluster]]]:
-    """(by what, the largest clusters first); only kinds of which there are any. What was not run is no failure."""
+    """Return (feature, clusters by size) for features with clusters; units that were not run are not failures."""
     failures = [unit for unit in units if unit.standing not in (Standing.RESOLVED, Standing.NOT_RUN)]
     kinds = [
         ("Failing test", _by_tests(failures)),
@@ -41,11 +41,11 @@ def cluster_failures(units: Sequence[UnitFigures]) -> list[tuple[str, list[Failu
 
 
 _CHANGING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
-"""What differs between errors that are the same: addresses and numbers."""
+"""Parts in which equal errors differ: addresses and numbers."""
 
 
 def _by_tests(failures: Sequence[UnitFigures]) -> list[FailureCluster]:
-    """Tests that the same units fail are one cluster."""
+    """Return clusters by failing test; tests that fail in the same units are one cluster."""
     failed_by: dict[str, list[int]] = defaultdict(list)
     for place, unit in enumerate(failures):
         for test in dict.fromkeys(unit.failing_tests):

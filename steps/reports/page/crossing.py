@@ -1,4 +1,4 @@
-"""Outcomes against stop reasons: how what agents stopped at goes with what became of it."""
+"""Cross table of outcomes and stop reasons."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class CrossCell:
 
     number: int
     narrow: str
-    """The table's filters that leave these alone, as a query."""
+    """The filters of the units table that select these units, as a query."""
     weight: int
-    """Share of all units in per cent, for the cell's colour."""
+    """Share of all units in percent, for the cell's colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossTable:
-    """Rows are outcomes as they are always ordered, columns stop reasons, the most frequent first."""
+    """Rows are outcomes in their fixed order; columns are stop reasons, the most frequent first."""
 
     reasons: list[tuple[str, CrossCell]]
     rows: list[tuple[StandingLabel, CrossCell, list[CrossCell]]]
-    """(outcome, all of it, a cell a reason)."""
+    """(outcome, total, one cell for each reason)."""
 
 
 def cross_stops(units: Sequence[UnitFigures]) -> CrossTable | None:
-    """None where no agent worked."""
+    """Return the table, or None if no agent was run."""
     pairs = Counter((unit.standing, unit.stop) for unit in units if unit.stop)
     if not pairs:
         return None

@@ -1,4 +1,4 @@
-"""What of each unit is shown on the page, shared out of one budget, so that any run makes a page that opens.
+"""Excerpts of each unit on the page, within one byte budget, so that the page of any run can be opened.
 
 Failing tests come first, then the patch, then the end of the log; resolved units get less.
 """
@@ -23,7 +23,7 @@ STAGE_BYTES = 36
 LINE_BYTES = 12  # the element around a test or a run of changed lines
 PATCH_LINES = 200
 RESOLVED_PATCH_LINES = 40
-LEAST_LINES = 8  # of a longer patch: fewer say nothing
+LEAST_LINES = 8  # minimum of a longer patch: fewer lines are of no use
 TESTS_SHOWN = 20
 TEST_WIDTH = 160
 REASON_WIDTH = 300
@@ -31,19 +31,19 @@ TRIES_SHOWN = 3
 
 
 class ByteBudget:
-    """Bytes of HTML that may still be spent."""
+    """The bytes of HTML that remain."""
 
     def __init__(self, remaining: int) -> None:
         self.remaining = remaining
 
     def take(self, lines: Iterable[str], already_left_out: int = 0) -> Excerpt:
-        """As many of the lines as can be afforded, from the first on."""
+        """Take the first lines that the budget allows."""
         every_line = list(lines)
         affordable = self._affordable(every_line)
         return Excerpt(tuple(every_line[:affordable]), already_left_out + len(every_line) - affordable)
 
     def take_last(self, lines: Iterable[str], already_left_out: int = 0) -> Excerpt:
-        """As many of the lines as can be afforded, from the last back."""
+        """Take the last lines that the budget allows."""
         every_line = list(lines)
         affordable = self._affordable(every_line[::-1])
         return Excerpt(
@@ -60,7 +60,7 @@ class ByteBudget:
 
 
 def price_of(text: str) -> int:
-    """Bytes of ``text`` as escaped HTML."""
+    """Return the bytes of ``text`` as escaped HTML."""
     from markupsafe import escape
 
     return len(str(escape(text)).encode())
@@ -76,9 +76,9 @@ class UnitExcerpts:
 
 
 def share_out(units: list[StoredUnit]) -> list[UnitExcerpts]:
-    """The excerpts of each unit, in the same order.
+    """Return the excerpts of each unit, in the same order.
 
-    What one unit does not need goes to those after it, the unresolved first.
+    Bytes that one unit does not use go to the units after it, unresolved ones first.
     """
     weights = [_weight(unit) for unit in units]
     remaining = PAGE_BYTES - sum(map(_row_bytes, units))
@@ -109,7 +109,7 @@ def _row_bytes(unit: StoredUnit) -> int:
 
 
 def linked_files(unit: StoredUnit) -> list[str]:
-    """The files of the unit that the page links to."""
+    """Return the unit's files that the page links to."""
     return [name for name in _LINKED if name in unit.files]
 
 
@@ -117,7 +117,7 @@ _LINKED = (Patch.file, TestLog.file, Report.file, InstanceLog.file, Trajectory.f
 
 
 def stages_shown(unit: StoredUnit) -> dict[str, float]:
-    """Stages that took a second or more."""
+    """Return the stages that took a second or more."""
     return {stage: seconds for stage, seconds in unit.seconds.items() if seconds >= 1}
 
 
@@ -134,7 +134,7 @@ def _show(unit: StoredUnit, budget: ByteBudget) -> UnitExcerpts:
     )
     limit = RESOLVED_PATCH_LINES if resolved else PATCH_LINES
     lines = patch_head(unit.patch or b"", limit, LINE_WIDTH)
-    # The log gets its share even where the patch alone could use up everything: it says why the tests failed.
+    # The log has a reserved share even if the patch could use all bytes: it shows why the tests failed.
     for_log = (
         0 if resolved else min(budget.remaining // 3, sum(price_of(line) + LINE_BYTES for line in unit.log_tail.lines))
     )
@@ -149,7 +149,7 @@ def _show(unit: StoredUnit, budget: ByteBudget) -> UnitExcerpts:
 
 
 def diff_runs(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """(``ins``, ``del``, ``b`` or nothing, text) for runs of like lines: one element a run, not one a line."""
+    """Return (``ins``, ``del``, ``b`` or nothing, text) for runs of like lines: one element a run, not one a line."""
     return [(kind, "\n".join(run) + "\n") for kind, run in groupby(lines, key=_kind)]
 
 

@@ -1,4 +1,4 @@
-"""What stands beside the number on the first screen: money, tokens, time, and why agents stopped."""
+"""Key figures beside the score on the first screen: cost, tokens, time, and stop reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOPS_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class GlanceFigure:
-    """One figure of the whole run."""
+    """A key figure of the whole run."""
 
     name: str
     value: str
@@ -22,7 +22,7 @@ class GlanceFigure:
 
 
 def glance(summary: Summary) -> list[GlanceFigure]:
-    """What the run took and how its agents ended; only what is known."""
+    """Return the known figures: cost, tokens, time, and how the agents ended."""
     return [*_model_use(summary), *_time(summary), *_endings(summary)]
 
 

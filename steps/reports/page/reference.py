@@ -1,6 +1,6 @@
-"""The patch that the dataset knows to be right, for the page of a unit.
+"""The dataset's reference patch, for the page of a unit.
 
-What grading knows lies in the run's store, out of reach of agents; whoever reads a report can read that store.
+The answers are in the run's store, out of reach of agents; readers of a report can read that store, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from swe_argo.steps.contracts.data import Patch
 
 
 def reference_patch(answer: bytes | None) -> bytes:
-    """Of ``answer.json``: SWE-bench's has it as ``patch``, others in the row that they keep. Empty where none has."""
+    """Return the patch in ``answer.json`` (SWE-bench: ``patch``, others: in their row); empty if there is none."""
     try:
         read = json.loads(answer or b"{}")
         source = read.get("source")

@@ -1,6 +1,7 @@
-"""``report.html``: one file that asks nobody for anything and does without web fonts and images.
+"""``report.html``: one self-contained file without requests, web fonts and images.
 
-Its script only adds to the table what a browser without one has not: search, order, and the filters in the address."""
+Its script only adds to the table: search, order, and filters in the address.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from swe_argo.steps.reports.stored_run import Standing, StoredRun
 
 
 def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = None, why_not: str = "") -> bytes:
-    """The page, UTF-8. Hostile text in it is escaped by the template and made visible before.
+    """Return the page as UTF-8. Hostile text is made visible first and escaped by the template.
 
-    ``why_not``: why it says nothing of an earlier run, where somebody asked for that.
+    ``why_not``: reason why a requested comparison with an earlier run is missing.
     """
     rows = make_rows(run)
     is_said_once = bool(confirmations.shared_reason(run.units))

@@ -1,4 +1,4 @@
-"""What the parts of the report's page say, without its table: of a summary and a few figures a unit."""
+"""Sections of the report's page, except its table, from a summary and a few figures per unit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["UnitFigures", "report_sections"]
 
 SLOWEST = 10
 NAMED = 50
-"""Units without a verdict, suspect ones, and unconfirmed ones: at most this many of each are named."""
+"""Maximum number of named units without a verdict, suspect units, and unconfirmed units."""
 STAGES_SHOWN = 8
 LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
 
@@ -35,7 +35,7 @@ LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
 def report_sections(
     summary: Summary, units: Sequence[UnitFigures], compared: Comparison | None = None, why_not: str = ""
 ) -> dict[str, Any]:
-    """What the templates of the parts are given. ``units``: in the order of the plan; ``why_not`` as of the page."""
+    """Return the sections' template variables. ``units``: in the order of the plan; ``why_not`` as of the page."""
     slowest = sorted(units, key=lambda unit: -unit.total_s)[:SLOWEST]
     longest = slowest[0].total_s if slowest else 0.0
     return {
@@ -67,7 +67,7 @@ def report_sections(
 
 
 def _by_reason(units: Sequence[UnitFigures]) -> dict[str, list[UnitFigures]]:
-    """Return why -> the resolved units that are not confirmed."""
+    """Return the resolved units that are not confirmed, by reason."""
     reasons: dict[str, list[UnitFigures]] = {}
     for unit in [unit for unit in units if unit.unconfirmed][:NAMED]:
         reasons.setdefault(unit.unconfirmed, []).append(unit)
@@ -75,7 +75,7 @@ def _by_reason(units: Sequence[UnitFigures]) -> dict[str, list[UnitFigures]]:
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
-    """What was evaluated, how and with what: (name, value)."""
+    """Return (name, value) pairs: dataset, agent, model and conditions."""
     how, dataset, versions = summary.conditions, summary.dataset, summary.versions
     solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[how.solve_network]
     selection = ", ".join(how.selection)
@@ -102,7 +102,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
 
 
 def describe_grading(summary: Summary) -> str:
-    """By whose rule, and in what time where the run says: other families than SWE-bench have limits of their own."""
+    """Return grader and time limit, if the run has it: other families than SWE-bench have limits of their own."""
     limit_s = summary.conditions.timeout_s
     own_limit = summary.families != [SWEBENCH] and limit_s == OFFICIAL_TIMEOUT_S
     return f"{summary.graders}, {'its own limit' if own_limit else f'{limit_s:,} s'} for tests"
@@ -119,7 +119,7 @@ def _bar(summary: Summary) -> Any:
 
 
 def _outcomes(summary: Summary) -> list[dict[str, Any]]:
-    """The bar in words: only what occurs, with what each consists of."""
+    """Return the segments of the bar as text, with their causes; only outcomes that occur."""
     bars = []
     for name, label in standing_labels(summary.failures).items():
         if number := summary.outcomes.get(name, 0):
@@ -131,7 +131,7 @@ def _outcomes(summary: Summary) -> list[dict[str, Any]]:
 
 
 def _stops(summary: Summary) -> list[dict[str, Any]]:
-    """Where any agent worked: every reason that occurred, most frequent first."""
+    """Return the stop reasons that occurred, most frequent first; empty without an agent."""
     if summary.conditions.kind != "agent":
         return []
     total = sum(one.units for one in summary.stops)
@@ -150,7 +150,7 @@ def _stops(summary: Summary) -> list[dict[str, Any]]:
 
 
 def _stages(summary: Summary, units: Sequence[UnitFigures]) -> list[dict[str, Any]]:
-    """The stages that take most of the time, in the order in which they happen."""
+    """Return the stages that take most of the time, in the order in which they happen."""
     whole = summary.seconds.get("total")
     ranked = sorted(summary.seconds, key=lambda stage: -summary.seconds[stage].total)[:STAGES_SHOWN]
     bars = []

@@ -10,12 +10,12 @@ from swe_argo.steps.reports.stored_run import StoredUnit
 from swe_argo.steps.reports.text.formatting import duration
 
 LEAST_S = 0.5
-"""Of a stage that has a name in the bar."""
+"""Minimum seconds of a stage in the bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageBar:
-    """Stages in the order in which they happened, failed tries and what was done again before them."""
+    """Stages in order, after the failed tries and the results replaced by --redo."""
 
     segments: list[Segment]
     words: list[tuple[str, str, str]]
@@ -24,7 +24,7 @@ class StageBar:
 
 
 def stage_bar(unit: StoredUnit) -> StageBar | None:
-    """None where nothing took time."""
+    """Return the bar, or None if nothing took time."""
     seconds = unit.seconds
     past = [
         ("past", "Failed tries", sum(one.failure.seconds for one in unit.tries)),

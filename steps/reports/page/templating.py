@@ -1,4 +1,4 @@
-"""The templates of all pages: compiled once, autoescaped, with the words that people read numbers in."""
+"""The Jinja environment of all pages: compiled once, autoescaped, with filters that format numbers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 NO_BREAK_SPACE = "\u00a0"
 _UNIT = r"%|(?:m?s|m|h|[GMk]|[GMk]?B|points|tokens|units|issues|attempts|instances|without)\b"
 PAGE_FOLDER = TEMPLATES / "report"
-"""Templates, and the scripts that pages bring along."""
+"""Templates, and the scripts of the pages."""
 
 
 @cache
 def page_templates() -> Environment:
-    """Hostile text is escaped here, and made visible before. Text joins a page as UTF-8 by ``as_page``."""
+    """Return the environment. It escapes hostile text, which must be made visible first; ``as_page`` encodes it."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -55,5 +55,5 @@ def keep_units(text: str) -> str:
 
 
 def as_page(text: str) -> bytes:
-    """UTF-8; a lone surrogate that slipped through is written out."""
+    """Encode a page as UTF-8; a remaining lone surrogate becomes an escape sequence."""
     return text.encode(errors="backslashreplace")

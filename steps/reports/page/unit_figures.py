@@ -1,4 +1,4 @@
-"""What the parts of the report's page are told of a unit."""
+"""Figures of a unit for the sections of the report's page."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from swe_argo.steps.reports.text.formatting import duration
 
 @dataclass(frozen=True, slots=True)
 class UnitFigures:
-    """What the page says of a unit outside its table."""
+    """The figures of a unit that the page uses outside its table."""
 
     instance_id: str
     attempt: int
     href: str
-    """Where more is said of it."""
+    """Address of its details."""
     standing: str
     suspect: bool
     unconfirmed: str
-    """Why it is not confirmed if it is resolved; else empty."""
+    """Reason why a resolved unit is not confirmed; else empty."""
     seconds: Mapping[str, float]
     """By stage."""
     total_s: float
     stop: str = ""
-    """Why its agent stopped; empty where none worked."""
+    """Stop reason of its agent; empty without an agent."""
     turns: int | None = None
-    """Answers of the agent; None where nobody knows."""
+    """Answers of the agent; None if unknown."""
     tokens: int = 0
     cost_usd: float | None = None
     failing_tests: Sequence[str] = ()
@@ -37,10 +37,10 @@ class UnitFigures:
 
     @property
     def label(self) -> StandingLabel:
-        """What its standing is called."""
+        """Label of its standing."""
         return STANDINGS[self.standing]
 
     @property
     def time(self) -> str:
-        """All stages and failed tries, in words."""
+        """Duration of all stages and failed tries, as text."""
         return duration(self.total_s) if self.total_s else ""

@@ -1,4 +1,4 @@
-"""The page of one unit: everything its agent did, turn by turn, what came of it, and what failed on the way."""
+"""The page of one unit: its agent's turns, its result, and its failures."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ PATCH_BYTES = 600_000
 PATCH_WIDTH = 2_000
 REFERENCE_BYTES = 200_000
 LONG_ISSUE, LONG_PATCH = 1_500, 60
-"""Characters and lines beyond which a screen shows the beginning until it is asked for all."""
+"""Characters and lines beyond which a text is folded."""
 ERRORS_NAMED = 12
 
 
 @dataclass(frozen=True)
 class UnitPageInputs:
-    """What the page of a unit is made of beside the unit itself."""
+    """The data for the page of a unit, in addition to the unit itself."""
 
     conversation: Conversation | None
-    """None where there is no trajectory, or none that can be read."""
+    """None without a readable trajectory."""
     partial: Mapping[str, Conversation]
-    """Name of a failed try -> what its agent had got to."""
+    """Name of a failed try -> its partial conversation."""
     up: str
-    """Address of the run's page, at the place of the unit."""
+    """Address of the unit's row on the run's page."""
     before: str
     after: str
-    """Addresses of the pages beside it; empty where there are none."""
+    """Addresses of the previous and next page; empty if there is none."""
     remarks: Sequence[str]
-    """What is to be known of the whole run."""
+    """Remarks about the whole run."""
     folder: str = ""
-    """Where its files lie; by default beside the report's folder."""
+    """Address of its files; by default beside the report's folder."""
     reference: bytes = b""
-    """The patch that the dataset knows to be right; empty where it has none."""
+    """The dataset's reference patch; empty if it has none."""
 
 
 def instance_page(
     run: StoredRun, unit: StoredUnit, material: UnitPageInputs, template: str = "instance.html.j2", **others: object
 ) -> bytes:
-    """The page, UTF-8, at most about 4 MB however much there is to tell.
+    """Return the page as UTF-8, at most about 4 MB whatever the size of the unit.
 
-    ``template``: one that extends the report's own; ``others``: what it wants to know beside.
+    ``template``: extends the report's own template; ``others``: its additional variables.
     """
     conversation, partial = material.conversation, material.partial
     limit = text_allowance([*_flat(conversation), *(one for other in partial.values() for one in _flat(other))])
-    # Where the spec names the endpoint, the remarks on the run have it.
+    # An endpoint named in the spec is in the remarks on the run.
     view = view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
     text = (
         page_templates()
@@ -100,11 +100,11 @@ class ShownPatch:
     files_left_out: int
     lines: int
     left_out: int
-    """Lines that are not on the page."""
+    """Number of lines that are not on the page."""
 
     @property
     def is_long(self) -> bool:
-        """Whether a screen shows its beginning first."""
+        """Whether the page folds it."""
         return self.lines > LONG_PATCH
 
 
@@ -129,12 +129,12 @@ def _shown_changes(changes: Sequence[str]) -> ShownPatch | None:
 
 @dataclass(frozen=True, slots=True)
 class Jumps:
-    """Places in the conversation that people look for: their anchors."""
+    """Anchors of places in the conversation that people look for."""
 
     first_edit: str
-    """Empty where there is none."""
+    """Empty if there is none."""
     errors: list[tuple[str, str]]
-    """(anchor, number of the turn), the first of them."""
+    """(anchor, number of the turn) of the first errors."""
     errors_left_out: int
 
 
@@ -158,7 +158,7 @@ def _flat(conversation: Conversation | None) -> list[Conversation]:
 
 
 def _chart(conversation: Conversation) -> dict[str, Any] | None:
-    """Columns of tokens and of money, one an answer of the model; None where it was not asked."""
+    """Return charts of tokens, cost and seconds by model answer; None without answers."""
     usages = [turn.usage for turn in conversation.turns if turn.usage is not None]
     if not usages:
         return None

@@ -1,4 +1,4 @@
-"""The pages of all units, written a few at a time: of trajectories only one is in memory as more than bytes."""
+"""Pages of all units, written in small batches: only one trajectory at a time is parsed in memory."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from swe_argo.steps.store import Store
 
 FOLDER = "instances"
 ANSWER_SHOWN = 200
-"""Characters of the last answer, for a doubt about all answers."""
+"""Maximum characters of the last useless answer, for the caveat about all answers."""
 
 
 def page_name(unit: StoredUnit) -> str:
-    """``instances/<instance>.<attempt>.html``: an instance id is a legal file name and URL everywhere."""
+    """Return ``instances/<instance>.<attempt>.html``: an instance id is a valid file name and URL everywhere."""
     return f"{FOLDER}/{unit.instance_id}.{unit.attempt}.html"
 
 
 def write_instances(store: Store, run: StoredRun) -> None:
-    """A page for each unit of which there is anything to show; each unit knows its page and its turns afterwards.
+    """Write a page for each unit with files or tries, and set ``page`` and ``turns`` of each unit.
 
-    A trajectory that cannot be read joins ``run.unreadable``. Raises InfraError when the store fails.
+    The key of an unreadable trajectory is added to ``run.unreadable``. Raises InfraError if the store fails.
     """
     numbered = [(place, unit) for place, unit in enumerate(run.units) if unit.files or unit.tries]
     for _, unit in numbered:
@@ -63,7 +63,7 @@ def write_instances(store: Store, run: StoredRun) -> None:
 
 
 def count_answers(unit: StoredUnit, conversation: Conversation) -> None:
-    """Store in ``unit`` how many answers its trajectory holds, and how many of them its agent could not use."""
+    """Set the number of answers in the unit's trajectory, and of those that its agent could not use."""
     unit.turns, unit.model_answers = conversation.answers, len(conversation.model_answers)
     useless = conversation.useless_answers
     unit.useless_answers = len(useless)
@@ -72,7 +72,7 @@ def count_answers(unit: StoredUnit, conversation: Conversation) -> None:
 
 
 def _trajectory_keys(run: StoredRun, unit: StoredUnit) -> dict[str, str]:
-    """Name of a failed try, empty for the one that did not fail -> key of its trajectory."""
+    """Return trajectory keys by failed try; the empty name is the try that did not fail."""
     folder = Place.UNIT.format(run=run.run.run_id, instance=unit.instance_id, attempt=unit.attempt)
     names = [one.name for one in unit.tries[-TRIES_SHOWN:]]
     files = {"": Trajectory.file} | {name: f"tries/{name}/{Trajectory.file}" for name in names}
@@ -80,7 +80,7 @@ def _trajectory_keys(run: StoredRun, unit: StoredUnit) -> dict[str, str]:
 
 
 def _read(run: StoredRun, unit: StoredUnit, contents: dict[str, bytes]) -> dict[str, Conversation]:
-    """By the names of ``_trajectory_keys``: those that can be read."""
+    """Return the readable conversations, by the names of ``_trajectory_keys``."""
     conversations: dict[str, Conversation] = {}
     for name, place in _trajectory_keys(run, unit).items():
         if place in contents:

@@ -1,4 +1,4 @@
-"""What the table of units says: one Row a unit, plain values for the template."""
+"""Rows of the table of units: plain values for the template."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from swe_argo.steps.reports.unit.view import standing_note
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One unit as the page shows it; every text is visible and cut."""
+    """A unit on the page; every text is sanitized and cut."""
 
     anchor: str
     instance_id: str
@@ -36,14 +36,14 @@ class Row:
     classes: str
     label: StandingLabel
     note: str
-    """Beside the verdict: the failure's class, the stop reason, the count of failing tests."""
+    """Text beside the verdict: the failure's class, the stop reason, the number of failing tests."""
     f2p: str
     p2p: str
     time: str
     tokens: str
     cost: str
     amounts: dict[str, float]
-    """Column -> the number that its cell is sorted by, where the cell does not begin with it."""
+    """Column -> number to sort by, if the cell does not begin with it."""
     integrity: str
     """``unconfirmed`` or ``suspect``; empty if ok, or without a verdict."""
     findings: list[str]
@@ -60,7 +60,7 @@ class Row:
     folder: str
     files: list[str]
     page: str
-    """Its own page; empty where it has none."""
+    """Its own page; empty if it has none."""
     turns: str
 
 
@@ -93,7 +93,7 @@ def row_columns(rows: list[Row]) -> list[RowColumn]:
 
 
 def make_rows(run: StoredRun) -> list[Row]:
-    """In the order of the plan."""
+    """Return the rows in the order of the plan."""
     repos = {name: number for number, name in enumerate(repository_names(run))}
     stops = {reason: number for number, reason in enumerate(stop_reasons(run))}
     unit_excerpts, is_said_once = share_out(run.units), bool(shared_reason(run.units))
@@ -105,12 +105,12 @@ def make_rows(run: StoredRun) -> list[Row]:
 
 
 def repository_names(run: StoredRun) -> list[str]:
-    """Names, sorted: the choices of a filter."""
+    """Return the sorted repository names, the choices of a filter."""
     return sorted({unit.repo for unit in run.units}, key=str.lower)
 
 
 def stop_reasons(run: StoredRun) -> list[str]:
-    """Those that occur, in their own order: the choices of a filter."""
+    """Return the stop reasons that occur, in the order of the enum, the choices of a filter."""
     found = {unit.solve.stop_reason for unit in run.units if unit.solve is not None}
     return [reason.value for reason in StopReason if reason in found]
 

@@ -1,1 +1,1 @@
-"""Words, numbers and hostile text as people read them."""
+"""Text for people: numbers, names and sanitized hostile text."""

@@ -1,4 +1,4 @@
-"""Numbers and names as people read them."""
+"""Formats of numbers and names for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import floor, log10
 
 
 def duration(seconds: float) -> str:
-    """``30 ms``, ``0.4 s``, ``12 s``, ``3 m 12 s``, ``2 h 05 m``."""
+    """Return ``30 ms``, ``0.4 s``, ``12 s``, ``3 m 12 s``, ``2 h 05 m``."""
     if seconds < 0.0995:
         return f"{1000 * seconds:.0f} ms" if seconds else "0 s"
     if seconds < 9.95:
@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
 
 
 def money(dollars: float) -> str:
-    """Cents from a dollar on; below it two significant digits."""
+    """Return dollars with cents from a dollar on, below that with two significant digits."""
     if dollars < 0:  # a difference
         return f"-{money(-dollars)}"
     if dollars == 0:
@@ -33,7 +33,7 @@ def money(dollars: float) -> str:
 
 
 def tokens(count: int) -> str:
-    """Thousands separators below a million, then ``1.2 M``."""
+    """Return the number with thousands separators below a million, then as ``1.2 M``."""
     for unit, name in ((1e9, "G"), (1e6, "M")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"
@@ -41,7 +41,7 @@ def tokens(count: int) -> str:
 
 
 def percent(share: float) -> str:
-    """One decimal; never 100 or 0 where it is not."""
+    """Return the share in percent with one decimal; 100 and 0 only if exact."""
     text = f"{100 * share:.1f}"
     if text == "100.0":
         return "100" if share == 1 else "> 99.9"
@@ -49,34 +49,34 @@ def percent(share: float) -> str:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """``1 unit``, ``2 units``."""
+    """Return ``1 unit``, ``2 units``."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def unit_name(instance_id: str, attempt: int) -> str:
-    """``a__b-1``, ``a__b-1 #2``."""
+    """Return ``a__b-1``, ``a__b-1 #2``."""
     return f"{instance_id} #{attempt}" if attempt > 1 else instance_id
 
 
 def listing(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def utc(stamp: str, *, seconds: bool = False) -> str:
-    """``2026-03-01 14:05 UTC`` of a stamp as records have it, ISO 8601 in UTC."""
+    """Return ``2026-03-01 14:05 UTC`` for an ISO 8601 timestamp in UTC."""
     return f"{stamp[: 19 if seconds else 16].replace('T', ' ')} UTC"
 
 
 def size(data_bytes: int) -> str:
-    """``812 B``, ``14 kB``, ``2.1 MB``."""
+    """Return ``812 B``, ``14 kB``, ``2.1 MB``."""
     if data_bytes < 1000:
         return f"{data_bytes} B"
     return f"{data_bytes / 1000:.0f} kB" if data_bytes < 1_000_000 else f"{data_bytes / 1_000_000:.1f} MB"
 
 
 def decimal(number: float) -> str:
-    """Three significant digits, thousands as in ``tokens``: ``0.0125``, ``1.5``, ``-0.2``, ``12,800``."""
+    """Return three significant digits, thousands as in ``tokens``: ``0.0125``, ``1.5``, ``-0.2``, ``12,800``."""
     if 1000 <= abs(number) < 1e12:
         return f"{'-' if number < 0 else ''}{tokens(round(abs(number)))}"
     return f"{number:.3g}"

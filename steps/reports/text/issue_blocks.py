@@ -1,6 +1,6 @@
-"""The text of an issue -> blocks as a page lays them out: the part of Markdown that issues are written in.
+"""Parser of an issue's text into blocks for a page: the subset of Markdown that issues use.
 
-Nothing is hidden: what is no Markdown here, HTML and comments too, stands as the agent read it. No link leads anywhere.
+Nothing is hidden: all other text, including HTML and comments, is shown as the agent read it. There are no links.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class IssueBlock:
     kind: str
     spans: Spans = field(default_factory=list)
     text: str = ""
-    """Of a ``pre``."""
+    """Text of a ``pre``."""
     items: list[Spans] = field(default_factory=list)
-    """Of a ``ul``."""
+    """Items of a ``ul``."""
 
 
 def issue_blocks(text: str) -> list[IssueBlock]:
-    """In turn."""
+    """Return the blocks of the text, in order."""
     lines = make_plain(text).split("\n")
     blocks: list[IssueBlock] = []
     for fenced, part in _fences(lines):
@@ -38,7 +38,7 @@ def issue_blocks(text: str) -> list[IssueBlock]:
 
 
 def _fences(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
-    """(whether between fences, lines), in turn; a fence that nobody closes reaches to the end."""
+    """Yield (whether inside a fence, lines) in order; an unclosed fence extends to the end."""
     part: list[str] = []
     fence = ""
     for line in lines:

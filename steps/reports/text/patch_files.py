@@ -1,4 +1,4 @@
-"""A patch -> what it does to each file."""
+"""Changes of a patch by file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class PatchFile:
     """A file of a patch."""
 
     name: str
-    """Visible and cut."""
+    """Sanitized for display and cut."""
     added: int
     removed: int
-    """Lines."""
+    """Numbers of lines."""
 
 
 def patch_files(patch: bytes) -> list[PatchFile]:
-    """In the patch's order. Lines of hunks are counted by what their heads announce: content may look like a head."""
+    """Return the files in the patch's order. Hunk headers define the lines: content may look like a header."""
     files: list[PatchFile] = []
     name, added, removed, hunks = b"", 0, 0, 0
-    old = new = 0  # lines that the hunk still has
+    old = new = 0  # remaining lines of the hunk
     for line in [*patch.split(b"\n"), b"diff --git "]:
         sign = line[:1]
         if (old > 0 or new > 0) and sign in (b"+", b"-", b" ", b"\\", b""):

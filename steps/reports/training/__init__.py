@@ -1,1 +1,1 @@
-"""What a person sees of a training: its page, its figures as a file, and the same at Weights & Biases."""
+"""Reports of a training: its page, a file with its figures, and the same figures at Weights & Biases."""

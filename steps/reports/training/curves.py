@@ -1,4 +1,4 @@
-"""Geometry of the curves over steps, in boxes of 100 by 100; every vertical axis has 0 on it."""
+"""Geometry of the curves over steps, in boxes of 100 by 100; every vertical axis includes 0."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from dataclasses import dataclass
 from swe_argo.steps.reports.page.charts import columns
 
 SMOOTHED_FROM = 20
-"""Steps from which a mean is drawn over the single values."""
+"""Minimum number of steps for a smoothed curve over the single values."""
 MOST_COLUMNS = 120
-"""Stacked columns of a drawing; where there are more steps, each is the mean of some."""
+"""Maximum number of stacked columns in a chart; with more steps, each is the mean of several."""
 _NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The steps from left to right; the same for all drawings of a page."""
+    """The horizontal axis of steps, common to all charts of a page."""
 
     first: int
     last: int
 
     def place(self, step: int) -> float:
-        """0 to 100; a single step is in the middle."""
+        """Return the position, 0 to 100; a single step is in the middle."""
         return 100 * (step - self.first) / (self.last - self.first) if self.last > self.first else 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A figure over steps. Paths are empty where there is nothing to draw."""
+    """The curve of a figure over steps. Paths are empty if there is nothing to draw."""
 
     name: str
     newest: str
-    """Its last value, in words."""
+    """Its last value, as text."""
     words: str
-    """The drawing for who cannot see it."""
+    """Description of the chart for screen readers."""
     top: str
     bottom: str
-    """Where the vertical axis ends."""
+    """Labels of the ends of the vertical axis."""
     zero: float | None
-    """Place of 0 where it is not the bottom."""
+    """Position of 0 if it is not the bottom."""
     line: str
     mean: str
-    """Of the last ``mean_of(...)`` values."""
+    """Path of the mean of the last ``mean_of(...)`` values."""
     dots: str
     bars: str
-    """Intervals."""
+    """Path of the intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Parts of a sum over steps."""
+    """Stacked parts of a sum over steps."""
 
     name: str
     newest: str
@@ -69,7 +69,7 @@ def draw_curve(
     say: Callable[[float], str],
     intervals: Mapping[int, tuple[float, float]] | None = None,
 ) -> Curve | None:
-    """Step -> value: a curve with a gap where there is none; None where there are none at all."""
+    """Return the curve of step -> value, with gaps for missing values; None without any value."""
     known = {step: value for step, value in values.items() if value is not None and math.isfinite(value)}
     if not known:
         return None
@@ -100,7 +100,7 @@ def draw_curve(
 
 
 def draw_columns(name: str, rows: Sequence[Mapping[str, float]], say: Callable[[float], str]) -> Columns | None:
-    """Part -> value for each step: stacked, the parts in the order in which they first occur."""
+    """Return stacked columns, one per step of part -> value, with the parts in order of first occurrence."""
     parts = list(dict.fromkeys(part for row in rows for part in row))
     table = [
         [max(0.0, row.get(part, 0.0)) if math.isfinite(row.get(part, 0.0)) else 0.0 for part in parts] for row in rows
@@ -115,7 +115,7 @@ def draw_columns(name: str, rows: Sequence[Mapping[str, float]], say: Callable[[
 
 
 def mean_of(number: int) -> int:
-    """How many values the mean of a curve of ``number`` is over; 1: none is drawn."""
+    """Return the window of the mean for a curve of ``number`` values; 1: no mean is drawn."""
     return 1 if number < SMOOTHED_FROM else min(50, max(5, number // 20))
 
 
@@ -138,13 +138,13 @@ def _path(steps: Sequence[int], values: Mapping[int, float], at: Callable[[int, 
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
-    """Round numbers that enclose the values and 0."""
+    """Return round numbers that enclose the values and 0."""
     low, high = 0.0 - _round_up(-min(values)), _round_up(max(values))
     return (low, high) if low < high else (0.0, 1.0)
 
 
 def _round_up(value: float) -> float:
-    """The next round number; 0 for what is not positive."""
+    """Return the next round number; 0 for a value that is not positive."""
     if value <= 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(value))

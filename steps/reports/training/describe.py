@@ -1,4 +1,4 @@
-"""A training in words: what was measured, what speaks against it, how it is trained."""
+"""A training as text: measurements, doubts and settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 
 def find_doubts(training: StoredTraining) -> list[str]:
-    """What speaks against believing the curves, or going on as before, in words."""
+    """Return the reasons against trusting the curves or continuing unchanged, as sentences."""
     doubts = [f"{place} cannot be read: it is broken, or of another version." for place in training.unreadable]
     missing = len(training.checkpoints) - len(training.steps)
     if missing > 0 and not training.unreadable:
@@ -35,14 +35,14 @@ def find_doubts(training: StoredTraining) -> list[str]:
 
 
 def describe_rate(rate: Rate) -> str:
-    """Of a measurement: ``31.0 % of 50 (20.0 to 44.6 %)``."""
+    """Return a measured rate: ``31.0 % of 50 (20.0 to 44.6 %)``."""
     if rate.rate is None:
         return "nothing measured"
     return f"{percent(rate.rate)} % of {rate.total:,} ({percent(rate.low)} to {percent(rate.high)} %)"
 
 
 def describe_measurements(training: StoredTraining) -> list[tuple[str, str]]:
-    """The first, the best and the newest: (when, how much)."""
+    """Return the first, the best and the newest measurement: (time, rate)."""
     steps = [step for step, summary in training.held_out.items() if summary.score is not None]
     if not steps:
         return []
@@ -58,7 +58,7 @@ def describe_measurements(training: StoredTraining) -> list[tuple[str, str]]:
 
 
 def training_facts(training: StoredTraining) -> list[tuple[str, str]]:
-    """What is trained, on what and how: (name, value)."""
+    """Return (name, value) pairs: model, data and settings."""
     file, spec = training.file, training.file.spec
     loss, held_out = spec.loss, spec.held_out
     clip = f", clipped to {loss.clip_low:g} and {loss.clip_high:g}" if loss.name != "importance_sampling" else ""

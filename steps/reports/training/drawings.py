@@ -1,4 +1,4 @@
-"""What the page of a training draws: each figure of its steps, under the question that it answers."""
+"""Charts of a training's page: the figures of its steps, grouped by the question that they answer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 @dataclass(frozen=True, slots=True)
 class Drawings:
-    """The curves of each part of the page. A figure that no step has is in ``unknown``, by its name."""
+    """The curves of each section of the page. ``unknown`` has the names of figures that no step has."""
 
     axis: Axis
     learning: list[Curve]
     health: list[Curve]
     rollout: list[Curve]
-    """What one takes, on average."""
+    """Averages per rollout."""
     tokens: list[Curve]
-    """Of all rollouts of a step."""
+    """Sums over all rollouts of a step."""
     seconds: Columns | None
     unknown: list[str]
 
@@ -67,7 +67,7 @@ _TOKENS = (
 
 
 def draw_training(training: StoredTraining) -> Drawings:
-    """All of them, over the same steps."""
+    """Return all charts, over the same steps."""
     steps, held_out = training.steps, training.held_out
     numbers = [*(one.step for one in steps), *held_out] or [0]
     axis = Axis(min(numbers), max(numbers))

@@ -1,4 +1,4 @@
-"""Which instances teach nothing: those whose rollouts were all solved, or none."""
+"""Instances by their rollouts' results: those always or never solved teach nothing."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ class TrainedInstance:
     instance_id: str
     solved: int
     graded: int
-    """Rollouts with a verdict."""
+    """Number of rollouts with a verdict."""
     last_step: int
-    """The last that took it."""
+    """The last step with rollouts of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceClasses:
-    """Every instance of the pool is in one; each has those most often tried first."""
+    """Classes of the pool's instances, each with those most often tried first."""
 
     always: list[TrainedInstance]
     sometimes: list[TrainedInstance]
     never: list[TrainedInstance]
     no_verdict: list[TrainedInstance]
-    """Taken, and no rollout of it had a verdict."""
+    """Instances whose rollouts never had a verdict."""
     untried: int
-    """Taken by no step yet."""
+    """Number of instances without rollouts so far."""
 
 
 def classify_instances(steps: Sequence[StepFigures], pool: Iterable[str]) -> InstanceClasses:
-    """By the rollouts of all steps."""
+    """Classify the instances of the pool by the rollouts of all steps."""
     solved: dict[str, int] = {}
     graded: dict[str, int] = {}
     last: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""``metrics.jsonl``: a flat JSON object a step, with every figure of it; docs/training.md says what each is."""
+"""``metrics.jsonl``: a flat JSON object per step, with every figure; docs/training.md defines them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AS_THEY_ARE = (
 
 
 def metrics_file(training: StoredTraining) -> bytes:
-    """The file's content, in the order of steps; what was measured of a step's weights stands in its line."""
+    """Return the file's content, in the order of steps; measurements of a step's weights are in its line."""
     figures = {one.step: step_metrics(one) for one in training.steps}
     measured = {step: held_out_metrics(summary) for step, summary in training.held_out.items()}
     lines = [
@@ -29,7 +29,7 @@ def metrics_file(training: StoredTraining) -> bytes:
 
 
 def step_metrics(one: StepFigures) -> dict[str, Any]:
-    """The figures of a step but its number; what is not known, or no finite number, is None."""
+    """Return the figures of a step except its number; unknown and non-finite values are None."""
     solved = [(group.solved, len(group.rewards)) for group in one.groups]
     tables: dict[str, Mapping[str, float]] = {"seconds": one.seconds, "tokens": one.tokens, "tinker": one.metrics}
     flat: dict[str, Any] = {
@@ -47,7 +47,7 @@ def step_metrics(one: StepFigures) -> dict[str, Any]:
 
 
 def held_out_metrics(summary: Summary) -> dict[str, Any]:
-    """The headline of the run that measured, as ``run`` reports it."""
+    """Return the headline of a measurement run, as ``run`` reports it."""
     rate = summary.headline
     return {
         "held_out/run": summary.run_id,
@@ -61,5 +61,5 @@ def held_out_metrics(summary: Summary) -> dict[str, Any]:
 
 
 def infra_share(one: StepFigures) -> float | None:
-    """Rollouts that failed for no fault of the agent / all that there should be; None where there are none."""
+    """Return the share of rollouts that failed through no fault of the agent; None without rollouts."""
     return one.infra_failures / one.rollouts if one.rollouts else None

@@ -1,4 +1,4 @@
-"""``training.html``: as the report's page, one file that asks nobody for anything."""
+"""``training.html``: like the report's page, one self-contained file without requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from swe_argo.steps.reports.training.stored_training import StoredTraining
 STEPS_SHOWN = 30
 INSTANCES_SHOWN = 30
 TO_RUNS = "../../../runs"
-"""From the page's folder in a store to the runs of the same store."""
+"""Relative path from the page's folder to the runs of the same store."""
 
 
 def render_training(training: StoredTraining, rollouts: Sequence[PickedRollout] = ()) -> bytes:
-    """The page, UTF-8. ``rollouts``: of the newest step."""
+    """Return the page as UTF-8. ``rollouts``: of the newest step."""
     classes = classify_instances(training.steps, training.file.pool)
     text = (
         page_templates()
@@ -60,7 +60,7 @@ def render_training(training: StoredTraining, rollouts: Sequence[PickedRollout] 
 
 
 def _sums(steps: Sequence[StepFigures]) -> dict[str, Any]:
-    """Over all steps."""
+    """Return the sums over all steps."""
     tokens, seconds = Counter[str](), Counter[str]()
     for one in steps:
         tokens.update(one.tokens)

@@ -1,4 +1,4 @@
-"""What people see of a training, whenever something of it changed: its page, its figures, and these at W&B."""
+"""Publication of a training after each change: its page, its figures, and the figures at W&B."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 def publish_training(store: Store, name: str) -> str:
-    """Write the page and ``metrics.jsonl`` of a training, and send to W&B what it does not have, if it is asked.
+    """Write the page and ``metrics.jsonl`` of a training; send new figures to W&B if it is configured.
 
-    Returns one line where the page could not be drawn or W&B not be told, else nothing: neither ends a training. Raises
-    ConfigError where there is no such training, InfraError when the store fails.
+    Returns one line if the page or W&B failed, else "": neither ends a training. Raises ConfigError if there is no such
+    training, InfraError if the store fails.
     """
     try:
         training = write_training_page(store, name)
@@ -31,6 +31,6 @@ def publish_training(store: Store, name: str) -> str:
 
 
 def publish_training_of(store: Store, run_id: str) -> str:
-    """The same of the training that a run was a measurement of; nothing where it was of none. Raises InfraError."""
+    """Publish the training that the run was a measurement of, if it was one. Raises InfraError."""
     name = training_of_run(run_id, measured=True)
     return publish_training(store, name) if name is not None and is_training(store, name) else ""

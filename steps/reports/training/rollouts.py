@@ -1,4 +1,4 @@
-"""A few rollouts of a step to look at: the best, the worst, one by chance."""
+"""Example rollouts of a step: the best, the worst, and a random one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.store import Store
 
 @dataclass(frozen=True, slots=True)
 class PickedRollout:
-    """One of them."""
+    """An example rollout."""
 
     why: str
     instance_id: str
@@ -27,11 +27,11 @@ class PickedRollout:
     turns: int | None
     sampled_tokens: int
     page: str
-    """Its page, as the report of the run has it."""
+    """Its page in the report of the run."""
 
 
 def pick_rollouts(store: Store, run: str, seed: str) -> list[PickedRollout]:
-    """By the report of the run; none where it has none. The same seed picks the same. Raises InfraError."""
+    """Return examples from the report of the run; none without a report. Deterministic by seed. Raises InfraError."""
     name = key(Summary, run).replace(Summary.file, UNITS_FILE)
     data = store.get_many([name]).get(name)
     try:

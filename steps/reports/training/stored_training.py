@@ -1,4 +1,4 @@
-"""A training as its store has it: the spec, the steps that were learnt, what was measured on the way."""
+"""A training in the store: the spec, the learnt steps and the measurements."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class StoredTraining:
-    """Everything that is told of it but trajectories."""
+    """All data of a training except trajectories."""
 
     file: TrainFile
     steps: list[StepFigures]
-    """Of the steps that were learnt, in order: those that a checkpoint tells of."""
+    """The learnt steps in order: those with a checkpoint."""
     checkpoints: list[Checkpoint]
     """In order."""
     held_out: dict[int, Summary]
-    """Step whose weights were measured -> the figures of that run; 0: the weights that training begins with."""
+    """Step -> figures of the run that measured its weights; 0: the initial weights."""
     unreadable: list[str]
-    """Keys of files that are broken, or of another version."""
+    """Keys of files that are broken or from another version."""
 
     @property
     def learnt(self) -> int:
-        """The last step that was learnt; 0: none."""
+        """The last step that was learnt; 0 if there is none."""
         return max([0, *(one.step for one in self.checkpoints)])
 
 
 def read_training(store: Store, name: str) -> StoredTraining:
-    """Raises ConfigError where there is no such training, InfraError when the store fails."""
+    """Return a training. Raises ConfigError if there is no such training, InfraError if the store fails."""
     file = training_of(store, name)
     unreadable: list[str] = []
     checkpoints = _checkpoints(store, name, unreadable)

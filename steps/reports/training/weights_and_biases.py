@@ -1,4 +1,4 @@
-"""The figures of a training at Weights & Biases, where there is a key: each step once, whoever was killed when."""
+"""Upload of a training's figures to Weights & Biases, if a key is set: each step exactly once, even after kills."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from swe_argo.steps.store import Store
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 60.0
-"""Of opening its run, and of sending what is logged; a training waits no longer for W&B."""
+"""Timeout of opening the run, and of sending what is logged, so that W&B does not delay a training."""
 STEP, HELD_OUT_STEP = "step", "held_out/step"
-"""What the horizontal axes of its charts are: of figures, and of what was measured on the way."""
+"""Horizontal axes of its charts: of figures, and of measurements."""
 _BEGUN = "begun"
-"""Of its config: tells two trainings of one name apart."""
+"""Key of its config that distinguishes two trainings of one name."""
 _FILE = "wandb.json"
 
 
 @dataclass(frozen=True)
 class _Sent:
-    """What W&B has already."""
+    """Progress of the upload."""
 
     step: int = 0
-    """The last step of which it has the figures; of ``held_out`` the measurement."""
+    """The last step whose figures were sent; ``held_out``: the last measurement."""
     held_out: int = -1
     rows: int = 0
-    """The number of the next row, W&B's own step: that of the training where nothing stands in between."""
+    """W&B's own step of the next row: the training's step, unless other rows were in between."""
 
 
 def log_steps(store: Store, training: StoredTraining, settings: Settings) -> str:
-    """Send to W&B every step and measurement that it does not have: the run has the training's name and goes on.
+    """Send every step and measurement that W&B lacks; its run has the training's name and is resumed.
 
-    Nothing that goes wrong there ends a training. Returns one line on what did, empty where all is well or nobody asked
-    (neither WANDB_API_KEY nor WANDB_MODE=offline is set). What one call could not send the next one sends.
+    Failures there never end a training. Returns one line about a failure, or "" after success or if W&B is not
+    configured (neither WANDB_API_KEY nor WANDB_MODE=offline is set). The next call sends what this one could not.
     """
     if settings.wandb_mode == "disabled" or not (settings.wandb_api_key or settings.wandb_mode == "offline"):
         return ""
@@ -53,7 +53,7 @@ def log_steps(store: Store, training: StoredTraining, settings: Settings) -> str
     except ImportError:
         return f"nothing is sent to Weights & Biases: the extra wandb is not installed ({extra_hint('wandb')})"
     try:
-        # Online its own files are of no use afterwards; offline it keeps them in ./wandb, or in WANDB_DIR.
+        # Online its own files are not needed afterwards; offline it keeps them in ./wandb or in WANDB_DIR.
         with nullcontext() if settings.wandb_mode == "offline" else tempfile.TemporaryDirectory() as folder:
             return _log(store, training, settings, folder)
     except Exception as error:
@@ -90,9 +90,9 @@ def _log(store: Store, training: StoredTraining, settings: Settings, folder: str
 
 
 def pending_rows(training: StoredTraining, step: int, held_out: int) -> list[dict[str, Any]]:
-    """What comes after these two steps, in order; a measurement joins the next row of figures, or is a row of its own.
+    """Return the rows after these two steps, in order; a measurement joins the next row of figures, or is its own row.
 
-    A measurement is known when its step has long been logged, so it has a horizontal axis of its own.
+    A measurement is known long after its step was logged, so it has a horizontal axis of its own.
     """
     measured = [
         {HELD_OUT_STEP: at, **_known_figures(held_out_metrics(summary))}
@@ -131,7 +131,7 @@ def _open(file: TrainFile, settings: Settings, folder: str | None) -> Any:
 
 
 def _define_axes(run: Any, training: StoredTraining) -> None:
-    """One by one: a pattern for all figures would be one for what was measured, too, and which holds is not told."""
+    """Define the axis of each figure: a pattern for all would include measurements, with undocumented precedence."""
     for axis in (STEP, HELD_OUT_STEP):
         run.define_metric(axis)
     for name in sorted({name for one in training.steps for name in _known_figures(step_metrics(one))}):
@@ -140,7 +140,7 @@ def _define_axes(run: Any, training: StoredTraining) -> None:
 
 
 def _sent_before(store: Store, training: StoredTraining, run: Any) -> _Sent:
-    """By what W&B says itself; offline, where nobody can be asked, by what was noted in the store."""
+    """Return the progress that W&B reports; offline, that noted in the store."""
     if run.offline:
         noted = store.get_many([_key(training)]).get(_key(training))
         return _Sent(**json.loads(noted)) if noted else _Sent()
@@ -148,7 +148,7 @@ def _sent_before(store: Store, training: StoredTraining, run: Any) -> _Sent:
 
 
 def _known_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is not known, and without words: W&B draws numbers."""
+    """Return the figures without unknown values and text: W&B draws numbers."""
     return {name: value for name, value in figures.items() if isinstance(value, int | float)}
 
 

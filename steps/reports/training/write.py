@@ -1,4 +1,4 @@
-"""A training in the store -> its folder ``report/``."""
+"""Writer of a training's ``report/`` folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ TRAINING_PAGE = "training.html"
 def write_training_page(store: Store, name: str) -> StoredTraining:
     """Write ``trainings/<name>/report/``: ``metrics.jsonl``, then ``training.html``, of a training in any state.
 
-    ``name``: the training's. Returns what the page shows; ``training_page_key(name)`` is where it lies. Everything
-    comes from the store (its steps, its checkpoints, the reports of the runs that measured), so that it can be called
-    whenever one of them changed, and again. Raises ConfigError where there is no such training, InfraError when the
-    store fails.
+    Returns the data of the page at ``training_page_key(name)``. All data comes from the store (steps, checkpoints,
+    reports of the measurement runs), so it can be called after every change, and repeatedly. Raises ConfigError if
+    there is no such training, InfraError if the store fails.
     """
     training = read_training(store, name)
     newest = training.steps[-1] if training.steps else None
@@ -29,7 +28,7 @@ def write_training_page(store: Store, name: str) -> StoredTraining:
 
 
 def training_page_key(name: str) -> str:
-    """The store key of the page of a training."""
+    """Return the store key of a training's page."""
     return _key(name, TRAINING_PAGE)
 
 

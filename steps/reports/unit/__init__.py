@@ -1,1 +1,1 @@
-"""One unit as people read it."""
+"""A unit as text for people."""

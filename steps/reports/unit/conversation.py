@@ -1,7 +1,7 @@
-"""``trajectory.json`` as people read it, on a page and at a terminal: plain values, whatever the file holds.
+"""Parser of ``trajectory.json`` for pages and the terminal: plain values, whatever the file contains.
 
-Not validated: a run has tens of thousands of turns, and a file of another version or a broken producer must not cost
-the report. What has not the expected type is taken for absent.
+Not validated: a run has tens of thousands of turns, and a file from another version or a broken producer must
+not break the report. A value without the expected type counts as missing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pydantic import ValidationError
 from swe_argo.steps.contracts.trajectory import Usage
 
 DEEPEST = 20
-"""Levels of attempts within attempts that are read; iterative mode makes one."""
+"""Maximum nesting of attempts within attempts; iterative mode has one level."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultView:
-    """What came of a call."""
+    """The result of a call."""
 
     text: str | None
     exit_code: int | None = None
@@ -31,12 +31,12 @@ class ResultView:
     seconds: float = 0.0
     cut: bool = False
     recorded: str | None = None
-    """In a replay: what was observed then, where it was something else."""
+    """In a replay: the recorded observation, if it was different."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallView:
-    """A call of a tool."""
+    """A tool call."""
 
     name: str
     arguments: dict[str, Any]
@@ -45,7 +45,7 @@ class ToolCallView:
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """What the model's answer took."""
+    """Usage of one model answer."""
 
     prompt: int = 0
     cached: int = 0
@@ -59,48 +59,48 @@ class UsageView:
 
 @dataclass(frozen=True, slots=True)
 class TurnView:
-    """A turn."""
+    """A turn of the conversation."""
 
     number: int
     source: str
     after_s: float | None
-    """Since the agent began."""
+    """Seconds since the agent began."""
     message: str
     reasoning: str
     calls: tuple[ToolCallView, ...]
     other_results: tuple[ResultView, ...]
     """Observations that belong to no call."""
     usage: UsageView | None
-    """None where no model was asked."""
+    """None if no model was asked."""
     malformed: bool
-    """No call could be made of the answer."""
+    """Whether the answer contained no valid call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One attempt, whole or as far as it got."""
+    """An attempt, complete or partial."""
 
     stop: str
     seconds: float
     usage: Usage
     turns: tuple[TurnView, ...]
     agent: tuple[str, ...] = ()
-    """Its name, the model, how it called its tools, and whose they were, as far as that is known."""
+    """Its name, the model, the call format, and the scaffold of the tools, as far as known."""
     offers_tools: bool = False
-    """Whether the model was offered tools, or told of them."""
+    """Whether the model was offered tools, in the request or in the prompt."""
     endpoint: str = ""
     notes: str = ""
     """Remarks of the agent's runner that belong to no turn."""
     printed: str = ""
-    """What an agent program printed itself."""
+    """Output of an agent program itself."""
     beside: bool = False
-    """Whether it is a further conversation of the attempt that it stands in."""
+    """Whether it is a further conversation of the attempt that contains it."""
     others: tuple[Conversation, ...] = field(default=())
     """The attempt's further conversations; iterative mode: the attempts that were not chosen, in order."""
 
     @property
     def calls(self) -> int:
-        """Of tools."""
+        """Number of tool calls."""
         return sum(len(turn.calls) for turn in self.turns)
 
     @property
@@ -110,7 +110,7 @@ class Conversation:
 
     @property
     def useless_answers(self) -> list[TurnView]:
-        """Those without what the agent expects: a call, a patch, or where no tools were offered, any words."""
+        """Answers without what the agent expects: a call, a patch, or any text if no tools were offered."""
         return [
             turn
             for turn in self.model_answers
@@ -119,12 +119,12 @@ class Conversation:
 
     @property
     def answers(self) -> int:
-        """Turns of the agent."""
+        """Number of the agent's turns."""
         return sum(turn.source == "agent" for turn in self.turns)
 
 
 def read_conversation(data: bytes) -> Conversation:
-    """Raises ValueError for what is no JSON object, or one without turns."""
+    """Parse a trajectory. Raises ValueError if it is not a JSON object with turns."""
     try:
         read = json.loads(data)
     except RecursionError:
@@ -219,7 +219,7 @@ def _usage(read: Any) -> Usage:
 
 
 def _message(value: Any) -> str:
-    """ATIF allows a list of parts where there are images: their texts."""
+    """Return the text; in ATIF, messages with images are lists of parts, whose texts are joined."""
     if isinstance(value, list):
         return "\n".join(_text(_dict(part).get("text")) or f"[{_text(_dict(part).get('type'))}]" for part in value)
     return _text(value)

@@ -1,4 +1,4 @@
-"""An earlier verdict that a person had sought again, in words."""
+"""An earlier verdict that was replaced by --redo, as text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swe_argo.steps.reports.text.formatting import money, tokens, utc
 
 
 def describe_earlier(earlier: Redone) -> str:
-    """What it was, how its agent had ended, what chose it to be done again, what it took."""
+    """Return its outcome, stop reason, selection for --redo, and usage."""
     parts = [STANDINGS[earlier.outcome].short, STOPS[earlier.stop_reason].name if earlier.stop_reason else ""]
     parts.append(f"done again at {utc(earlier.at)} (--redo {earlier.requested})")
     if taken := earlier.usage.prompt_tokens + earlier.usage.completion_tokens:

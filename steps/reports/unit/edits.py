@@ -1,4 +1,4 @@
-"""Which calls change files, and what they change as a diff."""
+"""Detection of calls that change files, and diffs of their changes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from swe_argo.steps.reports.text.visible import make_plain
 from swe_argo.steps.reports.unit.conversation import Conversation
 
 LINES_COMPARED = 400
-"""Of either side: comparing takes time with the square of them."""
+"""Maximum lines on either side: the comparison takes quadratic time."""
 NEW_TEXTS = ("new_str", "file_text", "new_string", "patch", "diff")
 COMMANDS = ("command", "cmd")
 
 
 def first_edit(conversation: Conversation) -> int | None:
-    """Number, from 1, of the first call that looks like an edit: a tool's new text, or a shell that writes a file."""
+    """Return the number, from 1, of the first call that looks like an edit: new text, or a shell that writes a file."""
     calls = (call for turn in conversation.turns for call in turn.calls)
     return next((number for number, call in enumerate(calls, 1) if _changes_files(call.arguments)), None)
 
@@ -35,9 +35,9 @@ _WRITES = re.compile(
 
 
 def diff_of_edit(arguments: Mapping[str, Any], limit: int | None) -> list[str]:
-    """Lines of a replacement as in a unified diff, visible; empty where it is none, or too long to compare or show.
+    """Return the diff lines of a replacement, sanitized; empty if it is none, or too long to compare or show.
 
-    Without the heads of hunks: their line numbers are those of the fragment, which say nothing.
+    Without hunk headers: their line numbers are those of the fragment and mean nothing.
     """
     old, new = (next((t for n in names if isinstance(t := arguments.get(n), str)), None) for names in _REPLACED)
     if not old or new is None or (limit is not None and len(old) + len(new) > limit):

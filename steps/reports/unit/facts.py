@@ -1,4 +1,4 @@
-"""What is known of a unit beside its verdict, as names and values."""
+"""Facts about a unit beside its verdict, as names and values."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ REASON_WIDTH = 600
 
 
 def unit_facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint: bool) -> Iterable[tuple[str, str]]:
-    """(name, value): how it ended, how much it took, where it ran; texts as they are, to be made visible.
+    """Yield (name, value): end, usage and machine; texts are not yet sanitized.
 
-    ``conversation``: None where none can be read. ``endpoint``: whether the model's is among them.
+    ``conversation``: None if it is unreadable. ``endpoint``: whether to include the model's endpoint.
     """
     solve, grade = unit.solve, unit.grade
     if solve is not None:
@@ -96,7 +96,7 @@ def _describe_machine(machine: Machine) -> str:
 
 
 def usage_facts(usage: Usage) -> Iterable[tuple[str, str]]:
-    """What a model took; nothing where none was asked."""
+    """Yield the model usage; nothing without model calls."""
     if not usage.calls and not usage.requests:
         return
     repeated = usage.requests - usage.calls

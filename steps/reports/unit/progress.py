@@ -1,4 +1,4 @@
-"""A unit at work in words: its phase, turn of at most, tokens, money, and what its agent did last."""
+"""Progress of a running unit as text: phase, turn, tokens, cost, and the agent's last action."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASES: dict[Phase, str] = {
 
 
 def describe_progress(progress: UnitProgress, now: datetime | None = None) -> str:
-    """All that is known, in a line that is harmless to look at; ``now``: with how long its phase has taken."""
+    """Return all known progress as one sanitized line; ``now``: with the duration of the phase."""
     parts = [PHASES[progress.phase]]
     if progress.phase == "agent" and progress.turn:
         most = f" of {progress.most_turns:,}" if progress.most_turns else ""
@@ -38,5 +38,5 @@ def describe_progress(progress: UnitProgress, now: datetime | None = None) -> st
 
 
 def phase_seconds(progress: UnitProgress, now: datetime | None = None) -> float:
-    """How long it has been in its phase; never below 0, for clocks differ."""
+    """Return the seconds in the current phase; never negative, because clocks differ."""
     return max(0.0, ((now or datetime.now(UTC)) - datetime.fromisoformat(progress.since)).total_seconds())

@@ -1,4 +1,4 @@
-"""Conversations -> turns in words, for a page and a terminal: every text visible, and cut where there is a limit."""
+"""Turns of conversations for a page and a terminal: every text is sanitized, and cut if there is a limit."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from swe_argo.steps.reports.unit.edits import diff_of_edit
 
 PAGE_CHARACTERS = 1_500_000
 MOST, LEAST = 8_000, 200
-"""Characters of one text that are shown, at most, and however many there are."""
+"""Maximum characters shown of one text, and the minimum shown however many texts there are."""
 TURNS_SHOWN = 2_000
 LAST_TURNS = 200
-"""Of those, where there are more."""
+"""Number of last turns among those shown, if there are more."""
 CALLS_SHOWN = 50
 ARGUMENTS_SHOWN = 40
 FOLDED = 400
 FOLDED_LINES = 12
-"""A prompt or a line of reasoning longer than this is folded."""
+"""Length beyond which a prompt or a line of reasoning is folded."""
 NAME_WIDTH = 80
 LINE_WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, or its beginning and its end."""
+    """A text, or its beginning and end."""
 
     head: str
     left_out: int = 0
-    """Characters between the two."""
+    """Number of characters between the two."""
     tail: str = ""
     summary: str = ""
-    """What stands for it until it is unfolded; empty where it is short."""
+    """Text shown while it is folded; empty if it is short."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownArgument:
-    """``kind``: ins, del, or nothing."""
+    """An argument of a call; ``kind``: ins, del, or nothing."""
 
     name: str
     kind: str
     text: Text
     short: bool
-    """It fits a line."""
+    """Whether it fits on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownResult:
-    """What the agent saw."""
+    """The result of a call, as the agent saw it."""
 
     text: Text | None
     facts: str
@@ -64,23 +64,23 @@ class ShownResult:
 
 @dataclass(frozen=True, slots=True)
 class ShownCall:
-    """A call of a tool. ``anchor``: ``c`` and the number of the action, from 1."""
+    """A tool call. ``anchor``: ``c`` and the number of the action, from 1."""
 
     anchor: str
     name: str
     arguments: list[ShownArgument]
     results: list[ShownResult]
     diff: list[str]
-    """Lines of what it replaces; empty where it is no replacement, or too long a one."""
+    """Diff lines of a replacement; empty if it is not one, or too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A turn as templates and the terminal lay it out."""
+    """A turn for the templates and the terminal."""
 
     anchor: str
     number: int | None
-    """Which answer of the agent, from 1; None for turns of the system and the user."""
+    """Number of the agent's answer, from 1; None for turns of the system and the user."""
     source: str
     at: str
     usage: str
@@ -91,11 +91,11 @@ class ShownTurn:
     other_results: list[ShownResult]
     malformed: bool
     skipped: str
-    """How many turns before this one are not on the page, in words; empty where none are."""
+    """Text about turns before this one that are not on the page; empty if there are none."""
 
 
 def text_allowance(conversations: Iterable[Conversation]) -> int:
-    """The most characters of a text that may be shown, so that all of them together stay within the page's measure."""
+    """Return the maximum characters per text with which all texts together stay within PAGE_CHARACTERS."""
     sizes = sorted(min(len(text), MOST) for one in conversations for turn in one.turns for text in _texts(turn))
     remaining = PAGE_CHARACTERS
     for number, size in enumerate(sizes):
@@ -119,9 +119,9 @@ def _texts(turn: TurnView) -> Iterator[str]:
 
 
 def show_turns(conversation: Conversation, limit: int | None, prefix: str = "") -> list[ShownTurn]:
-    """``limit``: characters of a text; None: neither texts are cut, nor turns and calls left out.
+    """Return the turns. ``limit``: characters of a text; None: cut no text and leave out no turn or call.
 
-    ``prefix`` keeps the anchors of several conversations on one page apart.
+    ``prefix``: distinguishes the anchors of several conversations on one page.
     """
     visible_turns, skipped = conversation.turns, 0
     if limit is not None and len(visible_turns) > TURNS_SHOWN:
@@ -165,7 +165,7 @@ def _turn(
 
 
 def describe_usage(usage: UsageView) -> str:
-    """What one answer took, in words."""
+    """Return the usage of one answer as text."""
     parts = []
     if usage.prompt:
         parts.append(f"{usage.prompt:,} in" + (f" ({usage.cached:,} cached)" if usage.cached else ""))

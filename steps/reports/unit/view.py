@@ -1,4 +1,4 @@
-"""A StoredUnit and its conversation in words: its page and the terminal lay out the same facts and turns."""
+"""A stored unit and its conversation as text, with the same facts and turns for its page and the terminal."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ ACTIONS_NAMED = 40
 
 @dataclass(frozen=True, slots=True)
 class ReplayView:
-    """Whether a replay came out as its recording."""
+    """Comparison of a replay with its recording."""
 
     same: bool
     sentence: str
     actions: list[int]
-    """The first that were observed otherwise, from 1."""
+    """The first actions with different observations, from 1."""
     left_out: int
-    """How many more there are."""
+    """Number of further ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class TryView:
-    """A try that failed."""
+    """A failed try."""
 
     name: str
     title: str
     at: str
     reason: str
     about: str
-    """Exit code, time, tokens and money."""
+    """Exit code, time, tokens and cost."""
     detail: str
-    """The end of what is known of the failure."""
+    """The end of the failure's detail."""
     left_out: int
-    """Characters before it."""
+    """Number of characters before it."""
     files: list[str]
     progress: str
-    """How far its agent got; empty where there is no trajectory."""
+    """Progress of its agent; empty without a trajectory."""
     turns: list[ShownTurn]
 
 
@@ -69,40 +69,40 @@ class OtherView:
 
 @dataclass(frozen=True, slots=True)
 class UnitView:
-    """What people read of a unit. Every text is visible and cut."""
+    """The texts about a unit, sanitized and cut."""
 
     label: StandingLabel
     reason: str
-    """Class and reason of the failure that left it without a verdict; empty where there is none."""
+    """Class and reason of the failure that prevented a verdict; else empty."""
     advice: str
-    """What to do about that, where it is known."""
+    """Advice about that failure, if there is any."""
     doubts: list[str]
-    """What speaks against the verdict."""
+    """Reasons against the verdict."""
     confirmation_log: str
     """The log of a confirmation that did not confirm; else empty."""
     facts: list[tuple[str, str]]
-    """(name, value): how it ended, how much it took, where it ran."""
+    """(name, value): end, usage and machine."""
     replay: ReplayView | None
     tests: list[str]
-    """Listed tests that do not pass, the first of them."""
+    """The first listed tests that do not pass."""
     tests_left_out: int
     note: str
-    """What is to be known of the patch."""
+    """Note about the patch."""
     changes: list[str]
-    """What a layer changes, a path a line as in a diff; empty where there is none."""
+    """Changes of a layer, one diff-like line per path; empty without a layer."""
     changes_note: str
-    """How many of what kind."""
+    """Number of changes by kind."""
     tries: list[TryView]
-    """The newest that failed, oldest first."""
+    """The newest failed tries, oldest first."""
     tries_left_out: int
-    """How many came before them."""
+    """Number of earlier ones."""
     turns: list[ShownTurn]
     progress: str
-    """How it ended and how long it was; empty where there is no trajectory."""
+    """Its stop reason, turns and duration; empty without a trajectory."""
     notes: str
     """Remarks of the agent's runner that belong to no turn."""
     printed: str
-    """What an agent program printed itself; empty of other agents."""
+    """Output of an agent program itself; empty for other agents."""
     others: list[OtherView]
 
 
@@ -115,11 +115,11 @@ def view_unit(
     endpoint: bool = True,
     whole: bool = False,
 ) -> UnitView:
-    """The unit in words.
+    """Return the texts about the unit.
 
-    ``conversation``: None where there is no trajectory, or none that can be read. ``partial``: name of a failed try ->
-    what its agent had got to. ``limit``: characters of a text of a turn. ``endpoint``: whether the model's endpoint is
-    among the facts. ``whole``: no line is cut and no try is left out.
+    ``conversation``: None without a readable trajectory. ``partial``: name of a failed try -> its conversation.
+    ``limit``: characters of a text of a turn. ``endpoint``: whether the facts include the model's endpoint. ``whole``:
+    cut no line and leave out no try.
     """
     cut = _cut_nothing if whole else _cut
     shown_tries = unit.tries if whole else unit.tries[-TRIES_SHOWN:]
@@ -164,7 +164,7 @@ def _changes(layer: LayerSummary) -> Iterable[str]:
 
 
 def _count_changes(layer: LayerSummary) -> str:
-    """``2 new, 1 changed``, and how many of them are not shown."""
+    """Return ``2 new, 1 changed``, and the number of those not shown."""
     counts = {"new": layer.new, "changed": layer.changed, "deleted": layer.deleted}
     more = sum(counts.values()) - len(layer.first)
     left_out = f"; {more:,} of them not shown, layer.tgz has them all" if more else ""
@@ -172,7 +172,7 @@ def _count_changes(layer: LayerSummary) -> str:
 
 
 def standing_note(unit: StoredUnit) -> str:
-    """Beside a verdict: the failure's class, the count of failing tests, why the agent stopped."""
+    """Return the text beside a verdict: failure class, number of failing tests, stop reason."""
     if unit.failure is not None:
         return unit.failure.failure_class.value
     parts = []
@@ -184,7 +184,7 @@ def standing_note(unit: StoredUnit) -> str:
 
 
 def view_replay(replayed: Replayed) -> ReplayView:
-    """A replay's comparison with its recording in words."""
+    """Return a replay's comparison with its recording as text."""
     patch = {True: "The patch is the same.", False: "The patch is another one.", None: "The recording has no patch."}
     otherwise = f"{len(replayed.differing):,} of {count(replayed.observations, 'observation')} came out otherwise."
     return ReplayView(
@@ -197,7 +197,7 @@ def view_replay(replayed: Replayed) -> ReplayView:
 
 
 def _progress(conversation: Conversation, failure: str = "") -> str:
-    """``out of steps, 6 turns, 1 m 40 s``; of one that failed before its first turn also why."""
+    """Return ``out of steps, 6 turns, 1 m 40 s``; with the failure if it came before the first turn."""
     stop = STOPS[conversation.stop].name if conversation.stop in STOPS else make_visible(conversation.stop)[:40]
     took = duration(conversation.seconds) if conversation.seconds else ""
     progress = ", ".join(filter(None, [stop, count(conversation.answers, "turn"), took]))
@@ -217,7 +217,7 @@ def _try(
 ) -> TryView:
     failure = failed_try.failure
     about = [f"exit code {failure.exit_code}"]
-    about += [f"after {duration(failure.seconds)}"] if failure.seconds else []  # of a killed step nobody knows
+    about += [f"after {duration(failure.seconds)}"] if failure.seconds else []  # unknown for a killed step
     about += [f"{name.lower()} {value}" for name, value in usage_facts(failed_try.usage) if name.startswith("Tokens")]
     about += [money(failed_try.usage.cost_usd)] if failed_try.usage.cost_usd else []
     return TryView(
@@ -235,7 +235,7 @@ def _try(
 
 
 def _others(unit: StoredUnit, conversation: Conversation | None, limit: int | None) -> list[OtherView]:
-    """Conversations in the order in which they began, attempts under the numbers that the solve gave them."""
+    """Return conversations in the order of their start; attempts have the numbers of the solve."""
     numbers = [one.number for one in unit.solve.attempts if not one.chosen] if unit.solve else []
     others = conversation.others if conversation else ()
     beside, attempts = [one for one in others if one.beside], [one for one in others if not one.beside]

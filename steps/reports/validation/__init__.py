@@ -1,1 +1,1 @@
-"""What a validation makes of its two runs, and its page."""
+"""Evaluation of a validation's two runs, and its page."""

@@ -1,4 +1,4 @@
-"""A gold run and an idle one -> Validation. Nothing is graded here."""
+"""Construction of a Validation from its gold and idle runs. Nothing is graded here."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from swe_argo.steps.store import Store
 
 _REASON = 300
 SECOND_RUN = "second_run"
-"""Finding of a verdict that only a second run of the tests came to."""
+"""Finding of a verdict that needed a second run of the tests."""
 
 
 def build_validation(store: Store, validation_id: str) -> Validation:
-    """What the two runs say of each instance. Raises ConfigError where one was never planned, InfraError."""
+    """Return the classes of all instances from the two runs. Raises ConfigError if one is not planned, InfraError."""
     gold_run = read_verdicts(store, part_of(validation_id, GOLD), most_tests=WHOLE)
     idle_run = read_verdicts(store, part_of(validation_id, IDLE), most_tests=WHOLE)
     gold = _by_instance(gold_run)
@@ -141,7 +141,7 @@ def _instance(
 
 
 def _judge(gold: list[StoredUnit], idle: StoredUnit | None, *, resolved: int, second_runs: int) -> tuple[Fitness, str]:
-    """What decides, worst first: what is known already holds whatever a missing verdict would be."""
+    """Return class and reason by the worst fact: what is known holds whatever a missing verdict would be."""
     runs = count(len(gold), "gold run")
     if _outcome(idle) is Outcome.RESOLVED:
         return Fitness.IDLE_RESOLVES, "the untouched repository is resolved"
@@ -172,7 +172,7 @@ def _outcome(unit: StoredUnit | None) -> Outcome | None:
 
 
 def _passing_untouched(store: Store, run: StoredRun) -> dict[str, list[str]]:
-    """Instance -> FAIL_TO_PASS tests that pass in the untouched repository, as each family's report lists them."""
+    """Return FAIL_TO_PASS tests that pass in the untouched repository, by instance, from each family's report."""
     units = [unit for unit in run.units if unit.grade and unit.grade.fail_to_pass and unit.grade.fail_to_pass.passed]
     passing = {}
     for batch in batches(units, RECORDS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""How often a listed test may flip without the gold runs of a validation having shown it."""
+"""Upper bound on the chance that a listed test flips, from the gold runs of a validation."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from swe_argo.steps.contracts.verdict import Outcome
 from swe_argo.steps.reports.figures.stats import upper_bound
 
 LEAST_CHANCE = 0.001
-"""Smallest chance that can be asked for: it takes 2,995 runs."""
+"""Smallest chance that can be requested: it takes 2,995 runs."""
 
 
 @dataclass(frozen=True)
 class FlipBound:
-    """The gold runs of the listed test that may flip most often."""
+    """The gold runs of the listed test with the highest bound."""
 
     instance_id: str
     test: str
-    """Empty where no listed test of the instance flipped."""
+    """Empty if no listed test of the instance flipped."""
     flips: int
-    """Runs in which it ended otherwise than in most."""
+    """Number of runs with the less frequent result."""
     runs: int
-    """Runs with a result of it."""
+    """Number of runs with a result of the test."""
 
     @property
     def chance(self) -> float:
@@ -32,7 +32,7 @@ class FlipBound:
 
     @property
     def sentence(self) -> str:
-        """The bound in words."""
+        """The bound as a sentence."""
         bound = f"a listed test flips in at most {self.chance:.1%} of runs (upper 95 % bound"
         if not self.flips:
             return f"{bound}: no flip in {self.runs} gold runs)"
@@ -40,7 +40,7 @@ class FlipBound:
 
 
 def find_flip_bound(validation: Validation) -> FlipBound | None:
-    """Return the bound of the worst listed test of all instances; None where no gold run has results."""
+    """Return the bound of the worst listed test of all instances; None if no gold run has results."""
     bounds = []
     for instance in validation.instances:
         runs = sum(outcome in (Outcome.RESOLVED, Outcome.UNRESOLVED) for outcome in instance.gold)
@@ -52,5 +52,5 @@ def find_flip_bound(validation: Validation) -> FlipBound | None:
 
 
 def count_needed_runs(chance: float, flips: int = 0) -> int:
-    """Return the runs after which this many flips bound the chance of a flip as asked for."""
+    """Return the number of runs after which this many flips give the requested bound."""
     return next(runs for runs in count(flips + 1) if upper_bound(flips, runs) <= chance)

@@ -1,4 +1,4 @@
-"""The page of a validation: as the report's, one file that asks nobody for anything."""
+"""The page of a validation: like the report's, one self-contained file without requests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LABELS: dict[str, tuple[str, str, str]] = {
     Fitness.INCOMPLETE: ("Incomplete", "some run of it has no verdict", "waiting"),
     Fitness.VALID: ("Valid", "the reference patch resolves it each time, the untouched repository never", "resolved"),
 }
-"""Fitness -> its name, its meaning, its colour; worst first."""
+"""Fitness -> name, meaning and colour; worst first."""
 
 
 def render_validation(validation: Validation) -> bytes:
-    """The page, UTF-8. Names of tests and reasons are made visible before the template escapes them."""
+    """Return the page as UTF-8. Names of tests and reasons are made visible before the template escapes them."""
     unfit = [one for fitness in LABELS for one in validation.instances if one.fitness == fitness != Fitness.VALID]
     remarkable = [one for one in validation.instances if one.fitness == Fitness.VALID and one.passing_untouched]
     resources, dataset = validation.resources, validation.dataset

@@ -1,4 +1,4 @@
-"""The two runs of a validation -> its folder in the store."""
+"""Writer of a validation's folder, from its two runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from swe_argo.steps.store import Store
 
 
 def write_validation_of(store: Store, run_id: str) -> Validation | None:
-    """Of a run that is a part of one, as soon as both are planned: whichever is reported later knows more.
+    """Write the validation that the run is a part of, if both parts are planned: the later report knows more.
 
-    None where it is no part of any. Raises InfraError.
+    Returns None if the run is not part of a validation. Raises InfraError.
     """
     name = validation_of(run_id)
     if name is None:
@@ -34,7 +34,7 @@ def _stored(store: Store, run_id: str) -> RunFile | None:
 
 
 def write_validation(store: Store, validation_id: str) -> Validation:
-    """Write the page, then ``validation.json``: where that is, both are whole. Raises ConfigError, InfraError."""
+    """Write the page, then ``validation.json``, which marks both as complete. Raises ConfigError, InfraError."""
     doing("reading the two runs of the validation")
     validation = build_validation(store, validation_id)
     store.put(page_key(validation), render_validation(validation))
@@ -43,5 +43,5 @@ def write_validation(store: Store, validation_id: str) -> Validation:
 
 
 def page_key(validation: Validation) -> str:
-    """The store key of its page."""
+    """Return the store key of its page."""
     return validation_key(validation.dataset.name, validation.validation_id).replace(Validation.file, PAGE)
