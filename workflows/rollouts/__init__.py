@@ -1,4 +1,4 @@
-"""One rollout inside a trainer's process: its task, its sandbox, what a model may do in it, its verdict and reward.
+"""One rollout inside a trainer's process: its task, sandbox, tools, verdict and reward.
 
-It knows no trainer: ``swe_argo.workflows.verl`` and ``swe_argo.workflows.verifiers`` stand on it.
+Independent of the trainer: ``swe_argo.workflows.verl`` and ``swe_argo.workflows.verifiers`` are built on it.
 """

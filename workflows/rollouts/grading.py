@@ -1,4 +1,4 @@
-"""One rollout's patch -> its verdict, by the program that grades every unit, as a process that can be ended."""
+"""Grading of one rollout's patch, in a process of the grade step that can be ended."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from swe_argo.workflows.rollouts.task import RolloutTask
 
 @cache
 def _forking(backend: str) -> Forking:
-    """Of this process; what it forks ends with it (--tied), however it ends."""
+    """Return this process' starter of steps; they end with this process (--tied), however it ends."""
     return Forking(backend)
 
 
 class GradingTry:
-    """One try of grading. To be made in the event loop's thread; both methods may be called from any."""
+    """One try of grading. Create it in the event loop's thread; both methods may be called from any thread."""
 
     def __init__(self, context: Context, task: RolloutTask, handed_on: HandedOn) -> None:
         self._context, self._task, self._handed_on = context, task, handed_on
@@ -51,17 +51,17 @@ class GradingTry:
         self._ended = False
         self._record: GradeRecord | None = None
         self.files: dict[str, bytes] = {}
-        """File name -> bytes of what it left."""
+        """Output files by name."""
 
     @property
     def record(self) -> GradeRecord:
-        """The verdict, once ``run`` has returned."""
+        """The verdict, after ``run`` has returned."""
         if self._record is None:
             raise ValueError("it is not graded yet")
         return self._record
 
     def run(self) -> None:
-        """Grade it in a fresh sandbox. Blocks. Raises InfraError, ResourceError, ConfigError."""
+        """Grade the patch in a fresh sandbox. Blocks. Raises InfraError, ResourceError, ConfigError."""
         with temporary_folder() as folder, tempfile.TemporaryFile() as log:
             inputs, outputs = folder / "in", folder / "out"
             for each in (inputs, outputs):
@@ -96,7 +96,7 @@ class GradingTry:
         self._record = GradeRecord.from_bytes(self.files[GradeRecord.file])
 
     def end(self) -> None:
-        """Let it destroy its sandbox and end; kill it where it does not. ``run`` returns then."""
+        """Let the process destroy its sandbox and end, then kill it after a grace period; ``run`` returns then."""
         with self._lock:
             self._ended = True
             process = self._process
@@ -118,7 +118,7 @@ class GradingTry:
 
 
 def _failure(code: int, folder: Path, log: bytes) -> InfraError | ResourceError | ConfigError | RuntimeError:
-    """What a try that failed is raised as."""
+    """Return the error of a failed try."""
     try:
         failure = Failure.from_bytes((folder / Failure.file).read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,4 +1,4 @@
-"""The splits of an export, and the names of the runs that rollouts of a training are kept as: one a split and step."""
+"""Splits of an export, and names of the runs that store rollouts of a training: one per split and step."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ FILES: Final = {split: f"{split}.parquet" for split in (TRAINING, VALIDATION)}
 
 
 def name_of_kept_run(experiment: str, split: str, step: int) -> str:
-    """The run of one step's rollouts: ``grpo-val-000005``.
+    """Return the name of the run for one step's rollouts: ``grpo-val-000005``.
 
-    An experiment may be called what no run can be: then what can stand in a run's name does, with a digest of the rest.
+    If an experiment's name is not valid in a run id, its valid parts are used, with a digest of the whole.
     """
     return f"{_make_legal(experiment)}-{split}-{step:06d}"
 
 
 def is_kept_run(name: str) -> bool:
-    """Whether a run is called as those are."""
+    """Return whether a run has such a name."""
     return _ENDING.search(name) is not None
 
 
 def _make_legal(experiment: str) -> str:
-    """The same for all splits and steps."""
+    """Return the experiment's name in a form that is valid in all these run ids."""
     if is_run_id(f"{experiment}{_LONGEST}"):
         return experiment
     words = re.findall(r"[A-Za-z0-9]+", experiment)

@@ -1,4 +1,4 @@
-"""The sandbox of one rollout: made and prepared as for a solve, used by tools, asked for what changed, destroyed."""
+"""The sandbox of one rollout: created and prepared as for a solve, used by tools, diffed, destroyed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from swe_argo.workflows.rollouts.process_care import take_care
 from swe_argo.workflows.rollouts.task import RolloutTask
 
 CHECK_S = 120.0
-"""Seconds that looking at a patch may take."""
-_PATCH = "/var/tmp/swe-argo-submitted.diff"  # noqa: S108 - of the sandbox
-# Against HEAD, not against the working tree, which may hold the same changes already.
+"""Timeout in seconds of checking a patch."""
+_PATCH = "/var/tmp/swe-argo-submitted.diff"  # noqa: S108 - path in the sandbox
+# Against HEAD, not against the working tree, which may contain the same changes already.
 _CHECK = f"""cd "$(git rev-parse --show-toplevel)" && export GIT_INDEX_FILE=$(mktemp -u) &&
 git read-tree "$HEAD" && git apply --cached --check {_PATCH}; code=$?; rm -f "$GIT_INDEX_FILE"; exit $code"""
 
 
 class RolloutMachine:
-    """All calls block, and may be made from any thread; ``close`` at any time, also while it is being opened.
+    """A rollout's sandbox. Methods block and are thread-safe; ``close`` may be called even during ``open``.
 
-    They raise what Sandbox raises, and SandboxBroken where the rollout's own commands broke it.
+    They raise the errors of Sandbox, and SandboxBroken if the rollout's own commands broke it.
     """
 
     def __init__(self, context: Context, task: RolloutTask) -> None:
@@ -41,7 +41,7 @@ class RolloutMachine:
         self._start: WorkStart | None = None
 
     def open(self) -> None:
-        """Make it and prepare it; nothing where it was closed meanwhile."""
+        """Create and prepare the sandbox; do nothing if it was closed already."""
         run, instance = self._task.run, self._task.instance
         with self._lock:
             if self._closed:
@@ -65,37 +65,37 @@ class RolloutMachine:
 
     @property
     def box(self) -> Sandbox:
-        """The sandbox, in which foreign code runs."""
+        """The sandbox, which runs untrusted code."""
         if self._box is None:
             raise ValueError("the sandbox is not open")
         return self._box
 
     @property
     def start(self) -> WorkStart:
-        """The machine as the agent found it."""
+        """The state of the machine at the agent's start."""
         if self._start is None:
             raise ValueError("the sandbox is not open")
         return self._start
 
     def run_command(self, command: str, timeout_s: float) -> ToolResult:
-        """A command of the model's, where the last one ended."""
+        """Run a command of the model, in the state that the last one left."""
         if self._shell is None:
             raise ValueError("the sandbox is not open")
         return self._shell.run(command, timeout_s=timeout_s)
 
     def check_patch(self, patch: bytes) -> ExecResult:
-        """Whether git takes a patch against the HEAD that the agent was given; its words where it does not."""
+        """Return whether git can apply a patch to the agent's initial HEAD, with git's message if not."""
         self.box.write(_PATCH, patch)
         history = self.start.history
         env = {"HEAD": history.head if history else "HEAD"}
         return self.box.exec(_CHECK, timeout_s=CHECK_S, env=env, merge=True, max_output_bytes=64 << 10)
 
     def take(self) -> HandedOn:
-        """What has changed. Never fails for what the agent did."""
+        """Return the changes. Never fails because of the agent's actions."""
         return self.start.take(self.box)
 
     def close(self) -> None:
-        """Destroy it. Twice is once. Commands that run in it end with it."""
+        """Destroy the sandbox, with commands that run in it. Idempotent."""
         self._closed = True
         with self._lock:
             self._stack.close()

@@ -1,4 +1,4 @@
-"""How rollouts are run, whoever trains with them; what the task is, the exported run says."""
+"""Options of rollouts for all trainers; the exported run defines the task."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from swe_argo.steps.contracts.verdict import RewardRule
 
 
 class RolloutOptions(BaseModel):
-    """What a trainer's configuration may say of them."""
+    """Rollout options in a trainer's configuration."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     output_chars: int = Field(10_000, ge=200)
-    """Characters of a command's output that the model is shown: its beginning and its end."""
+    """Maximum characters of a command's output that the model sees: its beginning and its end."""
     invalid_patch_penalty: float = Field(0.0, ge=0)
-    """Taken off the reward of a rollout whose patch does not apply."""
+    """Subtracted from the reward of a rollout whose patch does not apply."""
     suspect: RewardRule = "by-outcome"
-    """Rollouts whose verdict is suspect, as ``loss.suspect`` of a training; what is only measured counts all."""
+    """Rule for rollouts with a suspect verdict, as ``loss.suspect`` of a training; measurements count all of them."""
     unconfirmed: RewardRule = "by-outcome"
-    """Rollouts whose verdict is unconfirmed, as ``loss.unconfirmed`` of a training."""
+    """Rule for rollouts with an unconfirmed verdict, as ``loss.unconfirmed`` of a training."""
     graders: int | None = Field(None, ge=1)
-    """Rollouts that one process grades at a time; by default what ``swe-argo run`` grades at a time on a machine with
-    this backend, shared by verl's processes, of which each has one at least."""
+    """Concurrent gradings per process; by default those of ``swe-argo run`` on a machine with this backend, shared by
+    verl's processes, of which each has at least one."""
     threads: int = Field(256, ge=1)
-    """Calls of sandboxes that one process waits for at a time."""
+    """Maximum number of concurrent sandbox calls per process."""

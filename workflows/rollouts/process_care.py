@@ -1,4 +1,4 @@
-"""What sandboxes of a process that trains need beside: an owner while it lives, no leftovers of dead ones."""
+"""Lifecycle hooks for sandboxes of a trainer's process: an owner while it lives, and removal of leftovers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from swe_argo.workflows.local.machines import remove_leftovers
 
 _LOCK: Final = threading.Lock()
 _TAKEN: Final[dict[str, Care | None]] = {}
-"""The sandboxes' spec as JSON -> their care; None in a pod."""
+"""Sandbox spec as JSON -> its lifecycle hooks; None in a pod."""
 
 
 def take_care(run: RunFile) -> None:
-    """To be called before a sandbox of this run is made; something is done once in this process for a backend.
+    """Prepare this process for sandboxes of the run: call it before each is created; it acts once per backend.
 
-    As a runner of ours it puts away what dead processes left, and of pods is the owner by a Lease of its own: those
-    without any would be put away by others. In a pod it is the pod that owns. Blocks. Raises ConfigError, InfraError.
+    Like a runner it removes what dead processes left, and owns pods by a Lease of its own: pods without an owner would
+    be removed by other processes. In a pod, the pod is the owner. Blocks. Raises ConfigError, InfraError.
     """
     with _LOCK:
         wanted = run.spec.sandbox.model_dump_json()
@@ -35,7 +35,7 @@ def take_care(run: RunFile) -> None:
 
 
 def _enter(run: RunFile) -> Care:
-    """To be left when this process ends. A trainer has many for one run, which one holds: each is a run of its own."""
+    """Enter the hooks until this process ends, under a run id of its own: a trainer has many processes for one run."""
     plan = Plan(run_id=f"{run.run_id}-rollouts-{secrets.token_hex(4)}", units=[])
     stack = ExitStack()
     care = stack.enter_context(care_for(run.spec.sandbox, plan))
@@ -44,7 +44,7 @@ def _enter(run: RunFile) -> Care:
 
 
 def _tell_environment(care: Care) -> None:
-    """Who owns sandboxes is read from the environment, by the processes that grade as well."""
+    """Set the owner of sandboxes in the environment, which grading processes inherit."""
     if any(os.environ.get(name) != value for name, value in care.env.items()):
         os.environ.update(care.env)
         settings.cache_clear()

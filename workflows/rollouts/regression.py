@@ -1,7 +1,7 @@
-"""The chain of a rollout without a model: solutions whose reward is known, handed in as a model hands them in.
+"""Regression check of a rollout without a model: known solutions are submitted as a model submits them.
 
-``python -m swe_argo.workflows.rollouts.regression STORE [INSTANCE]``: a line each; exit code 1
-where a reward is another one.
+``python -m swe_argo.workflows.rollouts.regression STORE [INSTANCE]`` prints one line per solution; the exit code is 1
+if a reward is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INVALID = """diff --git a/no/such/file b/no/such/file
 
 @dataclass(frozen=True)
 class KnownSolution:
-    """A patch, and what it is worth."""
+    """A patch with its expected outcome and reward."""
 
     name: str
     patch: str
@@ -47,7 +47,7 @@ class KnownSolution:
 
 @dataclass(frozen=True)
 class TriedSolution:
-    """What became of one. ``is_gone``: its sandbox takes no more commands."""
+    """The result of one solution. ``is_gone``: its sandbox accepts no more commands."""
 
     outcome: Outcome
     reward: float
@@ -56,9 +56,9 @@ class TriedSolution:
 
 
 def read_known_solutions(task: RolloutTask, options: RolloutOptions) -> list[KnownSolution]:
-    """The dataset's own patch, none, and one that does not apply.
+    """Return the dataset's own patch, an empty one, and one that does not apply.
 
-    Raises ConfigError where the dataset has no patch for the task, InfraError where it cannot be read.
+    Raises ConfigError if the dataset has no patch for the task, InfraError if it cannot be read.
     """
     spec, wanted = task.run.spec, task.instance.instance_id
     if load_family(task.instance.family).hands_on != "patch":
@@ -77,7 +77,7 @@ def read_known_solutions(task: RolloutTask, options: RolloutOptions) -> list[Kno
 
 
 async def try_solution(task: RolloutTask, patch: str, options: RolloutOptions) -> TriedSolution:
-    """Hand it in, in a sandbox of its own. Raises StepError, LostRolloutError."""
+    """Submit a patch in a sandbox of its own and grade it. Raises StepError, LostRolloutError."""
     began = time.monotonic()
     async with open_rollout(task, options, attempt=1) as rollout:
         await rollout.submit(patch)
@@ -93,7 +93,7 @@ async def try_solution(task: RolloutTask, patch: str, options: RolloutOptions) -
 
 
 def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[bool, str]]:
-    """Whether each came out as it is known to, and a line that says how. Raises StepError, LostRolloutError."""
+    """Yield (whether the result is right, a line about it) for each solution. Raises StepError, LostRolloutError."""
     options = RolloutOptions()
     task = read_task(store, None, instance_id or _first(store))
     for known in read_known_solutions(task, options):
@@ -115,7 +115,7 @@ def _first(store: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Try them on one instance of an export, by default its first."""
+    """Try the known solutions on one instance of an export, by default its first."""
     parser = argparse.ArgumentParser(prog="regression", description=main.__doc__)
     parser.add_argument("store", type=lambda word: str(Path(word).expanduser()) if "://" not in word else word)
     parser.add_argument("instance", nargs="?")

@@ -1,4 +1,4 @@
-"""One rollout: its sandbox for as long as it lasts, what the model submits, and its verdict. Never blocks the loop."""
+"""One rollout: its sandbox, the model's submission, and its verdict. Never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -39,49 +39,49 @@ T = TypeVar("T")
 
 
 class LostRolloutError(Exception):
-    """A rollout has no verdict through no fault of its own: it is absent from its group, and no 0 in it."""
+    """Raised if a rollout has no verdict through no fault of its own: it is left out of its group, not counted as 0."""
 
 
 class LiveRollout:
-    """What the tools of one conversation act on. Its sandbox is there while ``open_rollout`` is."""
+    """The rollout behind the tools of one conversation. Its sandbox exists during ``open_rollout``."""
 
     def __init__(self, task: RolloutTask, options: RolloutOptions, attempt: int, factor: float) -> None:
         self.task, self.options = task, options
         self.context = Context(attempt, secrets.token_hex(6), factor)
         self.machine = RolloutMachine(self.context, task)
         self.handed_on: HandedOn | None = None
-        """What is to be graded; None while nothing was submitted."""
+        """The submission to grade; None before a submission."""
         self.failure: Exception | None = None
-        """What befell it from outside: the conversation is worth nothing then."""
+        """The error that hit the rollout from outside: its conversation is not usable then."""
         self.broken = ""
-        """How the model broke its sandbox: what it had is graded."""
+        """How the model broke its sandbox; its submission is still graded."""
         self._refused: HandedOn | None = None
         self._one_call = asyncio.Lock()
-        """A trainer may make the calls of one answer all at once: here they come one after another."""
+        """A trainer may make all calls of one answer concurrently: here they run one after another."""
         self._began_at = self._opened_at = time.monotonic()
 
     @property
     def left_s(self) -> float:
-        """Seconds that it may still work."""
+        """Remaining working time in seconds."""
         return max(0.0, self._opened_at + self.task.run.spec.agent.timeout_s - time.monotonic())
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing more to do in it."""
+        """Whether the rollout accepts no more work."""
         return bool(self.handed_on or self.broken or self.failure) or self.left_s == 0
 
     async def open(self) -> None:
-        """Make its sandbox. Its time begins when that is there. Raises StepError."""
+        """Create the sandbox; the rollout's time starts when it is ready. Raises StepError."""
         await wait_in_thread(self.options, self.machine.open)
         self._opened_at = time.monotonic()
 
     async def close(self) -> None:
-        """Destroy its sandbox: begun whatever happens, and waited for unless this is cancelled as well."""
+        """Destroy the sandbox: always started, and awaited unless this is cancelled as well."""
         closing = _threads(self.options.threads).submit(self.machine.close)
         await asyncio.shield(asyncio.wrap_future(closing))
 
     async def run_command(self, command: str) -> str:
-        """What the model is shown of a command."""
+        """Run a command and return the text for the model."""
         limit_s = min(self.task.run.spec.agent.command_timeout_s, max(1.0, self.left_s))
         result = await self._ask(lambda: self.machine.run_command(command, limit_s))
         if result is None:
@@ -89,10 +89,10 @@ class LiveRollout:
         return _describe_command(result, limit_s, self.options.output_chars)
 
     async def submit(self, patch: str) -> str:
-        """Take a patch, or where it is empty what has changed, as the solution; what the model is told.
+        """Submit a patch, or the changes in the sandbox if it is empty; return the text for the model.
 
-        A patch that git does not take is not taken: the model may mend it while it has turns left. Where it does not,
-        and has changed nothing either, it is graded as it is.
+        A patch that git rejects is not submitted: the model may fix it in its remaining turns. If it does not, and has
+        changed nothing either, the rejected patch is graded.
         """
         if load_family(self.task.instance.family).hands_on == "layer":
             if patch.strip():
@@ -112,14 +112,14 @@ class LiveRollout:
         return "The patch was taken as your solution."
 
     async def take(self) -> HandedOn:
-        """What is to be graded: what was submitted, else what has changed, else the patch that was not taken."""
+        """Return the submission to grade: the submitted one, else the changes, else the rejected patch."""
         if self.handed_on is not None:
             return self.handed_on
         taken = await self._ask(self.machine.take) or HandedOn(note=self.broken)
         return taken if taken.answer or self._refused is None else self._refused
 
     def describe_solve(self, handed_on: HandedOn, trajectory: Trajectory) -> list[Record | Raw]:
-        """What a solve leaves, as a run has it. To be asked for while its sandbox is open."""
+        """Return the files of a solve, in the format of a run. Call this while the sandbox is open."""
         task = self.task
         record = SolveRecord(
             instance_id=task.instance.instance_id,
@@ -142,7 +142,7 @@ class LiveRollout:
         return [trajectory, Patch(handed_on.patch), *layers, record]
 
     async def grade(self, handed_on: HandedOn) -> GradingTry:
-        """Grade it in a fresh sandbox, again where the world failed, as often as the run's spec says.
+        """Grade the submission in a fresh sandbox, with the run's retries after infrastructure failures.
 
         Raises LostRolloutError, ConfigError.
         """
@@ -169,7 +169,7 @@ class LiveRollout:
             except asyncio.CancelledError:
                 grading.end()
                 await asyncio.wait([running])
-                running.exception()  # it was ended: nobody else is to hear of it
+                running.exception()  # it was ended: retrieve the exception, so that asyncio does not report it
                 raise
 
     async def _submit_changes(self) -> str:
@@ -177,25 +177,25 @@ class LiveRollout:
         return "What you changed in the repository was taken as your solution."
 
     async def _ask(self, act: Callable[[], T]) -> T | None:
-        """Its answer; None where the model has broken the sandbox. Raises the failure of a sandbox that was lost."""
+        """Return the result; None if the model has broken the sandbox. Raises the failure of a lost sandbox."""
         async with self._one_call:
             try:
                 return await wait_in_thread(self.options, act)
             except SandboxBroken as error:
                 self.broken = error.reason
-            except Exception as error:  # a mistake of ours too is nothing that a model is to learn from
+            except Exception as error:  # even a bug of ours must not become training data
                 self.failure = error
                 raise
         return None
 
 
 async def wait_in_thread(options: RolloutOptions, act: Callable[[], T]) -> T:
-    """Its answer. What waits for a sandbox or a store waits in threads of our own: none of a trainer's waits for it."""
+    """Return the result of ``act``, run in a thread pool of our own, so that the trainer's threads are not blocked."""
     return await asyncio.wrap_future(_threads(options.threads).submit(act))
 
 
 def enlarge(factor: float, error: StepError) -> float:
-    """The resources of the next try: twice as much where a sandbox ran out of them."""
+    """Return the resource factor of the next try: doubled if a sandbox ran out of resources."""
     return min(2 * factor, MAX_RESOURCE_FACTOR) if isinstance(error, ResourceError) else factor
 
 
@@ -203,7 +203,7 @@ def enlarge(factor: float, error: StepError) -> float:
 async def open_rollout(
     task: RolloutTask, options: RolloutOptions, *, attempt: int, factor: float = 1.0
 ) -> AsyncIterator[LiveRollout]:
-    """A rollout whose tools find it, its sandbox destroyed on every way out. Raises StepError where none is made."""
+    """Yield a rollout that its tools can find, then destroy its sandbox. Raises StepError if none can be created."""
     rollout = LiveRollout(task, options, attempt, factor)
     token = _CURRENT.set(rollout)
     try:
@@ -215,14 +215,14 @@ async def open_rollout(
 
 
 def current_rollout() -> LiveRollout:
-    """The one whose conversation the caller belongs to. Raises LookupError outside of any."""
+    """Return the rollout of the caller's conversation. Raises LookupError outside of any."""
     return _CURRENT.get()
 
 
 def reward_of(record: GradeRecord, options: RolloutOptions, *, trains: bool = True) -> float:
-    """The reward of a verdict. Raises LostRolloutError where it is to move no mean.
+    """Return the reward of a verdict. Raises LostRolloutError if the rollout must be dropped.
 
-    ``trains``: whether something is learnt from it; what is only measured counts by its verdict, believed or not.
+    ``trains``: whether the rollout is learnt from; a measured one counts by its verdict, trusted or not.
     """
     if record.outcome is Outcome.NO_REWARD:
         raise LostRolloutError("the verifier gave no reward, and no reward is not a reward of 0")
@@ -252,7 +252,7 @@ _CURRENT: ContextVar[LiveRollout] = ContextVar("swe_argo_rollout")
 
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
-    """Of this process, for calls that block: as many as wait at a time, each made when it is needed first."""
+    """Return this process' pool for blocking calls; its threads are created on demand."""
     return ThreadPoolExecutor(count, thread_name_prefix="rollout")
 
 
@@ -260,6 +260,6 @@ _SEMAPHORES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Sema
 
 
 def _graders(count: int) -> asyncio.Semaphore:
-    """Tests that share their cores with too many others time out, which would be a verdict."""
+    """Return the limiter of gradings: tests on overloaded cores would time out, and a timeout is a verdict."""
     of_loop = _SEMAPHORES.setdefault(asyncio.get_running_loop(), {})
     return of_loop.setdefault(count, asyncio.Semaphore(count))

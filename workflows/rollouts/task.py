@@ -1,4 +1,4 @@
-"""A row's ids -> what is to be solved, and what it is graded by: read from the store that lies beside the parquet."""
+"""The task of a dataset row, with its grading data, read from the store beside the parquet file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from swe_argo.workflows.rollouts.kept_runs import is_kept_run
 
 @dataclass(frozen=True)
 class RolloutTask:
-    """One instance as a rollout has it. ``answer`` is for grading alone: it never comes near a sandbox of solving."""
+    """An instance for a rollout. ``answer`` is only for grading: it is never in a sandbox for solving."""
 
     store: str
     run: RunFile
@@ -28,18 +28,18 @@ class RolloutTask:
     twins: ValidatedTwins | None = None
 
     def fresh(self) -> RolloutTask:
-        """Return the task with draws of its own: one rollout tells nothing of the next."""
+        """Return the task with a draw key of its own, so that one rollout reveals nothing about the next."""
         return replace(self, run=self.run.model_copy(update={"draw_key": secrets.token_hex(32)}))
 
     def keep_twins(self, twins: bytes) -> None:
-        """Keep the twins that a grade has validated for all rollouts of the instance."""
+        """Store the twins validated by a grade, for all rollouts of the instance."""
         open_store(self.store).put(key(ValidatedTwins, self.run.run_id, self.instance.instance_id), twins)
 
 
 def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
-    """The task with these ids; without a run id that of the store's one run.
+    """Return the task with these ids; without a run id, that of the store's only run.
 
-    Raises ConfigError where there is none, InfraError where the store fails.
+    Raises ConfigError if there is none, InfraError if the store fails.
     """
     run = _run(store, run_id)
     names = {kind: key(kind, run.run_id, instance_id) for kind in (Instance, Answer, ValidatedTwins)}
@@ -53,9 +53,9 @@ def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
 
 
 def find_exported_run(store: str) -> str:
-    """The store's one run, beside those that rollouts were kept as while a training went on.
+    """Return the store's only run, apart from runs with a training's rollouts.
 
-    Raises ConfigError where it has none, or several.
+    Raises ConfigError if there is none, or several.
     """
     names = open_store(store).folders("runs/")
     if not names:
@@ -72,7 +72,7 @@ def _run(store: str, run_id: str | None) -> RunFile:
     run_id = run_id or find_exported_run(store)
     run = record_of(opened, RunFile, run_id)
     if agent_of(run.spec.agent).kind not in (AgentKind.AGENT, AgentKind.GIVEN):
-        # An empty patch of a control is graded all the same, and verdicts on references are not examined.
+        # An empty patch of a control run would still be graded, and verdicts on references are not examined.
         spec = run.spec.agent
         raise ConfigError(f"a run of {spec.name!r} has no rollouts: export it for another agent", field="agent.name")
     return run

@@ -1,6 +1,6 @@
-"""The tools ``bash`` and ``submit_solution``: what a model is told of them, and what a call of one comes to.
+"""The tools ``bash`` and ``submit_solution``: their definitions and their execution.
 
-What it is told stands in ``templates/verl/tools.yaml``, as verl reads it.
+The definitions are in ``templates/verl/tools.yaml``, in verl's format.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FILE: Final = TEMPLATES / "verl" / "tools.yaml"
 
 
 async def run_bash(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
-    """What the command printed, below its exit code. Raises StepError where the sandbox was lost."""
+    """Run the command; return its exit code and output. Raises StepError if the sandbox was lost."""
     command = parameters.get("command")
     if not isinstance(command, str) or not command.strip():
         return "bash needs a command: a text in the argument 'command'."
@@ -29,7 +29,7 @@ async def run_bash(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
 
 
 async def submit_solution(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
-    """Whether the solution was taken, and why not. Nothing of its grading. Raises StepError."""
+    """Submit the solution; return whether and why (not) it was accepted, nothing about grading. Raises StepError."""
     patch = parameters.get("patch") or ""
     if not isinstance(patch, str):
         return "submit_solution takes a text in the argument 'patch', or none."
@@ -43,7 +43,7 @@ TOOLS: Final[Mapping[str, Callable[[LiveRollout, Mapping[str, Any]], Awaitable[s
 
 
 async def call_tool(rollout: LiveRollout, name: str, arguments: str) -> str:
-    """What the model is shown of a call as it wrote it, mistakes too. ``arguments``: JSON. Raises StepError."""
+    """Execute a tool call as the model wrote it; return the text for it, mistakes included. Raises StepError."""
     tool = TOOLS.get(name)
     if tool is None:
         return f"There is no tool {name!r}; there are {' and '.join(TOOLS)}."
@@ -57,5 +57,5 @@ async def call_tool(rollout: LiveRollout, name: str, arguments: str) -> str:
 
 
 def tool_definitions() -> list[dict[str, Any]]:
-    """The tools as a request for a chat completion has them."""
+    """Return the tools in the format of chat completion requests."""
     return [entry["tool_schema"] for entry in yaml.safe_load(_FILE.read_text())["tools"]]
