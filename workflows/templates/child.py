@@ -1,4 +1,4 @@
-"""A Workflow that makes another one, and waits for it."""
+"""A node that creates a child Workflow and waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_argo.workflows.templates.container import ENDED, STAYS, labels, retry
 
 
 def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, label_run: str) -> Resource:
-    """Tried again it finds the same one: the name in ``manifest`` follows from the inputs."""
+    """Return the node. A retry finds the same Workflow, because the name in ``manifest`` depends only on the inputs."""
     return Resource(
         name=name,
         inputs=[Parameter(name=each) for each in inputs],
@@ -22,16 +22,16 @@ def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, labe
         manifest=manifest,
         success_condition="status.phase == Succeeded",
         failure_condition="status.phase in (Failed, Error)",
-        # One that failed is not tried again, as a shard with units that failed is: only the pod that waits for it is.
+        # Only the waiting pod is retried; a child that failed is not, e.g. a shard with failed units.
         retry_strategy=retry(
             f"lastRetry.status == 'Error' || !(lastRetry.message matches '{ENDED}|failure condition')",
             "3",
             CHILD_PAUSE,
         ),
         service_account_name=account,
-        # Here the container of the step is Argo's own, and asks by the executor's account.
+        # Here Argo's own container does the work, and it uses the executor's account.
         executor=m.ExecutorConfig(service_account_name=account),
-        archive_location=m.ArtifactLocation(archive_logs=False),  # it has nothing to say, and so needs no bucket
+        archive_location=m.ArtifactLocation(archive_logs=False),  # there are no logs, so no bucket is needed
         labels=labels(name, label_run),
         annotations=dict(STAYS),
         pod_spec_patch=setting("waiter-pod"),

@@ -1,4 +1,4 @@
-"""Step -> Hera container: command line, files and their keys, image, account, tries. Whatever all steps share."""
+"""Containers of steps for Hera: command line, files and their keys, image, account, retries; shared by all steps."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ STORE = f"s3://{setting('bucket')}/{setting('prefix')}"
 ID, ATTEMPT = "{{inputs.parameters.id}}", "{{inputs.parameters.attempt}}"
 
 RETRIES = "{{workflow.parameters.retries}}"
-"""Further tries that a run asks for."""
+"""The run's number of retries."""
 ENDED = "^workflow shutdown|^Step exceeded its deadline"
-"""What Argo says of a try that it ended with its Workflow."""
+"""Argo's message about a try that it ended together with its Workflow."""
 
 
 UNBEGUN = "timeout"
-"""What is said of a pod that did not begin in the time that it may: two such keep a place long enough."""
+"""Message about a pod that did not start in its time: two of them occupy a slot long enough."""
 OUTAGE = "^(init|wait): |: the (API server|store) "
-"""What is said of a try that an outage ended: Argo could not move its files, or it could not go on itself."""
+"""Messages about a try ended by an outage: Argo could not move its files, or the step could not continue."""
 
 
 def retried(name: str) -> str:
-    """Which tries of a program are tried again: those that Argo did not end itself, and whose program does not say
-    that it is of no use. See swe_argo.steps.contracts.exit_codes.
+    """Return the retry condition of a program: Argo did not end the try, and its exit code allows a retry.
 
-    What an outage of the store or of the API server ends, it ends for all units at once, and through no doing of
-    theirs: OUTAGES further tries are for such alone. Argo tells of earlier tries no more than their number, so a unit
-    that was lost otherwise as well, after one, has its own tries less those.
+    See swe_argo.steps.contracts.exit_codes. An outage of the store or the API server ends tries of all units at once,
+    through no fault of theirs: OUTAGES further tries are only for outages. Argo passes only the number of earlier
+    tries, so a unit that was also lost otherwise, after an outage, has its own tries minus those.
     """
     world = f"!(lastRetry.message matches '{final(name)}') && !(lastRetry.message matches '{ENDED}')"
     tries = f"(lastRetry.message == '{UNBEGUN}' ? asInt(retries) < 1 : asInt(retries) < {RETRIES})"
@@ -45,19 +44,19 @@ def retried(name: str) -> str:
 
 
 FACTOR = "{{=lastRetry.exitCode == '76' ? 2.0 ** asFloat(retries) : 1.0}}"
-"""A sandbox that ran out gets twice as much for each try before; what each begins with stands in its Instance.
+"""A sandbox that ran out of resources gets twice as much for each earlier try; the base is in its Instance.
 
-To double for those tries alone that ran out, as on one machine, is beyond an expression: of all tries before, Argo 4.1
-tells their number (retries) and how the last one ended (lastRetry), and nothing of the others (executeTemplate in
-workflow/controller/operator.go). So a try that was lost otherwise doubles too when a later one runs out, and what comes
-right after it begins with its own again; as does a pod that is not made at once, for want of quota or by the
-controller's resourceRateLimit: by then Argo takes it for the last try itself. What earlier tries left would tell, but
-one more input file a pod is 66 kB in the object of a shard, which then is above the 1 MiB that Argo keeps uncompressed.
-"""
+Doubling only for tries that ran out, as on one machine, is impossible in an expression: Argo 4.1 passes only the number
+of earlier tries (retries) and the result of the last one (lastRetry), nothing about the others (executeTemplate in
+workflow/controller/operator.go). So a try that was lost otherwise doubles, too, when a later one runs out, and the try
+right after it starts with the base again; so does a pod that is not created at once, for lack of quota or because of
+the controller's resourceRateLimit: by then Argo takes it for the last try itself. Files of earlier tries would tell,
+but one more input file per pod is 66 kB in the object of a shard, which then exceeds the 1 MiB that Argo keeps
+uncompressed."""
 
 
 def retry(expression: str, limit: str = "", first: str = TRIES_PAUSE) -> RetryStrategy:
-    """Bounded tries with backoff. Argo asks the expression after the pause: a last failure shows that much later."""
+    """Return limited retries with backoff. Argo evaluates the expression after the pause: a last failure shows late."""
     factor, cap = TRIES_GROWTH
     backoff = m.Backoff(duration=first, factor=m.IntOrString(root=factor), cap=cap)
     limit = limit or f"{{{{=asInt(workflow.parameters.retries) + {OUTAGES}}}}}"
@@ -65,10 +64,10 @@ def retry(expression: str, limit: str = "", first: str = TRIES_PAUSE) -> RetrySt
 
 
 def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) -> Container:
-    """A step of a unit: its files come and go by key, a failed try's folder under the name of its pod.
+    """Return the container of a unit's step: files are stored by key, a failed try's folder under the name of its pod.
 
-    The file that says that the step is done is saved last, as everywhere. ``asks``: it asks a model, whose limits all
-    units share.
+    The file that marks the step as done is saved last, as everywhere. ``asks``: the step calls a model, whose limits
+    all units share.
     """
     first, *others = step.gives
     artifacts = [
@@ -84,7 +83,7 @@ def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) ->
                 "in": IN,
                 "out": OUT,
                 "attempt": ATTEMPT,
-                # A pod that is deleted may be made anew under its name: what a sandbox is called after is the uid.
+                # A deleted pod may be created again under its name, so sandboxes are named after the uid.
                 "try": "$(POD_UID)",
                 "resource-factor": FACTOR,
                 **({"store": STORE, "kept-as": "$(POD_NAME)"} if asks else {}),
@@ -123,9 +122,9 @@ def program(
     image: str = setting("image"),
     template: str = "",
 ) -> Container:
-    """The container of one step, in the pod that PODS gives it. ``announced``: what the Workflow calls its outcome.
+    """Return the container of one step, with the pod resources in PODS. ``announced``: global name of its outcome.
 
-    ``template``: its name where a program has several.
+    ``template``: its name, for a program with several templates.
     """
     pod, template = PODS[name], template or dashed(name)
     word = Parameter(name="outcome", value_from=m.ValueFrom(path=f"{OUT}/{OUTCOME}", default=""), global_name=announced)
@@ -153,7 +152,7 @@ def program(
 
 
 def dashed(name: str) -> str:
-    """The template of a program: pods are named after it, and know no underscore."""
+    """Return the template name of a program: pods are named after it and must not contain underscores."""
     return name.replace("_", "-")
 
 
@@ -170,16 +169,16 @@ STAYS = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 }
-"""A node is not emptied for the sake of its price while a step runs on it."""
+"""A node is not drained to save costs while a step runs on it."""
 
 
 def labels(step: str, run: str) -> dict[str, str]:
-    """By these a step's pod is found, and let through by the network policies."""
+    """Return the labels by which a step's pod is found and admitted by the network policies."""
     return {STEP: step, RUN: run}
 
 
 def amounts(pod: Pod) -> m.ResourceRequirements:
-    """What its container asks for, and the memory it may take."""
+    """Return the container's resource requests and memory limit."""
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root=pod.cpu), "memory": m.Quantity(root=pod.memory)},
         limits={"memory": m.Quantity(root=pod.memory_limit)},
@@ -198,7 +197,7 @@ def retries_argument() -> Parameter:
 
 
 def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
-    """A file at a key of the store; bucket and credentials are the artifact repository's."""
+    """Return the artifact for a file at a key of the store; bucket and credentials are the artifact repository's."""
     return _artifact(name, path, setting("prefix") + where, optional=optional)
 
 
@@ -215,7 +214,7 @@ def _output_artifact(kind: Kind, *, optional: bool) -> Artifact:
 
 
 def key_of(kind: Kind) -> str:
-    """The key of a datum, its places still open."""
+    """Return the key of a datum, with its placeholders."""
     return f"{kind.place.value}/{kind.file}"
 
 
@@ -225,7 +224,7 @@ def _unit_key(where: str, name: str = "") -> str:
 
 
 def kebab(file: str) -> str:
-    """test_output.txt -> test-output, fail_fast -> fail-fast."""
+    """Return the parameter name of a file: test_output.txt -> test-output, fail_fast -> fail-fast."""
     return dashed(file.rsplit(".", 1)[0])
 
 
@@ -250,7 +249,7 @@ def _environment() -> list[m.EnvVar]:
 
 
 def _credentials(secrets: Sequence[str]) -> list[m.EnvVar]:
-    """By which name a step tells of a key that is wrong, and the endpoint that it asks where it knows no other."""
+    """Return the names for messages about a wrong key, and the default endpoint."""
     if "credentials" not in secrets:
         return []
     key = m.SecretKeySelector(name=setting("proxy-secret"), key="LLM_API_KEY", optional=True)
@@ -262,7 +261,7 @@ def _credentials(secrets: Sequence[str]) -> list[m.EnvVar]:
 
 
 def webhook() -> list[m.EnvVar]:
-    """What a step must know that tells people of a run."""
+    """Return the variables of a step that sends messages about a run."""
     source = m.SecretKeySelector(name=setting("webhook-secret"), key="url", optional=True)
     return [
         m.EnvVar(name="SWE_ARGO_WEBHOOK", value_from=m.EnvVarSource(secret_key_ref=source)),
@@ -271,7 +270,7 @@ def webhook() -> list[m.EnvVar]:
 
 
 def from_limits(name: str, key: str) -> m.EnvVar:
-    """A variable that is one of the namespace's limits."""
+    """Return a variable with one of the namespace's limits."""
     source = m.ConfigMapKeySelector(name=LIMITS, key=key, optional=True)
     return m.EnvVar(name=name, value_from=m.EnvVarSource(config_map_key_ref=source))
 

@@ -1,4 +1,4 @@
-"""A run: the parent Workflow that plans, fans out into shards, reports, and puts away what is left at its end."""
+"""The parent Workflow of a run: it plans, fans out into shards, reports, and cleans up at its end."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ AT_MOST = PIPELINE_LIMITS | {
     "retries": setting("max-retries"),
     "sandbox.resource_factor": setting("max-resource-factor"),
 }
-"""Field of the spec -> the most that it may be on this cluster."""
+"""Spec field -> its maximum on this cluster."""
 _RUN = f"{{{{={RUN_ID}}}}}"
 _OF_RUN = {"store": STORE, "run": _RUN, "out": OUT}
 _FROM_PLAN = [kebab(name) for name in ENGINE_FIELDS]
-"""What plan read for the engine, as parameters."""
+"""Values that plan read for the engine, as parameters."""
 _HAS_CANARY = f"{{{{tasks.plan.outputs.parameters.{CANARY_COUNT}}}}} != 0"
 _PRIORITY = f"2 * asInt(workflow.parameters.priority) + (inputs.parameters.number in {list(shard.FIRST)} ? 1 : 0)"
-"""Of a shard: the first ones of a run come before the others of all runs that are as urgent."""
+"""Priority of a shard: the first shards of a run precede the others of all runs with the same priority."""
 
 
 def evaluate() -> WorkflowTemplate:
-    """The WorkflowTemplate ``swe-argo-evaluate``."""
+    """Return the WorkflowTemplate ``swe-argo-evaluate``."""
     is_comparing = "{{=workflow.parameters['compare-with'] != ''}}"
     with WorkflowTemplate(
         **spec(EVALUATE, "Evaluate", DESCRIPTION, kind="evaluate", deadline_s=RUN_S),
@@ -108,7 +108,7 @@ def evaluate() -> WorkflowTemplate:
             _report,
             _compare,
             _finalize,
-        ):  # made within the template, they are its own
+        ):  # created within the template, they belong to it
             each()
     return template
 
@@ -150,7 +150,7 @@ def _spec_value(name: str) -> str:
 
 
 def _child() -> Resource:
-    """Makes a shard and waits for it. Tried again it finds the same one: its name follows from its number."""
+    """Return the node that creates a shard and waits for it. A retry finds the same one: its name has its number."""
     manifest = f"""\
 apiVersion: {API_VERSION}
 kind: Workflow
@@ -188,7 +188,7 @@ spec:
 
 
 def _canary() -> Container:
-    """Fails where the machines are not to be believed and the run is to stop there: no shard is begun then."""
+    """Return the canary step, which fails if it failed and the run must stop then, so that no shard starts."""
     return program(CANARY.name, CANARY.command_line(_OF_RUN), account="swe-argo-steps", label_run=_RUN)
 
 

@@ -1,4 +1,4 @@
-"""Every night: the same evaluation by cron, compared with the last one of the same spec."""
+"""The nightly run: an evaluation by cron, compared with the last one of the same spec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.workflows import object_names
 
 
 def nightly() -> CronWorkflow:
-    """The CronWorkflow ``swe-argo-nightly``, suspended: the chart's values, or ``swe-argo nightly on``, start it."""
+    """Return the CronWorkflow ``swe-argo-nightly``, suspended until the chart or ``swe-argo nightly on`` starts it."""
     return CronWorkflow(
         name=object_names.NIGHTLY,
         annotations={

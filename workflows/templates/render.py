@@ -1,7 +1,7 @@
-"""Writes what the chart has of the pipeline (``python -m swe_argo.workflows.templates.render``).
+"""Render the pipeline into the chart (``python -m swe_argo.workflows.templates.render``).
 
-That is templates/argo/*.yaml, and arguments.yaml beside it: what a submitter may set. ``--check`` only says what would
-change.
+The files are templates/argo/*.yaml, and beside it arguments.yaml with the arguments that a submitter may set.
+``--check`` only prints the differences.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _DISPLAY = {
 
 
 def render() -> dict[str, str]:
-    """File name -> YAML of every object of the pipeline."""
+    """Return file name -> YAML of every object of the pipeline."""
     manifests: list[dict[str, Any]] = [_finished(make().to_dict()) for make in _ALL]
     files = {f"{each['metadata']['name']}.yaml": HEADER + _yaml(each) for each in manifests}
     return files | {ARGUMENTS: HEADER + _yaml(_arguments())}
 
 
 def _arguments() -> dict[str, Any]:
-    """Template -> argument -> what it is, the values that are allowed, and the chart's value that bounds them."""
+    """Return template -> argument -> description, allowed values, and the chart's value that limits them."""
     return {
         template: {
             each.name: {
@@ -60,7 +60,7 @@ def _arguments() -> dict[str, Any]:
 
 
 def _finished(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What Hera 7.1 cannot say: it drops fields of Argo 4.1, and takes a template's annotations for its pod's."""
+    """Add what Hera 7.1 lacks: it drops fields of Argo 4.1, and applies a template's annotations to its pod."""
     for template in manifest["spec"].get("templates", []):
         if "container" in template or "resource" in template:
             template["pendingTimeout"] = PENDING
@@ -70,7 +70,7 @@ def _finished(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, so that a manifest within a manifest can be read."""
+    """Dumps multi-line texts as blocks, so that nested manifests are readable."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
@@ -85,7 +85,7 @@ def _yaml(manifest: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Write, or with ``--check`` compare: 1 where a file differs."""
+    """Write the files, or compare them with ``--check``; return 1 if a file differs."""
     parser = argparse.ArgumentParser(prog="python -m swe_argo.workflows.templates.render", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file would change")
     check = parser.parse_args().check

@@ -1,4 +1,4 @@
-"""A shard: the child Workflow that works through one part of a run's units, a window of them at a time."""
+"""The child Workflow for one shard of a run's units, with a limited number of units at a time."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from swe_argo.workflows.templates.unit import unit
 from swe_argo.workflows.templates.workflow import spec
 
 FIRST = ("00000", CANARY_SHARD)
-"""Shards that a run begins with."""
+"""Shards that a run starts with."""
 PLACE = f"workflow.parameters.shard in {list(FIRST)} ? 'runs' : 'shards'"
-"""The limit that a shard takes a place of, as an expression."""
+"""The semaphore of a shard, as an expression."""
 DESCRIPTION = """\
 Works through one part of a run's units: `solve`, then `grade`, for each. Made by `swe-argo-evaluate`; by hand it is
 of no use, for it reads the list that `plan` wrote."""
 
 
 def shard() -> WorkflowTemplate:
-    """The WorkflowTemplate ``swe-argo-shard``. Parameters: the run, a number of five digits, what holds for steps."""
+    """Return the WorkflowTemplate ``swe-argo-shard``. Parameters: the run, a five-digit number, settings of steps."""
     item_fields = {name: f"{{{{item.{name}}}}}" for name in ("id", "attempt", "begins")}
-    # The first shard of a run has a place of its own kind: a run of many shards, or one that does not move, keeps no
-    # other run from beginning.
+    # The first shard of a run has a semaphore of its own, so that a run with many shards, or one without progress, does
+    # not block the start of other runs.
     place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key=f"{{{{={PLACE}}}}}"))
     with WorkflowTemplate(
         **spec(SHARD, "Shard of an evaluation", DESCRIPTION, kind="shard", deadline_s=SHARD_S),
@@ -51,15 +51,15 @@ def shard() -> WorkflowTemplate:
                 arguments=item_fields,
             )
         _list()
-        unit()  # made within the template, they are its own
+        unit()  # created within the template, they belong to it
     return template
 
 
 def _list() -> Container:
-    """The list travels as a file, and becomes a parameter here: Argo fans out over parameters alone.
+    """Return the node that turns the list of units from a file into a parameter: Argo fans out over parameters alone.
 
-    The file is named after the shard's Workflow, whose name begins with its owner's: a shard that is made for the run
-    of another Workflow finds no list.
+    The file is named after the shard's Workflow, whose name starts with its owner's: a shard created for the run of
+    another Workflow finds no list.
     """
     file = key_of(Shard).format(run="{{workflow.parameters.run-id}}", name="{{workflow.name}}")
     return program(

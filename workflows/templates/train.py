@@ -1,4 +1,4 @@
-"""A training: the Workflow that plans it, then goes through its steps, each a Workflow of its own, one by one."""
+"""The Workflow of a training: it plans, then executes the steps one by one, each as a Workflow of its own."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ DESCRIPTION = """\
 Trains a model by GRPO: for each step a run of `swe-argo-evaluate` on the newest weights, whose rollouts are learnt. The
 same `training` again goes on where it ended; more `steps` than before go on with one that is done."""
 TRAINER = "swe-argo-trainer"
-"""Account that makes the Workflows of a training."""
+"""Account that creates the Workflows of a training."""
 NAME = "{{workflow.parameters.training}}"
 IN_FORM = ("steps", "groups", "group-size", "lr")
-"""Parameters that are fields of the spec, and win over it."""
+"""Parameters that are fields of the spec, and take precedence over it."""
 USUAL = {
     "run.sandbox.backend": RUN_FIELDS["sandbox.backend"].default,
     "run.sandbox.resource_factor": RUN_FIELDS["sandbox.resource_factor"].value,
     "run.retries": RUN_FIELDS["retries"].value,
     "proxy_url": setting("proxy-url"),
 }
-"""Field -> what it is on this cluster where the spec does not say it."""
+"""Field -> its default on this cluster."""
 
 
 def train() -> WorkflowTemplate:
-    """The WorkflowTemplate ``swe-argo-train``."""
+    """Return the WorkflowTemplate ``swe-argo-train``."""
     with WorkflowTemplate(
         **spec(
             object_names.TRAIN,
@@ -46,13 +46,13 @@ def train() -> WorkflowTemplate:
         entrypoint="train",
         on_exit="end",
         arguments=[
-            # It has no default: a training that was named by chance would never be gone on with.
+            # No default: a training with a random name could never be resumed.
             *(_required(parameter(each)) if each.name == "training" else parameter(each) for each in TRAIN_PARAMETERS),
         ],
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-training-{NAME}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
     ) as template:
-        # No DAG: Argo 4.1 leaves the group of a loop that failed fast Running, and a DAG round it would wait for that.
+        # No DAG: Argo 4.1 leaves the group of a loop that failed fast Running, and a DAG around it would wait for that.
         with Steps(name="train"):
             Step(name="plan", template="plan-training")
             Step(name="rounds", template="rounds", arguments={name: _planned(name) for name in ("first", "count")})
@@ -68,10 +68,10 @@ def _required(each: Parameter) -> Parameter:
 
 
 def _planned(name: str) -> str:
-    """The steps to go through: those to come, and before them the last one, to do what is missing of it.
+    """Return the range of steps to execute: those to come, preceded by the last one, to complete what it lacks.
 
-    A Workflow that ended between learning and measuring left that to the next. Of a new training it is step 0, which
-    learns nothing: the weights that training begins with are measured.
+    A Workflow that ended between learning and measuring left the measurement to the next. For a new training that is
+    step 0, which learns nothing: the initial weights are measured.
     With a count below 1 Argo would go backwards.
     """
     next_step, steps = (f"asInt(steps.plan.outputs.parameters['{kebab(each)}'])" for each in (NEXT_STEP, STEP_COUNT))
@@ -79,10 +79,10 @@ def _planned(name: str) -> str:
 
 
 def _rounds() -> None:
-    """One after another: none begins before the one before has ended, and none after one that failed.
+    """Add the loop of steps, one at a time: none starts before the last has ended, or after one that failed.
 
-    ``failFast`` of the template (not of its DAG) does that. It takes a try that is tried again for a failure, so the
-    pods that wait are in a DAG of their own, ``round``, which is what it counts.
+    ``failFast`` of the template (not of its DAG) does that. It counts a try that is retried as a failure, so the
+    waiting pods are in a DAG of their own, ``round``, which it counts instead.
     """
     number = m.IntOrString(root="{{inputs.parameters.count}}")
     sequence = m.Sequence(start=m.IntOrString(root="{{inputs.parameters.first}}"), count=number, format="%06d")
@@ -98,7 +98,7 @@ def _rounds() -> None:
 
 
 def end_with_children() -> None:
-    """Where a Workflow did not succeed, what it made may still run."""
+    """Add the exit handler: if a Workflow did not succeed, stop its children, which may still run."""
     with DAG(name="end"):
         Task(name="halt", template="halt", when="{{workflow.status}} != Succeeded")
     program(
@@ -135,7 +135,7 @@ def _plan() -> Container:
 
 
 def _field(name: str) -> str:
-    """A flag for a parameter that says something; else one that says nothing new."""
+    """Return a flag for a parameter that is set, else one that has no effect."""
     value = f"workflow.parameters['{name}']"
     field = name.replace("-", "_")
     again = "'--training=' + workflow.parameters.training"

@@ -1,4 +1,4 @@
-"""A step of a training: the child Workflow that has its run made, learns what that came to, and measures when due."""
+"""The child Workflow for one step of a training: rollouts, learning, and a measurement if it is due."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ STEP = "{{workflow.parameters.step}}"
 OF_STEP = f"{NAME}.{STEP}"
 """Name of the run whose rollouts are learnt: see swe_argo.steps.contracts.training.run_of."""
 RUNS = {"rollouts": ("r", OF_STEP), "measurement": ("h", f"{OF_STEP}.held-out")}
-"""Template that makes a run -> how its Workflow's name ends, and the run's own."""
+"""Template that creates a run -> suffix of its Workflow's name, and the run's name."""
 
 
 def training_round() -> WorkflowTemplate:
-    """The WorkflowTemplate ``swe-argo-round``. Parameters: the training, the step's six digits, what holds for runs."""
+    """Return the WorkflowTemplate ``swe-argo-round``. Parameters: the training, a six-digit step, settings of runs."""
     with WorkflowTemplate(
         **spec(
             object_names.ROUND,
@@ -46,7 +46,7 @@ def training_round() -> WorkflowTemplate:
             Parameter(name="log-level", value="INFO", description="What steps print."),
             retries_argument(),
         ],
-        # A training that was terminated may have left one behind, and two must not learn.
+        # A terminated training may have left one behind, and two must not learn.
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-round-{NAME}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_success=86_400, seconds_after_failure=7 * 86_400),
     ) as template:
@@ -62,7 +62,7 @@ def training_round() -> WorkflowTemplate:
 
 
 def _tasks() -> None:
-    """Before the first step there is nothing to learn, but perhaps something to measure."""
+    """Add the tasks. Before the first step there is nothing to learn, but perhaps something to measure."""
     Task(name="plan", template="plan-rollouts", when=f"{STEP} != 000000")
     Task(name="rollouts", template="rollouts", depends="plan.Succeeded", when=_is_due("plan"), arguments=_spec("plan"))
     Task(name="learn", template="learn", depends="plan.Succeeded && (rollouts.Succeeded || rollouts.Skipped)")
@@ -100,7 +100,7 @@ def _plan(template: str, *, held_out: bool) -> Container:
 
 
 def _make_run(template: str, end: str, run: str) -> Resource:
-    """Units without a verdict are a matter of what is learnt: their run succeeds all the same."""
+    """Return the node for a run, which succeeds even with units without a verdict: learning handles them."""
     manifest = f"""\
 apiVersion: {API_VERSION}
 kind: Workflow
@@ -130,7 +130,7 @@ spec:
 
 
 def _learn() -> Container:
-    """Its page is the training's so far."""
+    """Return the learn step, whose page is that of the training so far."""
     folder = Place.TRAINING.value.format(run=NAME)
     return program(
         LEARN.name,

@@ -14,11 +14,11 @@ from swe_argo.workflows.templates.container import STAYS, labels, retry, unit_st
 
 
 def unit() -> None:
-    """Add the DAG of a unit and its two steps to the template around.
+    """Add the DAG of a unit and its two steps to the enclosing template.
 
-    A unit holds one place of the semaphore from its first pod to its last. One that begins at ``grade`` has its patch
-    in the store: ``solve`` is skipped, and ``grade`` takes what lies at the key. A step that failed for good fails the
-    unit alone, but where the run is to end at the first such one.
+    A unit holds one semaphore slot from its first pod to its last. If it begins at ``grade``, its patch is in the
+    store: ``solve`` is skipped, and ``grade`` reads the stored file. A step that failed for good fails only the unit,
+    unless the run has fail-fast.
     """
     unit_inputs = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("id", "attempt")}
     place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key="units"))
@@ -47,15 +47,15 @@ def unit() -> None:
 
 
 def _last_straw(task: str) -> dict[str, m.LifecycleHook]:
-    """Of all hooks only ``exit`` sees how a task with others behind it ended."""
+    """Return the fail-fast hook: only ``exit`` hooks see how a task with successors ended."""
     failed_fast = f"workflow.parameters['fail-fast'] == 'true' && tasks.{task}.status in ['Failed', 'Error']"
     return {"exit": m.LifecycleHook(template="stop", expression=failed_fast)}
 
 
 def _stop() -> Resource:
-    """Tells the run to end, as a person would; its exit handler then ends what is left and reports.
+    """Return the node that stops the run as a user would; the run's exit handler then cleans up and reports.
 
-    It fails by design when that is done: were it to succeed, Argo would take the unit for one that succeeded.
+    It fails by design when that is done: if it succeeded, Argo would count the unit as successful.
     """
     manifest = f"""\
 apiVersion: {API_VERSION}

@@ -1,4 +1,4 @@
-"""What every workflow of the pipeline is: its words and labels, accounts, clean-up, and where its files go."""
+"""Fields common to all Workflows of the pipeline: texts, labels, accounts, clean-up, and the location of files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from swe_argo.workflows.object_names import ARTIFACTS
 from swe_argo.workflows.templates.container import POD_CONFINED
 
 RUN_ID = "workflow.parameters['run-id'] != '' ? workflow.parameters['run-id'] : workflow.name"
-"""The run's id as an expression: by default the Workflow's own name (a default cannot say so itself)."""
+"""The run's id as an expression: by default the Workflow's own name (a parameter's default cannot contain that)."""
 
 
 def spec(
     name: str, title: str, description: str, *, kind: str, deadline_s: int, found_by: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """The fields that all WorkflowTemplates share. ``kind``: a label of what is made from it.
+    """Return the fields that all WorkflowTemplates share. ``kind``: label of the Workflows created from it.
 
     ``found_by``: other such labels -> expression; by default the run's id.
     """
@@ -36,7 +36,7 @@ def spec(
         ),
         "active_deadline_seconds": deadline_s,
         "service_account_name": "swe-argo-steps",
-        # Init and wait containers report to the API by an account of their own: a step's own may do nothing of that.
+        # Init and wait containers report to the API by an account of their own: a step's own has no rights for that.
         "executor": m.ExecutorConfig(service_account_name="swe-argo-executor"),
         "automount_service_account_token": False,
         "security_context": POD_CONFINED,
@@ -44,6 +44,6 @@ def spec(
         "artifact_repository_ref": m.ArtifactRepositoryRef(config_map=ARTIFACTS, key="default"),
         "artifact_gc": m.WorkflowLevelArtifactGC(strategy="Never"),
         "archive_logs": True,
-        # A step's pod goes when it has ended, and with it, by owner reference, a sandbox it could not put away.
+        # A step's pod is deleted after its end, and with it, by owner reference, a sandbox that it could not remove.
         "pod_gc": m.PodGC(strategy="OnPodCompletion", delete_delay_duration="15s"),
     }
