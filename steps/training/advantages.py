@@ -1,4 +1,4 @@
-"""Rewards of the rollouts of a step -> what each of their tokens is to be made more or less likely by."""
+"""Advantages of a step's rollouts from their rewards, by groups (GRPO)."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ LIMITS = frozenset(
         StopReason.COST_LIMIT,
     }
 )
-"""Ends that a limit set, on steps, tokens, time or money, and not the policy."""
+"""Stop reasons set by a limit on steps, tokens, time or money, not by the policy."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rollouts whose rewards are compared with each other: one instance in one run, G of them."""
+    """G rollouts whose rewards are compared with each other: those of one instance in one run."""
 
     name: str
     rewards_G: dict[SampledUnit, float]
-    """Reward by unit, of those that count in its mean; each once, however many samples it has."""
+    """Reward by unit, for units that count in the mean; each once, however many samples it has."""
     advantages_G: Any
     """float64 array. 0 where nothing is learnt from a rollout."""
 
     @property
     def is_constant(self) -> bool:
-        """Whether all rewards are equal: then none is better than the others, and nothing is learnt."""
+        """Whether all rewards are equal: then no rollout is better than the others, and nothing is learnt."""
         return len(set(self.rewards_G.values())) < 2
 
 
 def groups_of(units: Iterable[SampledUnit], loss: LossSpec) -> list[Group]:
-    """The groups of a step, in the order of their first units; a unit that comes again (its other samples) counts once.
+    """Return the groups of a step, in the order of their first units; a unit with several samples counts once.
 
-    Absent, so that they move no mean: units whose reward is no finite number, and what the loss drops (``suspect``,
+    Absent, so that they move no mean: units with a non-finite reward, and those that the loss drops (``suspect``,
     ``unconfirmed``, ``limit_stopped``). With ``limit_stopped = no_gradient`` such a unit counts in the mean, and its
     advantage is 0.
     """
@@ -62,22 +62,22 @@ def groups_of(units: Iterable[SampledUnit], loss: LossSpec) -> list[Group]:
 
 
 def advantages_of(rewards_G: Any, *, divide_by_std: bool = False) -> Any:
-    """Rewards minus their mean, float64; all 0 where they are equal (GRPO, https://arxiv.org/abs/2402.03300).
+    """Return rewards minus their mean, float64; all 0 if they are equal (GRPO, https://arxiv.org/abs/2402.03300).
 
-    Not divided by their standard deviation unless asked to (Dr. GRPO, https://arxiv.org/abs/2503.20783).
+    Divided by their standard deviation only with ``divide_by_std`` (Dr. GRPO, https://arxiv.org/abs/2503.20783).
     """
     rewards_G = np.asarray(rewards_G, np.float64)
-    if not rewards_G.size or rewards_G.min() == rewards_G.max():  # exactly: rounding would leave a direction to go
+    if not rewards_G.size or rewards_G.min() == rewards_G.max():  # exact comparison: rounding would leave a gradient
         return np.zeros_like(rewards_G)
     centred_G = rewards_G - rewards_G.mean()
     if not divide_by_std:
         return centred_G
-    scaled_G = centred_G / np.abs(centred_G).max()  # else the squares of tiny rewards vanish, of huge ones overflow
+    scaled_G = centred_G / np.abs(centred_G).max()  # else squares of tiny rewards underflow, and of huge ones overflow
     return scaled_G / scaled_G.std()
 
 
 def is_limit_stopped(unit: SampledUnit) -> bool:
-    """Whether a limit ended the rollout."""
+    """Return whether a limit ended the rollout."""
     return unit.stop_reason in LIMITS
 
 

@@ -1,4 +1,4 @@
-"""What a training has learnt so far, in its store: checkpoints.jsonl and the pointer to its weights."""
+"""Progress of a training in its store: checkpoints.jsonl and the pointer to its weights."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from swe_argo.steps.serving.weights import WeightsPointer
 from swe_argo.steps.store import Store
 
 FIRST = Weights(version="base", state_path=None, sampler_path=None)
-"""What a training begins with: the base model, and an adapter that its seed makes."""
+"""The initial weights of a training: the base model, with an adapter created from the seed."""
 
 
 class CheckpointLog:
-    """``checkpoints.jsonl`` of one training. One writer at a time: a second one is told, and changes nothing."""
+    """``checkpoints.jsonl`` of one training. Single writer: a second one gets an error and changes nothing."""
 
     def __init__(self, store: Store, training: str) -> None:
         self._store, self._key, self._training = store, key(Checkpoints, training), training
         self._data: bytes | None = None
 
     def read(self) -> list[Checkpoint]:
-        """All steps that were learnt, from 1. Raises ConfigError where the file is another's; InfraError."""
+        """Return all learnt steps, from 1. Raises ConfigError if the file is invalid; InfraError."""
         self._data = self._store.get_many([self._key]).get(self._key)
         checkpoints = []
         for number, line in enumerate((self._data or b"").splitlines(), 1):
             try:
                 checkpoint = Checkpoint.model_validate_json(line)
-            except ValueError:  # pydantic's too
+            except ValueError:  # also pydantic's validation error
                 raise self._broken(number, "is no checkpoint") from None
             if checkpoint.step != number:
                 raise self._broken(number, f"is step {checkpoint.step}, where step {number} belongs")
@@ -35,9 +35,9 @@ class CheckpointLog:
         return checkpoints
 
     def append(self, checkpoints: list[Checkpoint]) -> None:
-        """Write the steps that ``read`` gave and one more.
+        """Write the steps returned by ``read`` and one more.
 
-        Raises InfraError where somebody else wrote since: tried again, the step is found to be learnt.
+        Raises InfraError if another learner has written since: a retry then finds the step already learnt.
         """
         data = Checkpoints.of(checkpoints).to_bytes()
         if not self._store.swap(self._key, self._data, data):
@@ -53,7 +53,7 @@ class CheckpointLog:
 
 
 def point_to(store: Store, training: str, weights: Weights) -> None:
-    """Let the proxy serve these weights from now on."""
+    """Set the weights that the proxy serves from now on."""
     data = WeightsPointer(version=weights.version, sampler_path=weights.sampler_path).model_dump_json().encode()
     place = key(WeightsFile, training)
     if store.get_many([place]).get(place) != data:

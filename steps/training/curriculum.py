@@ -1,4 +1,4 @@
-"""Which instances a step takes: in shuffled epochs, those that teach nothing any more behind the others."""
+"""Choice of a step's instances: shuffled epochs, with instances that teach nothing any more at the end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from swe_argo.steps.contracts.training import LearnedGroup
 def choose_instances(
     pool: list[str], seed: int, groups: int, step: int, behind: Mapping[int, frozenset[str]]
 ) -> list[str]:
-    """The instances of a step, as many as ``groups``, no two the same, in the order in which the epoch has them.
+    """Return the instances of a step, ``groups`` different ones, in the order of the epoch.
 
-    Each epoch is the whole pool in an order of its own; one goes on where the step before ended. ``behind``: step ->
-    instances that it takes only where there are not enough others. The same arguments give the same choice, whatever
-    happened meanwhile: the steps before are gone through again.
+    Each epoch is the whole pool in a new order and continues where the step before ended. ``behind``: step -> instances
+    that it takes only if there are not enough others. Deterministic, whatever happened meanwhile: the choices of all
+    earlier steps are recomputed.
     """
     left: list[str] = []
     chosen: list[str] = []
@@ -31,7 +31,7 @@ def choose_instances(
                 epoch += 1
                 left = _shuffled(pool, seed, epoch)
                 continue
-            # Without others the avoided ones fill up: first those of this epoch that were passed over.
+            # Without others the avoided ones are used: first those of this epoch that were passed over.
             candidates = willing or [each for each in (*left, *_shuffled(pool, seed, epoch)) if each not in chosen]
             chosen.append(candidates[0])
             if candidates[0] in left:
@@ -46,7 +46,7 @@ def _shuffled(pool: list[str], seed: int, epoch: int) -> list[str]:
 
 
 def too_easy_or_hard(groups: Iterable[LearnedGroup], spec: CurriculumSpec) -> frozenset[str]:
-    """Instances whose share of solved rollouts, in all these groups, lies outside what the spec asks for."""
+    """Return the instances whose share of solved rollouts, in all these groups, is outside the limits of the spec."""
     solved: Counter[str] = Counter()
     graded: Counter[str] = Counter()
     for group in groups:

@@ -1,4 +1,4 @@
-"""Samples and advantages -> Tinker's datums, and what they are optimised by."""
+"""Conversion of samples with advantages to Tinker's datums, and the loss configuration."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from swe_argo.steps.training.sample_files import Sample
 
 @dataclass(frozen=True)
 class LearnedSample:
-    """A sample as it is sent; N = its tokens less one, for each is predicted from those before it."""
+    """A sample as it is sent; N = its tokens minus one, because each is predicted from those before it."""
 
     datum: tinker.Datum
-    """Of RL losses exactly the keys ``target_tokens`` int64, ``logprobs`` float32, ``advantages`` float32, each N."""
+    """For RL losses exactly the keys ``target_tokens`` int64, ``logprobs`` float32, ``advantages`` float32, each N."""
     sampled_N: Any
-    """bool array: whether the model wrote the token that is predicted there."""
+    """bool array: whether the model wrote the token to predict."""
 
     @property
     def logprobs_N(self) -> Any:
@@ -28,10 +28,10 @@ class LearnedSample:
 
 
 def learned_sample(sample: Sample, advantage: float) -> LearnedSample | None:
-    """A sample to learn from; None where the model wrote nothing in it that can be predicted from what was before.
+    """Return a sample to learn from; None if the model wrote no token that can be predicted from earlier ones.
 
-    What others wrote is masked by advantage 0 (and log probability 0): a ``mask`` or ``weights`` beside the inputs of
-    an RL loss is an error of the user to Tinker.
+    Tokens of others are masked by advantage 0 (and log probability 0): Tinker rejects a ``mask`` or ``weights`` beside
+    the inputs of an RL loss as an error of the user.
     """
     sampled_N = np.asarray(sample.sampled[1:], bool)
     if not sampled_N.any():
@@ -45,7 +45,7 @@ def learned_sample(sample: Sample, advantage: float) -> LearnedSample | None:
 
 
 def loss_config(loss: LossSpec) -> dict[str, float] | None:
-    """The ``loss_fn_config`` of ``forward_backward``."""
+    """Return the ``loss_fn_config`` of ``forward_backward``."""
     if loss.name == "importance_sampling":
         return None
     return {"clip_low_threshold": loss.clip_low, "clip_high_threshold": loss.clip_high}

@@ -1,4 +1,4 @@
-"""A run in its store -> the samples of its graded units, in one file."""
+"""Export of a run's graded units as training samples in one file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swe_argo.steps.training.samples import stretches_of
 from swe_argo.steps.training.trajectory_calls import NoTokensError, calls_of
 
 AT_ONCE = 8
-"""Units in memory: a trajectory may be many megabytes."""
+"""Number of units in memory: a trajectory may have many megabytes."""
 _SHOWN = 5
 NO_VERDICT = "no verdict, and no reward is not a reward of 0"
 NO_REWARD = "the verifier gave no reward, and no reward is not a reward of 0"
@@ -33,15 +33,15 @@ NO_TOKENS = "calls whose tokens the endpoint did not tell"
 
 @dataclass
 class WrittenSamples:
-    """How many units are in the file; the others by why they are not."""
+    """Number of exported units, and the other units by reason."""
 
     units: int = 0
     left_out: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Reason -> names of units."""
     refused: str = ""
-    """The first unit of which the endpoint did not tell the tokens, and what it did not tell; empty: it told all."""
+    """The first unit whose tokens the endpoint did not return, with what is missing; empty if all are complete."""
     spans: list[tuple[float, float]] = field(default_factory=list)
-    """When each unit in the file began, in seconds since 1970, and how long its agent and grading took."""
+    """(start in seconds since 1970, seconds of its agent and grading) of each exported unit."""
 
     @property
     def notices(self) -> list[str]:
@@ -57,7 +57,7 @@ class WrittenSamples:
 def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
     """Write the samples of all units that have a verdict to ``path``.
 
-    A unit is there whole or not at all. Raises ConfigError where none can be; InfraError when the store fails.
+    A unit is exported completely or not at all. Raises ConfigError if none can be; InfraError if the store fails.
     """
     result = write_some_samples(store, run, plan, path)
     if not result.units:
@@ -66,7 +66,7 @@ def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Written
 
 
 def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
-    """The same, where a run may have none. Raises InfraError when the store fails."""
+    """Write the samples, of which a run may have none. Raises InfraError if the store fails."""
     result = WrittenSamples()
     with open_samples(path) as writer:
         for unit, trajectory, grade in _read(store, run, plan.units):
@@ -84,13 +84,13 @@ def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Wr
 
 
 class _LeftOutError(Exception):
-    """A unit has nothing that can be trained on."""
+    """Raised if a unit has nothing to train on."""
 
 
 def _write(
     writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None
 ) -> tuple[float, float]:
-    """Returns its span. Raises NoTokensError, _LeftOutError."""
+    """Write the unit's samples; return its (start, seconds). Raises NoTokensError, _LeftOutError."""
     if trajectory is None or grade is None:
         raise _LeftOutError(NO_TRAJECTORY if trajectory is None else NO_VERDICT)
     try:
@@ -99,7 +99,7 @@ def _write(
         began = datetime.fromisoformat(done.extra.started_at).timestamp()
     except NoTokensError:
         raise
-    except ValueError:  # pydantic's too
+    except ValueError:  # also pydantic's validation error
         raise _LeftOutError(UNREADABLE) from None
     if verdict.outcome is Outcome.NO_REWARD:
         raise _LeftOutError(NO_REWARD)
@@ -135,7 +135,7 @@ def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit,
 
 
 def nothing(run: RunFile, result: WrittenSamples) -> ConfigError:
-    """Why a run has no samples."""
+    """Return the error for a run without samples."""
     if not result.refused:
         reason = f"run {run.run_id!r} has no samples: {'; '.join(result.notices) or 'it has no units'}"
         return ConfigError(reason, field="run")

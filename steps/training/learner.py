@@ -1,4 +1,4 @@
-"""The rollouts of a step -> new weights: one step of GRPO on Tinker, which can be killed anywhere and begun again."""
+"""The learner: one step of GRPO on Tinker from a step's rollouts. It can be killed at any time and started again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class Learner:
-    """Learns the steps of one training, one after the other. Its weights stay open at Tinker between two steps.
+    """Learner for the steps of one training, one after the other. Its session at Tinker stays open between steps.
 
-    ``close`` ends that; after a failure the next step begins at the state of the last checkpoint.
+    ``close`` ends the session; after a failure the next step starts from the state of the last checkpoint.
     """
 
     def __init__(
@@ -38,28 +38,26 @@ class Learner:
         base_url: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """``timeout_s``: of one request to Tinker, the SDK's retries included."""
+        """Create the learner. ``timeout_s``: of one request to Tinker, the SDK's retries included."""
         self._store, self._training = store, training
         self._service: dict[str, Any] = {"api_key": api_key, "base_url": base_url, "timeout_s": timeout_s}
         self._log = CheckpointLog(store, training.name)
         self._trainer: TinkerTrainer | None = None
         self._at: Weights | None = None
-        """What the open trainer stands at."""
+        """The weights of the open trainer."""
 
     def prepare(self) -> None:
-        """Make the adapter of a training that has learnt nothing: what Tinker refuses of its spec (the model, the rank)
-        is told before there are rollouts. Raises ConfigError, InfraError."""
+        """Create a new training's adapter: Tinker checks model and rank before any rollouts. Raises as ``learn``."""
         if self._log.read():
             return
         with self._ending():
             self._open(FIRST)
 
     def learn(self, step: int) -> Checkpoint:
-        """Learn a step from its run in the store; one that was learnt is only looked up, its pointer mended.
+        """Learn a step from its run in the store; a learnt step is only looked up, and the last one's pointer repaired.
 
-        Figures are written before the line in checkpoints.jsonl, which says that the step is done, and the pointer
-        after it: a killed learner leaves either a step to be learnt anew or one of which nothing is missing.
-        Raises ConfigError, InfraError.
+        Figures are written before the line in checkpoints.jsonl, which marks the step as done, the pointer after it: a
+        killed learner leaves either a step to repeat or a complete one. Raises ConfigError, InfraError.
         """
         checkpoints = self._log.read()
         if step > len(checkpoints) + 1 or step < 1:
@@ -80,7 +78,7 @@ class Learner:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """After a failure the session is of no more use."""
+        """Close the session after a failure."""
         try:
             yield
         except BaseException as error:
@@ -99,7 +97,7 @@ class Learner:
         batch, learned, weights = collected.batch, None, before
         if batch.samples:
             learned, weights = self._update(step, before, batch, seconds)
-        elif self._keeps(step) and not was_kept and before.state_path:  # they would expire, and are to be kept
+        elif self._keeps(step) and not was_kept and before.state_path:  # they would expire, and must be kept
             with _timed(seconds, "save"):
                 weights = self._at = self._open(before).save(before.version, None)
         figures = figures_of(step, collected, before, learned, seconds)
@@ -129,7 +127,7 @@ class Learner:
         return learned, weights
 
     def _keeps(self, step: int) -> bool:
-        """Whether what the step makes is kept for good: every so often, and at the end."""
+        """Return whether the step's checkpoint is kept for good: every ``checkpoint_every`` steps, and at the end."""
         spec = self._training.spec
         return step % spec.checkpoint_every == 0 or step == spec.steps
 

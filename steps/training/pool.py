@@ -1,4 +1,4 @@
-"""Instances of a dataset -> those that are trained on, and those that are measured with."""
+"""Division of a dataset's instances into training pool and held-out instances."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from swe_argo.steps.errors import ConfigError
 
 @dataclass(frozen=True)
 class Division:
-    """Two lists of ids without a common one, each in the dataset's order."""
+    """Two disjoint lists of ids, each in the dataset's order."""
 
     pool: list[str]
     held_out: list[str]
 
 
 def divide(spec: TrainSpec, selected: list[str]) -> Division:
-    """Choose what is measured with: the ids that the spec names, or a share by its seed; the rest is trained on.
+    """Choose the held-out instances: the ids in the spec, or a share by its seed; train on the rest.
 
-    Ids that it names need not be selected. Raises ConfigError where too few are left to train on.
+    Named ids need not be selected. Raises ConfigError if too few are left to train on.
     """
     named = spec.held_out.instance_ids
     if spec.held_out.share:

@@ -1,4 +1,4 @@
-"""A training and what its steps so far came to -> the run whose rollouts a step learns from, or that measures it."""
+"""Plans of a training's runs: the rollouts of its steps, and the measurements."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from swe_argo.steps.training.curriculum import choose_instances, too_easy_or_har
 
 
 def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | None:
-    """The run of a step's rollouts; None where the step is learnt already. The same each time that it is asked for.
+    """Return the run for a step's rollouts; None if the step is learnt already. Deterministic.
 
-    Raises ConfigError where the step cannot be planned yet, InfraError.
+    Raises ConfigError if the step cannot be planned yet, InfraError.
     """
     spec = training.spec
     learned = len(CheckpointLog(store, training.name).read())
@@ -35,8 +35,7 @@ def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | Non
 
 
 def plan_measurement(store: Store, training: TrainFile, step: int) -> RunSpec | None:
-    """The run that measures the weights that a step made, or of step 0 the first ones; None where none is due, or it
-    has its report. Raises InfraError."""
+    """Return the run that measures a step's weights (0: initial ones); None if not due, or done. Raises InfraError."""
     held = training.spec.held_out
     name = held_out_run_of(training.name, step)
     if not held.every or step % held.every or not training.held_out or store.get_many([key(Summary, name)]):
@@ -53,10 +52,10 @@ def _run(training: TrainFile, run_id: str, instances: list[str], own: dict[str, 
 
 
 def _passed_over(store: Store, training: TrainFile, step: int) -> dict[int, frozenset[str]]:
-    """For each step up to this one what the steps before it make it take last.
+    """Return for each step up to this one the instances that earlier steps make it take last.
 
-    A step looks at those alone that are learnt whenever it may begin, ``max_lag`` ahead: its choice is the same
-    whether it was begun early or late.
+    A step considers only steps that are learnt whenever it may start, ``max_lag`` ahead: its choice is the same whether
+    it starts early or late.
     """
     limits, lag = training.spec.curriculum, training.spec.max_lag
     if limits.min_solved <= 0 and limits.max_solved >= 1:

@@ -1,4 +1,4 @@
-"""Samples in a Parquet file, a row each: its columns, written and read."""
+"""Parquet files with samples, one per row: schema, writer and reader."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ SCHEMA = pa.schema(
 )
 """Described in docs/training.md."""
 _SCHEMA_1 = pa.schema([column for column in SCHEMA if column.name not in {"integrity", "confirmation"}])
-"""Columns of older releases."""
+"""Schema of older releases."""
 
 
 @dataclass(frozen=True)
 class SampledUnit:
-    """What all samples of a unit share. ``reward`` is the unit's, not the sample's: see docs/training.md."""
+    """Columns common to all samples of a unit. ``reward`` is the unit's, not the sample's: see docs/training.md."""
 
     group: str
-    """Units of one group tried the same: its rewards are compared with each other."""
+    """Units of one group have the same task: its rewards are compared with each other."""
     run: str
     instance_id: str
     attempt: int
@@ -66,7 +66,7 @@ class SampledUnit:
     integrity: str
     """ok, unconfirmed or suspect."""
     confirmation: str
-    """The outcome of the confirmation, unavailable if it was unstable; empty if none was tried."""
+    """Outcome of the confirmation, unavailable if it was unstable; empty if none was tried."""
     stop_reason: str
     model: str
     temperature: float | None
@@ -79,7 +79,7 @@ class Sample:
 
     unit: SampledUnit
     number: int
-    """Of the unit's samples, from 0."""
+    """Number among the unit's samples, from 0."""
     tokens: Any
     sampled: Any
     logprobs: Any
@@ -87,7 +87,7 @@ class Sample:
 
 
 class SampleWriter:
-    """A file while it is written: a row group for every unit, so that a whole run is never in memory."""
+    """Writer of a file, with one row group per unit, so that a whole run is never in memory."""
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
@@ -114,7 +114,7 @@ class SampleWriter:
 
 @contextmanager
 def open_samples(path: Path) -> Iterator[SampleWriter]:
-    """A new file of samples at ``path``."""
+    """Yield the writer of a new sample file at ``path``."""
     writer = SampleWriter(path)
     try:
         yield writer
@@ -123,9 +123,9 @@ def open_samples(path: Path) -> Iterator[SampleWriter]:
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
-    """The rows of a file, or of all ``*.parquet`` of a folder, in order, a row group in memory at a time.
+    """Yield the rows of a file, or of all ``*.parquet`` in a folder, in order, with one row group in memory at a time.
 
-    Needs numpy (extra ``tinker``). Raises ConfigError where there is none, or the file is no file of samples.
+    Needs numpy (extra ``tinker``). Raises ConfigError if there is no file, or a file has no samples.
     """
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not path.exists():

@@ -1,4 +1,4 @@
-"""What a model was shown and what it answered, token by token: the calls of a unit -> samples that a trainer reads."""
+"""Samples for a trainer, built from a unit's model calls, token by token."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class SampledCall:
-    """One call of the model, in the tokens that the endpoint itself used."""
+    """One model call, in the tokens of the endpoint itself."""
 
     prompt: list[int]
     """Ids of the whole prompt."""
     output: list[int]
-    """Ids that the model sampled, the end token included."""
+    """Ids that the model sampled, including the end token."""
     logprobs: list[float]
-    """Natural logarithm of the probability of each id of ``output``, as the model that sampled it had it."""
+    """Natural logarithm of each output token's probability, from the model that sampled it."""
     step: int = 0
     """Number of its step in the trajectory, or of the call in a trace."""
     weights: str | None = None
-    """Version of the weights that sampled it, as the endpoint tells it (``system_fingerprint``)."""
+    """Version of the weights that sampled it, from the endpoint's ``system_fingerprint``."""
     finish_reason: str | None = None
 
 
 @dataclass(frozen=True)
 class CallSpan:
-    """Where a call's output lies in the tokens of its sample: the prompt was ``tokens[:start]``."""
+    """Position of a call's output in the tokens of its sample: the prompt was ``tokens[:start]``."""
 
     start: int
     end: int
@@ -36,24 +36,24 @@ class CallSpan:
 
 @dataclass
 class Stretch:
-    """Calls of which each one's prompt begins with all tokens of the one before. All lists are of one length."""
+    """Calls whose prompts each begin with all tokens of the call before. All lists have the same length."""
 
     tokens: list[int] = field(default_factory=list)
     sampled: list[bool] = field(default_factory=list)
-    """Whether the model wrote the token; what others wrote (prompts, results of tools) is not trained on."""
+    """Whether the model wrote the token; tokens of others (prompts, tool results) are not trained on."""
     logprobs: list[float] = field(default_factory=list)
     """0 where not sampled."""
     calls: list[CallSpan] = field(default_factory=list)
 
     def is_extended_by(self, call: SampledCall) -> bool:
-        """Whether the call's prompt begins with all that is here."""
+        """Return whether the call's prompt begins with all tokens of this stretch."""
         size = len(self.tokens)
         if len(call.prompt) < size or (size and call.prompt[size - 1] != self.tokens[-1]):  # nearly all, without a copy
             return False
         return call.prompt[:size] == self.tokens
 
     def add(self, call: SampledCall) -> None:
-        """Take a call that extends it: what is new in its prompt, then its output."""
+        """Append a call that extends it: the new part of its prompt, then its output."""
         between = call.prompt[len(self.tokens) :]
         start, end = len(call.prompt), len(call.prompt) + len(call.output)
         self.tokens += [*between, *call.output]
@@ -63,7 +63,7 @@ class Stretch:
 
 
 def stretches_of(calls: Iterable[SampledCall]) -> list[Stretch]:
-    """The fewest stretches that hold every call once, in the order of their first calls: see ``add_call``."""
+    """Return the fewest stretches with every call once, in the order of their first calls: see ``add_call``."""
     stretches: list[Stretch] = []
     for call in calls:
         add_call(stretches, call)
@@ -71,11 +71,10 @@ def stretches_of(calls: Iterable[SampledCall]) -> list[Stretch]:
 
 
 def add_call(stretches: list[Stretch], call: SampledCall) -> None:
-    """Extend the longest stretch that the call's prompt begins with, else begin one.
+    """Extend the longest stretch with which the call's prompt begins, or start a new one.
 
-    So the conversations of an agent with several (sub-agents, summaries) are told apart, and a prompt that was rendered
-    otherwise the next time (thoughts left out of earlier turns) is a stretch of its own. What a call sampled is counted
-    in one stretch alone.
+    This separates an agent's several conversations (sub-agents, summaries), and starts a new stretch if a prompt was
+    rendered differently (reasoning of earlier turns left out). Each call's output is in exactly one stretch.
     """
     fitting = [stretch for stretch in reversed(stretches) if stretch.is_extended_by(call)]
     if not fitting:

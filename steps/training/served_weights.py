@@ -1,4 +1,4 @@
-"""Which weights an endpoint answers with: a proxy that follows a training's pointer is some seconds behind it."""
+"""Health check of the weights that an endpoint serves: a proxy is some seconds behind a training's pointer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.errors import ConfigError, InfraError
 
 PAUSE_S = 1.0
 PATIENCE_S = 900.0
-"""Seconds in which weights have to be served: a service may take minutes to open them."""
+"""Timeout in seconds: a service may take minutes to load the weights."""
 
 
 def await_weights(
@@ -29,13 +29,13 @@ def await_weights(
 ) -> None:
     """Return when the proxy at this address answers with these weights of a training, or ``is_over``.
 
-    Raises ConfigError at once where it follows another one, InfraError after a time: it cannot open them.
+    Raises ConfigError at once if it follows another training, InfraError after a timeout: it cannot load them.
     """
     health = f"{url.rstrip('/').removesuffix('/v1')}/health"
     until, served, told = time.monotonic() + patience_s, "none", False
     while not is_over():
         try:
-            with urllib.request.urlopen(health, timeout=patience_s) as answer:  # noqa: S310 - an address that the spec names
+            with urllib.request.urlopen(health, timeout=patience_s) as answer:  # noqa: S310 - an address in the spec
                 said = json.loads(answer.read())
                 served = said["weights"]
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -53,7 +53,7 @@ def await_weights(
 
 
 def _refuse_other(url: str, said: dict[str, Any], training: str, served: str) -> None:
-    """A proxy of before it told what it follows may still be the right one."""
+    """Reject a proxy of another training; one of an older release does not report its pointer and may be right."""
     own = key(WeightsFile, training)
     if "pointer" in said and said["pointer"] != own:
         follows = (

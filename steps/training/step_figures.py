@@ -1,4 +1,4 @@
-"""What a step was, in figures."""
+"""Computation of a step's figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from swe_argo.steps.training.tinker_trainer import LearnedStep
 def figures_of(
     step: int, collected: Collected, before: Weights, learned: LearnedStep | None, seconds: dict[str, float]
 ) -> StepFigures:
-    """``before``: the weights that the step began to learn with. ``learned``: None where nothing was learnt."""
+    """Return the figures. ``before``: the weights before the step. ``learned``: None if nothing was learnt."""
     plan, rollouts, batch = collected.plan, collected.rollouts, collected.batch
     rewards = {unit: unit.reward for unit in rollouts}
     for group in collected.groups:
@@ -61,7 +61,7 @@ def figures_of(
 
 
 def kl_of(samples: list[LearnedSample], logprobs_D: list[Any]) -> float:
-    """Estimate of KL(sampler || learner) a sampled token (k1, http://joschu.net/blog/kl-approx.html)."""
+    """Return the estimated KL(sampler || learner) per sampled token (k1, http://joschu.net/blog/kl-approx.html)."""
     total, tokens = 0.0, 0
     for sample, learner_N in zip(samples, logprobs_D, strict=True):
         total += float(np.sum(sample.logprobs_N - learner_N, dtype=np.float64, where=sample.sampled_N))
@@ -70,7 +70,7 @@ def kl_of(samples: list[LearnedSample], logprobs_D: list[Any]) -> float:
 
 
 def lag_of(versions: Iterable[str], before: Weights) -> int:
-    """Steps by which the oldest of these weights are behind; those that are no step's are passed over."""
+    """Return by how many steps the oldest of these weights are behind; versions that are not steps are ignored."""
     steps = [number for version in versions if (number := _step(version)) is not None]
     return max(0, (_step(before.version) or 0) - min(steps, default=_step(before.version) or 0))
 

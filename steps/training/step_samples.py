@@ -1,4 +1,4 @@
-"""The run of a step -> the batch that is learnt, and what is known of its rollouts."""
+"""The training batch of a step from its run, and statistics of its rollouts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from swe_argo.steps.training.sample_files import Sample, SampledUnit, read_sampl
 
 log = logging.getLogger(__name__)
 UNKNOWN = "unknown"
-"""Version of weights that the endpoint did not tell."""
+"""Version of weights that the endpoint did not report."""
 _WITH_VERDICT = (NO_TOKENS, NO_CALLS)
-"""Why units with a verdict have no samples: these are no failures of the world."""
+"""Reasons why units with a verdict have no samples: not infrastructure failures."""
 
 
 @dataclass
 class Rollout:
-    """What the samples of one unit come to."""
+    """Statistics of one unit's samples."""
 
     prompt_tokens: int = 0
-    """Tokens that others wrote; what a prompt repeats of an earlier one is not counted again."""
+    """Tokens that others wrote; parts that a prompt repeats from an earlier one count once."""
     sampled_tokens: int = 0
     logprob: float = 0.0
     """Sum over the sampled tokens."""
@@ -50,33 +50,33 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Batch:
-    """What is sent, in the order of the run's units."""
+    """The datums to send, in the order of the run's units."""
 
     samples: list[LearnedSample]
     rollouts: int
-    """Rollouts that it is of."""
+    """Number of rollouts in it."""
     sha256: str
 
 
 @dataclass(frozen=True)
 class Collected:
-    """All that a step learns from its run."""
+    """The data that a step learns from its run."""
 
     plan: Plan
     rollouts: dict[SampledUnit, Rollout]
-    """Of every unit that has a verdict and tokens, in the plan's order."""
+    """All units with a verdict and tokens, in the plan's order."""
     groups: list[Group]
     batch: Batch
     failed: int
-    """Rollouts without a verdict."""
+    """Number of rollouts without a verdict."""
     seconds: float
-    """From the first rollout's beginning to the end of the last one's grading."""
+    """From the start of the first rollout to the end of the last one's grading."""
 
 
 def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected:
-    """Read a run that is done. Its samples are written to a file of this machine, always the same, and not kept.
+    """Read a complete run. Its samples are written to a temporary local file, always the same.
 
-    Raises ConfigError where the endpoint told the tokens of no rollout; InfraError.
+    Raises ConfigError if the endpoint returned tokens for no rollout; InfraError.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / sample_files.FILE
@@ -96,7 +96,7 @@ def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected
 
 
 def rollouts_of(path: Path) -> dict[SampledUnit, Rollout]:
-    """Every unit of a file of samples, in its order."""
+    """Return the statistics of every unit in a sample file, in its order."""
     rollouts: dict[SampledUnit, Rollout] = defaultdict(Rollout)
     for sample in read_samples(path):
         rollouts[sample.unit].add(sample)
@@ -104,7 +104,7 @@ def rollouts_of(path: Path) -> dict[SampledUnit, Rollout]:
 
 
 def batch_of(path: Path, rollouts: dict[SampledUnit, Rollout], groups: list[Group], loss: LossSpec) -> Batch:
-    """Read the samples a second time, for no advantage is known before all rewards are."""
+    """Read the samples a second time, because advantages are known only after all rewards."""
     advantages = _scaled(groups, rollouts, loss)
     digest, learned, units = hashlib.sha256(), [], set()
     for sample in read_samples(path):
@@ -117,8 +117,11 @@ def batch_of(path: Path, rollouts: dict[SampledUnit, Rollout], groups: list[Grou
 
 
 def _scaled(groups: list[Group], rollouts: dict[SampledUnit, Rollout], loss: LossSpec) -> dict[SampledUnit, float]:
-    """Unit -> advantage of each of its sampled tokens. What is divided by counts the groups that differ, whole: a
-    rollout of which nothing is learnt would make the others weigh more by its absence."""
+    """Return the advantage of each sampled token by unit.
+
+    The divisor counts all rollouts of groups with different rewards: without those that teach nothing the others would
+    weigh more.
+    """
     differing = [group for group in groups if not group.is_constant]
     members = [unit for group in differing for unit in group.rewards_G]
     sizes = {"sum": 1, "rollouts": len(members), "tokens": sum(rollouts[unit].sampled_tokens for unit in members)}

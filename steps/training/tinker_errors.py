@@ -1,4 +1,4 @@
-"""A failure of Tinker's SDK -> whose it was: the user's, or the world's."""
+"""Translation of errors from Tinker's SDK into ConfigError or InfraError."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FAILURES = (tinker.TinkerError, RetryableException, TimeoutError, ValueError)
 
 @contextmanager
 def failure_of(what: str, field: str, *, passed_over: bool = False) -> Iterator[None]:
-    """Tinker was asked ``what``, which ``field`` decides. ``passed_over``: a failure is only logged.
+    """Raise ConfigError or InfraError for an error of the request ``what``, which depends on ``field``.
 
-    Raises ConfigError, InfraError. The SDK has retried what may pass: requests for minutes, results until a timeout. A
-    result that the service lost (410) is not asked for again by a training client: the step begins anew.
+    ``passed_over``: failures are only logged. The SDK has retried already: requests for minutes, results until a
+    timeout. A training client cannot request a result again that the service lost (410): the step starts again.
     """
     try:
         yield
@@ -36,7 +36,7 @@ def failure_of(what: str, field: str, *, passed_over: bool = False) -> Iterator[
 
 
 def step_error(error: Exception, what: str, field: str) -> StepError:
-    """The failure as the exit code knows it."""
+    """Return the error with its class, which determines the exit code."""
     reason = one_line(f"Tinker was asked {what}: {error or type(error).__name__}", _MOST)
     if isinstance(error, tinker.RequestFailedError):
         is_users = str(error.category).lower().endswith("user")

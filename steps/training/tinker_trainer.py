@@ -1,4 +1,4 @@
-"""Learning at Tinker, by its own SDK, which also retries what may pass."""
+"""Training at Tinker by its SDK, which also retries transient errors."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from swe_argo.steps.training.datums import LearnedSample, loss_config
 from swe_argo.steps.training.tinker_errors import failure_of
 
 TIMEOUT_S = 3600.0
-"""Seconds that one request may take, all of the SDK's own retries included: it would wait for a result for ever."""
+"""Timeout in seconds of one request, including the SDK's retries: without it the SDK would wait forever."""
 CLOSE_TIMEOUT_S = 10.0
 Status = Literal["success", "errored", "interrupted"]
 
 
 @dataclass(frozen=True)
 class LearnedStep:
-    """What forward_backward and optim_step answered; D datums."""
+    """Results of forward_backward and optim_step; D datums."""
 
     logprobs_D: list[Any]
-    """float32 arrays, N each: the learner's log probabilities before the step. Empty where the service tells none."""
+    """float32 arrays, N each: the learner's log probabilities before the step. Empty if the service returns none."""
     metrics: dict[str, float]
 
 
 class TinkerTrainer:
-    """One session at Tinker and the weights that are trained in it. It sends heartbeats from a thread until ``close``.
+    """One session at Tinker and its weights. A thread sends heartbeats until ``close``.
 
-    Methods raise ConfigError for what Tinker calls the user's, InfraError for the rest; then it is of no more use.
+    Methods raise ConfigError for errors that Tinker attributes to the user, else InfraError; then it is unusable.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class TinkerTrainer:
     ) -> None:
         self._spec, self._timeout_s = spec, timeout_s
         self._where: dict[str, Any] = {"api_key": api_key, "base_url": base_url}
-        self._service: Any = tinker.ServiceClient(display_name=spec.name, **self._where)  # asks nothing yet
+        self._service: Any = tinker.ServiceClient(display_name=spec.name, **self._where)  # sends no request yet
         self._client: Any = None
 
     def begin(self, weights: Weights) -> None:
-        """Load the weights and the optimizer's state; where there are none yet, make the adapter of the seed."""
+        """Load the weights and the optimizer's state; for the initial weights, create the adapter from the seed."""
         if weights.state_path is None:
             self._refuse_unknown_model()
             what = f"to train {self._spec.base_model} with an adapter of rank {self._spec.lora_rank}"
@@ -63,7 +63,7 @@ class TinkerTrainer:
             self._client = self._result(future)
 
     def step(self, batch: list[LearnedSample]) -> LearnedStep:
-        """One step of the optimizer; the gradient is the sum over the batch, in however many requests the SDK cuts it.
+        """Do one optimizer step; the gradient is the sum over the batch, however the SDK splits it into requests.
 
         Both requests are submitted before either is awaited, so that the service does them without a pause.
         """
@@ -77,9 +77,9 @@ class TinkerTrainer:
         return LearnedStep(logprobs_D, {**output.metrics, **(done.metrics or {})})
 
     def save(self, version: str, ttl_s: int | None) -> Weights:
-        """Save the state with the optimizer's, and the weights for sampling; for so many seconds, None for good.
+        """Save the state with the optimizer's, and the weights for sampling; ``ttl_s`` None keeps them for good.
 
-        A name that is there already is a conflict, which the SDK would retry for minutes: each is new.
+        An existing name is a conflict, which the SDK would retry for minutes: each name is new.
         """
         name = f"{version}-{secrets.token_hex(3)}"
         with failure_of("to save the weights", "checkpoint_ttl_s"):
@@ -89,7 +89,7 @@ class TinkerTrainer:
         return Weights(version=version, state_path=state_path, sampler_path=sampler_path)
 
     def close(self, status: Status) -> None:
-        """Tell the service how the session ended; a service that does not answer is not waited for."""
+        """Report the session's end to the service, without waiting for a service that does not answer."""
         with failure_of("to end the session", "TINKER_API_KEY", passed_over=True):
             self._service.close(status).result(CLOSE_TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""A TrainSpec from what was written: TOML, JSON or flat YAML, and NAME=VALUE pairs. A wrong one is told in one line."""
+"""Parser of a TrainSpec from TOML, JSON, flat YAML and NAME=VALUE pairs. Errors are one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from swe_argo.steps.spec_parsing import (
 )
 
 MODEL = "openai/tinker"
-"""The model of a training's rollouts, as the proxy names it."""
+"""The model of a training's rollouts, by the proxy's name for it."""
 YAML = (".yaml", ".yml")
 _OF_COOKBOOK = {
     "model_name": "base_model",
@@ -42,7 +42,7 @@ _OF_COOKBOOK = {
     "eval_every": "held_out.every",
     "counter_proof": "run.grading.confirm",
 }
-"""Names of tinker-cookbook's configs (``rl/train.py``) and of older releases -> ours."""
+"""Names of tinker-cookbook's configs (``rl/train.py``) and of older releases -> our names."""
 _OWN = {
     ("run_id",): "rollouts are named after the training: name",
     ("attempts",): "group_size says it",
@@ -51,7 +51,7 @@ _OWN = {
     ("llm", "config"): "the rollouts ask the training's own proxy",
     ("llm", "logprobs"): "nothing can be learnt without them",
 }
-"""Fields of ``run`` that are the training's own to say -> who says them."""
+"""Fields of ``run`` that the training sets -> the reason."""
 _USUAL: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("run_id",): (None,),
     ("attempts",): (1, None),
@@ -60,11 +60,11 @@ _USUAL: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("llm", "config"): (None,),
     ("llm", "logprobs"): (True,),
 }
-"""What may stand there all the same: a spec as it was written out whole."""
+"""Values that are still allowed in these fields, for a spec that was written with all fields."""
 
 
 def of_train_file(file: Path) -> Tables:
-    """The spec in a file: YAML by its name, else TOML or JSON. Raises ConfigError."""
+    """Return the spec in a file: YAML by its suffix, else TOML or JSON. Raises ConfigError."""
     if file.suffix.lower() not in YAML:
         return _placed(of_file(file))
     try:
@@ -81,9 +81,9 @@ def of_train_file(file: Path) -> Tables:
 def read_train_spec(
     tables: Iterable[Tables], sets: Iterable[str], source: str, admit: Callable[[TrainSpec], None] | None = None
 ) -> TrainSpec:
-    """The whole spec, checked; later tables over earlier ones, ``NAME=VALUE`` over all. Raises ConfigError.
+    """Return the complete, checked spec; later tables override earlier ones, ``NAME=VALUE`` overrides all.
 
-    ``admit`` sees the spec before code that it names is imported, and raises ConfigError to refuse it.
+    ``admit`` sees the spec before code that it names is imported, and may reject it. Raises ConfigError.
     """
     whole: Tables = {}
     for each in tables:
@@ -109,7 +109,7 @@ def _validated(tables: Tables, source: str) -> TrainSpec:
 
 
 def of_train_pairs(pairs: Iterable[str]) -> Tables:
-    """The spec in ``NAME=VALUE`` pairs. Raises ConfigError."""
+    """Return the spec in ``NAME=VALUE`` pairs. Raises ConfigError."""
     tables: Tables = {}
     _put_pairs(tables, pairs)
     return tables
@@ -125,12 +125,12 @@ def _put_pairs(tables: Tables, pairs: Iterable[str]) -> None:
 
 
 def of_train_text(text: str, source: str) -> Tables:
-    """The spec in a TOML document or a JSON object. Raises ConfigError."""
+    """Return the spec in a TOML document or a JSON object. Raises ConfigError."""
     return _placed(of_text(text, source))
 
 
 def train_fields(table: type[BaseModel] = TrainSpec, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Every field of the spec that is no table, with its whole name: loss.clip_low, run.agent.max_steps."""
+    """Yield every field of the spec that is not a table, with its full name: loss.clip_low, run.agent.max_steps."""
     for name, info in table.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             yield from train_fields(info.annotation, f"{prefix}{name}.")
@@ -139,7 +139,7 @@ def train_fields(table: type[BaseModel] = TrainSpec, prefix: str = "") -> Iterat
 
 
 def _complete(tables: Tables) -> None:
-    """Set what follows for the rollouts, and what a training's own are unless something else is said."""
+    """Set derived fields of the rollouts, and the defaults of a training."""
     run = tables.setdefault("run", {})
     if not isinstance(run, dict):
         return
@@ -161,7 +161,7 @@ def _value_at(tables: Tables, path: tuple[str, ...]) -> Any:
 
 
 def _placed(tables: Tables) -> Tables:
-    """The tables with every field in its place: a run's may stand on top, by their own names. Raises ConfigError."""
+    """Return the tables with every field in its place: fields of a run may be at the top level. Raises ConfigError."""
     placed: Tables = {}
     for name, value in tables.items():
         path = _path(name, value)
@@ -172,7 +172,7 @@ def _placed(tables: Tables) -> Tables:
 
 
 def _path(name: str, value: Any) -> tuple[str, ...]:
-    """The place of a field: by its whole name (run.agent.max_steps), or of a run's field by its own (max_steps)."""
+    """Return the path of a field by its full name (run.agent.max_steps) or a run field's own name (max_steps)."""
     first, *others = _OF_COOKBOOK.get(name, name).split(".")
     if first in TrainSpec.model_fields:
         return (first, *others)

@@ -1,4 +1,4 @@
-"""A trajectory, or a trace of the proxy -> the calls of the model in it, in tokens; or why there are none."""
+"""Model calls in a trajectory, or in a trace of the proxy, as tokens."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from swe_argo.steps.training.samples import SampledCall
 
 
 class NoTokensError(ValueError):
-    """A call whose tokens are not known. Its text is never tokenized again: other tokens were sampled, perhaps."""
+    """Raised for a call without tokens. Its text is never tokenized again: the sampled tokens may have differed."""
 
 
 def calls_of(trajectory: Trajectory) -> list[SampledCall]:
-    """Every call that was answered, in order, those of an attempt's further conversations behind its own; without those
-    of attempts that were not chosen: they have no verdict.
+    """Return every answered call in order, followed by those of the attempt's further conversations.
 
-    Raises NoTokensError; ValueError where the trajectory contradicts itself.
+    Without the attempts that were not chosen: they have no verdict. Raises NoTokensError; ValueError if the trajectory
+    contradicts itself.
     """
     beside = [other for other in trajectory.subagent_trajectories or [] if other.extra.beside]
     whole = with_whole_prompts(trajectory.model_copy(update={"subagent_trajectories": beside}))
@@ -26,9 +26,9 @@ def calls_of(trajectory: Trajectory) -> list[SampledCall]:
 
 
 def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:
-    """The calls of one rollout, whoever's agent it was, from what the proxy kept of it: a JSON object a line.
+    """Return the calls of one rollout of any agent from the proxy's trace: one JSON object per line.
 
-    Raises NoTokensError; ValueError, KeyError where it is no trace.
+    Raises NoTokensError; ValueError, KeyError if it is not a trace.
     """
     calls = []
     for step, row in enumerate(map(json.loads, lines), 1):
@@ -61,7 +61,7 @@ def _call(metrics: Metrics, step: int, weights: str | None, finish_reason: str |
 
 
 def _missing(metrics: Metrics) -> str:
-    """What the endpoint did not tell of a call; empty where it told all."""
+    """Return the data that the endpoint did not return for a call; empty if all is there."""
     needed = {
         "ids of the prompt": metrics.prompt_token_ids,
         "ids of the answer": metrics.completion_token_ids,

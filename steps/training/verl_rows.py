@@ -1,7 +1,7 @@
-"""Instances of a run -> the Parquet files that verl's RLHFDataset reads: a row each, one nested schema over all.
+"""Parquet files for verl's RLHFDataset: a row per instance, with one nested schema for all.
 
-Columns and keys are those of verl 0.9 (verl/utils/dataset/rl_dataset.py, verl/experimental/agent_loop). What a tool is
-handed names an instance and nothing else: what grades it lies in the store that the row names.
+Columns and keys are those of verl 0.9 (verl/utils/dataset/rl_dataset.py, verl/experimental/agent_loop). A tool gets
+only the id of an instance: the grading data is in the store that the row names.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from swe_argo.steps.agents.formats.solved_unit import replace_surrogates
 from swe_argo.steps.models.reply import Message
 
 TOOLS = ("bash", "submit_solution")
-"""The tools of a row, by their names in the schema that a model is shown."""
+"""The tools of a row, by their names in the schema for the model."""
 TOOL_LOOP = "swe_argo"
-"""verl's name of the loop in which a model works with these tools; a scaffold's has its name behind it."""
+"""verl's name of the agent loop with these tools; for a scaffold its name is appended."""
 TOOL_AGENT = "swe_argo.verl:SweAgentLoop"
-"""Who works in that loop, by the name that runs have for agents of their own."""
+"""The agent in that loop, by the name of a run's custom agent."""
 ABILITY = "software_engineering"
 _TOOL = pa.struct([("create_kwargs", pa.struct([("instance_id", pa.string())]))])
 SCHEMA = pa.schema(
@@ -51,11 +51,11 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class RowSource:
-    """What all rows of an export share."""
+    """Values common to all rows of an export."""
 
     dataset: str
     run: str
-    """Of the run in ``store`` that has the instances."""
+    """Id of the run in ``store`` that has the instances."""
     store: str
     """Folder or s3://bucket/prefix."""
     loop: str
@@ -64,19 +64,19 @@ class RowSource:
 
 @dataclass(frozen=True)
 class PromptedInstance:
-    """An instance and what a model is told of it."""
+    """An instance with its prompt."""
 
     instance_id: str
     messages: list[Message]
 
 
 def loop_of(scaffold: str | None) -> str:
-    """The agent loop's name in verl; ``None``: the one with the two tools."""
+    """Return the agent loop's name in verl; ``None``: the one with the two tools."""
     return f"{TOOL_LOOP}_{scaffold.replace('-', '_')}" if scaffold else TOOL_LOOP
 
 
 def write_rows(path: Path, source: RowSource, split: str, prompted: Iterable[PromptedInstance]) -> None:
-    """Write a file, its rows in the order of ``prompted``. ``split``: train or val."""
+    """Write a file with rows in the order of ``prompted``. ``split``: train or val."""
     rows = [_row(source, split, index, each) for index, each in enumerate(prompted)]
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path, compression="zstd")
 
@@ -90,7 +90,7 @@ def _row(source: RowSource, split: str, index: int, prompted: PromptedInstance) 
         "agent_name": source.loop,
         "prompt": messages,
         "ability": ABILITY,
-        # Every reward manager of verl reads ground_truth; the loop's own reward makes none of them ask for it.
+        # Every reward manager of verl reads ground_truth; the loop's own reward means that none uses it.
         "reward_model": {"style": "rule", "ground_truth": ""},
         "extra_info": {
             "instance_id": prompted.instance_id,
