@@ -1,4 +1,4 @@
-"""Rollouts inside verl's processes, as verl's own classes; and verl's data.
+"""Rollouts inside verl's processes as verl's own classes, and the export of verl's data.
 
 Only ``tools``, ``tool_loop`` and ``scaffold_loop`` import verl; nothing but verl imports them (``swe_argo.verl`` names
 their classes).

@@ -1,4 +1,4 @@
-"""A conversation in verl's messages -> the trajectory that runs keep."""
+"""Conversion of a conversation in verl's messages to a run's trajectory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def trajectory_of(
     turns: Sequence[Metrics],
     reason: StopReason,
 ) -> Trajectory:
-    """The messages as turns. ``turns``: what each answer of the model took; the tokens themselves are not kept."""
+    """Return the messages as a trajectory. ``turns``: usage of each model answer; the tokens are not stored."""
     version = task.run.versions.get("swe-argo", "")
     info = AgentInfo(name=task.run.spec.agent.name, version=version, model_name=unit.model)
     journal = Journal(info, unit.run_id, task.instance.instance_id, unit.attempt)
@@ -41,7 +41,7 @@ def trajectory_of(
 
 
 def metrics_of(prompt_tokens: int, response_mask: Sequence[int]) -> list[Metrics]:
-    """What each answer took. Between two answers there is always something that the model did not write."""
+    """Return the usage of each answer. Between two answers there are always tokens that the model did not write."""
     turns, begin = [], None
     for place, sampled in enumerate([*response_mask, 0]):
         if sampled and begin is None:
@@ -53,7 +53,7 @@ def metrics_of(prompt_tokens: int, response_mask: Sequence[int]) -> list[Metrics
 
 
 def _usage_of(turns: Sequence[Metrics]) -> Usage:
-    """Of all answers together."""
+    """Return the usage of all answers together."""
     return Usage(
         calls=len(turns),
         requests=len(turns),
@@ -74,6 +74,6 @@ def _calls(message: Mapping[str, Any]) -> Iterable[ToolCall]:
 
 
 def _text(content: Any) -> str:
-    if isinstance(content, list):  # parts of a message that may hold images, too
+    if isinstance(content, list):  # parts of a message, which may include images
         return "".join(str(part.get("text", "")) for part in content)
     return str(content or "")

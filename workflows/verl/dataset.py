@@ -1,7 +1,7 @@
-"""A dataset or a run -> what verl trains on: train.parquet, val.parquet, and beside them a store that grades.
+"""Export of a dataset or run for verl: train.parquet, val.parquet, and beside them a store for grading.
 
-The store has the layout of a run that was planned and not begun. So all that a run can be told of its sandboxes and its
-grading holds for rollouts, and no row says more of an instance than its name and its issue.
+The store has the layout of a planned run that has not started. So all settings of a run's sandboxes and grading apply
+to rollouts, and a row contains no more of an instance than its name and its issue.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from swe_argo.workflows.verl.prompt_files import VerlOptions, describe_empty_fil
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
 SAMPLE: Final = 12
-"""Instances of ``DATASET`` where nobody names a dataset: with the usual share held out, 10 and 2."""
+"""Number of instances of ``DATASET`` if no dataset is named: with the default held-out share, 10 and 2."""
 SAMPLE_BACKEND: Final = "docker"
-"""Where its sandboxes are made if nobody says: what has the official images without further ado."""
+"""Default backend of the sample: the one that has the official images without set-up."""
 RUN: Final = "rollouts"
 STORE: Final = "store"
 _SAMPLE_FOLDER: Final = "swebench_mini"
@@ -42,7 +42,7 @@ _SAMPLE_FOLDER: Final = "swebench_mini"
 
 @dataclass(frozen=True)
 class VerlFiles:
-    """What was written. ``rows``: split -> its number of rows; a split without any has no file."""
+    """The written files. ``rows``: split -> number of rows; a split without rows has no file."""
 
     path: Path
     rows: dict[str, int]
@@ -50,13 +50,13 @@ class VerlFiles:
 
     @property
     def word(self) -> str:
-        """How many rows are where."""
+        """The number of rows per file, as text."""
         parts = [f"{count(n, 'row')} in {self.path / FILES[split]}" for split, n in self.rows.items() if n]
         return f"{', '.join(parts)}; what grades them in {self.path / STORE}"
 
 
 def sample_spec(spec: RunSpec) -> RunSpec:
-    """The spec of the sample, with its own backend where none was chosen by anybody."""
+    """Return the spec of the sample, with its default backend if none was chosen."""
     if "backend" in spec.sandbox.model_fields_set:
         return spec
     sandbox = spec.sandbox.model_copy(update={"backend": SAMPLE_BACKEND})
@@ -64,9 +64,9 @@ def sample_spec(spec: RunSpec) -> RunSpec:
 
 
 def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
-    """Plan what the spec selects, and write it. Nothing is at ``options.out`` before all of it is.
+    """Plan the instances that the spec selects, and write them; the output appears atomically at ``options.out``.
 
-    Of ``spec.agent`` its limits and words hold; ``spec.store`` is only asked for validations. Raises what plan raises.
+    The limits and prompts of ``spec.agent`` apply; ``spec.store`` is only read for validations. Raises as plan does.
     """
     style = first_messages.style_named(options.style or first_messages.TOOLS)
     target = (options.out or _usual_folder(spec.dataset)).expanduser().absolute()
@@ -90,9 +90,9 @@ def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
 
 
 def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
-    """The instances of a run of ``store``, without the hints that it may have shown.
+    """Export the instances of a run of ``store``, without the hints that it may have shown.
 
-    Raises ConfigError: no such run, ``options.out`` taken or not writable; InfraError when the store fails.
+    Raises ConfigError if there is no such run, or ``options.out`` exists or is not writable; InfraError for the store.
     """
     run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
     own = first_messages.own_style(run.spec.agent)
@@ -121,7 +121,7 @@ def _name_of(style: str) -> str:
 
 
 def _agent(style: str, stated: AgentSpec) -> AgentSpec:
-    """Who works by the words of a style; of ``stated`` all but who it is, and what a rollout never has."""
+    """Return the agent for a style, with the settings of ``stated`` except identity and those without use here."""
     left = {name: getattr(stated, name) for name in stated.model_fields_set}
     if style != stated.name:
         left = {name: value for name, value in left.items() if value != getattr(AgentSpec(), name)}
@@ -132,7 +132,7 @@ def _agent(style: str, stated: AgentSpec) -> AgentSpec:
 
 
 def _plan(spec: RunSpec, style: str, place: str) -> Resolution:
-    """As for every run, but that no endpoint is asked: verl's own server answers."""
+    """Plan as for every run, but without testing an endpoint: verl's own server is used."""
     silent = AgentSpec(name=TOOL_AGENT, timeout_s=spec.agent.timeout_s)
     planned = spec.model_copy(update={"agent": silent})
     with fetch_inputs(planned) as here:
@@ -142,8 +142,10 @@ def _plan(spec: RunSpec, style: str, place: str) -> Resolution:
 
 
 def _worded(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
-    """The run with another agent and its words. A scaffold calls its tools in text unless it is told otherwise: then a
-    conversation is only ever added to, and its tokens stay one sequence."""
+    """Return the run with another agent and its prompts.
+
+    A scaffold's tool calls are text by default: then conversations are only appended to, with one sequence of tokens.
+    """
     instruction, words = "", ""
     if first_messages.is_scaffold_style(style):
         instruction, _ = run_prompts.read_instruction(agent, [], None)

@@ -1,4 +1,4 @@
-"""Rollouts as units of a run in the store of their rows, one run a step: ``swe-argo report`` reads it."""
+"""Rollouts as units of a run in the store of their rows, one run per step: ``swe-argo report`` reads it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from swe_argo.workflows.rollouts.task import RolloutTask
 
 
 class KeptUnit:
-    """One rollout's place in the store. Its methods raise InfraError where the store fails, and ConfigError."""
+    """Storage of one rollout. Methods raise InfraError if the store fails, and ConfigError."""
 
     def __init__(self, task: RolloutTask, run_id: str, model: str, attempt: int) -> None:
         self._task, self.run_id, self.model, self.attempt = task, run_id, model, attempt
         self._store = open_store(task.store)
 
     def expect(self) -> None:
-        """Say that there will be this unit: one that is lost is missing in the report then, not absent.
+        """Add the unit to the plan, so that a lost one is reported as missing.
 
-        What an earlier validation of the same step left of it is deleted: its verdict is none of this one's.
+        Data of the unit from an earlier validation of the same step is deleted: its verdict is not part of this one.
         """
         instance, run_id = self._task.instance, self.run_id
         self._store.delete_many(self._store.keys(f"{self._folder}/"))
@@ -48,12 +48,12 @@ class KeptUnit:
         self._plan(unit)
 
     def keep(self, solved: Iterable[Record | Raw], graded: Mapping[str, bytes]) -> None:
-        """What solving and grading it left; its verdict last."""
+        """Store the files of solving and grading, the verdict last."""
         files = {datum.file: datum.to_bytes() for datum in solved} | dict(graded)
         self._store.put_many({f"{self._folder}/{name}": data for name, data in sorted(files.items())})
 
     def keep_failure(self, error: StepError) -> None:
-        """Why it has no verdict."""
+        """Store the reason why it has no verdict."""
         now = datetime.now(UTC)
         failure = Failure(
             step=SOLVE.name,
@@ -73,7 +73,7 @@ class KeptUnit:
         return key(Patch, self.run_id, self._task.instance.instance_id, self.attempt).rpartition("/")[0]
 
     def _plan(self, unit: Unit) -> None:
-        """Other rollouts, of other processes too, write the same plan: none of their units is lost."""
+        """Add the unit to the plan atomically: other rollouts, also in other processes, write the same plan."""
         name = key(Plan, self.run_id)
         while True:
             old = self._store.get_many([name]).get(name)

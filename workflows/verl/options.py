@@ -1,4 +1,4 @@
-"""What the yaml of the agent loops says beside the class: how rollouts are run, never what the task is."""
+"""Options in the yaml of the agent loops, beside the class: the execution of rollouts, never their task."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ class LoopOptions(RolloutOptions):
     """The keys of one entry of ``agent_loops.yaml`` beside ``name`` and ``_target_``."""
 
     store: str | None = None
-    """Store that the export wrote beside the parquet, where a row's ``extra_info.store`` names none."""
+    """Store that the export wrote beside the parquet, if a row's ``extra_info.store`` names none."""
     run: str | None = None
-    """Its run, where a row's ``extra_info.run`` names none; not needed where the store has one run."""
+    """Its run, if a row's ``extra_info.run`` names none; not needed if the store has one run."""
     keep: Literal["none", "val", "all"] = "val"
-    """Rollouts of which rows are kept as units of a run in the store, one run a step: ``<experiment>-val-000010``
+    """Rows whose rollouts are stored as units of a run in the store, one run per step: ``<experiment>-val-000010``
     (``trainer.experiment_name``) for ``swe-argo report``."""
 
 
 def share_graders(options: LoopOptions, backend: str, *, workers: int, nodes: int) -> LoopOptions:
-    """The same, with ``graders`` for one of so many worker processes, which verl spreads over the nodes."""
+    """Return the options with ``graders`` for one of ``workers`` processes, which verl spreads over the nodes."""
     if options.graders is not None:
         return options
     share = default_graders(backend) // ceil(workers / nodes)
@@ -33,7 +33,7 @@ def share_graders(options: LoopOptions, backend: str, *, workers: int, nodes: in
 
 
 def read_options(given: dict[str, Any]) -> LoopOptions:
-    """Raises ConfigError naming the key."""
+    """Return the options. Raises ConfigError that names the key."""
     try:
         return LoopOptions.model_validate(given)
     except ValidationError as error:

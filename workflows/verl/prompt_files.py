@@ -1,4 +1,4 @@
-"""A planned run's instances -> train.parquet and val.parquet, each instance in one of them."""
+"""Split of a planned run's instances into train.parquet and val.parquet."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from swe_argo.workflows.rollouts.kept_runs import FILES, TRAINING, VALIDATION
 
 @dataclass(frozen=True)
 class VerlOptions:
-    """What is asked for beside a spec."""
+    """Options of the export, in addition to a spec."""
 
     style: str | None = None
-    """One of ``first_messages.STYLES``; by default tools, of a scaffold's run that scaffold's own."""
+    """One of ``first_messages.STYLES``; by default tools, for a scaffold's run that scaffold's own."""
     val_ratio: float = 0.2
     """Share of the instances that is held out, rounded down."""
     seed: int = 42
-    """Of the shuffle before the split."""
+    """Seed of the shuffle before the split."""
     out: Path | None = None
     force: bool = False
 
@@ -32,9 +32,9 @@ class VerlOptions:
 def write_prompt_files(
     run: RunFile, instances: Sequence[Instance], options: VerlOptions, store: str, folder: Path
 ) -> dict[str, int]:
-    """Write both into ``folder``; returns how many rows each has, and one without any is not there.
+    """Write both into ``folder``; return the number of rows of each. A file without rows is not written.
 
-    ``store``: what the rows call the store that has the instances. Raises ConfigError.
+    ``store``: address of the store with the instances, for the rows. Raises ConfigError.
     """
     agent = run.spec.agent
     scaffold = first_messages.own_style(agent)
@@ -58,7 +58,7 @@ def write_prompt_files(
 
 
 def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list[str]]:
-    """Each id in one split, by the seed alone: random.Random gives the same order on every machine."""
+    """Assign each id to one split, by the seed alone: random.Random gives the same order on every machine."""
     if not 0 <= val_ratio <= 1:
         raise ConfigError(f"{val_ratio:g} is no share: it is from 0 to 1", field="--val-ratio")
     shuffled = list(ids)
@@ -68,7 +68,7 @@ def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list
 
 
 def describe_empty_files(rows: dict[str, int], val_ratio: float) -> list[str]:
-    """What a person should know of a file that is not there, although nobody asked for none."""
+    """Return a note about each file that is missing although it was requested."""
     expected = {TRAINING: val_ratio < 1, VALIDATION: val_ratio > 0}
     return [
         f"no instance is left for {FILES[split]}: --val-ratio is {val_ratio:g}, and there are {sum(rows.values())}"

@@ -1,4 +1,4 @@
-"""Our agents as verl's agent loops: what their model was shown and sampled, call by call, becomes the response."""
+"""Our agents as verl's agent loops: the tokens of their model calls become the response."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 
 
 class ScaffoldAgentLoop(SweAgentLoop):
-    """One instance of this class runs one trajectory, by the agent that the run in the store names.
+    """Agent loop of one trajectory, with the agent of the run in the store.
 
-    A trajectory is as many outputs as its conversation has sequences of tokens: nearly always one.
+    A trajectory has one output per token sequence of its conversation: nearly always one.
     """
 
     async def _try(
         self,
         now: RolloutTry,
         sampling_params: dict[str, Any],
-        kwargs: dict[str, Any],  # noqa: ARG002 - the agent makes its own prompt of the task
+        kwargs: dict[str, Any],  # noqa: ARG002 - the agent makes its own prompt from the task
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
         task = now.task
         agent = agent_of(task.run.spec.agent)
@@ -70,7 +70,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
         journal = open_journal(task, now.kept.run_id if now.kept else task.run.run_id, now.attempt, model.name)
         async with open_rollout(task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
             ended = await _let_work(rollout, model, journal)
-            if not model.usage.calls:  # nothing was sampled: there is no sequence, and no weights that it is of
+            if not model.usage.calls:  # nothing was sampled: there is no sequence, and no version of weights
                 silent = InfraError(FailureClass.MODEL, f"the model gave no answer ({ended.reason.value})")
                 raise LostRolloutError(f"{task.instance.instance_id}: {silent.reason}") from silent
             rollout.broken = ended.note
@@ -81,7 +81,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _learnt(self, stretches: list[Stretch]) -> list[Stretch]:
-        """All of them for the trainer that takes several of a trajectory; else the one of which most was sampled."""
+        """Return all stretches if the trainer takes several per trajectory, else that with most sampled tokens."""
         if len(stretches) < 2 or self.config.trainer.get("use_v1", True):
             return stretches
         logger.warning("a trajectory of %d sequences: trainer.use_v1=false learns from one of them", len(stretches))
@@ -98,7 +98,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
                 response_logprobs=stretch.logprobs[start:] if server.has_logprobs else None,
                 num_turns=2 * len(stretch.calls) + 1,
                 metrics=AgentLoopMetrics(**seconds),
-                # As verl's own loops have them: columns are the same over a batch.
+                # As in verl's own loops: all outputs of a batch need the same columns.
                 extra_fields={**server.extra_fields, "turn_scores": [], "tool_rewards": []},
             )
         )
@@ -108,13 +108,13 @@ class ScaffoldAgentLoop(SweAgentLoop):
 
     @property
     def _tool_format(self) -> ToolFormat | None:
-        """How calls are written that the chat template told of, where the agent calls its tools so."""
+        """The format of tool calls in the chat template, if the agent uses it for its calls."""
         name = self.tool_parser_name
         return name if name in ("hermes", "qwen3_coder") else tool_format_of(self.tokenizer.chat_template or "")
 
 
 class _Server:
-    """verl's server and its chat template, as a ``TokenSource``; and what its answers say beside their tokens."""
+    """verl's server and chat template as a ``TokenSource``; also collects the other fields of its answers."""
 
     def __init__(self, loop: ScaffoldAgentLoop, sampling_params: dict[str, Any]) -> None:
         self._loop, self._params, self._request = loop, sampling_params, uuid4().hex
@@ -148,7 +148,7 @@ class _Server:
 
 
 async def _let_work(rollout: LiveRollout, model: TokenModel, journal: Journal) -> AgentEnd:
-    """The agent in a thread of its own. Who is cancelled here leaves it to the sandbox's end, which is its end, too."""
+    """Run the agent in a thread of its own; after a cancellation the end of the sandbox ends the agent, too."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="agent")
     try:
         return await asyncio.get_running_loop().run_in_executor(

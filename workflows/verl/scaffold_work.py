@@ -1,4 +1,4 @@
-"""An agent at work in a rollout's sandbox, its model asked by whoever makes the rollout."""
+"""Execution of an agent in a rollout's sandbox, with the trainer's model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.workflows.rollouts.task import RolloutTask
 
 
 def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Journal:
-    """Of one try. ``run_id``: the run that it is kept in, where it is."""
+    """Return the recorder of one try. ``run_id``: the run in which it is stored, if it is."""
     run = task.run
     info = AgentInfo(
         name=agent_of(run.spec.agent).name,
@@ -30,9 +30,9 @@ def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Jo
 
 
 def work(task: RolloutTask, box: Sandbox, model: Model, journal: Journal) -> AgentEnd:
-    """Let the agent of the task's run work until it ends, or breaks its machine. Blocks; for any thread.
+    """Run the agent of the task's run until it ends or breaks its machine. Blocks; thread-safe.
 
-    Raises what agents raise: InfraError, ResourceError, ConfigError; and what ``model`` raises.
+    Raises the errors of agents (InfraError, ResourceError, ConfigError) and those of ``model``.
     """
     run = task.run
     agent = agent_of(run.spec.agent)

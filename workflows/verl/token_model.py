@@ -1,9 +1,9 @@
-"""verl's server as the model that our agents ask: a conversation -> tokens -> an answer, each call's tokens kept.
+"""verl's server as the model of our agents: conversations become tokens, and each call's tokens are recorded.
 
-What the model wrote is never tokenized again. While a conversation is only added to, its tokens are those of the last
-call, those that were sampled, and what the chat template makes of the new messages. Where an agent keeps only the
-beginning of an answer in its conversation (text behind a call, that is), the answer is cut there, as if the server had
-been told to stop: so one sequence holds the whole work. A conversation that went another way begins a sequence.
+The model's output is never tokenized again. While a conversation is only appended to, its tokens are those of the last
+call, the sampled ones, and the chat template's tokens for the new messages. If an agent keeps only the beginning of an
+answer in its conversation (without text behind a call), the answer is cut there, as by a stop sequence: so one sequence
+covers the whole work. A conversation that was changed otherwise starts a new sequence.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class SampledTokens(Protocol):
 
 
 class TokenSource(Protocol):
-    """verl, as it is asked here. All of it is awaited in one event loop."""
+    """The part of verl that is used here. All methods are awaited in one event loop."""
 
     async def render(self, messages: list[Message], tools: Tools) -> list[int]:
-        """The prompt of a conversation from its beginning."""
+        """Return the prompt of a new conversation."""
 
     async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: Tools) -> list[int]:
-        """The prompt that ``tokens`` become, which hold the first ``known`` messages, with all messages."""
+        """Return the prompt of all messages that extends ``tokens``, which contain the first ``known`` messages."""
 
     async def sample(self, prompt: list[int], max_tokens: int) -> SampledTokens:
-        """An answer of so many tokens at most."""
+        """Return an answer of at most ``max_tokens``."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """Tokens that a sequence may have: of its prompt, and of all that follows."""
+    """Maximum tokens of a sequence: of its prompt, and of all that follows."""
 
     prompt: int
     response: int
@@ -57,7 +57,7 @@ class Room:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The last call, as the agent knows it."""
+    """The last call, from the agent's view."""
 
     messages: list[Message]
     tools: Tools
@@ -66,7 +66,7 @@ class _Asked:
 
 
 class TokenModel:
-    """See ``Model``. Asked from the agent's thread; its work is done in ``loop``."""
+    """See ``Model``. Called from the agent's thread; its work is done in ``loop``."""
 
     lost_s = 0.0
 
@@ -81,13 +81,13 @@ class TokenModel:
         room: Room,
         tool_format: ToolFormat | None,
     ) -> None:
-        """``decode``: without special tokens. ``end``: the token that ends an answer."""
+        """Create the model. ``decode``: without special tokens. ``end``: the token that ends an answer."""
         self.name, self.usage = name, Usage()
         self._source, self._loop, self._decode, self._end, self._room = source, loop, decode, end, room
         self._tool_format: ToolFormat | None = tool_format
         self._last: _Asked | None = None
         self._stretches: list[Stretch] = []
-        """All calls but the newest: a prompt is not held twice, for it would be once for every turn."""
+        """All calls but the newest, as stretches: separate calls would hold all earlier tokens once per turn."""
         self._newest: SampledCall | None = None
         """Its answer may still be cut."""
         self._start = 0
@@ -96,14 +96,14 @@ class TokenModel:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Whoever asks now, or later, is told that it is over."""
+        """Make current and later calls fail with InfraError."""
         with self._lock:
             self._closed = True
             if self._asking is not None:
                 self._asking.cancel()
 
     def take_stretches(self) -> list[Stretch]:
-        """What was shown and sampled, where nothing more is asked."""
+        """Return the prompts and sampled tokens, after the last call."""
         self._settle()
         return self._stretches
 
@@ -112,11 +112,11 @@ class TokenModel:
         messages: list[Message],
         *,
         tools: Tools = None,
-        temperature: float | None = None,  # noqa: ARG002 - verl says how it samples
+        temperature: float | None = None,  # noqa: ARG002 - verl defines the sampling
         timeout_s: float | None = None,
         stop: list[str] | None = None,  # noqa: ARG002 - an answer is cut where the agent cuts it
     ) -> Reply:
-        """See ``Model.ask``. Raises what verl's server raises, too."""
+        """See ``Model.ask``. Also raises the errors of verl's server."""
         with self._lock:
             if self._closed:
                 raise InfraError(FailureClass.STOPPED, "the rollout was ended")
@@ -127,7 +127,7 @@ class TokenModel:
         except concurrent.futures.CancelledError:
             raise InfraError(FailureClass.STOPPED, "the rollout was ended") from None
         except TimeoutError:
-            if asking.done():  # of verl's own
+            if asking.done():  # raised by verl itself
                 raise
             asking.cancel()
             raise NoReplyError(StopReason.CALL_TIMEOUT, "no answer before the time of the agent was over") from None
@@ -154,7 +154,7 @@ class TokenModel:
         return reply
 
     async def _prompt(self, messages: list[Message], tools: Tools) -> list[int]:
-        """The prompt; the last answer is cut to what of it is in the conversation."""
+        """Return the prompt; cut the last answer to the part that is in the conversation."""
         call, last, known = self._newest, self._last, len(self._last.messages) if self._last else 0
         if call and last and tools == last.tools and len(messages) > known + 1 and messages[:known] == last.messages:
             kept = self._count_kept(call.output, last, messages[known])
@@ -167,7 +167,7 @@ class TokenModel:
         return await self._source.render(_with_objects(messages), tools)
 
     def _count_kept(self, output: list[int], last: _Asked, message: Message) -> int | None:
-        """How many tokens of the last answer the message of the conversation holds; None where it is another text."""
+        """Return how many tokens of the last answer the conversation's message contains; None if the text differs."""
         if message.get("role") != "assistant":
             return None
         if _content_of(message) == _content_of(last.reply.message):
@@ -175,7 +175,7 @@ class TokenModel:
         content = message.get("content")
         if not isinstance(content, str) or message.get("tool_calls") or not last.text.endswith(last.reply.text):
             return None
-        wanted = last.text.removesuffix(last.reply.text) + content  # thoughts stand before what was said
+        wanted = last.text.removesuffix(last.reply.text) + content  # reasoning precedes the answer
         low, high = 0, len(output)
         while low < high:
             middle = (low + high) // 2
@@ -192,7 +192,7 @@ class TokenModel:
         return self._start + self._room.response - len(prompt)
 
     def _settle(self) -> None:
-        """What is asked from now on cuts the newest answer no more."""
+        """Add the newest call to the stretches: its answer is not cut any more."""
         if self._newest:
             add_call(self._stretches, self._newest)
             self._newest = None
@@ -212,13 +212,13 @@ def _read_reply(text: str, form: ToolFormat | None, tools: Tools, metrics: Metri
 
 
 def _content_of(message: Message) -> tuple[str, list[tuple[str, Any]]]:
-    """What a message says and calls, without names of calls, which an agent may give anew."""
+    """Return a message's content and calls, without call ids, which an agent may change."""
     called = [each["function"] for each in message.get("tool_calls") or []]
     return message.get("content") or "", [(each["name"], _object(each["arguments"])) for each in called]
 
 
 def _with_objects(messages: list[Message]) -> list[Message]:
-    """Arguments of calls as chat templates have them: objects, not JSON text."""
+    """Return the messages with call arguments as objects instead of JSON text, as chat templates need them."""
     return [
         {
             **message,

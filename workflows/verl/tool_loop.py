@@ -1,4 +1,4 @@
-"""verl's own ToolAgentLoop with a sandbox that lives as long as its trajectory, and our verdict as its reward."""
+"""verl's own ToolAgentLoop with a sandbox for each trajectory, and our verdict as its reward."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class RolloutTry:
 
 
 class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
-    """One instance of this class runs one trajectory.
+    """Agent loop of one trajectory.
 
-    Not registered with verl, for agent_loops.yaml names it: to register it would put away that entry and its keys.
+    Not registered with verl, because agent_loops.yaml names it: a registration would replace that entry and its keys.
     """
 
     def __init__(self, *args: Any, name: str = "swe_argo", **kwargs: Any) -> None:
@@ -60,10 +60,10 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         self._agent_data: AgentData | None = None
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """The trajectory and its reward; a list where it is several sequences.
+        """Run the trajectory; return its rewarded output, or a list of several token sequences.
 
-        Raises LostRolloutError where the world failed beyond all retries: verl's trainer (``use_v1``) takes what is
-        raised as a failed session, which is absent from its group. Raises ConfigError where the request is wrong.
+        Raises LostRolloutError if the infrastructure failed beyond all retries: to verl's trainer (``use_v1``) an error
+        is a failed session, which is absent from its group. Raises ConfigError if the request is invalid.
         """
         extra = kwargs.get("extra_info") or {}
         task = await wait_in_thread(self.options, partial(self._find_task, extra))
@@ -115,10 +115,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         handed_on: HandedOn,
         solved: list[Record | Raw],
     ) -> None:
-        """Grade what was handed on, keep it; all that a trajectory came to is rewarded the same.
-
-        Raises LostRolloutError.
-        """
+        """Grade and store the submission; all outputs get the same reward. Raises LostRolloutError."""
         graded = await rollout.grade(handed_on)
         await self._keep(now.kept, lambda unit: unit.keep(solved, graded.files))
         record = graded.record
@@ -147,7 +144,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
     def _solved(
         self, now: RolloutTry, rollout: LiveRollout, handed_on: HandedOn, output: AgentLoopOutput
     ) -> list[Record | Raw]:
-        """What a solve leaves; nothing where nobody keeps it."""
+        """Return the files of a solve; empty if they are not stored."""
         if now.kept is None:
             return []
         reason, turns = self._stop_reason(output), metrics_of(len(output.prompt_ids), output.response_mask)
@@ -155,7 +152,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         return rollout.describe_solve(handed_on, trajectory)
 
     def _messages(self) -> list[dict[str, Any]]:
-        """The conversation, with the answer that reached a limit, which verl leaves out of it."""
+        """Return the conversation with the answer that reached a limit, which verl leaves out."""
         data = self._agent_data
         if data is None:
             return []
@@ -175,7 +172,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         return unit
 
     async def _keep(self, unit: KeptUnit | None, act: Callable[[KeptUnit], None]) -> None:
-        """A store that fails costs what is kept, never a rollout."""
+        """Store data of a unit; a store failure never ends a rollout."""
         if unit is None:
             return
         try:
@@ -184,7 +181,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             logger.warning("%s is not kept: %s", unit.run_id, error.reason)
 
     def _whole(self, output: AgentLoopOutput) -> AgentLoopOutput:
-        """A response of no token cannot be padded: it is one token that nothing is learnt from."""
+        """Replace an empty response, which cannot be padded, by one token that nothing is learnt from."""
         if not output.response_mask:
             token = self.tokenizer.eos_token_id
             output.response_ids = [self.tokenizer.pad_token_id if token is None else token]
@@ -205,7 +202,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
 
     async def _handle_processing_tools_state(self, agent_data: AgentData) -> AgentState:
         state = await super()._handle_processing_tools_state(agent_data)
-        if self._ongoing.failure is not None:  # verl shows the model what a tool raises, and goes on
+        if self._ongoing.failure is not None:  # verl shows a tool's error to the model and continues
             raise self._ongoing.failure
         return state
 
@@ -228,4 +225,4 @@ _VERLS = frozenset(
         "tools",
     }
 )
-"""What verl itself makes a loop with; everything else is of agent_loops.yaml."""
+"""Arguments from verl itself; all others are from agent_loops.yaml."""

@@ -1,6 +1,6 @@
-"""The tools of a rollout as verl has tools: they act on the rollout that calls them.
+"""The tools of a rollout as verl's tools: they act on the rollout that calls them.
 
-verl makes and releases a tool around every single call, so nothing of a rollout is kept in one.
+verl creates and releases a tool around every call, so a tool has no state of a rollout.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from swe_argo.workflows.rollouts.rollout import current_rollout
 from swe_argo.workflows.rollouts.tools import run_bash, submit_solution
 
 ToolReturn = tuple[ToolResponse, float, dict[str, Any]]
-"""What the model is shown; a reward of the call and figures of it, of which there are none."""
+"""Text for the model; reward and metrics of the call, which are always empty."""
 
 
 class BashTool(BaseTool):  # type: ignore[misc]
     """Runs a command in the rollout's sandbox."""
 
     async def execute(self, _id: str, parameters: dict[str, Any], **_: Any) -> ToolReturn:
-        """What the command printed, below its exit code. Raises StepError where the sandbox was lost."""
+        """Run the command; return its exit code and output. Raises StepError if the sandbox was lost."""
         return ToolResponse(text=await run_bash(current_rollout(), parameters)), 0.0, {}
 
 
 class SubmitSolutionTool(BaseTool):  # type: ignore[misc]
-    """Takes the solution."""
+    """Submits the solution."""
 
     async def execute(self, _id: str, parameters: dict[str, Any], **_: Any) -> ToolReturn:
-        """Whether it was taken, and why not. Nothing of its grading: that is done when the conversation is over."""
+        """Submit the solution; return whether and why (not) it was accepted. Grading follows after the conversation."""
         return ToolResponse(text=await submit_solution(current_rollout(), parameters)), 0.0, {}
