@@ -1,4 +1,4 @@
-"""Rollouts as an environment of PrimeIntellect's verifiers 0.4: tasks, who works on them, their rewards.
+"""Rollouts as an environment of PrimeIntellect's verifiers 0.4: tasks, harness and rewards.
 
-All of it imports verifiers; nothing but verifiers imports it, by the module ``swe_argo_verifiers``.
+All modules import verifiers; only verifiers imports them, through the module ``swe_argo_verifiers``.
 """

@@ -1,4 +1,4 @@
-"""The model of verifiers at work in our sandbox, inside the environment's own process."""
+"""Harness that runs a model of verifiers in our sandbox, inside the environment's own process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SweHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         mcp_urls: dict[str, str],  # noqa: ARG002
         data: vf.TaskData,
     ) -> vf.ProgramResult:
-        """One conversation. Raises SandboxError where its sandbox was not made or was lost."""
+        """Run one conversation. Raises SandboxError if its sandbox could not be created or was lost."""
         system, prompt = self.resolve_text_prompt(data)
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": prompt})
@@ -51,13 +51,13 @@ class SweHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
     async def cleanup(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
-        """Destroy the sandbox, on every way out."""
+        """Destroy the sandbox, in every case."""
         if (rollout := getattr(trace.state, "rollout", None)) is not None:
             await rollout.close()
 
 
 async def _open(trace: vf.Trace) -> None:
-    """Make the sandbox, again where the world failed, as often as the run says. Raises InfraError, ResourceError."""
+    """Create the sandbox, with the run's retries for infrastructure failures. Raises InfraError, ResourceError."""
     rule, number = retry(rollout_of(trace).task.run.spec), 1
     while True:
         rollout = rollout_of(trace)
@@ -74,10 +74,10 @@ async def _open(trace: vf.Trace) -> None:
 
 
 async def _converse(trace: vf.Trace, client: AsyncOpenAI, model: str, messages: list[Any]) -> None:
-    """Until there is nothing more to do, or verifiers ends it. Raises StepError, and the endpoint's failures."""
+    """Run the conversation until it is over or verifiers ends it. Raises StepError, and the endpoint's errors."""
     rollout = rollout_of(trace)
     tools: Any = tool_definitions()
-    most = rollout.task.run.spec.agent.max_steps  # the prompt says so
+    most = rollout.task.run.spec.agent.max_steps  # the number in the prompt
     for turn in count():
         if rollout.is_over or turn == most:
             return

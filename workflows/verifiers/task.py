@@ -1,4 +1,4 @@
-"""One row of an export as a task of verifiers: its rollout, the verdict on it, the reward."""
+"""One row of an export as a task of verifiers: its rollout, verdict and reward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.workflows.rollouts.task import read_task
 
 
 class SweTaskData(vf.TaskData):  # type: ignore[misc]
-    """What of a row travels. ``id`` is the instance's; what grades it stays in the store."""
+    """The transmitted part of a row. ``id`` is the instance's; the grading data stays in the store."""
 
     store: str
     run: str | None = None
@@ -26,37 +26,37 @@ class SweTaskData(vf.TaskData):  # type: ignore[misc]
 
 
 class SweTaskConfig(RolloutOptions, vf.TaskConfig):  # type: ignore[misc]
-    """``--env.taskset.task.*``: how rollouts are run and rewarded."""
+    """``--env.taskset.task.*``: options of rollouts and their rewards."""
 
 
 class SweState(vf.State):  # type: ignore[misc]
-    """What the stages of one rollout hand on, in this process alone."""
+    """State shared by the stages of one rollout, in this process only."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     rollout: LiveRollout | None = Field(None, exclude=True)
     is_open: bool = False
-    """Whether the model had a sandbox: where verifiers did not wait for one, there is nothing to grade."""
+    """Whether the model had a sandbox: if verifiers did not wait for one, there is nothing to grade."""
     record: GradeRecord | None = Field(None, exclude=True)
 
 
 class SweTask(vf.Task[SweTaskData, SweState, SweTaskConfig]):  # type: ignore[misc]
-    """An issue, to be worked on by ``SweHarness`` in a sandbox of its own, and graded in another."""
+    """An issue that ``SweHarness`` works on in one sandbox and that is graded in another."""
 
     @property
     def key(self) -> str:
-        """Run and instance: the same wherever the row stands."""
+        """Run and instance: independent of the row's position."""
         return f"{self.data.run or ''}/{self.data.id}"
 
     async def setup(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
-        """Read the task from its store. Raises ConfigError, and SandboxError where the world failed."""
+        """Read the task from its store. Raises ConfigError, and SandboxError if the infrastructure failed."""
         data = self.data
         with lost_as_sandbox_error():
             task = await wait_in_thread(self.config, partial(read_task, data.store, data.run, data.id))
         trace.state.rollout = LiveRollout(task, self.config, attempt=1, factor=1.0)
 
     async def finalize(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
-        """Take the solution, destroy its sandbox, grade it. Raises SandboxError where the world failed."""
+        """Take the solution, destroy its sandbox, grade it. Raises SandboxError if the infrastructure failed."""
         rollout = rollout_of(trace)
         if not trace.state.is_open:
             raise vf.SandboxError("verifiers did not wait for the sandbox: leave more time to timeout.rollout")
@@ -69,23 +69,23 @@ class SweTask(vf.Task[SweTaskData, SweState, SweTaskConfig]):  # type: ignore[mi
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def reward(self, trace: vf.Trace) -> float:
-        """1 where the issue is resolved. Raises LostRolloutError where the verdict is to move no mean."""
+        """Return 1 if the issue is resolved. Raises LostRolloutError if the rollout must be dropped."""
         return reward_of(_record_of(trace), self.config, trains=self.data.split != VALIDATION)
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def acc(self, trace: vf.Trace) -> float:
-        """Whether the issue is resolved, believed or not."""
+        """Return whether the issue is resolved, trusted or not."""
         return float(_record_of(trace).resolved)
 
     @vf.metric  # type: ignore[untyped-decorator]
     async def suspect(self, trace: vf.Trace) -> float:
-        """Whether there is a reason not to believe the verdict."""
+        """Return whether the verdict is suspect."""
         return float(_record_of(trace).is_suspect)
 
 
 @contextmanager
 def lost_as_sandbox_error() -> Iterator[None]:
-    """What the world lost, by the name that verifiers has for it: an error of the trace, which its rules may retry."""
+    """Convert infrastructure failures into SandboxError, which verifiers records in the trace and may retry."""
     try:
         yield
     except (InfraError, ResourceError, LostRolloutError) as error:
@@ -93,7 +93,7 @@ def lost_as_sandbox_error() -> Iterator[None]:
 
 
 def rollout_of(trace: vf.Trace) -> LiveRollout:
-    """The rollout of a task of ours. Raises ValueError for any other."""
+    """Return the rollout of a task of ours. Raises ValueError for any other."""
     rollout: LiveRollout | None = getattr(trace.state, "rollout", None)
     if rollout is None:
         raise ValueError("the harness and the tasks of swe-argo-verifiers work together, and with no others")
@@ -102,7 +102,7 @@ def rollout_of(trace: vf.Trace) -> LiveRollout:
 
 def _record_of(trace: vf.Trace) -> GradeRecord:
     record: GradeRecord | None = trace.state.record
-    if record is None:  # finalize ran out of verifiers' time, which says nothing of the solution
+    if record is None:  # finalize ran out of verifiers' time, which says nothing about the solution
         raise vf.SandboxError(
             "verifiers did not wait for the verdict: leave out timeout.finalize, a run has its own limit"
         )

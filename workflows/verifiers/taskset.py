@@ -1,4 +1,4 @@
-"""An export of ``swe-argo export --format verl`` as a taskset of verifiers."""
+"""The output of ``swe-argo export --format verl`` as a taskset of verifiers."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def _existing(path: Path) -> Path:
 
 
 class SweTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
-    """``--env.taskset.*``: which rows there are."""
+    """``--env.taskset.*``: the rows."""
 
     data: Annotated[Path, AfterValidator(_existing)] = Path("~/data/swebench_mini")
     """Folder that the export wrote, or one of its parquet files."""
     split: Literal["train", "val"] = "train"
-    """File of the folder. Of ``val`` nothing is learnt: verdicts that there is a reason not to believe count, too."""
+    """File of the folder. Nothing is learnt from ``val``: there, untrusted verdicts count, too."""
     store: str | None = None
-    """Store that the export wrote, where it lies at another place than the rows say."""
+    """Store that the export wrote, if its location differs from the one in the rows."""
     run: str | None = None
-    """Its run, where it is to be another one than that of the rows."""
+    """Its run, if it differs from that of the rows."""
     task: SweTaskConfig = SweTaskConfig()
 
     @property
     def file(self) -> Path:
-        """The rows' file."""
+        """The file with the rows."""
         path = _existing(self.data)
         return path / FILES[self.split] if path.is_dir() else path
 
@@ -48,7 +48,7 @@ class SweTaskset(vf.Taskset[SweTask, SweTasksetConfig]):  # type: ignore[misc]
     """A task for each row, in the rows' order."""
 
     def load(self) -> Iterator[SweTask]:
-        """Raises ConfigError where the rows are not of such an export, or for an agent of their own."""
+        """Yield the tasks. Raises ConfigError if the rows are not from such an export, or are for a scaffold."""
         try:
             rows = pq.read_table(self.config.file).to_pylist()
         except (OSError, pa.ArrowException) as error:
