@@ -76,7 +76,7 @@ NO_REPORT = OfficialResult(completed=False, resolved=None, reason=None)
 
 @dataclass(slots=True)
 class StoredUnit:
-    """One attempt at one instance."""
+    """An attempt at an instance, as stored."""
 
     instance_id: str
     attempt: int
@@ -91,7 +91,7 @@ class StoredUnit:
     difficulty: str | None = None
     family: str = SWEBENCH
     grade: GradeRecord | None = None
-    """At most SHOWN_TESTS of its failing tests; ``failing_tests`` counts them all."""
+    """The verdict, with at most SHOWN_TESTS failing tests; ``failing_tests`` counts them all."""
     failing_tests: int = 0
     flips: list[KnownFlip] = field(default_factory=list)
     """Failing tests that the store has seen flip."""

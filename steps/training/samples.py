@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class SampledCall:
-    """One model call, in the tokens of the endpoint itself."""
+    """A model call, in the tokens of the endpoint itself."""
 
     prompt: list[int]
     """Ids of the whole prompt."""
@@ -48,7 +48,7 @@ class Stretch:
     def is_extended_by(self, call: SampledCall) -> bool:
         """Return whether the call's prompt begins with all tokens of this stretch."""
         size = len(self.tokens)
-        if len(call.prompt) < size or (size and call.prompt[size - 1] != self.tokens[-1]):  # nearly all, without a copy
+        if len(call.prompt) < size or (size and call.prompt[size - 1] != self.tokens[-1]):  # fast reject without a copy
             return False
         return call.prompt[:size] == self.tokens
 

@@ -30,7 +30,7 @@ class LearnedStep:
 
 
 class TinkerTrainer:
-    """One session at Tinker and its weights. A thread sends heartbeats until ``close``.
+    """A session at Tinker and its weights. A thread sends heartbeats until ``close``.
 
     Methods raise ConfigError for errors that Tinker attributes to the user, else InfraError; then it is unusable.
     """

@@ -1,4 +1,4 @@
-"""One unit of a run: an attempt at an instance, with its files as typed records."""
+"""A unit of a run: an attempt at an instance, with its files as typed records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ D = TypeVar("D", Instance, Patch, TestLog, InstanceLog, Trajectory)
 
 @dataclass(frozen=True)
 class RunUnit:
-    """One attempt at one instance, at the time when the run's units were read; its files are read on demand.
+    """An attempt at an instance, at the time when the run's units were read; its files are read on demand.
 
     To read a file raises ConfigError if it is broken or from another version, InfraError if the store fails.
     """

@@ -116,7 +116,7 @@ class KubernetesEngine:
         body = self._request("reading a workflow", lambda: self._there(path("workflows", self.namespace, name)))
         return body or None
 
-    def log_end(self, workflow: str, pod: str) -> str:  # noqa: ARG002 - as the protocol has it
+    def log_end(self, workflow: str, pod: str) -> str:  # noqa: ARG002 - part of the protocol
         """Return the end of the log, without retry: the next poll comes soon."""
         query = {"container": STEP_CONTAINER, "tailLines": LOG_LINES}
         where = f"{path('pods', self.namespace, pod)}/log"

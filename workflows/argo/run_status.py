@@ -24,7 +24,7 @@ class StepPod:
 
 @dataclass(frozen=True)
 class ShardView:
-    """One shard of a run. ``total`` is None until its list of units is known, and if its body cannot be read."""
+    """A shard of a run. ``total`` is None until its list of units is known, and if its body cannot be read."""
 
     number: str
     phase: str

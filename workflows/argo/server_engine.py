@@ -77,7 +77,7 @@ class ArgoServerEngine:
             return UNSEEN
         return self._call(f"reading {kind}", lambda: self._there(f"api/v1/{KINDS[kind]}/{self.namespace}/{name}"))
 
-    def see_all(self, kind: str) -> list[Plain] | Invisible:  # noqa: ARG002 - as the protocol has it
+    def see_all(self, kind: str) -> list[Plain] | Invisible:  # noqa: ARG002 - part of the protocol
         """Return UNSEEN: argo-server lists none of the kinds in question."""
         return UNSEEN
 

@@ -20,7 +20,7 @@ POLL_S = 2.0
 STANDSTILL_S = 300.0
 """Seconds without any change after which a stopping run is ended without its last step."""
 CLOSING_S = PODS["finalize"].deadline_s
-"""The same limit while the last step runs, which has a deadline of its own."""
+"""The limit while the last step runs, which has a deadline of its own."""
 
 
 def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:

@@ -1,4 +1,4 @@
-"""One run on this machine, from planning to its report, with callbacks to an observer."""
+"""A run on this machine, from planning to its report, with callbacks to an observer."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RunEnd:
 
 
 class Evaluation:
-    """One run of a spec on this machine. Call ``run`` once; ``stop`` may be called from any thread.
+    """A run of a spec on this machine. Call ``run`` once; ``stop`` may be called from any thread.
 
     ``env``: additional environment variables of the steps.
     """

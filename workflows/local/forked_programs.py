@@ -28,7 +28,7 @@ def request(module: str, words: list[str], environment: Mapping[str, str]) -> Re
 
 
 class ForkedProgram:
-    """One process of a program, with its process group."""
+    """A process of a program, with its process group."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line

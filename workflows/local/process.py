@@ -1,4 +1,4 @@
-"""One try of one step as a process on this machine: inputs from the store, outputs into the store."""
+"""A try of a step as a process on this machine: inputs from the store, outputs into the store."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ DETAIL = 20_000
 
 @dataclass(frozen=True)
 class TryResult:
-    """The result of a try: ``failure`` is None if its files are in the store; ``stopped`` if it was told to end."""
+    """The result of a try: ``failure`` is None if its files are in the store; ``stopped`` if it was interrupted."""
 
     failure: Failure | None
     stopped: bool = False
     usage: Usage = field(default_factory=Usage)
-    """What the try spent on its model."""
+    """Model usage of the try."""
     seconds: float = 0.0
     """Duration as in the report: the stages of a successful step, the whole try of a failed one."""
 

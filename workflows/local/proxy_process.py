@@ -40,7 +40,7 @@ class ProxyProcess:
         self._training, self._store, self._on_loss = training, store, on_loss
         self._admin_key = secrets.token_hex(16)
         caller_key = secrets.token_hex(16)
-        # The key is a variable of the steps, so that a user's own key for other endpoints never reaches this proxy.
+        # Set under both names, so that a user's own key for other endpoints never reaches this proxy.
         self.env = {"LLM_API_KEY": caller_key, "OPENAI_API_KEY": caller_key}
         self.url = ""
         self.deaths = 0

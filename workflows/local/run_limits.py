@@ -26,7 +26,7 @@ class StopReached:
     """A limit that was reached: no further unit is started."""
 
     reason: str
-    """One line for a person."""
+    """A line for a person."""
     failed: bool = False
     """Whether the run as a whole failed, so that running steps are ended, too."""
     flags: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ class LocalRunner:
             raise self._broken
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Begin no further step and end those that run; ``at_once`` does not wait for their sandboxes."""
+        """Start no further step and end the running ones; ``at_once`` does not wait for their sandboxes."""
         self._stop.set()
         self._processes.stop(at_once=at_once)
 

@@ -13,7 +13,7 @@ from swe_argo.workflows.local.forked_programs import ForkedProgram, Forker, requ
 
 
 class ForkedStep:
-    """One process of a step, which exits when this process dies (--tied: exit on EOF of stdin)."""
+    """A process of a step, which exits when this process dies (--tied: exit on EOF of stdin)."""
 
     def __init__(self, program: ForkedProgram, tie: int) -> None:
         self._program = program

@@ -1,4 +1,4 @@
-"""One training on this machine: rounds of rollouts and learning, with its own proxy and learner."""
+"""A training on this machine: rounds of rollouts and learning, with its own proxy and learner."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Ended(Exception):  # noqa: N818 - no failure
 
 
 class Training:
-    """One training on this machine. Call ``run`` once; ``stop`` may be called from any thread."""
+    """A training on this machine. Call ``run`` once; ``stop`` may be called from any thread."""
 
     def __init__(self, spec: TrainSpec, observer: TrainingObserver) -> None:
         self._spec, self._observer = spec, observer

@@ -41,7 +41,7 @@ def _forking(backend: str) -> Forking:
 
 
 class GradingTry:
-    """One try of grading. Create it in the event loop's thread; both methods may be called from any thread."""
+    """A try of grading. Create it in the event loop's thread; both methods may be called from any thread."""
 
     def __init__(self, context: Context, task: RolloutTask, handed_on: HandedOn) -> None:
         self._context, self._task, self._handed_on = context, task, handed_on

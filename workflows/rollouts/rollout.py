@@ -1,4 +1,4 @@
-"""One rollout: its sandbox, the model's submission, and its verdict. Never blocks the event loop."""
+"""A rollout: its sandbox, the model's submission, and its verdict. Never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LiveRollout:
         self.failure: Exception | None = None
         """The error that hit the rollout from outside: its conversation is not usable then."""
         self.broken = ""
-        """How the model broke its sandbox; its submission is still graded."""
+        """Description of how the model broke its sandbox; its submission is still graded."""
         self._refused: HandedOn | None = None
         self._one_call = asyncio.Lock()
         """A trainer may make all calls of one answer concurrently: here they run one after another."""

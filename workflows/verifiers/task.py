@@ -1,4 +1,4 @@
-"""One row of an export as a task of verifiers: its rollout, verdict and reward."""
+"""A row of an export as a task of verifiers: its rollout, verdict and reward."""
 
 from __future__ import annotations
 

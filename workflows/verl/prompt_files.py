@@ -20,7 +20,7 @@ class VerlOptions:
     """Options of the export, in addition to a spec."""
 
     style: str | None = None
-    """One of ``first_messages.STYLES``; by default tools, for a scaffold's run that scaffold's own."""
+    """Prompt style from ``first_messages.STYLES``; by default tools, for a scaffold's run that scaffold's own."""
     val_ratio: float = 0.2
     """Share of the instances that is held out, rounded down."""
     seed: int = 42

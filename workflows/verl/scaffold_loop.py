@@ -98,7 +98,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
                 response_logprobs=stretch.logprobs[start:] if server.has_logprobs else None,
                 num_turns=2 * len(stretch.calls) + 1,
                 metrics=AgentLoopMetrics(**seconds),
-                # As in verl's own loops: all outputs of a batch need the same columns.
+                # verl's own loops set these: all outputs of a batch need the same columns.
                 extra_fields={**server.extra_fields, "turn_scores": [], "tool_rewards": []},
             )
         )

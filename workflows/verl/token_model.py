@@ -116,7 +116,7 @@ class TokenModel:
         timeout_s: float | None = None,
         stop: list[str] | None = None,  # noqa: ARG002 - an answer is cut where the agent cuts it
     ) -> Reply:
-        """See ``Model.ask``. Also raises the errors of verl's server."""
+        """Ask the model, see ``Model.ask``. Also raises the errors of verl's server."""
         with self._lock:
             if self._closed:
                 raise InfraError(FailureClass.STOPPED, "the rollout was ended")

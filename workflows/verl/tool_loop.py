@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RolloutTry:
-    """One try of a rollout."""
+    """A try of a rollout."""
 
     task: RolloutTask
     attempt: int

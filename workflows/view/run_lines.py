@@ -24,8 +24,8 @@ from swe_argo.workflows.view.tables import Column, Filter
 REST = 10
 """Pause factor, see ``Reread``."""
 PLAN_AGAIN_S = 60.0
-"""A plan is large, so it is read again only after this time or when its run.json has changed, which is written before
-the plan."""
+"""A plan is large, so it is read again only after this time or when its run.json has changed, which is written first
+and may be seen without it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Filter(Generic[L]):
     name: str
     title: str
     value: Callable[[L], str | tuple[str, ...]]
-    """One value, or several."""
+    """A value, or several."""
 
     def values(self, line: L) -> tuple[str, ...]:
         """Return the values of a line; one empty text if it has none."""

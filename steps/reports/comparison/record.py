@@ -106,7 +106,7 @@ class Comparison(Record):
     judged: int
     """Common instances with a verdict in both runs."""
     both: int
-    """Of these, resolved in both."""
+    """Judged instances that both runs resolve."""
     neither: int
     gained: list[ChangedOutcome]
     lost: list[ChangedOutcome]

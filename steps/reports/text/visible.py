@@ -23,7 +23,7 @@ def make_visible(text: str) -> str:
 
 
 def make_plain(text: str) -> str:
-    r"""Return terminal output made visible, without colours and weights, and with ``\n`` as the only line end.
+    """Return terminal output made visible, without colours and weights, and with Unix line ends.
 
     This hides nothing: text that a terminal would not have drawn is shown.
     """

@@ -10,7 +10,7 @@ from swe_argo.steps.contracts.training import StepFigures
 
 @dataclass(frozen=True, slots=True)
 class TrainedInstance:
-    """One instance over all steps."""
+    """An instance over all steps."""
 
     instance_id: str
     solved: int
