@@ -1,4 +1,4 @@
-"""Machines that commands run in: one protocol, one backend a package, chosen by name and imported late."""
+"""Sandboxes: one protocol, and one package per backend, chosen by name and imported on first use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FIELD = "sandbox.backend"
 
 
 def open_backend(spec: SandboxSpec) -> Backend:
-    """The spec's backend. Raises ConfigError where this machine cannot run it, InfraError where it went away."""
+    """Connect to the spec's backend. Raises ConfigError if this machine cannot run it, InfraError if it is gone."""
     return load_backend(spec.backend)(spec)
 
 
 def load_backend(name: str) -> Callable[[SandboxSpec], Backend]:
-    """What connects to a backend. Raises ConfigError where it cannot be imported, for want of a package perhaps."""
+    """Return a backend's ``connect``. Raises ConfigError if it, or a package it needs, cannot be imported."""
     if not is_own_backend(name):
         return cast("Callable[[SandboxSpec], Backend]", load_part(name, "backend", "connect"))
     found = load(name, FIELD)
@@ -32,9 +32,9 @@ def load_backend(name: str) -> Callable[[SandboxSpec], Backend]:
 
 
 def load_part(backend: str, module: str, part: str) -> Any:
-    """A part of a backend, None where it has none: of one's own what stands beside ``connect``, of ours in ``module``.
+    """Return a part of a backend, or None: from the module of a custom ``connect``, or from a built-in's ``module``.
 
-    Raises ConfigError where it cannot be imported, and says which extra is missing.
+    Raises ConfigError if the import fails, and names the missing extra.
     """
     if is_own_backend(backend):
         load_backend(backend)
@@ -49,7 +49,7 @@ def load_part(backend: str, module: str, part: str) -> Any:
 
 
 def mini_images(name: str) -> MiniImages | None:
-    """In what form a backend takes the images of the bundled dataset; one's own says so in ``mini_images``."""
+    """Return the form in which a backend takes the bundled dataset's images; a custom one sets ``mini_images``."""
     if is_own_backend(name):
         return cast("MiniImages | None", load_part(name, "", "mini_images"))
     return backend_named(name).mini_images

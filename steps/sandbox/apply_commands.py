@@ -1,4 +1,4 @@
-"""The commands that put a patch into a repository, and their order: the harness' (swebench run_evaluation.py)."""
+"""The commands that apply a patch to a repository, in the order of the harness (swebench run_evaluation.py)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ APPLY_COMMANDS = (
     "git apply --verbose --reject",
     "patch --batch --forward --fuzz=5 -p1 -i",
 )
-"""GIT_APPLY_CMDS there."""
+"""The harness calls them GIT_APPLY_CMDS."""
 RESET = "git checkout -- . ; git clean -fd"
-"""A failed command (``--reject`` above all) leaves parts behind."""
+"""Removes the leftovers of a failed command (``--reject`` above all)."""
 
 
 def try_commands(
     run: Callable[[str], ExecResult], patch_file: str, commands: tuple[str, ...] = APPLY_COMMANDS
 ) -> Iterator[tuple[str, ExecResult]]:
-    """Each command and how it ended, the tree reset before each further one, until one takes the patch (exit 0)."""
+    """Yield each command and its result until one applies the patch (exit 0); reset the tree before each retry."""
     for number, command in enumerate(commands):
         if number:
             run(RESET)

@@ -1,10 +1,10 @@
-"""What is kept of an output that may be long: its beginning and its end."""
+"""A buffer that keeps the beginning and the end of a long output."""
 
 from __future__ import annotations
 
 
 class BothEnds:
-    """Takes bytes as they come and keeps, of more than twice ``each``, so many from either end."""
+    """Collects bytes; if there are more than twice ``each``, keeps the first and the last ``each`` bytes."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -15,25 +15,25 @@ class BothEnds:
         return len(self._data)
 
     def add(self, data: bytes | bytearray) -> None:
-        """What came next."""
+        """Append the next bytes."""
         self._data += data
         if len(self._data) > 4 * self._each:
             self._trim()
 
     def skip(self) -> None:
-        """What comes next does not follow what is there: only the beginning of that is kept."""
+        """Mark a gap: the next bytes do not follow those kept so far, of which only the beginning stays."""
         del self._data[self._each :]
         self._cut = True
 
     def cut_at(self, mark: bytes) -> bool:
-        """Forget a mark and what is behind it; whether it was there."""
+        """Drop a mark and everything after it. Return whether it was present."""
         at = self._data.find(mark)
         if at >= 0:
             del self._data[at:]
         return at >= 0
 
     def take(self) -> tuple[bytes, bytes | None]:
-        """The beginning and the end, or all and None; from now on all is new."""
+        """Return (beginning, end), or (everything, None) if it is short, and empty the buffer."""
         if len(self._data) > 2 * self._each:
             self._trim()
         data, cut = bytes(self._data), self._cut

@@ -1,4 +1,4 @@
-"""The files of an agent program, as a backend gets at them."""
+"""Lookup of an agent program's files for a backend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.protocol import BundleMount
 
 
 def mount_of(program: AgentProgram | None) -> BundleMount | None:
-    """What is to be mounted for an agent program; None where it has no files of its own."""
+    """Return the bundle to mount for an agent program, or None if it has no files of its own."""
     if program is None or program.bundle is None:
         return None
     stored = find_bundle(program.bundle.digest)
@@ -19,7 +19,7 @@ def mount_of(program: AgentProgram | None) -> BundleMount | None:
 
 
 def folder_of(bundle: BundleMount) -> Path:
-    """The folder with the files. Raises ConfigError where this machine has not got them."""
+    """Return the folder of the files. Raises ConfigError if this machine does not have them."""
     if bundle.folder is None:
         raise ConfigError(
             f"this machine has no agent files {bundle.digest}: swe-argo agents build makes them", field="agent.name"

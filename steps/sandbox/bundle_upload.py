@@ -1,4 +1,4 @@
-"""The files of an agent program, brought into a sandbox by its own exec and write: where a backend mounts nothing."""
+"""Upload of an agent program's files into a sandbox, by exec and write, for backends that cannot mount them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 _PARTS = "/opt/swe-argo/.parts"
 _MARK = "/opt/swe-argo/.digest"
 PIECE_BYTES = 16 << 20
-"""What is held in memory, and sent, at a time."""
+"""The bytes held in memory and sent at a time."""
 _UNPACK_S = 600.0
 
 
 def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
-    """Unpack the files at their place, once: a machine's template, or another's snapshot, may have them already.
+    """Unpack the agent's files in the sandbox, unless its template or snapshot already has them.
 
-    Raises ConfigError where they are not on this machine, InfraError, ResourceError.
+    Raises ConfigError if this machine does not have them; InfraError; ResourceError.
     """
     if request.bundle is None or _has(box, request.bundle.digest):
         return
@@ -48,7 +48,7 @@ def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
 
 
 def sealing(digest: str) -> str:
-    """The command of a shell that makes the files at their place read-only, and says whose they are."""
+    """Return the shell command that makes the unpacked files read-only and records their digest."""
     return f"chmod -R a-w {shlex.quote(BUNDLE_PLACE)} && printf %s {shlex.quote(digest)} >{shlex.quote(_MARK)}"
 
 

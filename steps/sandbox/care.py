@@ -1,4 +1,4 @@
-"""What a backend does for a run beside making its sandboxes, where there is anything to do."""
+"""Lifecycle hooks: the work of a backend for a run besides making its sandboxes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from swe_argo.steps.sandbox import load_part
 
 
 class Care(Protocol):
-    """The care of one run's sandboxes, for as long as the run goes on."""
+    """The lifecycle hooks of one run, valid as long as the run."""
 
     env: Mapping[str, str]
-    """Variables of the environment of the steps: what they must know of it, beside the spec."""
+    """Environment variables that the steps need in addition to the spec."""
 
     def can_create(self) -> bool:
-        """Whether sandboxes can be had at present: while they cannot, no try is begun again. Never raises."""
+        """Return whether sandboxes can be created now; while they cannot, no try starts again. Never raises."""
 
     def remove_remains(self, unit: Unit) -> None:
-        """A sandbox of ``unit`` was lost: remove what is left of it. A StepError is no failure of the run."""
+        """Remove the leftovers of a lost sandbox of ``unit``. A StepError does not fail the run."""
 
     def finish_unit(self, unit: Unit) -> None:
-        """Nothing more is to be done for ``unit``."""
+        """Release resources kept for ``unit``, which is finished."""
 
 
 class _NoCare:
@@ -34,16 +34,16 @@ class _NoCare:
         return True
 
     def remove_remains(self, unit: Unit) -> None:
-        """Nothing is known of it."""
+        """Do nothing: there are no leftovers."""
 
     def finish_unit(self, unit: Unit) -> None:
-        """Nothing is kept for it."""
+        """Do nothing: nothing is kept."""
 
 
 def care_for(spec: SandboxSpec, plan: Plan) -> AbstractContextManager[Care]:
-    """The care of the spec's backend for a run.
+    """Return the lifecycle hooks of the spec's backend for a run.
 
-    Raises ConfigError where somebody else works on the run, InfraError where the backend went away since plan.
+    Raises ConfigError if another process works on the run, InfraError if the backend has disappeared since planning.
     """
     offer = load_part(spec.backend, "care", "care_for")
     return cast("AbstractContextManager[Care]", offer(spec, plan)) if offer else nullcontext(_NoCare())

@@ -1,6 +1,6 @@
-"""What steps say of their work on stderr: with LOG_LEVEL=DEBUG a line for each command in a sandbox.
+"""Logging of steps on stderr: with LOG_LEVEL=DEBUG, one line per command in a sandbox.
 
-The model client (swe_argo.steps.models.client) says one for each call.
+The model client (swe_argo.steps.models.client) logs one line per call.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from swe_argo.steps.sandbox.wrapper import ExecOptions, SandboxWrapper, StartOpt
 from swe_argo.steps.settings import settings
 
 SHOWN = 200
-"""Characters of a command's first line."""
+"""Maximum characters logged of a command's first line."""
 log = logging.getLogger(__name__)
 
 
 def set_up_logging() -> None:
-    """Log as LOG_LEVEL says; of libraries warnings alone, since some print requests with their keys."""
+    """Set the log level to LOG_LEVEL. Libraries log warnings only, since some print requests with their keys."""
     level = settings().log_level
     line = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler = logging.StreamHandler(sys.stderr)
@@ -29,7 +29,7 @@ def set_up_logging() -> None:
 
 
 def with_command_log(box: Sandbox) -> Sandbox:
-    """The sandbox itself, or one that tells of its commands where that was asked for."""
+    """Return the sandbox, wrapped to log its commands if the level is DEBUG."""
     return _LoggedSandbox(box) if log.isEnabledFor(logging.DEBUG) else box
 
 

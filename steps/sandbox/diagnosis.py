@@ -1,4 +1,4 @@
-"""Whether a backend works here, for a person who asks before any run."""
+"""Checks whether a backend works on this machine, on request and before any run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from swe_argo.steps.errors import ConfigError, StepError, one_line
 from swe_argo.steps.sandbox import FIELD, load_part
 
 REASON_WIDTH = 300
-"""Of what a diagnosis that failed says."""
+"""Maximum characters shown of a failed diagnosis."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """``well`` None: it is not set up, and need not be. ``mend``: what would make it work, or work better."""
+    """A backend's state. ``well`` is None if it is not set up, which is no error; ``mend`` says how to improve it."""
 
     well: bool | None
     detail: str
@@ -23,14 +23,14 @@ class Diagnosis:
 
 
 def diagnose(backend: str, spec: SandboxSpec) -> Diagnosis:
-    """Ask the backend, with the spec's table of it. Never raises: others are asked after it."""
+    """Ask a backend for its diagnosis, with its table in the spec. Never raises, so that the next one is asked too."""
     try:
         ask = load_part(backend, "diagnosis", "diagnose")
         answer = ask(spec) if ask else Diagnosis(None, "says nothing of itself")
     except ConfigError as error:
-        # Of ours nobody asked for one that is not set up; one's own was named.
+        # A built-in backend that is not set up is no failure, since nobody asked for it; a custom one was named.
         return Diagnosis(False if is_own_backend(backend) else None, error.reason.removeprefix(f"{FIELD}: "))
-    except Exception as error:  # noqa: BLE001 - one's own code may raise anything
+    except Exception as error:  # noqa: BLE001 - a custom backend may raise anything
         reason = error.reason if isinstance(error, StepError) else f"{type(error).__name__}: {error}"
         return Diagnosis(False, one_line(reason, REASON_WIDTH))
     if not isinstance(answer, Diagnosis):

@@ -1,4 +1,4 @@
-"""What a runner keeps for its groups (sandbox/groups.py), and how that is put away: at its end, or by the next."""
+"""The folder that a runner keeps for its groups (sandbox/groups.py), removed at its end or by the next runner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWNER, _SPEC = "owner", "sandbox.json"
 
 
 def group_notices(spec: SandboxSpec, attempts: int) -> list[str]:
-    """Why a run that asks for groups has none."""
+    """Return the reasons why a run that asks for groups gets none."""
     if not spec.group_from_snapshot:
         return []
     prepares = "each attempt prepares a machine of its own, as without --group-from-snapshot"
@@ -36,7 +36,7 @@ def group_notices(spec: SandboxSpec, attempts: int) -> list[str]:
 
 @contextmanager
 def groups_of(spec: SandboxSpec, plan: Plan) -> Iterator[Mapping[str, str]]:
-    """Variables of the steps of a run with groups; none without. Its snapshots are removed at its end."""
+    """Yield the steps' environment variables of a run with groups, else {}; remove its snapshots at the end."""
     many = {unit.attempt for unit in plan.to_do if unit.begins is Stage.SOLVE}
     may = is_own_backend(spec.backend) or backend_named(spec.backend).snapshots
     if not (spec.group_from_snapshot and may and len(many) > 1):
@@ -52,11 +52,11 @@ def groups_of(spec: SandboxSpec, plan: Plan) -> Iterator[Mapping[str, str]]:
     try:
         yield {ADDRESS: str(folder)}
     finally:
-        _remove(folder)  # what cannot be removed now, the next run or clean removes
+        _remove(folder)  # anything left over is removed by the next run or by `swe-argo clean`
 
 
 def list_dead_groups() -> Orphans:
-    """Snapshots of runners on this machine that are dead. Never raises."""
+    """Return the snapshots of dead runners on this machine. Never raises."""
     dead = {}
     for folder in _root().glob("*"):
         with suppress(OSError):
@@ -67,7 +67,7 @@ def list_dead_groups() -> Orphans:
 
 
 def _remove(folder: Path) -> dict[str, str]:
-    """Remove a group's snapshots, then its folder; those that are left, and why."""
+    """Remove a group's snapshots, then its folder. Return the remaining ones, each with the reason."""
     failures = {}
     try:
         spec = SandboxSpec.model_validate_json((folder / _SPEC).read_bytes())
@@ -87,7 +87,7 @@ def _remove(folder: Path) -> dict[str, str]:
 
 
 def _records(folder: Path) -> list[SnapshotRecord]:
-    """A name without a snapshot may have one whose answer was lost."""
+    """Return a group's records. One without a snapshot id may still have a snapshot, if the response was lost."""
     records = []
     for file in sorted(folder.glob("*.json")):
         if file.name != _SPEC:

@@ -1,7 +1,7 @@
-"""Attempts at one instance that begin from one prepared machine: whoever comes first prepares it, the others copy it.
+"""Attempts at one instance that start from one prepared machine: the first attempt prepares it, the others copy it.
 
 The runner gives its steps a folder. In it each instance has a lock, held while its machine is prepared, and a record of
-what came of it. What is copied is a machine in which no foreign code has run.
+the result. The snapshot is taken before any untrusted code has run in the machine.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from swe_argo.steps.settings import settings
 
 
 class SnapshotRecord(BaseModel):
-    """``name`` is written before there is a snapshot; ``snapshot`` is its id, None while there is none, or none can be.
+    """The record of a group's snapshot.
 
-    ``start`` is what whoever prepared the machine knows of it.
+    ``name`` is written before the snapshot exists; ``snapshot`` is its id, if any. ``start``: the preparer's data.
     """
 
     name: str
@@ -36,7 +36,7 @@ class SnapshotRecord(BaseModel):
 
 
 class GroupMember:
-    """One attempt: what it begins from, and what it leaves to those that come after it."""
+    """An attempt of a group: the snapshot it starts from, and the machine it prepares for later attempts."""
 
     def __init__(self, file: Path | None = None, lock: IO[bytes] | None = None) -> None:
         self._file = file
@@ -44,29 +44,29 @@ class GroupMember:
         self._machine: tuple[Backend, Sandbox] | None = None
         record = _read(file) if file else None
         self.snapshot = record.snapshot if record else None
-        """What to begin from; None: from the image."""
+        """The snapshot to start from; None starts from the image."""
         self.start = record.start if record else {}
-        """What is known of such a machine."""
+        """Recorded data about the machine of the snapshot."""
         if file is None or (record and (record.snapshot or record.failed)):
             self._end()
 
     def begin_from_image(self) -> None:
-        """The snapshot is of no use."""
+        """Discard an unusable snapshot."""
         self.snapshot = None
 
     def has(self, backend: Backend, box: Sandbox) -> None:
-        """The machine of this attempt is there."""
+        """Record the machine of this attempt."""
         self._machine = (backend, box)
 
     @property
     def prepares(self) -> bool:
-        """Whether others wait for what this one prepares."""
+        """Whether other attempts wait for this one's machine."""
         return self._lock is not None
 
     def keep(self, start: dict[str, Any] | None) -> None:
-        """The machine is prepared: keep its state for the others, which go on then. Never fails.
+        """Save the prepared machine for the other attempts, and let them continue. Never fails.
 
-        ``start``: what they must know of it; None: what they cannot be told.
+        ``start``: the data they need about it; None if it cannot be passed on.
         """
         if self._lock is None or self._file is None or self._machine is None:
             return
@@ -75,7 +75,7 @@ class GroupMember:
         if start is None or not isinstance(backend, Snapshots):
             why = "the backend takes none" if start is not None else "none of a whole machine is taken"
         else:
-            if self._file.exists():  # of one that died meanwhile: there may be a snapshot of that name, to be removed
+            if self._file.exists():  # left by a dead preparer: a snapshot of that name may exist
                 self._file.replace(self._file.with_stem(f"{self._file.stem}-{secrets.token_hex(4)}"))
             _write(self._file, record)
             try:
@@ -96,7 +96,7 @@ class GroupMember:
 
 @contextmanager
 def join_group(run: RunFile, instance: Instance) -> Iterator[GroupMember]:
-    """Wait for the one that prepares this instance's machine, if somebody does. Without a group it is any attempt."""
+    """Wait while another attempt prepares this instance's machine. Without a group, yield a plain member."""
     folder = settings().groups
     if folder is None or not folder.is_dir():
         yield GroupMember()
@@ -104,7 +104,7 @@ def join_group(run: RunFile, instance: Instance) -> Iterator[GroupMember]:
     name = hashlib.sha256(f"{run.run_id} {instance.instance_id}".encode()).hexdigest()[:24]
     lock = (folder / f"{name}.lock").open("ab")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # given up by the kernel where a step dies
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released by the kernel if a step dies
         yield GroupMember(folder / f"{name}.json", lock)
     finally:
         lock.close()

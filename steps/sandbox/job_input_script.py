@@ -1,4 +1,4 @@
-"""The shell side of talking to a job whose input is open: input, its end, interrupts, and the job's own end.
+"""Shell scripts that talk to a job with open input: send input, close it, interrupt, kill.
 
 Each script is safe to run any number of times; the files of a job are those of job_script.
 """
@@ -10,15 +10,15 @@ from swe_argo.steps.sandbox.job_script import INLINE_BYTES, in_pieces
 STDIN_BYTES = 4 << 20
 """Longer input is sent as a file, in pieces."""
 _READY_TURNS = 600
-"""How often, every 0.05 s, who talks to a job looks whether it listens yet."""
+"""Maximum checks, 0.05 s apart, whether a job is ready for input."""
 
 
 def input_script(stem: str, number: int, data: bytes) -> tuple[str, bytes]:
-    """The script that gives input number ``number`` to a job, once however often it runs, and its own stdin.
+    """Return the script that sends input number ``number`` to a job, and the script's stdin. Idempotent.
 
-    It waits for no reader: what writes goes on alone, after whatever wrote the one before, and holds the input open, so
-    that an end of the input comes behind it. Other scripts may follow. Input of more than STDIN_BYTES must be in
-    ``<stem>.input<number>`` already. Where its stdin did not come whole it is no input yet, and the exit code is not 0.
+    It does not wait for a reader: a background writer goes on, after that of the previous input, and holds the input
+    open, so that its end comes later. Other scripts may follow. Input of more than STDIN_BYTES must already be in
+    ``<stem>.input<number>``. If the script's stdin arrives incomplete, nothing is sent and the exit code is not 0.
     """
     file = f"$d.input{number}"
     take, write = "", f"cat {file} && rm -f {file}"
@@ -31,31 +31,31 @@ def input_script(stem: str, number: int, data: bytes) -> tuple[str, bytes]:
 
 
 def close_input_script(stem: str) -> str:
-    """The script that ends a job's input."""
+    """Return the script that closes a job's input."""
     return f"{{ {_ready(stem)}read -r p <{stem}.lock && kill -USR1 $p; }} 2>/dev/null; exit 0\n"
 
 
 def interrupt_script(stem: str, number: int) -> str:
-    """The script that interrupts a job for the ``number``-th time, once however often it runs."""
+    """Return the script that interrupts a job for the ``number``-th time. Idempotent."""
     act = f"{_ready(stem, 'pid')}read -r p <{stem}.pid && kill -INT -$p"
     return f"(set -C; : >{stem}.i{number} && {{ {act}; }}) 2>/dev/null; exit 0\n"
 
 
 def kill_script(stem: str) -> str:
-    """The script that ends a job whose input is open, with its whole session; it takes up to some twelve seconds."""
+    """Return the script that kills a job with open input and its whole session; it takes up to about twelve seconds."""
     return _KILL.format(d=stem, ready=_ready(stem, "pid"))
 
 
 def _ready(stem: str, file: str = "copy") -> str:
-    """Wait for a job that was only just started to hold its input open, or to lead its session; else exit."""
+    """Return the script that waits until a new job holds its input open, or leads its session, and exits otherwise."""
     return (
         f"n=0; while [ ! -s {stem}.{file} ]; do\n"
         f"[ -e {stem}.in ] && [ ! -s {stem}.rc ] && [ $n -lt {_READY_TURNS} ] || exit 0\nsleep 0.05; n=$((n+1)); done\n"
     )
 
 
-# Opened for reading too while it is opened for writing, it waits for nobody; held for writing alone, whoever writes to
-# a job that is gone ends by SIGPIPE. Two who wrote at once would write in any order.
+# Opening the FIFO for reading as well keeps the open for writing from blocking. It is then held for writing only, so
+# that a writer to a job that is gone ends by SIGPIPE. Two concurrent writers would write in any order.
 _INPUT = """d={d}
 exec 2>/dev/null
 {take}{ready}(set -C; : >$d.w{number}) || exit 0

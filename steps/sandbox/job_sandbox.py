@@ -20,7 +20,7 @@ from swe_argo.steps.sandbox.wrapper import PollOptions
 
 
 class Transport(Protocol):
-    """The way into one machine, and what is known of that machine from outside."""
+    """The connection to one machine, with the facts known about that machine from outside."""
 
     jobs_root: str
     """A folder in the machine for the files of jobs. Neither tests nor diffs look there."""
@@ -30,22 +30,22 @@ class Transport(Protocol):
         """See ``ShortExec``."""
 
     def check(self) -> None:
-        """Raise what became of the machine, if it no longer runs."""
+        """Raise the cause if the machine no longer runs."""
 
     def outside_failure(self) -> StepError | None:
         """See ``Sandbox.outside_failure``."""
 
     def out_of_memory(self) -> ResourceError:
-        """The failure of a machine in which the kernel ended a process for want of memory."""
+        """Return the failure to raise when the kernel killed a process for lack of memory."""
 
 
 T_co = TypeVar("T_co", bound=Transport, covariant=True)
 
 
 class JobSandbox(Generic[T_co]):
-    """A running machine behind a transport. Its methods raise what the transport does, beside what ``Sandbox`` says.
+    """A running machine behind a transport. Its methods raise the transport's errors besides those of ``Sandbox``.
 
-    ``stream_exec``: where a script's output comes while it runs, a short command has fewer processes.
+    ``stream_exec``: a transport that streams output; with it, a short command needs fewer processes.
     """
 
     def __init__(self, machine: Machine, transport: T_co, stream_exec: StreamExec | None = None) -> None:
@@ -65,7 +65,7 @@ class JobSandbox(Generic[T_co]):
         merge: bool = False,
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
-        """See ``Sandbox.exec``. Raises InfraError (EXEC) where the machine lives and runs no commands."""
+        """Run a command, see ``Sandbox.exec``. Raises InfraError (EXEC) if the machine lives but runs no commands."""
         with self.checked():
             result = self._jobs.run(Job(command, timeout_s, cwd, env or {}, merge, max_output_bytes))
         self.judge(result.oom_kills, result.stdout, is_lost=result.is_lost)
@@ -81,26 +81,26 @@ class JobSandbox(Generic[T_co]):
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
-        """See ``JobStarter.start``."""
+        """Start a command, see ``JobStarter.start``."""
         return _CheckedJob(
             self, PolledJob(self._jobs, command, cwd=cwd, env=env or {}, ends_bytes=ends_bytes, note=note, bell=bell)
         )
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """See ``Sandbox.read``."""
+        """Read a file, see ``Sandbox.read``."""
         return read_file(self.transport.short_exec, path, max_bytes=max_bytes)
 
     def write(self, path: str, data: bytes) -> None:
-        """See ``Sandbox.write``."""
+        """Write a file, see ``Sandbox.write``."""
         write_file(self.transport.short_exec, path, data)
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``."""
+        """Return the failure known from outside, see ``Sandbox.outside_failure``."""
         return self.transport.outside_failure()
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Where commands do not run, the machine may be what failed."""
+        """Raise the machine's failure instead, if commands do not run because the machine failed."""
         try:
             yield
         except InfraError as error:
@@ -109,9 +109,9 @@ class JobSandbox(Generic[T_co]):
             raise
 
     def judge(self, oom_kills: int, output: bytes, *, is_lost: bool) -> None:
-        """Raise what befell the machine, by what a job saw of it.
+        """Raise the machine's failure, judging by a job's result.
 
-        A job that was lost in a machine that lives killed every process there, its own leader included.
+        A lost job in a machine that lives killed every process there, its own leader included.
         """
         if oom_kills:
             failure = self.transport.out_of_memory()
@@ -121,7 +121,7 @@ class JobSandbox(Generic[T_co]):
             self._check(output)
 
     def _check(self, output: bytes) -> None:
-        """``Transport.check``; the failure says what the command had printed."""
+        """Call ``Transport.check``; put the command's output on the failure."""
         try:
             self.transport.check()
         except StepError as error:
@@ -130,7 +130,7 @@ class JobSandbox(Generic[T_co]):
 
 
 class _CheckedJob:
-    """A started job, whose failures are the machine's where that is what failed."""
+    """A started job that raises the machine's failure if the machine failed."""
 
     def __init__(self, box: JobSandbox[Any], job: PolledJob) -> None:
         self._box = box

@@ -1,15 +1,15 @@
-"""The shell side of a detached job: what starts it and what looks at it, both safe to run any number of times.
+"""Shell scripts that start and poll a detached job, safe to run any number of times.
 
-A job is a few files of one stem: ``.lock`` (its leader's pid; who makes it runs the job, so it runs once), ``.out`` and
-``.err``, ``.rc``, written last, and ``.cmd``, the command, if it is long. A line counts only with its newline: what is
-half written is not there yet. The streams are FIFOs that ``cat`` copies to files: a command that opens /dev/stderr for
-writing would truncate a file, and a child left behind goes on writing without holding the job. Where the command's
-output ends is told by a mark that the leader writes behind it. ``.bell`` is a FIFO that the leader rings after its end,
-once for each of a few who may wait; who opens it before looking for ``.rc`` misses neither. The command may ring it for
-who waits for its output, which may be a moment behind. A job that can be talked to
-has a FIFO ``.in`` too, the pid of its session in ``.pid``, and that of who copies its output in ``.copy``.
+A job is a few files with one path prefix, the stem: ``.lock`` (its leader's pid; whoever creates it runs the job, so it
+runs once), ``.out`` and ``.err``, ``.rc``, written last, and ``.cmd``, the command, if it is long. A line counts only
+with its newline, so a half-written line is ignored. The streams are FIFOs that ``cat`` copies to files: a command that
+opens /dev/stderr for writing would truncate a file, and a child left behind can write on without holding the job. The
+leader writes a mark after the command's output. ``.bell`` is a wake-up FIFO: the leader writes to it after its end, one
+byte for each of a few waiters; a waiter that opens it before reading ``.rc`` misses neither. The command may write to
+it to wake a waiter for output, which may arrive a moment later. A job with open input also has a FIFO ``.in``, the pid
+of its session in ``.pid``, and the pid of its output copier in ``.copy``.
 
-A process started here costs every command a millisecond, so there are as few as can be.
+Each process started here costs every command a millisecond, so the scripts start as few as possible.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ import shlex
 from dataclasses import dataclass
 
 KILL_AFTER_S = 2
-"""Between the polite signal at a timeout and the one that cannot be refused."""
+"""Seconds between SIGTERM and SIGKILL at a timeout."""
 INLINE_BYTES = 16 << 10
 """A longer command is sent as a file: Linux takes 128 KiB in one argument, quoting included."""
 ARGUMENT_BYTES = 96 << 10
 """A longer command is run as a file, not by ``bash -c``."""
 QUIET_TURN_S = 0.5
-"""How often who waits for silence measures."""
+"""Seconds between measurements when waiting for silence."""
 TURN_S = 1.0
-"""How often who waits looks whether the leader lives: one that was killed rings no bell."""
+"""Seconds between checks that the leader lives: a killed leader writes nothing to the bell."""
 _NEVER_S = 10**9
 
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """How a command is run, however its job is started."""
+    """Options of a command that do not depend on how its job is started."""
 
     timeout_s: float
     cwd: str
     env: dict[str, str]
     merge: bool
-    """Whether stderr goes where stdout does."""
+    """Whether stderr goes to stdout."""
     most_bytes: int
-    """Of a stream that is longer the rest is not kept: it would fill the machine's disk."""
+    """The rest of a longer stream is dropped: it would fill the machine's disk."""
     forget: list[str]
-    """Stems of jobs whose results are known: removed when this one has ended, but for their locks, which a start of
-    theirs still on its way must find."""
+    """Stems of finished jobs, to remove when this one has ended. Their locks stay, for a delayed start script to
+    find."""
 
 
 def start_script(stem: str, command: bytes, options: ScriptOptions, *, input_open: bool = False) -> str:
-    """The script that launches the job. The job itself takes the lock: a start that died half-way is repeated.
+    """Return the script that launches the job. The job itself takes the lock: a start that died half-way is repeated.
 
     A command longer than INLINE_BYTES must be in ``<stem>.cmd`` already. ``input_open``: the command leads a session of
     its own, has a FIFO as its input, and no timeout.
@@ -59,11 +59,11 @@ def start_script(stem: str, command: bytes, options: ScriptOptions, *, input_ope
 
 
 def stream_script(stem: str, command: bytes, options: ScriptOptions) -> str:
-    """The same job, for who can read a script's output while it runs: this script is the leader itself.
+    """Return the script that runs the job as its leader, for a transport that streams a script's output.
 
-    What the command prints comes on the script's own streams too, and behind stdout's mark ``exit code, late, processes
-    that the memory limit killed`` and a newline. It must lead a session of its own. Who lost its output, or will not
-    wait for more of it, gives ``start_script`` for the same stem, and polls.
+    The command's output also goes to the script's own streams; after stdout's mark comes ``exit code, late, processes
+    killed by the memory limit`` and a newline. The script must lead a session of its own. If its output is lost, or
+    takes too long, run ``start_script`` for the same stem and poll.
     """
     put, lead = _leader(_STREAMED, stem, command, options, input_open=False)
     return f"{_prepare_files(stem, merge=options.merge, input_open=False)}{put and put + '; export __cmd'}\n{lead}"
@@ -80,7 +80,7 @@ def _prepare_files(stem: str, *, merge: bool, input_open: bool) -> str:
 def _leader(
     way: dict[str, str], stem: str, command: bytes, options: ScriptOptions, *, input_open: bool
 ) -> tuple[str, str]:
-    """What sets the variable that holds a short command, and the script of who leads the job."""
+    """Return the assignment of the variable that holds a short command, and the script of the job's leader."""
     put, take, word = "", "", '-c "$c"'
     if len(command) <= INLINE_BYTES:
         put, take = f"__cmd={in_pieces(command)}", "c=$__cmd; unset __cmd; "
@@ -126,13 +126,13 @@ def poll_script(
     note: str | None = None,
     until_output: bool = False,
 ) -> str:
-    """The script that waits up to ``wait_s`` for the end, then prints a header and what is new of each stream.
+    """Return the script that waits up to ``wait_s`` for the end, then prints a header and each stream's new output.
 
-    Of a stream it prints what is there from its offset on, nothing where that is None, and of all that is wanted at
-    most ``chunk_bytes``; ``frames`` says what stands before, between and behind the two. Where ``flood_bytes`` is
-    given the job's input is open, and waiting ends too with ``quiet_s`` without output or with that much of it; told is
-    then for how many turns of ``QUIET_TURN_S`` there was none. ``note``: a file whose lines are told with the end.
-    ``until_output``, of such a job: waiting ends with any output of the first stream behind its offset.
+    For each stream it prints the output from its offset on (nothing if that is None), at most ``chunk_bytes`` in all;
+    ``frames`` returns the text before, between and after the two. ``flood_bytes`` means that the job's input is open:
+    waiting also ends after ``quiet_s`` without output, or with that much output, and the header counts the turns of
+    ``QUIET_TURN_S`` without output. ``note``: a file whose lines are printed with the end. ``until_output``, for such a
+    job: waiting also ends with any output of the first stream after its offset.
     """
     watched = flood_bytes is not None
     turn_s = max(0.01, min(wait_s, QUIET_TURN_S if watched else TURN_S))
@@ -167,41 +167,41 @@ def _piece(file: str, at: int | None, most: int) -> str:
 
 
 def tail_script(stem: str, ends_bytes: int) -> str:
-    """The script that prints how long a job's output is, and its last bytes behind a newline."""
+    """Return the script that prints the length of a job's output, a newline, and its last bytes."""
     return f"s=$(wc -c <{stem}.out); echo tail $((s))\ntail -c +$((s-{ends_bytes}+1)) {stem}.out | head -c {ends_bytes}"
 
 
 def frames(stem: str) -> tuple[bytes, bytes, bytes]:
-    """What stands before the first stream, between the two and behind the second: as ``head`` does it for two files."""
+    """Return the text before, between and after the two streams, as ``head`` prints it for two files."""
     return f"==> {stem}.out <==\n".encode(), f"\n==> {stem}.err <==\n".encode(), f"\n==> {stem} <==\n".encode()
 
 
 def mark(stem: str) -> bytes:
-    """What ends a stream of the job; its stem is not to be guessed."""
+    """Return the mark that ends a stream of the job; it contains the stem, which cannot be guessed."""
     return f"<end {stem.rpartition('/')[2]}>".encode()
 
 
 def in_pieces(command: bytes) -> str:
-    """The command as one word of shell, in pieces of three letters.
+    """Return the command as one shell word, in pieces of three letters.
 
-    The script that holds it may be on a command line: ``pkill -f word`` must not find the word there.
+    The script that holds it may be on a command line, where ``pkill -f word`` must not find the word.
     """
     try:
         text = command.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:  # what no argument may hold, bash drops
+    if "\0" in text:  # bash drops NUL, and no argument may hold it
         return f'"$(printf %s {base64.b64encode(command).decode()} | base64 -d)"'
     pieces = (text[at : at + 3].replace("'", "'\"'\"'") for at in range(0, len(text), 3))
     return "".join(f"'{piece}'" for piece in pieces)
 
 
-# The leader holds both ends of the FIFOs, so nobody waits in open() and nobody gets SIGPIPE. The command opens them
-# anew, and has its text from the environment: one that kills whatever has some word on its command line must find
-# neither its leader nor timeout. That one leads a process group of its own; after a timeout what is left of the whole
-# session is ended too, the copying apart. Its 124, or 137 after the signal that cannot be refused, may be the command's
-# own: the machine's clock tells. Who copies closes the leader's ends itself: with `copy 8<&- &` dash would keep one to
-# give back when the function ends, and who copies would wait for its own end for ever.
+# The leader holds both ends of the FIFOs, so nobody blocks in open() and nobody gets SIGPIPE. The command reopens them,
+# and gets its text from the environment: `pkill -f` with a word of the command must match neither the leader nor
+# timeout. timeout leads a process group of its own; after a timeout the rest of the session is killed too, except the
+# copiers. The exit code 124, or 137 after SIGKILL, may be the command's own, so the machine's clock decides. A copier
+# closes the leader's ends itself: with `copy 8<&- &` dash would keep a copy to restore when the function returns, and
+# the copier would wait for its own end forever.
 _LEAD = """d={d}; set -C
 command echo $$ >$d.lock || exit 0
 set +C
@@ -228,7 +228,7 @@ _DETACHED = {
     "end": "printf %s '{mark}' >&8",
 }
 
-# Nothing that befalls one of tee's two outputs ends the other: neither the limit of the file, nor that nobody listens.
+# Neither the limit of the file nor a missing reader may end tee's other output.
 _STREAMED = {
     "copy": """trap "" XFSZ PIPE; ulimit -f {blocks}; exec tee $1 2>/dev/null""",
     "end": """oom=0
@@ -241,8 +241,8 @@ _WORK = """(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit
 exec timeout -k {kill} {t} sh -c {run} >$d.fout 2>$d.{fifo} </dev/null 7<&- 8<&- 9<&-)
 rc=$?; """
 
-# Who leads holds the input open until it is asked not to, by a signal, which ends its waiting once. What is started in
-# the background ignores interrupts for good: `timeout`, whose time does not come, listens to them again.
+# The leader holds the input open until a signal tells it to close it; the signal interrupts its `wait` once. Background
+# processes ignore interrupts for good: `timeout`, here with a timeout that never comes, restores them.
 _TALK = """exec 6<>$d.in; shut=
 trap 'exec 6>&-; shut=1; trap "" USR1' USR1
 (cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
@@ -257,7 +257,7 @@ _COPY_ERR = """exec 9<>$d.ferr; copy $d.err <$d.ferr >&2 & keep="$keep$! " copie
 
 _LIVES = """lives() { read -r s </proc/$1/stat || return; case "${s##*) }" in [ZX]*) return 1; esac; }"""
 
-# In bash, which waits by itself: processes each second, for as long as tests run, add up.
+# In bash, whose `read -t` needs no process: one process a second, for as long as tests run, adds up.
 _WAIT = """exec 6<>$d.bell; still=$(BASH_ENV= /bin/bash -c 'd={d} still=0 was={known} t={turn} soon=0
 {lives}
 for ((n=0; n<{turns}; n++)); do
@@ -267,7 +267,7 @@ read -r pid <$d.lock && ! lives $pid && break
 {measure}done; echo $still')
 """
 
-# How much there is of the output is told by the place at which it is written, until it is no longer kept.
+# The copier's write position tells the size of the output, until the output is no longer kept.
 _MEASURE = """[ -n "$copy" ] || read -r copy <$d.copy || continue
 read -r word size </proc/$copy/fdinfo/1 || continue
 if [ "$size" = "$was" ]; then still=$((still+1)); else still=0; fi
@@ -281,14 +281,14 @@ read -r word size </proc/$copy/fdinfo/1 && [ $size -gt {known} ] && break
 t={turn}; [ $soon = 0 ] || {{ t=0.01; soon=$((soon-1)); }}
 """
 
-# What was rung for may not have been copied yet.
+# The output behind a wake-up byte may not have been copied yet.
 _SOON = " && soon=10"
 
 _NOTE = """[ -z "$rc" ] || [ ! -f {note} ] || note() {{ n=0
 while [ $n -lt 8 ] && IFS= read -r l; do printf "note %s\\n" "$l"; n=$((n+1)); done <{note}; }}
 """
 
-# The order matters: life before rc, so that a dead leader without rc is known to have left none.
+# The order matters: check the leader before rc, so that a dead leader without rc is known to have written none.
 _LOOK = """d={d} still=
 {lives}
 note() {{ :; }}

@@ -1,4 +1,4 @@
-"""How a detached job is looked at over short execs: what fails on the way is asked again, and a start said again."""
+"""Polling of a detached job over short execs: a failed poll is retried, and the start script sent again if needed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from swe_argo.steps.sandbox.job_script import frames, poll_script
 from swe_argo.steps.sandbox.short_exec import ShortExec
 
 _LEAST_BYTES = 64 << 10
-"""An answer of that many bytes gets through any transport."""
+"""An answer of this size gets through any transport."""
 
 _FAST_BYTES_S = 10e6
-"""A transport as fast as that brings more in one go than is asked of others."""
+"""Bytes per second from which a transport is given larger chunks."""
 
 
 @dataclass(frozen=True)
 class PollTimes:
-    """How a job is watched: seconds a start and a poll wait inside the sandbox, bytes of output one exec brings.
+    """Polling parameters of a transport: seconds a start and a poll wait inside the sandbox, and bytes per exec.
 
-    An answer that does not arrive whole is asked for again, half as large; one that comes fast is followed by one twice
-    as large, up to ``most_bytes``.
+    An incomplete answer is requested again at half the size; after a fast one the size doubles, up to ``most_bytes``.
     """
 
     start_wait_s: float = 2.0
@@ -34,7 +33,7 @@ class PollTimes:
 
 @dataclass(frozen=True)
 class PollResult:
-    """The answer of one poll."""
+    """The result of one poll."""
 
     claimed: bool
     pid: bool
@@ -44,17 +43,17 @@ class PollResult:
     oom_kills: int
     pieces: tuple[bytes, bytes]
     still: int = 0
-    """For how many turns there was no output, where that was asked for."""
+    """The number of turns without output, if measured."""
     note: tuple[str, ...] = ()
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ended, or its leader is gone."""
+        """Whether the job ended, or its leader is gone."""
         return self.rc is not None or (self.pid and not self.alive)
 
 
 class JobWatch:
-    """One job. ``start`` is the script that starts it, which goes with the first look."""
+    """A poller of one job. ``start`` is the script that starts the job; the first poll sends it."""
 
     def __init__(self, short_exec: ShortExec, stem: str, start: str, times: PollTimes) -> None:
         self.chunk_bytes = times.chunk_bytes
@@ -76,7 +75,7 @@ class JobWatch:
         until_output: bool = False,
         before: tuple[str, bytes] = ("", b""),
     ) -> PollResult:
-        """See ``poll_script``; it may wait shorter than ``wait_s``. Raises InfraError (EXEC) where no job begins.
+        """Poll the job, see ``poll_script``; may wait less than ``wait_s``. Raises InfraError (EXEC) if no job starts.
 
         ``before``: a script that runs first, safe to repeat, and its stdin.
         """
@@ -114,7 +113,7 @@ class JobWatch:
 
 
 def _parse(code: int, answer: bytes, stem: str) -> PollResult | None:
-    """The answer of a poll; None when it did not arrive whole."""
+    """Parse the answer of a poll; return None if it is incomplete."""
     head, _, body = answer.partition(b"\n")
     words = head.decode("ascii", "replace").split()
     note = []
@@ -129,7 +128,7 @@ def _parse(code: int, answer: bytes, stem: str) -> PollResult | None:
         return None
     _, claimed, pid, alive, rc, late, oom, still = words
     if not (oom.isdigit() and (rc == "-" or rc.isdigit()) and len(rc + oom) < 40):
-        return None  # no shell of ours wrote that
+        return None  # not written by our script
     return PollResult(
         claimed=claimed == "1",
         pid=pid != "-",

@@ -1,7 +1,7 @@
-"""A command as a detached job over short execs: a dropped connection neither ends it, nor repeats it, nor loses output.
+"""Commands as detached jobs over short execs: a dropped connection neither ends, repeats nor truncates a command.
 
-The sandbox needs Linux's /proc and sh, bash, base64, timeout, setsid, sleep, tail, head, wc, cat,
-mkfifo, mkdir, mv, rm, env.
+The sandbox needs Linux's /proc and sh, bash, base64, timeout, setsid, sleep, tail, head, wc, cat, mkfifo, mkdir, mv,
+rm, env.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from swe_argo.steps.sandbox.short_exec import ShortExec, StreamExec
 from swe_argo.steps.sandbox.transfer import write_file
 
 FLUSH_S = 3.0
-"""How long an ended job's output may take to reach its file before whoever copied it is taken for dead."""
+"""Seconds that an ended job's output may take to reach its file before its copier counts as dead."""
 
 LISTEN_S = 20.0
-"""How long a command's own stream is listened to; after that it is polled, since streams are lost with connections."""
+"""Seconds to read a command's own stream; then the job is polled, since streams are lost with connections."""
 _BEHIND_BYTES = 100
 _LATE_S = 60.0
-"""How much later than its timeout a job may end."""
+"""Seconds by which a job may end later than its timeout."""
 _FETCH_S = 900.0
-"""How long its output may take to arrive after that."""
+"""Seconds that its output may take to arrive after that."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run, and how many bytes of each stream are wanted."""
+    """A command to run, with the number of bytes wanted of each stream."""
 
     command: str
     timeout_s: float
@@ -47,9 +47,9 @@ class Job:
 
 @dataclass(frozen=True)
 class JobResult:
-    """What came of a job.
+    """The result of a job.
 
-    ``is_lost``: its leader vanished without a word; somebody killed everything, or the machine changed underneath.
+    ``is_lost``: its leader vanished without an exit code; everything was killed, or the machine was replaced.
     ``oom_kills``: processes that the machine's memory limit has killed in its life.
     """
 
@@ -63,7 +63,7 @@ class JobResult:
     is_lost: bool
 
     def require_end(self) -> ExecResult:
-        """The command's end, for a machine that still lives: a leader that was lost there was killed."""
+        """Return the command's result for a machine that still lives: there, a lost leader was killed (137)."""
         return ExecResult(
             exit_code=137 if self.is_lost else self.exit_code,
             stdout=self.stdout,
@@ -75,7 +75,7 @@ class JobResult:
 
 
 class _Stream:
-    """What has arrived of one stream, and whether that is all of it."""
+    """The bytes that have arrived of one stream, and whether it is complete."""
 
     def __init__(self, limit: int, end: bytes) -> None:
         self.data = bytearray()
@@ -83,7 +83,7 @@ class _Stream:
         self.end = end
         self.complete = False
         self.behind = bytearray()
-        """What came behind the end."""
+        """The bytes after the end mark."""
 
     def take(self, piece: bytes) -> None:
         if self.complete:
@@ -99,12 +99,12 @@ class _Stream:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is more of it than is wanted: what comes behind is no end."""
+        """Whether it holds more than is wanted: a mark after that does not count."""
         return len(self.data) >= self.limit + len(self.end)
 
     @property
     def at(self) -> int | None:
-        """From which byte on it is wanted."""
+        """The offset from which bytes are still wanted, or None."""
         return None if self.complete else len(self.data)
 
     def cut(self) -> tuple[bytes, bool]:
@@ -131,8 +131,8 @@ class Jobs:
     def run(self, job: Job) -> JobResult:
         """Run a command to its end.
 
-        Raises InfraError (EXEC) when the sandbox does not run jobs, and whatever the transport raises; what had come of
-        stdout by then is the error's ``output``.
+        Raises InfraError (EXEC) if the sandbox does not run jobs, and the transport's errors; the error's ``output``
+        holds the stdout so far.
         """
         stem = self._stem()
         end = mark(stem)
@@ -146,10 +146,10 @@ class Jobs:
     def start(
         self, command: str, cwd: str, env: dict[str, str], *, most_bytes: int, most_at_once: int, bell: str | None
     ) -> tuple[str, JobWatch]:
-        """A job whose input is open, and that nothing but ``kill_script`` ends: its stem, and the way to look at it.
+        """Start a job with open input, which only ``kill_script`` ends. Return its stem and its watch.
 
-        Of its output ``most_bytes`` are kept in the machine, and one look brings no more than ``most_at_once``.
-        ``bell`` is the variable that tells the command where to ring.
+        The machine keeps ``most_bytes`` of its output, and one poll returns at most ``most_at_once``. ``bell`` names
+        the variable that gives the command the path of the wake-up FIFO.
         """
         times = self._tempo
         times = replace(
@@ -164,7 +164,7 @@ class Jobs:
         return stem, JobWatch(self.short_exec, stem, start_script(stem, text, options, input_open=True), times)
 
     def forget(self, stem: str) -> None:
-        """The job has ended, and all it printed that is wanted is here: its files can be removed."""
+        """Schedule the files of an ended job for removal."""
         self._known.append(stem)
 
     def _watched(self, job: Job, stem: str, streams: tuple[_Stream, _Stream]) -> JobResult:
@@ -203,7 +203,7 @@ class Jobs:
         return f"{self._root}/{uuid.uuid4().hex}"
 
     def _prepare(self, stem: str, job: Job) -> tuple[bytes, ScriptOptions]:
-        """The command, in the machine already where it is long, and what else the scripts of its start are made of."""
+        """Return the command, uploaded already if it is long, and the options of its start scripts."""
         command = job.command.encode(errors="surrogateescape")
         if len(command) > INLINE_BYTES:
             write_file(self.short_exec, f"{stem}.cmd", command)
@@ -219,7 +219,7 @@ class Jobs:
 
 
 def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]) -> PollResult | None:
-    """Take what a job prints, and its end; None where that is still to come, or does not come this way."""
+    """Read a job's streamed output and its end. Return None if the end did not arrive this way."""
     until = time.monotonic() + LISTEN_S
     with closing(pieces):
         for number, piece in pieces:
@@ -234,7 +234,7 @@ def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_St
 
 
 def _end_behind(line: bytearray) -> PollResult | None:
-    """What a leader tells behind the output; None where no leader of ours wrote that."""
+    """Parse the leader's line after the output; return None if another process wrote it."""
     words = line.decode("ascii", "replace").split()
     if not line.endswith(b"\n") or len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
         return None

@@ -1,8 +1,8 @@
-"""Short execs without an exec for each: a shell in the machine stays open and runs one script after another.
+"""Short execs over a shell that stays open in the machine and runs one script after another.
 
-To start a process in a machine costs an engine or a cluster some 50 ms of a processor; a script over an open line costs
-5. Nothing rests on the line: it holds no state, a script whose line was lost is run by an exec of its own, and every
-script may run twice.
+Starting a process in a machine costs an engine or a cluster about 50 ms of a processor; a script over an open line
+costs 5. Nothing depends on the line: it holds no state, a script whose line was lost runs in an exec of its own, and
+every script may run twice.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from typing import Protocol
 from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 STDIN_BYTES = 64 << 10
-"""A script with more than that to read gets an exec of its own, which takes it as it is."""
+"""A script with more stdin gets an exec of its own, which takes the bytes unencoded."""
 IDLE_S = 30.0
-"""A line that nobody has used for so long is not used again: load balancers forget idle connections after a minute or
-more, and tell nobody."""
+"""Seconds after which an unused line is dropped: load balancers silently forget idle connections after a minute or
+more."""
 _SPARE = 2
-"""One for who waits, one for who talks meanwhile."""
+"""The number of idle shells kept: one for a waiting caller, one for a caller that sends meanwhile."""
 _LOSSES = 3
 _PAUSE_S = 60.0
-"""For so long no line is opened after that many were lost in a row: something on the way does not keep them."""
+"""Seconds without a new line after ``_LOSSES`` losses in a row: something on the way does not keep connections."""
 
 
 class Line(Protocol):
-    """A connection to the stdin and stdout of a process. Its methods raise OSError where it is lost."""
+    """A connection to the stdin and stdout of a process. Its methods raise OSError if it is lost."""
 
     def send(self, data: bytes) -> None:
-        """All of it."""
+        """Send all of ``data``."""
 
     def receive(self, silence_s: float) -> bytes:
-        """What has come, at least a byte; nothing for ``silence_s`` is a loss. Raises EOFError at its end."""
+        """Return the next bytes, at least one; silence for ``silence_s`` is a loss. Raises EOFError at the end."""
 
     def close(self) -> None:
-        """Twice is once."""
+        """Close the connection. Idempotent."""
 
 
 class OpenShells:
-    """Those of one machine. Thread-safe: a shell runs one script at a time, and where none is free one is opened.
+    """The open shells of one machine. Thread-safe: a shell runs one script at a time; if none is free, one is opened.
 
-    ``connect`` starts one, by /bin/sh that reads its stdin, and raises what an exec raises that could not be started.
-    ``silence_s``: how much longer than it asked for a script may be silent.
+    ``connect`` starts one, by /bin/sh that reads its stdin, and raises the errors of an exec that could not start.
+    ``silence_s``: how much longer than its ``wait_s`` a script may be silent.
     """
 
     def __init__(self, connect: Callable[[], Line], *, silence_s: float, idle_s: float = IDLE_S) -> None:
@@ -62,9 +62,9 @@ class OpenShells:
         self._closed = False
 
     def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes] | None:
-        """See ``ShortExec``. None where an exec of its own has to run it: its line was lost, or it reads too much.
+        """Run a script, see ``ShortExec``. Return None if it needs an exec of its own: line lost, or much stdin.
 
-        Raises what ``connect`` raises.
+        Raises the errors of ``connect``.
         """
         if len(stdin) > STDIN_BYTES or time.monotonic() < self._paused_until:
             return None
@@ -85,7 +85,7 @@ class OpenShells:
         return answer
 
     def close(self) -> None:
-        """Hang up; the shells end by that. Twice is once."""
+        """Close the lines, which ends the shells. Idempotent."""
         with self._lock:
             self._closed = True
         self._hang_up()
@@ -116,10 +116,10 @@ class _Shell:
         self._count = 0
 
     def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
-        """Raises OSError, EOFError where the line is lost, or more comes than any script of ours prints."""
+        """Run one script. Raises OSError or EOFError if the line is lost or the output too long."""
         self._count += 1
         word = f"{self._word}-{self._count}"
-        # A subshell: `exit`, redirections and variables are the script's own. Only the shell itself reads the line.
+        # In a subshell, `exit`, redirections and variables stay the script's own. Only the shell itself reads the line.
         text = f"(\n{script}\n) </dev/null"
         if stdin:
             text = f"base64 -d <<'{word}' | (\n{base64.encodebytes(stdin).decode()}{word}\n{script}\n)"

@@ -1,4 +1,4 @@
-"""Sandboxes that outlived their owners, as their backend finds them."""
+"""Orphaned sandboxes, as their backend lists them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from swe_argo.steps.sandbox import load_part
 
 @dataclass(frozen=True)
 class Orphans:
-    """Never what somebody still owns."""
+    """Orphaned sandboxes; never includes one that still has an owner."""
 
     names: list[str] = field(default_factory=list)
     remove: Callable[[], Mapping[str, str]] = dict
-    """Removes them; gives those that could not be removed, and why."""
+    """Removes them. Returns the names that could not be removed, each with the reason."""
     where: str = ""
-    """The part of the backend in which they are, if it has parts."""
+    """The part of the backend that holds them, if it has parts."""
     why_not: str = ""
-    """Why the backend could not be asked, where the spec does not insist on it."""
+    """The reason why the backend could not be asked, if the spec does not require it."""
 
 
 def list_orphans(backend: str, spec: SandboxSpec) -> Orphans:
-    """Ask the backend. Raises ConfigError, and InfraError where it does not answer.
+    """Ask the backend for its orphans. Raises ConfigError, and InfraError if it does not answer.
 
-    Of ours that cannot be imported for want of a package nothing runs.
+    A built-in backend whose package is missing has none, since it cannot run anything.
     """
     try:
         ask = load_part(backend, "orphans", "list_orphans")
@@ -40,15 +40,15 @@ def list_orphans(backend: str, spec: SandboxSpec) -> Orphans:
 
 
 def list_run(backend: str, run_id: str, store_id: str | None = None) -> Orphans:
-    """The sandboxes of a run that is over at the provider of a backend, whoever made them.
+    """List the sandboxes of a finished run at the backend's provider, whichever machine made them.
 
-    ``store_id``: of the store that keeps the run; those of all stores by default. None of a backend without a provider.
-    Raises ConfigError without keys, InfraError where the provider does not answer.
+    ``store_id``: the store that keeps the run; default: all stores. A backend without a provider has none. Raises
+    ConfigError without keys, InfraError if the provider does not answer.
     """
     ask = load_part(backend, "orphans", "list_run") if backend_named(backend).keys else None
     return cast(Orphans, ask(run_id, store_id)) if ask else Orphans()
 
 
 def list_remaining(names: Iterable[str], removed: Collection[str]) -> dict[str, str]:
-    """Those of ``names`` that are not among the removed ones, and why, as ``Orphans.remove`` gives them."""
+    """Return the ``names`` that were not removed, each with a reason, as ``Orphans.remove`` returns them."""
     return {name: "it is still there" for name in names if name not in removed}

@@ -1,4 +1,4 @@
-"""A started job over short execs: what it printed is fetched by place, and of much only both ends.
+"""A started job over short execs: output is fetched by offset; of a long output only both ends are kept.
 
 One thread polls; others may send meanwhile.
 """
@@ -26,14 +26,14 @@ from swe_argo.steps.sandbox.transfer import write_file
 
 _ATTEMPTS = 4
 _MARGIN_BYTES = 4 << 20
-"""A job that floods must be seen to."""
+"""Bytes kept beyond FLOOD_BYTES, so that a flood is noticed."""
 _SOON_S = 0.1
 _KILL_S = 15.0
-"""What ending a job may take."""
+"""Seconds that killing a job may take."""
 
 
 class PolledJob:
-    """See ``StartedJob``. ``note``: a file whose lines are told with its end."""
+    """A started job, see ``StartedJob``. ``note``: a file whose lines are returned with its end."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class PolledJob:
         until_output: bool = False,
         data: bytes = b"",
     ) -> tuple[JobProgress, PollResult]:
-        """See ``StartedJob.poll``; beside it what the last look saw of the machine."""
+        """Poll the job, see ``StartedJob.poll``. Also return the last look's view of the machine."""
         until = time.monotonic() + wait_s
         self._still_s = 0.0
         before = self._input(data) if data else ("", b"")
@@ -81,7 +81,7 @@ class PolledJob:
             before = ("", b"")
             quiet = quiet_s is not None and self._still_s >= quiet_s - 0.01
             flooded = self._offset > FLOOD_BYTES
-            # Where the mark is there the end follows, unless a command has printed what looks like it.
+            # After the mark the end follows, unless a command has printed text that looks like the mark.
             over_at = until + (FLUSH_S if self._has_end else -0.01)
             enough = not self._has_end and (quiet or (until_output and len(self._kept) > 0))
             if seen.has_ended or flooded or enough or time.monotonic() >= over_at:
@@ -109,7 +109,7 @@ class PolledJob:
         return progress, seen
 
     def send(self, data: bytes) -> None:
-        """See ``StartedJob.send``."""
+        """Send input, see ``StartedJob.send``."""
         self._begin()
         script, stdin = self._input(data)
         for _ in range(_ATTEMPTS):
@@ -119,12 +119,12 @@ class PolledJob:
         raise InfraError(FailureClass.EXEC, f"input of {len(data)} bytes does not arrive at a command")
 
     def close_input(self) -> None:
-        """See ``StartedJob.close_input``."""
+        """Close the input, see ``StartedJob.close_input``."""
         self._begin()
         self._jobs.short_exec(close_input_script(self._stem))
 
     def interrupt(self) -> None:
-        """See ``StartedJob.interrupt``."""
+        """Interrupt the job, see ``StartedJob.interrupt``."""
         self._begin()
         self._interrupts += 1
         self._jobs.short_exec(interrupt_script(self._stem, self._interrupts))
@@ -134,7 +134,7 @@ class PolledJob:
             self._look(0.0, None)
 
     def _input(self, data: bytes) -> tuple[str, bytes]:
-        """What sends it, and the stdin of that."""
+        """Return the script that sends input, and the script's stdin."""
         with self._counting:
             self._inputs += 1
             number = self._inputs
@@ -180,7 +180,7 @@ class PolledJob:
             self._has_end = self._kept.cut_at(self._end)
 
     def _skip_to_end(self) -> None:
-        """Fetch the last bytes of what there is, whatever is between."""
+        """Fetch the last bytes of the present output, and skip the bytes between."""
         for _ in range(_ATTEMPTS):
             code, answer = self._jobs.short_exec(tail_script(self._stem, self._ends_bytes))
             head, _, body = answer.partition(b"\n")
@@ -197,7 +197,7 @@ class PolledJob:
         self._take(body[len(body) - max(0, size - self._offset) :])
 
     def _fetch_rest(self, seen: PollResult) -> None:
-        """What was still on its way when the job had ended, up to the mark behind it. A child may print on for ever."""
+        """Fetch the output still on its way when the job ended, up to the mark. A child may print on forever."""
         began = time.monotonic()
         until, last = began + FLUSH_S, began + _ATTEMPTS * FLUSH_S
         while not self._has_end and seen.rc is not None and time.monotonic() < min(until, last):

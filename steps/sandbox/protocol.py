@@ -1,4 +1,4 @@
-"""What a sandbox is: a running machine with a repository, and the backend that makes and removes it."""
+"""The protocols of a sandbox, a running machine with a repository, and of the backend that makes and removes it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from swe_argo.steps.errors import StepError
 
 @dataclass(frozen=True)
 class ExecResult:
-    """A command that ended, well or badly, or ran out of time: always a result, never an error.
+    """The result of a command that ended, well or badly, or timed out: never an error.
 
-    ``exit_code`` is None when the command was ended by its timeout; signals count as 128 + N. Where ``merge`` was asked
-    for, ``stdout`` holds both streams in the order they were written and ``stderr`` is empty. ``truncated``: what came
-    after ``max_output_bytes`` was left out.
+    ``exit_code`` is None after a timeout; signals count as 128 + N. With ``merge``, ``stdout`` holds both streams in
+    the order of writing and ``stderr`` is empty. ``truncated``: output after ``max_output_bytes`` was dropped.
     """
 
     exit_code: int | None
@@ -34,14 +33,14 @@ class BundleMount:
 
     digest: str
     folder: Path | None
-    """On this machine; None where it is not here."""
+    """The folder on this machine; None if it is not here."""
     image: str | None
     """The same files as an OCI image, at its root."""
 
 
 @dataclass(frozen=True)
 class SandboxRequest:
-    """What is asked of a backend: ``name`` is unique for the try; ``labels`` are run, instance, attempt and role."""
+    """A request for a sandbox: ``name`` is unique for the try; ``labels`` are run, instance, attempt and role."""
 
     name: str
     image: str
@@ -59,25 +58,25 @@ class SandboxRequest:
     """The tests start a browser, whose own sandbox needs CAP_SYS_ADMIN in a container (swebench run_evaluation.py)."""
     resource_factor: float = 1.0
     workdir: str = WORKDIR
-    """Where the image has the repository."""
+    """The folder of the repository in the image."""
     snapshot: str | None = None
-    """Of a backend with ``Snapshots``: begin from this one, not from the image."""
+    """The snapshot to start from instead of the image, for a backend with ``Snapshots``."""
     bundle: BundleMount | None = None
     store_id: str = ""
-    """Of the store that keeps the run (steps/contracts/ids.py): a provider's account may serve runs of several."""
+    """The run's store (steps/contracts/ids.py): a provider's account may serve runs of several stores."""
 
 
 FLOOD_BYTES = 256 << 20
-"""A started job that prints more is ended: its output would fill the machine's disk."""
+"""A started job that prints more is killed: its output would fill the machine's disk."""
 
 
 @dataclass(frozen=True)
 class JobProgress:
-    """How a started job was found, and what it has printed since it was last looked at.
+    """The state of a started job, and its output since the last poll.
 
-    ``output`` is all that is new; where that is more than twice the job's ``ends_bytes``, it is the beginning and
-    ``tail`` the end, so many bytes of each. ``exit_code`` is None while it runs, and where it was ended by
-    ``timed_out`` or ``flooded``. ``note``: of an ended job, the lines of the file that its start named.
+    ``output`` is all new output; if that is more than twice the job's ``ends_bytes``, it is the first ``ends_bytes``
+    and ``tail`` the last. ``exit_code`` is None while the job runs, and if ``timed_out`` or ``flooded`` ended it.
+    ``note``: of an ended job, the lines of the file that its start named.
     """
 
     running: bool
@@ -91,7 +90,7 @@ class JobProgress:
 
 
 class StartedJob(Protocol):
-    """A command that goes on between calls, stdout and stderr in one stream. Its methods raise what Sandbox's do."""
+    """A command that runs on between calls, with one output stream. Its methods raise the errors of Sandbox."""
 
     def poll(
         self,
@@ -102,33 +101,33 @@ class StartedJob(Protocol):
         until_output: bool = False,
         data: bytes = b"",
     ) -> JobProgress:
-        """Wait for the end, at most ``wait_s``, or until ``quiet_s`` have passed without output; then what is new.
+        """Wait for the end, at most ``wait_s``, or until ``quiet_s`` have passed without output; return the new output.
 
-        It begins with its first poll at the latest. ``kill`` ends it with all it started, where it has not ended and
-        not gone quiet by then. ``until_output``: do not wait once there is something new, which is seen within half a
-        second, or at once where the command rings (``JobStarter.start``). ``data`` is sent first, which saves a way
-        there and back. Not to be called again once it has ended.
+        The job starts with its first poll at the latest. ``kill`` ends it and all its processes, if by then it has
+        neither ended nor gone quiet. ``until_output``: return once there is new output, which is seen within half a
+        second, or at once if the command writes to its bell (``JobStarter.start``). ``data`` is sent first, which saves
+        a round trip. Do not call this again once the job has ended.
         """
 
     def send(self, data: bytes) -> None:
-        """Give it input, which nobody need be reading: this does not wait for that."""
+        """Send input, without waiting for the job to read it."""
 
     def close_input(self) -> None:
-        """End its input. Twice is once."""
+        """Close its input. Idempotent."""
 
     def interrupt(self) -> None:
-        """SIGINT to its process group."""
+        """Send SIGINT to its process group."""
 
 
 class Sandbox(Protocol):
-    """A running machine. Every method raises InfraError when the machine or the way to it is lost,
+    """A running machine. Every method raises InfraError if the machine or the connection to it is lost.
 
-    ResourceError when the machine as a whole ran out of memory or disk.
+    Every method raises ResourceError if the machine as a whole ran out of memory or disk.
     """
 
     @property
     def machine(self) -> Machine:
-        """What is recorded of it."""
+        """The machine's description, for the records."""
 
     def exec(
         self,
@@ -140,29 +139,29 @@ class Sandbox(Protocol):
         merge: bool = False,
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
-        """Run ``command`` by ``/bin/bash -c`` as root, stdin empty; its whole process group ends at ``timeout_s``."""
+        """Run ``command`` by ``/bin/bash -c`` as root, stdin empty; kill its whole process group at ``timeout_s``."""
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """A regular file's content; a link is not followed. Raises OSError for what the path itself forbids:
+        """Return the content of a regular file; a link is not followed.
 
-        FileNotFoundError (also for pipes and devices), IsADirectoryError, of ELOOP for a link, of EFBIG for a file of
-        more than ``max_bytes``.
+        Raises OSError for faults of the path itself: FileNotFoundError (also for pipes and devices), IsADirectoryError,
+        ELOOP for a link, EFBIG for a file of more than ``max_bytes``.
         """
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file, its folders made, atomically. Raises OSError for what the path itself forbids."""
+        """Write a file atomically, and create its folders. Raises OSError for faults of the path itself."""
 
     def outside_failure(self) -> StepError | None:
-        """What befell the machine by the word of whoever runs it; None where that one knows of nothing.
+        """Return the machine's failure as its host reports it, or None if the host knows of none.
 
-        What the machine says of itself is no part of it, nor that its first process ended: what runs in a machine can
-        bring about both.
+        Reports from inside the machine do not count, nor does the end of its first process: code that runs in the
+        machine can cause both.
         """
 
 
 @runtime_checkable
 class JobStarter(Protocol):
-    """A sandbox whose commands can go on between calls, which some agents need."""
+    """A sandbox whose commands can run on between calls, which some agents need."""
 
     def start(
         self,
@@ -174,29 +173,29 @@ class JobStarter(Protocol):
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
-        """A command that is looked at while it runs, by ``/bin/bash -c`` in a session of its own, its input open.
+        """Start a command by ``/bin/bash -c`` in a session of its own, with open input, and return it running.
 
-        ``note``: absolute path of a file, not to be written by others, whose lines are told with the command's end.
-        ``bell``: a variable that names a FIFO, where that is of use: a byte in it wakes who waits for output.
+        ``note``: absolute path of a file, written by nobody else, whose lines are returned with the command's end.
+        ``bell``: a variable for the path of a wake-up FIFO, if the backend has one: a byte in it wakes a waiting poll.
         """
 
 
 class Backend(Protocol):
-    """What makes sandboxes."""
+    """A maker of sandboxes."""
 
     def create(self, request: SandboxRequest) -> Sandbox:
-        """A running sandbox. Raises InfraError when it could not be made, ConfigError when it never can."""
+        """Create a running sandbox. Raises InfraError if it could not be made, ConfigError if it never can."""
 
     def destroy(self, sandbox: Sandbox) -> None:
-        """Remove it and everything in it. Twice is once."""
+        """Remove a sandbox and everything in it. Idempotent."""
 
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A backend that can keep a machine's state and make others from it (``SandboxRequest.snapshot``)."""
+    """A backend that can save a machine's state and start others from it (``SandboxRequest.snapshot``)."""
 
     def snapshot(self, sandbox: Sandbox, name: str) -> str:
-        """Keep its state under a new name; the id of what is kept. It goes on. Raises InfraError, ConfigError."""
+        """Save a sandbox's state under a new name; return the snapshot's id. Raises InfraError, ConfigError."""
 
     def remove_snapshot(self, snapshot: str) -> None:
-        """By id, or by name where no id is known. Twice is once. Raises InfraError, ConfigError."""
+        """Remove a snapshot by id, or by name if no id is known. Idempotent. Raises InfraError, ConfigError."""

@@ -1,4 +1,4 @@
-"""Whether a backend can give a run its sandboxes: asked once by plan, before anything is written."""
+"""The plan step's check that a backend can provide a run's sandboxes, made once before anything is written."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from swe_argo.steps.settings import settings
 
 @dataclass(frozen=True)
 class SandboxNeeds:
-    """What the sandboxes of a run must be able to do."""
+    """The requirements of a run's sandboxes."""
 
     images: list[str]
     acts: bool
-    """The agent runs commands of its own."""
+    """Whether the agent runs commands of its own."""
     solves: bool
-    """There is an agent's sandbox, beside the one that tests run in."""
+    """Whether there is an agent's sandbox besides the one for tests."""
     grading_network: bool
     timeout_s: float
-    """The longest that agent, where one solves, or tests may take."""
+    """The longest timeout of the tests, and of the agent if one solves."""
     machines: Mapping[str, TaskMachine] = field(default_factory=dict)
-    """Image -> what its task says of the machine, where it says anything."""
+    """Image -> its task's requirements of the machine, if any."""
     bundle: BundleMount | None = None
-    """The files of the agent program, where one solves that has some."""
+    """The files of the agent program, if one solves that has some."""
     selection: str = ""
-    """Words of a command line that choose these images, for a command that is proposed."""
+    """Command-line words that select these images, for use in a suggested command."""
 
     def machine_of(self, image: str) -> TaskMachine:
-        """What its task says."""
+        """Return the requirements of the image's task."""
         return self.machines.get(image, TaskMachine())
 
 
 @dataclass(frozen=True)
 class ReadinessResult:
-    """What a person should know of the machines, and the digests of those images that are here already."""
+    """Notices for the user, and the digests of images already present."""
 
     notices: list[str] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
     usd_per_hour: float | None = None
-    """What a sandbox costs while it runs, on average over the images; None where nobody takes money for it."""
+    """Average price of a running sandbox over the images; None if it costs nothing."""
 
 
 def places_notice(most: int, where: str) -> list[str]:
-    """That more units may run at a time in this namespace than the account of a provider may have sandboxes."""
+    """Return a notice if more units may run in this namespace than the provider's account allows sandboxes."""
     units = settings().units
     if units is None or units <= most:
         return []
@@ -59,9 +59,9 @@ def places_notice(most: int, where: str) -> list[str]:
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Ask the spec's backend. Raises ConfigError: no engine or cluster, no rights, no folder, no room, no isolation.
+    """Ask the spec's backend whether it is ready; a custom backend need not answer.
 
-    One's own may have nothing to say to it.
+    Raises ConfigError if an engine or cluster, rights, a folder, room or isolation is missing.
     """
     ask = load_part(spec.backend, "readiness", "ready")
     return cast(ReadinessResult, ask(spec, sandbox_needs)) if ask else ReadinessResult()

@@ -1,4 +1,4 @@
-"""What it means that a script of ours failed in a sandbox that nobody else's code has run in."""
+"""Classification of failures of our own scripts, in sandboxes that have run no untrusted code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swe_argo.steps.sandbox.protocol import ExecResult
 
 
 def script_failure(what: str, result: ExecResult) -> InfraError | ResourceError:
-    """A script of ours that must not fail, failed: was it the disk, the memory, or something else?"""
+    """Return the failure of one of our scripts: out of disk, out of memory, or neither."""
     detail = (result.stderr or result.stdout).decode("utf-8", "replace")[-4000:]
     if "No space left on device" in detail:
         return ResourceError(FailureClass.OUT_OF_DISK, f"{what} ran out of disk", detail=detail)

@@ -1,4 +1,4 @@
-"""Files in and out of a sandbox over short execs: whole by count, atomic, safe to repeat.
+"""File transfer in and out of a sandbox over short execs: checked by length, atomic, safe to repeat.
 
 The sandbox needs sh, cat, head, tail, wc, cp, mv, mkdir, rm, readlink.
 """
@@ -18,7 +18,7 @@ ATTEMPTS = 4
 
 
 def read_file(short_exec: ShortExec, path: str, *, max_bytes: int = 64 << 20, piece_bytes: int = 4 << 20) -> bytes:
-    """A regular file's content. Raises OSError (see ``Sandbox.read``), InfraError."""
+    """Return a regular file's content. Raises OSError (see ``Sandbox.read``), InfraError."""
     data = bytearray()
     for _ in range(ATTEMPTS):
         while True:
@@ -28,7 +28,7 @@ def read_file(short_exec: ShortExec, path: str, *, max_bytes: int = 64 << 20, pi
             head, newline, body = answer.partition(b"\n")
             size = int(head) if head[:20].isdigit() and len(head) <= 20 and newline else -1
             if code != 0 or not 0 <= size <= max_bytes or len(body) != min(piece_bytes, max(0, size - len(data))):
-                break  # an answer that did not arrive whole is asked for again
+                break  # an incomplete answer is requested again
             data += body
             if len(data) >= size:
                 return bytes(data)
@@ -36,7 +36,7 @@ def read_file(short_exec: ShortExec, path: str, *, max_bytes: int = 64 << 20, pi
 
 
 def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: int = 16 << 20) -> None:
-    """Write a file, its folders made, in one move; its mode and owner stay if it was there, a link is followed.
+    """Write a file in one move, and create its folders. An existing file keeps mode and owner; a link is followed.
 
     Raises IsADirectoryError, NotADirectoryError, PermissionError, ResourceError, InfraError.
     """
@@ -47,7 +47,7 @@ def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: in
         _PIECE.format(f=shlex.quote(path), p=name, n=len(piece)) for name, piece in zip(names, pieces, strict=True)
     ]
     join = _JOIN.format(f=shlex.quote(path), p=shlex.quote(part), pieces=" ".join(names), n=len(data))
-    if len(pieces) == 1:  # an exec costs an engine more than all that is done in it
+    if len(pieces) == 1:  # an exec costs an engine more than all the work in it
         scripts, join = [f"{scripts[0]} || exit 1\n{join}"], ""
     for script, piece in zip(scripts, pieces, strict=True):
         _send(short_exec, path, script, piece)
@@ -65,7 +65,7 @@ def _send(short_exec: ShortExec, path: str, script: str, piece: bytes) -> None:
 
 
 def _raise_for(code: int, path: str, answer: bytes) -> None:
-    """What the path itself forbids is the caller's to handle: OSError picks FileNotFoundError and its like."""
+    """Raise faults of the path itself as OSError (which picks FileNotFoundError etc.), for the caller to handle."""
     if _NO_SPACE in answer and code != 0:
         raise ResourceError(FailureClass.OUT_OF_DISK, f"no space left in the sandbox for {path}")
     if (number := _FORBIDDEN.get(code)) is not None:
@@ -96,7 +96,7 @@ n=$(wc -c <"$f") || exit {_DENIED}
 [ "$n" -le {{most}} ] || exit {_TOO_LARGE}
 echo $((n)); tail -c +$(({{at}}+1)) "$f" | head -c {{n}}"""
 
-# head reads exactly the bytes that were announced: no end of input is needed, which not every transport can signal.
+# head reads exactly the announced bytes, so no end of input is needed, which not every transport can signal.
 _PIECE = f"""exec 2>&1; f={{f}}; p={{p}}
 [ -d "$f" ] && exit {_DIRECTORY}
 mkdir -p "${{{{f%/*}}}}/" || exit {_BELOW}
@@ -104,7 +104,7 @@ true >"$p" || exit {_DENIED}
 head -c {{n}} >"$p"
 [ $(wc -c <"$p") -eq {{n}} ]"""
 
-# The second run of a join whose answer was lost finds the file in place and the pieces gone.
+# If the answer of a join was lost, its second run finds the file in place and the pieces gone.
 _JOIN = """exec 2>&1; f={f}; p={p}
 [ -L "$f" ] && f=$(readlink -f "$f")
 set -- {pieces}

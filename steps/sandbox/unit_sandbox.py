@@ -1,4 +1,4 @@
-"""One try of one attempt -> a fresh sandbox of the run's backend for it."""
+"""Creation of a fresh sandbox of the run's backend for one try of one attempt."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from swe_argo.steps.sandbox.wrapper import at_folder, with_variables
 
 @dataclass(frozen=True)
 class Context:
-    """Which try of which attempt this process is."""
+    """The try and attempt that this process works on."""
 
     attempt: int
     try_name: str
     resource_factor: float = 1.0
     leaves: Path | None = None
-    """Folder for what is worth keeping should this try fail; it is gone when the try succeeds."""
+    """Folder for files worth keeping if this try fails; it is gone if the try succeeds."""
     progress: ProgressWriter = SILENT
-    """Is told how far this try has come."""
+    """Receives the progress of this try."""
     store: str = ""
-    """Of the run, where this try may read what earlier ones left, and keep as it goes what a further one needs."""
+    """The run's store, where this try may read the files of earlier tries and save files for a later one."""
     kept_as: str = ""
     """Name of this try's folder there."""
 
@@ -55,9 +55,9 @@ def open_sandbox(
     member: GroupMember | None = None,
     bundle: BundleMount | None = None,
 ) -> Iterator[Sandbox]:
-    """A fresh sandbox of the run's backend for this try, its ``number``-th, destroyed at the end whatever happens.
+    """Yield a fresh sandbox of the run's backend for this try, its ``number``-th; always destroy it at the end.
 
-    ``member``: it may begin from a snapshot, and others from one of it.
+    ``member``: allows it to start from a snapshot, and other attempts from a snapshot of it.
     """
     spec, needs = run.spec.sandbox, instance.machine or TaskMachine()
     context.progress.begin(run.run_id, instance.instance_id, context.attempt, step)
@@ -91,8 +91,8 @@ def open_sandbox(
             upload_bundle(box, request)
         yield with_variables(with_command_log(at_folder(box, instance.workdir)), needs.variables)
     finally:
-        # A machine that cannot be removed has a deadline of its own, and swe-argo clean finds it. It takes back neither
-        # work that is done nor the reason why work was not done.
+        # A machine that cannot be removed has a deadline of its own, and `swe-argo clean` finds it. The failure to
+        # remove it hides neither finished work nor the reason of unfinished work.
         try:
             backend.destroy(box)
         except StepError as error:
@@ -105,19 +105,19 @@ def _create(backend: Backend, member: GroupMember, request: SandboxRequest) -> S
     except ConfigError:
         if member.snapshot is None:
             raise
-        member.begin_from_image()  # the snapshot is gone; what is wrong otherwise shows again
+        member.begin_from_image()  # the snapshot is gone; any other fault shows again
         box = backend.create(request)
     member.has(backend, box)
     return box
 
 
 def _factor(base: float, retried: float) -> float:
-    """What a retry asks for, bounded; what was requested in the first place is not."""
+    """Return the resource factor of a retry, bounded by MAX_RESOURCE_FACTOR unless the request itself exceeds it."""
     return min(base * retried, max(base, MAX_RESOURCE_FACTOR))
 
 
 def _machine_name(run: str, instance: str, context: Context, step: str, number: int = 1) -> str:
-    """Unique for the try, legal as a container, pod and host name: 63 characters, the try always whole."""
+    """Return a name unique for the try, legal for containers, pods and hosts: 63 characters, the try whole."""
     which = f"{step}-{context.attempt}-{context.try_name}" + (f"-{number}" if number > 1 else "")
     tail = re.sub(r"[^a-z0-9]+", "-", which.lower())[-36:].strip("-")
     head = re.sub(r"[^a-z0-9]+", "-", f"sb-{instance}-{run}".lower())[: 62 - len(tail)].strip("-")

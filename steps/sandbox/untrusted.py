@@ -1,7 +1,7 @@
-"""Who is believed when a sandbox fails in which code has run that is not ours: only what is outside of that sandbox.
+"""Attribution of failures in a sandbox that has run untrusted code: only evidence from outside the sandbox counts.
 
-Whatever such code does to its own machine (its first process limited, the shell removed, our files replaced) looks from
-inside like a machine that broke. So its failure is the code's doing, unless whoever runs the machine confirms it.
+Damage that such code does to its own machine (its first process limited, the shell removed, our files replaced) looks
+from inside like a broken machine. So the code is to blame for the failure, unless the machine's host confirms it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ T = TypeVar("T")
 
 
 class SandboxBroken(InfraError):  # noqa: N818
-    """A sandbox failed after code that is not ours had run in it, and nothing outside of it knows why.
+    """A sandbox that failed after running untrusted code, with no cause known from outside.
 
-    ``failure_class`` is what it looked like, ``output`` what the command had printed that was running.
+    ``failure_class`` is the apparent class, ``output`` the output of the command that was running.
     """
 
 
 def as_untrusted(box: Sandbox, *, enlarged: bool = False) -> Sandbox:
-    """The same sandbox, from where code that is not ours runs in it. Its methods raise SandboxBroken beside the rest.
+    """Return the sandbox, wrapped for running untrusted code. Its methods raise SandboxBroken besides the usual errors.
 
-    ``enlarged``: it was given more memory and disk than usual because they ran out before; that they run out again is
-    the code's doing, too. Once broken it stays so: nothing more is asked of it.
+    ``enlarged``: it has more memory and disk than usual because they ran out before; if they run out again, the code is
+    to blame as well. A broken sandbox stays broken: no further call reaches it.
     """
     return _UntrustedSandbox(box, enlarged=enlarged)
 
 
 def attribute_failure(error: StepError, outside: StepError | None, *, enlarged: bool) -> StepError:
-    """The failure to act upon, where a sandbox said ``error`` and whoever runs it said ``outside``."""
+    """Return the failure to act on, given the sandbox's ``error`` and its host's report ``outside``."""
     if isinstance(error, ConfigError):
-        return error  # of whoever was asked to run the command, never of the machine
+        return error  # an error of the backend's client, never of the machine
     if outside is None or (enlarged and isinstance(outside, ResourceError)):
         failure = outside or error
         broken = SandboxBroken(failure.failure_class, failure.reason, detail=failure.detail)

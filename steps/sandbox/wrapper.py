@@ -1,4 +1,4 @@
-"""A sandbox around another one: whoever watches or judges its calls says so in one place."""
+"""Wrappers around a sandbox, each of which observes or judges all calls in one place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ExecOptions(TypedDict):
-    """What ``Sandbox.exec`` takes beside the command; the defaults are those of the sandbox within."""
+    """Keyword arguments of ``Sandbox.exec``; the defaults are those of the inner sandbox."""
 
     timeout_s: Required[float]
     cwd: NotRequired[str]
@@ -24,7 +24,7 @@ class ExecOptions(TypedDict):
 
 
 class StartOptions(TypedDict):
-    """What ``JobStarter.start`` takes beside the command."""
+    """Keyword arguments of ``JobStarter.start``."""
 
     ends_bytes: NotRequired[int]
     note: NotRequired[str | None]
@@ -34,7 +34,7 @@ class StartOptions(TypedDict):
 
 
 def start_job(box: Sandbox, command: str, **options: Unpack[StartOptions]) -> StartedJob:
-    """``JobStarter.start``. Raises ConfigError where a backend of somebody's own has none."""
+    """Call ``JobStarter.start``. Raises ConfigError if a custom backend does not have it."""
     if not isinstance(box, JobStarter):
         reason = f"backend {box.machine.backend} cannot start commands that go on, which this agent needs"
         raise ConfigError(reason, field="sandbox.backend")
@@ -42,7 +42,7 @@ def start_job(box: Sandbox, command: str, **options: Unpack[StartOptions]) -> St
 
 
 class PollOptions(TypedDict):
-    """What ``StartedJob.poll`` takes."""
+    """Keyword arguments of ``StartedJob.poll``."""
 
     wait_s: Required[float]
     quiet_s: NotRequired[float | None]
@@ -52,43 +52,43 @@ class PollOptions(TypedDict):
 
 
 class SandboxWrapper:
-    """Passes every call on to the sandbox within."""
+    """Forwards every call to the inner sandbox."""
 
     def __init__(self, inner: Sandbox) -> None:
         self.inner = inner
 
     @property
     def machine(self) -> Machine:
-        """See ``Sandbox``."""
+        """The inner sandbox's machine."""
         return self.inner.machine
 
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
-        """See ``Sandbox.exec``."""
+        """Run a command, see ``Sandbox.exec``."""
         return self.around(lambda: self.inner.exec(command, **options))
 
     def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
-        """See ``JobStarter.start``."""
+        """Start a command, see ``JobStarter.start``."""
         return _WrappedJob(self.around(lambda: start_job(self.inner, command, **options)), self)
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """See ``Sandbox.read``."""
+        """Read a file, see ``Sandbox.read``."""
         return self.around(lambda: self.inner.read(path, max_bytes=max_bytes))
 
     def write(self, path: str, data: bytes) -> None:
-        """See ``Sandbox.write``."""
+        """Write a file, see ``Sandbox.write``."""
         self.around(lambda: self.inner.write(path, data))
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``."""
+        """Return the failure known from outside, see ``Sandbox.outside_failure``."""
         return self.inner.outside_failure()
 
     def around(self, act: Callable[[], T]) -> T:
-        """How each call that reaches the machine is made: a wrapper that judges them has its own."""
+        """Make a call that reaches the machine; wrappers override it to judge calls."""
         return act()
 
 
 def with_variables(box: Sandbox, variables: Mapping[str, str]) -> Sandbox:
-    """The sandbox itself, or one whose commands have further variables unless they have them of their own."""
+    """Return the sandbox, wrapped to add environment variables that a command does not set itself."""
     return _SandboxWithVariables(box, variables) if variables else box
 
 
@@ -107,7 +107,7 @@ class _SandboxWithVariables(SandboxWrapper):
 
 
 class _WrappedJob:
-    """A started job whose calls are made as its sandbox' are."""
+    """A started job whose calls go through its sandbox's ``around``."""
 
     def __init__(self, inner: StartedJob, box: SandboxWrapper) -> None:
         self._inner = inner
@@ -127,7 +127,7 @@ class _WrappedJob:
 
 
 def at_folder(box: Sandbox, workdir: str) -> Sandbox:
-    """The sandbox whose commands begin in ``workdir``, on any backend: itself, where that is where they begin."""
+    """Return the sandbox, wrapped if needed so that commands start in ``workdir`` on any backend."""
     return box if workdir == WORKDIR else _SandboxAtFolder(box, workdir)
 
 
