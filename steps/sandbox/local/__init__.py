@@ -1,1 +1,1 @@
-"""Backend local: a private folder a sandbox, isolated by bubblewrap where it works."""
+"""Backend local: one private folder per sandbox, isolated by bubblewrap if it works."""

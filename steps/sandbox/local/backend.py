@@ -1,4 +1,4 @@
-"""Backend ``local``: a private copy of an unpacked image on this machine, in namespaces where bubblewrap works."""
+"""Backend ``local``: a private copy of an unpacked image on this machine, in namespaces if bubblewrap works."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 
 def connect(spec: SandboxSpec) -> LocalBackend:
-    """The backend as this machine can have it: with bubblewrap where it works and the settings do not forbid it."""
+    """Connect to the backend, with bubblewrap if it works here and the settings allow it."""
     if sys.platform == "win32":
         raise ConfigError("backend local needs Linux or macOS: use --backend docker, or WSL", field="backend")
     return LocalBackend(image_root(spec.local), isolated=bubblewrap.probe() is None)
 
 
 class LocalBackend:
-    """Makes such sandboxes. ``images`` is the folder of all images."""
+    """Makes local sandboxes. ``images`` is the folder of all images."""
 
     def __init__(self, images: Path, *, isolated: bool) -> None:
         self.images = images
         self.isolated = isolated
 
     def create(self, request: SandboxRequest) -> Sandbox:
-        """A sandbox of its own copy of the image, ended by its supervisor after ``deadline_s``.
+        """Create a sandbox with its own copy of the image, which its supervisor ends after ``deadline_s``.
 
-        Raises ConfigError for an image that is not there and for isolation this machine cannot give, ResourceError
-        where the disk is full, InfraError for the rest. See bounds.py for what it may take.
+        Raises ConfigError for a missing image, or if this machine cannot provide the isolation; ResourceError if the
+        disk is full; InfraError otherwise. Its limits are those of resource_limits.py.
         """
         if request.isolated and not self.isolated:
             raise ConfigError(
@@ -72,7 +72,7 @@ class LocalBackend:
             raise
 
     def destroy(self, sandbox: Sandbox) -> None:
-        """End its processes and remove its folder. Twice is once."""
+        """End a sandbox's processes and remove its folder. Idempotent."""
         if not isinstance(sandbox, LocalSandbox):
             raise TypeError(f"not a sandbox of backend local: {sandbox!r}")
         sandbox.disk.close()
@@ -141,7 +141,7 @@ class LocalBackend:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a tree, owned by the caller: git distrusts and root in a namespace cannot write what others own."""
+    """Copy a tree, owned by the caller: git distrusts, and root in a namespace cannot write, files of other owners."""
     if sys.platform == "linux":
         words = ["cp", "-R", "-P", "--preserve=mode,timestamps,links", "--reflink=auto", f"{source}/.", str(target)]
         process = subprocess.run(words, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""A namespace that looks like a container, made by bubblewrap without privileges: what is in it and what is not."""
+"""A container-like namespace, made by bubblewrap without privileges: its mounts, and what it hides."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from swe_argo.steps.sandbox.local.supervisor_client import SCRIPT
 from swe_argo.steps.settings import settings
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store", "gnu/store")
-"""What is shown of the host, read-only. /opt, /srv, /var, /home and the like may hold a store with its answers, and
-/nix/var has the socket of a daemon that downloads and builds."""
+"""Host folders mounted read-only. /opt, /srv, /var, /home and the like may hold a store with its answers, and /nix/var
+has the socket of a daemon that downloads and builds."""
 ETC = (
     *("passwd", "group", "shells", "login.defs", "nsswitch.conf", "host.conf", "gai.conf", "networks", "protocols"),
     *("services", "rpc", "localtime", "timezone", "locale.alias", "locale.conf", "mtab", "terminfo", "inputrc"),
@@ -34,11 +34,11 @@ ETC = (
     *("pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf"),
     *("python*", "perl", "java-*", "texmf", "ImageMagick-*"),
 )
-"""Glob patterns of what programs need of the host's /etc: no passwords, keys, host names, proxies, package indexes."""
+"""Glob patterns of host files in /etc that programs need: no passwords, keys, host names, proxies, package indexes."""
 HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP",
                 "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "AUDIT_WRITE")  # fmt: skip
-"""Those that root has in a Docker container; never SYS_ADMIN, which could make the read-only mounts writable."""
+"""The capabilities of root in a Docker container; never SYS_ADMIN, which could make read-only mounts writable."""
 PLACES = {
     **dict.fromkeys(("etc", "run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
     **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
@@ -61,10 +61,10 @@ def arguments(
     shared_memory_bytes: int = 64 << 20,
     bundle: Path | None = None,
 ) -> list[str]:
-    """The command that becomes the supervisor, PID 1 of its own namespace with the folder ``root`` as /.
+    """Return the command that becomes the supervisor, PID 1 of its own namespace with the folder ``root`` as /.
 
-    ``hidden``: folders of this host that must not be seen, wherever they lie. ``limits``: of every command (RLIMIT_*).
-    ``bundle``: the folder of an agent's own files.
+    ``hidden``: host folders to hide, wherever they are. ``limits``: RLIMIT_* of every command. ``bundle``: the folder
+    of an agent's own files.
     """
     namespaces = ["user", "pid", "ipc", "uts", *(() if network else ("net",))]
     return [
@@ -72,7 +72,7 @@ def arguments(
         *(f"--unshare-{name}" for name in namespaces),
         *("--unshare-cgroup-try", "--uid", "0", "--gid", "0", "--as-pid-1"),
         *(("--disable-userns",) if _knows("--disable-userns") else ()),
-        # A name that resolves without a network.
+        # Resolves without a network.
         *("--hostname", "localhost"),
         *("--cap-drop", "ALL"),
         *(word for name in CAPABILITIES for word in ("--cap-add", f"CAP_{name}")),
@@ -92,7 +92,7 @@ def arguments(
 
 
 def prepare(root: Path) -> None:
-    """Make the folders that a container has; each sandbox has its own."""
+    """Create the folders of a container; each sandbox has its own."""
     for name, mode in PLACES.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
@@ -101,19 +101,19 @@ def prepare(root: Path) -> None:
 
 
 def python() -> str:
-    """The interpreter that runs this, its link kept. As it was called the path may go through folders of no sandbox."""
+    """Return the running interpreter, links kept. Its invocation path may lead through folders not in the sandbox."""
     return os.path.normpath(sys.executable)
 
 
 def search_path() -> str:
-    """PATH in the sandbox: the interpreter that runs this first, so that ``python -m pytest`` is its own."""
+    """Return PATH in the sandbox, the running interpreter first, so that ``python -m pytest`` uses it."""
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def probe() -> str | None:
-    """Why bubblewrap is not used on this machine, in one line with the way out; None where it is.
+    """Return why this machine does not use bubblewrap, in one line with the remedy, or None if it does.
 
-    Tried by making a namespace of the very kind that sandboxes get.
+    The probe makes a namespace of the same kind as a sandbox's.
     """
     return "SWE_ARGO_ISOLATION is none: unset it" if settings().isolation == "none" else _probe_namespace()
 
@@ -161,11 +161,11 @@ def _system() -> list[str]:
 
 
 def _configuration(root: Path, *, network: bool) -> list[str]:
-    """Bind a folder of the sandbox's own as /etc, with the listed files of the host in it, read-only."""
+    """Return options that mount the sandbox's own folder as /etc, with the listed host files in it, read-only."""
     words = ["--bind", str(root / "etc"), "/etc"]
     for pattern in (*ETC, *(("resolv.conf",) if network else ())):
         for entry in sorted(Path("/etc").glob(pattern)):
-            # Some programs read where the link leads, the time zone for one; a link that leads elsewhere is followed.
+            # Some programs read a link's target, for example the time zone's; a link to other places is resolved.
             if entry.is_symlink() and str(entry.resolve()).startswith(("/usr/", "/proc/")):
                 words += ["--symlink", os.readlink(entry), str(entry)]  # noqa: PTH115 - as written, not resolved
             else:
@@ -179,13 +179,13 @@ def _read_only(path: Path) -> list[str]:
 
 @cache
 def _knows(option: str) -> bool:
-    """Whether this bubblewrap has an option: ``--disable-userns`` came with 0.8."""
+    """Return whether this bubblewrap has an option: ``--disable-userns`` came with 0.8."""
     process = subprocess.run(["bwrap", "--help"], capture_output=True, check=False)
     return option in (process.stdout + process.stderr).decode(errors="replace")
 
 
 def _tmpfs(path: Path, size: int) -> list[str]:
-    """A folder in memory: without a size the kernel gives each half of the machine's."""
+    """Return options for a folder in memory: without a size the kernel allows half of the machine's memory for each."""
     return [*(("--size", str(size)) if _knows("--size") else ()), "--tmpfs", str(path)]
 
 
@@ -200,12 +200,12 @@ def _mask(path: Path) -> list[str]:
 
 
 def _interpreter(hidden: list[Path]) -> list[str]:
-    """The Python that runs this, wherever it is installed, without this project's own files: they hold answers."""
+    """Return options that mount the running Python, wherever installed, and hide this project's files and answers."""
     prefixes = sorted({sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1])})
     visible = [Path("/") / name for name in SYSTEM] + [Path(prefix) for prefix in prefixes]
     project = TEMPLATES.parent
     secret = [*(project / name for name in ("steps", "workflows", "templates")), *hidden, *_system_links()]
-    # First what a prefix lies in, then the prefixes, then what lies in them.
+    # First folders around a prefix, then the prefixes, then folders inside them.
     outer = [p for p in secret if any(Path(prefix).is_relative_to(p) for prefix in prefixes)]
     inner = [p for p in secret if p not in outer]
     words: list[str] = []
@@ -224,10 +224,10 @@ def _within(path: Path, folders: list[Path]) -> bool:
 
 
 def _system_links() -> list[Path]:
-    """Where this machine keeps results, downloads and images."""
+    """Return the folders in which this machine keeps results, downloads and images."""
     store = settings().store or ""
     places = []
-    with suppress(ConfigError):  # a user without one
+    with suppress(ConfigError):  # no home folder
         places.append(settings().home_folder)
     with suppress(RuntimeError):
         places.append(Path.home())

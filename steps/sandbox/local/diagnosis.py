@@ -1,4 +1,4 @@
-"""What a person should know of sandboxes on this machine itself."""
+"""Diagnosis of sandboxes on this machine itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swe_argo.steps.sandbox.local import bubblewrap, resource_limits
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Works everywhere, if without isolation. Never raises."""
+    """Diagnose this machine: local sandboxes work everywhere, if without isolation. Never raises."""
     problem = bubblewrap.probe()
     if problem is None:
         return Diagnosis(True, f"isolated by bubblewrap; {resource_limits.promise()}")

@@ -1,4 +1,4 @@
-"""Watching how much of the disk a sandbox takes: nothing that everybody may use bounds a folder."""
+"""A watch over a sandbox's disk use: no limit that unprivileged users can set bounds a folder."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 LOOK_S = 0.5
 MEASURE_S = 30.0
-"""The folder is measured so often, and whenever its file system has filled by what the sandbox may still take."""
+"""Seconds between measurements; growth of the file system by what the sandbox may still take triggers one, too."""
 INODE = 4096
-"""Bytes that a file counts for beside its content: a file system has only so many."""
+"""Bytes counted for each file besides its content: a file system has a limited number of inodes."""
 
 
 class DiskWatch:
@@ -27,7 +27,7 @@ class DiskWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the watch."""
         self._end.set()
 
     def _watch(self) -> None:
@@ -39,7 +39,7 @@ class DiskWatch:
             if measured + now - at <= self.limit_bytes and since < MEASURE_S:
                 continue
             size, whole = measure(self.folder)
-            # What cannot be read is taken for what the file system has filled by meanwhile.
+            # If part cannot be read, the growth of the file system counts instead.
             measured, at, since = size if whole else max(size, now - began), now, 0.0
             if measured > self.limit_bytes:
                 self.full = True
@@ -48,7 +48,7 @@ class DiskWatch:
 
 
 def measure(folder: Path) -> tuple[int, bool]:
-    """(bytes that a folder takes, whether all of it could be read). du(1) walks without limits of depth or path."""
+    """Return (bytes that a folder takes, whether all of it was readable). du(1) has no limits of depth or path."""
     total, whole = 0, True
     for words, unit in ((["du", "-skx"], 1024), (["du", "--inodes", "-sx"], INODE)):
         process = subprocess.run([*words, str(folder)], capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""Unpacked images: ``<root>/<name, / as __>/testbed``, a git checkout, and where it is known ``digest`` beside it."""
+"""Unpacked images: ``<root>/<name, / as __>/testbed``, a git checkout, with the file ``digest`` beside it if known."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from swe_argo.steps.settings import settings
 
 
 def image_root(spec: LocalSpec) -> Path:
-    """The folder of all images: the spec's, else this person's."""
+    """Return the folder of all images: the spec's, else this user's."""
     return Path(spec.images).expanduser() if spec.images else settings().local_images
 
 
 def image_folder(root: Path, name: str) -> Path:
-    """Where an image is, if it is there."""
+    """Return the folder for an image, which may not exist."""
     return root / name.replace("/", "__")
 
 
 def read_digest(folder: Path) -> str | None:
-    """The digest of the image from which a folder was made."""
+    """Return the digest of the image from which a folder was made, if known."""
     file = folder / "digest"
     return file.read_text().strip() if file.is_file() else None

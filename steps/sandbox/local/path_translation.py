@@ -1,4 +1,4 @@
-"""Sandbox paths for this host's and back, where a sandbox has no mount namespace of its own."""
+"""Translation between sandbox paths and host paths, for a sandbox without a mount namespace."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from swe_argo.steps.contracts.data import WORKDIR
 
 
 class PathTranslation:
-    """What a sandbox calls ``workdir`` lies in the folder ``root``; so does every other file that was written into it.
+    """A translation: the sandbox's ``workdir`` and every other file written into it lie in the folder ``root``.
 
-    Bytes in, bytes out: into the sandbox with ``inward``, out of it with ``outward``, its exact reverse. A name counts
-    as a path where it stands alone: ``a/testbed`` and ``/testbed2`` are something else.
+    Bytes in, bytes out: into the sandbox with ``inward``, out of it with ``outward``, its exact reverse. Only a path
+    that stands alone is translated, not ``a/testbed`` or ``/testbed2``.
     """
 
     def __init__(self, root: str, workdir: str = WORKDIR) -> None:
@@ -21,33 +21,33 @@ class PathTranslation:
         self._pattern = _pattern(self._paths)
 
     def adopt(self, path: str) -> None:
-        """From now on ``path`` lies in the sandbox. Its folder stays the host's."""
+        """Add ``path`` to the sandbox. Its folder stays the host's."""
         name = path.encode(errors="surrogateescape")
         if not self._pattern.fullmatch(name) and not name.startswith(self._workdir + b"/"):
             self._paths.add(name)
             self._pattern = _pattern(self._paths)
 
     def inward(self, data: bytes) -> bytes:
-        """Sandbox paths become host paths."""
+        """Replace sandbox paths by host paths."""
         # The pattern takes 50 ns a byte.
         if not any(path in data for path in self._paths):
             return data
         return self._pattern.sub(lambda match: self._root + match[0], data)
 
     def outward(self, data: bytes) -> bytes:
-        """Host paths become sandbox paths."""
+        """Replace host paths by sandbox paths."""
         return data.replace(self._root + b"/", b"/")
 
     def longest(self, size: int) -> int:
-        """How long a file of so many bytes may be on the host: every path in it is longer there."""
+        """Return the maximum host size of a file of ``size`` bytes: every path in it is longer there."""
         return size + size // min(map(len, self._paths)) * len(self._root)
 
     def text(self, text: str) -> str:
-        """``inward`` for a command, a path or a variable."""
+        """Apply ``inward`` to a command, a path or a variable."""
         return self.inward(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 
 
 def _pattern(paths: set[bytes]) -> re.Pattern[bytes]:
     names = b"|".join(re.escape(path) for path in sorted(paths, key=len, reverse=True))
-    # Not in the middle of a longer path, but after an option that takes one (-I/testbed).
+    # Not in the middle of a longer path, but after an option with a path (-I/testbed).
     return re.compile(rb"(?:(?<![\w.~/\-])|(?<=\s-[A-Z])|(?<=file://))(?:" + names + rb")(?![\w\-])")

@@ -1,4 +1,4 @@
-"""Whether this machine can run a run's sandboxes itself."""
+"""The check that this machine can run a run's sandboxes itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Raises ConfigError: no isolation for an agent that acts, or an image that is not unpacked."""
+    """Check this machine. Raises ConfigError for a missing isolation for an agent that acts, or image not unpacked."""
     if sandbox_needs.acts and not spec.allow_host and (why_not := bubblewrap.probe()):
         raise ConfigError(
             f"agents that run commands need isolation, and there is none here ({why_not}): "
@@ -22,7 +22,7 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     folders = {image: image_folder(root, image) for image in sandbox_needs.images}
     try:
         missing = [folder for folder in folders.values() if not (folder / "testbed").is_dir()]
-    except OSError as error:  # somebody else's folder
+    except OSError as error:  # another user's folder
         raise ConfigError(f"cannot use {root}: {error.strerror}", field="sandbox.local.images") from error
     if missing:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a sandbox on this machine may take: processes, memory and cores by the kernel, disk by watching."""
+"""Resource limits of a local sandbox: the kernel limits processes, memory and cores, a watch the disk."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from swe_argo.steps.sandbox.protocol import SandboxRequest
 PROCESSES = 4096
 """Threads count, too. Test suites have hundreds."""
 MEMORY_SHARE = 0.9
-"""Of the machine's memory, where nobody says otherwise: the machine itself goes on."""
+"""Default share of the machine's memory; the rest keeps the machine itself running."""
 DISK_LEFT = 1 << 30
-"""Bytes that stay free, whatever a sandbox may take."""
+"""Bytes that stay free, whatever the limit of a sandbox."""
 DISK_LEAST = 64 << 20
 
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """``group`` is None where no control group can be made: then each process is bounded by itself, see ``rlimits``."""
+    """Limits of a sandbox. ``group`` is None if no control group can be made: then ``rlimits`` bound each process."""
 
     processes: int
     memory_bytes: int
@@ -31,7 +31,7 @@ class ResourceLimits:
     group: Cgroup | None
 
     def rlimits(self, *, isolated: bool) -> dict[str, int]:
-        """What every command gets (getrlimit(2)). Processes of a user are counted for each user namespace."""
+        """Return the rlimits of every command (getrlimit(2)). A user's processes are counted per user namespace."""
         limits = {"RLIMIT_FSIZE": self.disk_bytes}
         if self.group is None:
             limits["RLIMIT_DATA"] = self.memory_bytes
@@ -41,7 +41,7 @@ class ResourceLimits:
 
 
 def bounds(root: Path, request: SandboxRequest) -> ResourceLimits:
-    """Those of a sandbox in the folder ``root``, whose control group is named as it is."""
+    """Return the limits of a sandbox in the folder ``root``, and set them on its control group of the same name."""
     factor = request.resource_factor
     free = shutil.disk_usage(root).free - DISK_LEFT
     memory = int(MEMORY_SHARE * _machine_bytes())
@@ -64,7 +64,7 @@ def _machine_bytes() -> int:
 
 
 def promise() -> str:
-    """What a sandbox here is bounded by, in a few words."""
+    """Describe the limits of a sandbox here in a few words."""
     group = cgroup.probe_cgroup()
     if group:
         return f"processes and memory bounded by control groups (v{group.version}), disk by watching"

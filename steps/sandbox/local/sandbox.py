@@ -1,4 +1,4 @@
-"""One local sandbox: its supervisor runs the commands, its limits and its paths are looked after here."""
+"""A local sandbox: its supervisor runs the commands; limits and path translation are handled here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LONGEST_ARGUMENT = 100_000
 class LocalSandbox:
     """A private folder and the supervisor that runs commands in it. ``root`` is the sandbox's /.
 
-    With ``translation`` there is no namespace: commands see this host, and paths are exchanged on the way in and out.
+    With ``translation`` there is no namespace: commands see this host, and paths are translated on the way in and out.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LocalSandbox:
         merge: bool = False,
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
-        """See ``Sandbox.exec``; the limit on output holds for each stream before paths are translated back."""
+        """Run a command, see ``Sandbox.exec``. The output limit holds per stream, before paths are translated back."""
         with self._within_limits():
             result = self.channel.exec(
                 self._argv(command),
@@ -85,11 +85,11 @@ class LocalSandbox:
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
-        bell: str | None = None,  # noqa: ARG002 - output is at hand as it is printed
+        bell: str | None = None,  # noqa: ARG002 - output is available as it is printed
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
-        """See ``JobStarter.start``."""
+        """Start a command, see ``JobStarter.start``."""
         if self._translation and note:
             self._translation.adopt(note)
         with self._within_limits():
@@ -99,7 +99,7 @@ class LocalSandbox:
         return _LocalJob(self, job, note)
 
     def look_at(self, job: SupervisedJob, **options: Unpack[PollOptions]) -> JobProgress:
-        """A look at a started job, with the limits that were passed meanwhile and the sandbox's own paths."""
+        """Poll a started job; raise a limit that the sandbox exceeded, and translate paths back."""
         with self._within_limits():
             progress = job.poll(**options)
         if passed := self._passed():
@@ -113,7 +113,7 @@ class LocalSandbox:
         )
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
-        """See ``Sandbox.read``."""
+        """Read a file, see ``Sandbox.read``."""
         most = self._translation.longest(max_bytes) if self._translation else max_bytes
         with self._within_limits():
             data = self.channel.read(self._inward(path), most)
@@ -123,7 +123,7 @@ class LocalSandbox:
         return data
 
     def write(self, path: str, data: bytes) -> None:
-        """See ``Sandbox.write``. Without namespaces a path outside the repository becomes one of the sandbox's own."""
+        """Write a file, see ``Sandbox.write``. Without namespaces, paths outside the repository are the sandbox's."""
         if self._translation:
             self._translation.adopt(path)
             data = self._translation.inward(data)
@@ -131,13 +131,12 @@ class LocalSandbox:
             self.channel.write(self._inward(path), data)
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``: whether a limit of its own, its owner, its clock or
-        somebody on this machine ended it."""
+        """Return why it was ended: a limit, its owner, its clock, or a kill on this machine; see ``Sandbox``."""
         return self._passed() or self.channel.ended_from_outside()
 
     @contextmanager
     def _within_limits(self) -> Iterator[None]:
-        """A sandbox that is lost because it passed a limit is told as that."""
+        """Raise the exceeded limit if the sandbox was lost because of one."""
         try:
             yield
         except InfraError as error:
@@ -147,7 +146,7 @@ class LocalSandbox:
             raise
 
     def _passed(self) -> ResourceError | None:
-        """The limit that it ran into, as the kernel and the watch over its disk know from outside."""
+        """Return the limit that it exceeded, as known from outside by the kernel and the disk watch."""
         if self.disk.full:
             most = f"its limit of {self.limits.disk_bytes >> 20} MiB"
             return ResourceError(FailureClass.OUT_OF_DISK, f"the local sandbox ran out of disk ({most})")
@@ -162,7 +161,7 @@ class LocalSandbox:
     def _argv(self, command: str) -> list[str]:
         command = self._inward(command)
         if len(command.encode(errors="surrogateescape")) > LONGEST_ARGUMENT:
-            # $0, stdin and the arguments are what they would be.
+            # $0, stdin and the arguments stay as they would be.
             script = self._place(f"/tmp/.command-{os.urandom(8).hex()}")  # noqa: S108 - the sandbox's own
             self.channel.write(script, command.encode(errors="surrogateescape"))
             command = f'eval "$(cat {shlex.quote(script)}; rm {shlex.quote(script)})"'
@@ -182,7 +181,7 @@ class LocalSandbox:
 
 
 class _LocalJob:
-    """A started job, with the limits that its sandbox passed meanwhile and the sandbox's own paths."""
+    """A started job that raises its sandbox's exceeded limits and translates paths back."""
 
     def __init__(self, box: LocalSandbox, job: SupervisedJob, note: str | None) -> None:
         self._box = box

@@ -1,9 +1,9 @@
-"""The system call filter of a local sandbox: calls that namespaces do not confine or that watch the shared kernel.
+"""The system call filter of a local sandbox: denies calls that escape namespaces or watch the shared kernel.
 
 A session's keyring belongs to no namespace, so keys would pass from one sandbox to the next, and a socket of AF_VSOCK
 reaches the machine's hypervisor without a network. Docker's default profile denies the same:
 https://github.com/moby/profiles/blob/main/seccomp/default.json
-Calls that evict pages of the files that all sandboxes share are denied, too: the next sandbox would see the gaps.
+Calls that evict shared file pages are denied, too: the next sandbox would see the gaps.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ WITH_ARGUMENT = {
     0xC00000B7: ((198, 0, AF_VSOCK), (223, 3, FADV_DONTNEED), (233, 2, MADV_PAGEOUT)),
     0x40000028: ((281, 0, AF_VSOCK), (270, 1, FADV_DONTNEED), (220, 2, MADV_PAGEOUT)),
 }
-"""Calls that are denied with a value at the place of an argument, from 0: socket(2), socketcall(2), which hides the
-family in memory, fadvise64(2) and madvise(2)."""
+"""Calls denied by an argument: (number, index of the argument from 0, denied value). socket(2), socketcall(2), which
+hides the family in memory, fadvise64(2) and madvise(2)."""
 MACHINES = ("x86_64", "aarch64")
 """Machines whose programs make calls of these architectures only."""
 _X32_BIT = 0x40000000
-"""Marks the calls of x32 programs, which have the architecture and, for ``DENIED``, the numbers of x86_64."""
+"""Marks the calls of x32 programs, which share the architecture and, for ``DENIED``, the numbers of x86_64."""
 
 # Classic BPF (linux/bpf_common.h) on struct seccomp_data, and its results (linux/seccomp.h).
 _LOAD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENT_OFFSET, _ARGUMENT_SIZE = 0, 4, 16, 8
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _TO_DENIAL = -1
-"""Stands for the distance to the end of a block."""
+"""Placeholder for the distance to the end of a block."""
 
 
 def program() -> bytes:

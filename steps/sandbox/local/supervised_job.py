@@ -1,4 +1,4 @@
-"""A started command of a local sandbox: a thread takes its output, so that it is never held up between two looks."""
+"""A started command of a local sandbox: a thread reads its output, so that it never blocks between two polls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
 
 
 class SupervisedJob:
-    """See ``StartedJob``; its end comes without the note. ``call`` has the descriptors of its output and its input."""
+    """A started job, see ``StartedJob``, without the note. ``call`` has the descriptors of its output and its input."""
 
     def __init__(
         self, call: SupervisorRequest, ends_bytes: int, failure: Callable[[OSError | None], InfraError]
@@ -48,7 +48,7 @@ class SupervisedJob:
         until_output: bool = False,
         data: bytes = b"",
     ) -> JobProgress:
-        """See ``StartedJob.poll``."""
+        """Poll the job, see ``StartedJob.poll``."""
         if data:
             self.send(data)
         with self._changed:
@@ -78,7 +78,7 @@ class SupervisedJob:
             )
 
     def send(self, data: bytes) -> None:
-        """See ``StartedJob.send``."""
+        """Send input, see ``StartedJob.send``."""
         with self._changed:
             if self._input is None:
                 return
@@ -88,7 +88,7 @@ class SupervisedJob:
                 threading.Thread(target=self._write, args=(self._input,), daemon=True).start()
 
     def close_input(self) -> None:
-        """See ``StartedJob.close_input``."""
+        """Close the input, see ``StartedJob.close_input``."""
         with self._changed:
             if self._writes:
                 self._lines.put(None)
@@ -97,7 +97,7 @@ class SupervisedJob:
             self._input = None
 
     def interrupt(self) -> None:
-        """See ``StartedJob.interrupt``."""
+        """Interrupt the job, see ``StartedJob.interrupt``."""
         with suppress(OSError):  # it has ended
             self._call.sock.send(b"i")
 
@@ -105,7 +105,7 @@ class SupervisedJob:
         return self._ending is None and self._error is None
 
     def _wait(self, wait_s: float, quiet_s: float | None) -> bool:
-        """Whether it went quiet; else it has ended, flooded, printed what is waited for, or the time is over."""
+        """Wait; return whether the job went quiet, not ended, flooded, timed out or printed the awaited output."""
         began = time.monotonic()
         until = began + wait_s
         while self._runs() and self._size <= FLOOD_BYTES and not (self._until_output and len(self._kept)):
@@ -132,7 +132,7 @@ class SupervisedJob:
             self.close_input()
 
     def _follow(self) -> dict[str, object]:
-        """Take output until the command's end is told, then what of it is still on its way. Raises OSError."""
+        """Read output until the command's end is reported, then the rest still on its way. Raises OSError."""
         [output] = self._call.fds
         call = self._call.sock.fileno()
         poll = select.poll()
@@ -154,7 +154,7 @@ class SupervisedJob:
                     ending = self._call.answer(GRACE_S)
                     poll.unregister(call)
                     give_up = time.monotonic() + SETTLE_S
-            # A child may print without end; all that was in the pipe when the command ended has been read by now.
+            # A child may print without end; everything in the pipe when the command ended has been read by now.
             if ending and (not events or remaining_s < 0):
                 break
         return ending
@@ -169,7 +169,7 @@ class SupervisedJob:
 
     def _write(self, pipe: int) -> None:
         while (data := self._lines.get()) is not None:
-            with suppress(OSError):  # it reads no more
+            with suppress(OSError):  # the command has closed its input
                 while data:
                     data = data[os.write(pipe, data) :]
         os.close(pipe)

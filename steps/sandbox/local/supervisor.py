@@ -1,18 +1,18 @@
-"""The one process that starts a local sandbox's commands: PID 1 where the sandbox has namespaces.
+"""The process that starts all commands of a local sandbox: PID 1 if the sandbox has namespaces.
 
-Run as a script by a bare interpreter, it imports the standard library only. Its stdin is a socket held by the process
-that owns the sandbox; when that process dies, however it dies, the socket closes and everything here ends with it.
-On the socket comes one byte for each call with a socket of that call's own, on which all the rest is said:
+A bare interpreter runs it as a script, so it imports the standard library only. Its stdin is a socket held by the
+process that owns the sandbox; when that process dies, however it dies, the socket closes and everything here ends with
+it. The socket carries one byte for each call, with a socket of that call's own for the messages:
 
     {"op": "exec", "argv", "cwd", "env", "timeout_s", "merge"}  ->  {"started"} + read ends of the output pipes, then
                                                                     {"exit": code or null, "timed_out"}
-        with "input": true: the write end of its input, too; meanwhile the caller may say the byte "i" (interrupt it) or
-        "k" (its time is over)
+        with "input": true: the write end of its input, too; meanwhile the caller may send the byte "i" (interrupt it)
+        or "k" (end it as timed out)
     {"op": "read", "path"}                                      ->  {} + the open file
     {"op": "write", "path", "size"} + bytes                     ->  {}
     {"op": "hello"}                                             ->  {}
 
-A file operation that fails is answered by {"errno", "strerror"}; what is lost to the deadline by {"lost": "deadline"}.
+The answer to a failed file operation is {"errno", "strerror"}; to a command ended by the deadline {"lost": "deadline"}.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KILL_AGAIN_S = 0.5
 
 @dataclass
 class RunningCommand:
-    """A command that was started: ``pid`` leads its session, ``pipes`` are the read ends of its output."""
+    """A started command: ``pid`` leads its session, ``pipes`` are the read ends of its output."""
 
     call: socket.socket
     pid: int
@@ -49,7 +49,7 @@ class RunningCommand:
 
 
 class Supervisor:
-    """One loop over the control socket, the calls of running commands, and the output nobody reads any more."""
+    """An event loop over the control socket, the calls of running commands, and output that has no reader left."""
 
     def __init__(self, control: socket.socket, deadline_s: float, limits: dict[str, int]) -> None:
         self.control = control
@@ -152,7 +152,7 @@ class Supervisor:
             self._hung_up(job)
 
     def _hung_up(self, job: RunningCommand) -> None:
-        """The caller has what it wants, or has died: stop the command, and read on so that no child gets SIGPIPE."""
+        """Stop the command of a caller that finished or died; drain its output so that no child gets SIGPIPE."""
         self._unwatch(job.call.fileno())
         job.call.close()
         if self.jobs.get(job.pid) is job:
@@ -192,7 +192,7 @@ class Supervisor:
             self._end()
 
     def _end(self) -> NoReturn:
-        """Where this is PID 1 the kernel ends the rest; elsewhere all that descends from here is hunted down."""
+        """Exit. As PID 1 the kernel ends the rest; elsewhere kill all descendants first."""
         if os.getpid() != 1:
             for job in self.jobs.values():
                 kill_all([job.pid])
@@ -204,13 +204,13 @@ class Supervisor:
 
 
 def say(call: socket.socket, message: Message, fds: list[int] | None = None) -> None:
-    """Answer a caller, who may be gone."""
+    """Send a message to a caller, who may be gone."""
     with suppress(OSError):
         socket.send_fds(call, [json.dumps(message).encode() + b"\n"], fds or [])
 
 
 def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, stderr: int) -> NoReturn:
-    """In the child: turn into the command, leader of its own session, with nothing of this process left to it."""
+    """Replace the child process by the command, leader of its own session, inheriting nothing of this process."""
     try:
         os.setsid()
         os.dup2(stdin, 0)
@@ -220,7 +220,7 @@ def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, st
             signal.signal(number, signal.SIG_DFL)
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, name), (most, most))
-        with suppress(OSError):  # where memory ends, these end before this sandbox's first process
+        with suppress(OSError):  # if memory runs out, commands die before this sandbox's first process
             Path("/proc/self/oom_score_adj").write_text("500")
         os.chdir(os.fsencode(request["cwd"]))
         environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
@@ -233,7 +233,7 @@ def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, st
 
 
 def open_regular(path: bytes) -> int:
-    """An open regular file; a pipe or a device that somebody left there must not block or flood the reader."""
+    """Open a regular file; a pipe or a device left there must not block or flood the reader."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
@@ -245,7 +245,7 @@ def open_regular(path: bytes) -> int:
 
 
 def replace(path: bytes, data: bytes) -> None:
-    """Write a file beside its place and move it there; a file that was there lends its mode."""
+    """Write a file beside its path and move it there, with the mode of an existing file."""
     folder = os.path.dirname(path)  # noqa: PTH120 - bytes
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - bytes
     part = os.path.join(folder, b".swe-argo-%d.part" % time.monotonic_ns())  # noqa: PTH118 - bytes
@@ -265,7 +265,7 @@ def replace(path: bytes, data: bytes) -> None:
 
 
 def processes() -> dict[int, tuple[int, int]]:
-    """pid -> (parent, session) of every living process; empty where there is no /proc (macOS)."""
+    """Return {pid: (parent, session)} of every living process; empty without /proc (macOS)."""
     table = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -279,7 +279,7 @@ def processes() -> dict[int, tuple[int, int]]:
 
 
 def descendants(root: int) -> list[int]:
-    """All that descends from ``root``, which is a subreaper or alive."""
+    """Return all descendants of ``root``, which is a subreaper or alive."""
     table = processes()
     pids, wave = [], [root]
     while wave:
@@ -289,12 +289,12 @@ def descendants(root: int) -> list[int]:
 
 
 def session(leader: int) -> set[int]:
-    """A command's processes: its whole session, for ``timeout`` leads a group of its own, and its descendants."""
+    """Return a command's processes: its whole session, for ``timeout`` leads a group of its own, and descendants."""
     return {leader, *(pid for pid, (_, sid) in processes().items() if sid == leader), *descendants(leader)}
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """End them, each with its process group where it leads one."""
+    """Kill processes, each with its process group if it leads one."""
     for pid in pids:
         for kill in (os.killpg, os.kill):
             with suppress(ProcessLookupError, PermissionError):
@@ -302,7 +302,7 @@ def kill_all(pids: Iterable[int]) -> None:
 
 
 def guard() -> None:
-    """Linux: keep orphans as children, so that they are found at the end; keep commands from reading this process."""
+    """On Linux, adopt orphans as children, to find them at the end, and keep commands from reading this process."""
     if sys.platform == "linux":
         import ctypes
 
@@ -315,7 +315,7 @@ def guard() -> None:
 if __name__ == "__main__":
     guard()
     os.umask(0o022)
-    # As PID 1 an unhandled signal from inside is dropped by the kernel; Python's own handler would end it.
+    # As PID 1 an unhandled signal from inside is dropped by the kernel; Python's own handler would end the process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     inherited = socket.socket(fileno=os.dup(0))
     Supervisor(inherited, float(sys.argv[1]), json.loads(sys.argv[2])).run()

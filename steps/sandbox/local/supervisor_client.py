@@ -1,4 +1,4 @@
-"""The owner's side of a supervised sandbox: what supervisor.py says on its sockets, as calls and exceptions."""
+"""The owner's side of a supervised sandbox: the messages of supervisor.py as calls and exceptions."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from swe_argo.steps.sandbox.protocol import ExecResult
 SCRIPT = Path(__file__).resolve().with_name("supervisor.py")
 START_S = 30.0
 _ENDING_S = 2.0
-"""How much longer than its supervisor bubblewrap may live."""
+"""Seconds that bubblewrap may live longer than its supervisor."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SupervisorClient:
-    """A running supervisor, reached through a socket that lives exactly as long as this process wants it to."""
+    """A running supervisor, reached through a socket; it ends when this process closes the socket."""
 
     def __init__(
         self, command: list[str], deadline_s: float, env: dict[str, str], *, is_bubblewrap: bool = False
     ) -> None:
-        """Start ``command``; it must become supervisor.py.
+        """Start ``command``, which must become supervisor.py.
 
         ``is_bubblewrap``: it takes bubblewrap's ``--info-fd`` and ``--seccomp`` before ``--``. Raises InfraError.
         """
@@ -88,7 +88,7 @@ class SupervisorClient:
         )
 
     def start(self, argv: list[str], *, cwd: str, env: dict[str, str], ends_bytes: int) -> SupervisedJob:
-        """Start a program whose input is open and whose output is one stream."""
+        """Start a program with open input and one output stream."""
         request = {"op": "exec", "argv": argv, "cwd": cwd, "env": env, "timeout_s": self.deadline_s, "merge": True}
         call = self._call({**request, "input": True})
         try:
@@ -99,7 +99,7 @@ class SupervisorClient:
         return SupervisedJob(call, ends_bytes, self._failure)
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """A file's content, through a descriptor that was opened in the sandbox. Raises OSError as ``Sandbox.read``."""
+        """Read a file through a descriptor opened in the sandbox. Raises OSError as ``Sandbox.read``."""
         try:
             with self._call({"op": "read", "path": path}) as call:
                 answer = call.answer(START_S)
@@ -113,7 +113,7 @@ class SupervisorClient:
         raise OSError(number, answer["strerror"], path)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file, its folders made, atomically."""
+        """Write a file atomically, and create its folders."""
         try:
             with self._call({"op": "write", "path": path, "size": len(data)}, data) as call:
                 answer = call.answer(START_S)
@@ -123,12 +123,12 @@ class SupervisorClient:
             raise _refused(path, answer)
 
     def kill(self) -> None:
-        """End it at once, from outside: calls that are under way fail."""
+        """Kill the sandbox at once, from outside: running calls fail."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the supervisor and with it all it started. Twice is once."""
+        """End the supervisor and with it everything it started. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -146,7 +146,7 @@ class SupervisorClient:
         self._log.close()
 
     def ended_from_outside(self) -> InfraError | None:
-        """How it was lost where that was no doing of what runs in it; None where it was not, or nobody knows."""
+        """Return why the sandbox was lost, if not by code inside it; None if it was not, or the cause is unknown."""
         if self._closed or self._overdue():
             return self._failure(None)
         if self._is_bubblewrap and self._ended_by_signal():
@@ -154,7 +154,7 @@ class SupervisorClient:
         return None
 
     def _ended_by_signal(self) -> bool:
-        """Whether bubblewrap itself was killed, which nothing inside can reach. It ends a moment after what it runs."""
+        """Return whether bubblewrap itself, out of reach from inside, was killed. It ends a moment after its child."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(_ENDING_S) < 0
         return False
@@ -197,7 +197,7 @@ class SupervisorClient:
 def _start(
     command: list[str], env: dict[str, str], stdin: socket.socket, log: IO[bytes], *, is_bubblewrap: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """The process, and the pid that the supervisor has on this host."""
+    """Return the process, and the supervisor's pid on this host."""
     options: dict[str, Any] = {"stdin": stdin, "stdout": log, "stderr": log, "env": env, "start_new_session": True}
     if not is_bubblewrap:
         process = subprocess.Popen(command, **options)
@@ -216,7 +216,7 @@ def _start(
 
 
 class _TooLargeError(Exception):
-    """A file holds more than was asked for."""
+    """A file is larger than ``max_bytes``."""
 
 
 def _whole(fd: int, max_bytes: int) -> bytes:

@@ -1,4 +1,4 @@
-"""One request to the supervisor of a local sandbox, and the output of a command that comes back on it."""
+"""A request to the supervisor of a local sandbox, and the command output that comes back on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from typing import Any, Self
 
 GRACE_S = 15.0
-"""How much later than its timeout a command's end may be reported before the supervisor counts as hung."""
+"""Seconds after its timeout by which a command's end must be reported, or the supervisor counts as hung."""
 SETTLE_S = 0.1
-"""How long output still on its way (``> >(tee log)``) is waited for after a command has ended."""
+"""Seconds to wait for output still on its way (``> >(tee log)``) after a command has ended."""
 
 
 class SupervisorRequest:
-    """One request on a socket of its own."""
+    """A request on a socket of its own."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -30,14 +30,14 @@ class SupervisorRequest:
         self.close()
 
     def close(self) -> None:
-        """Hang up: a command that still runs is ended."""
+        """Close the socket, which ends a command that still runs."""
         self.sock.close()
         for fd in self.fds:
             os.close(fd)
         self.fds = []
 
     def answer(self, patience_s: float) -> dict[str, Any]:
-        """The next message; descriptors that came with it are kept until the call ends. Raises OSError."""
+        """Return the next message; keep descriptors that came with it until the call ends. Raises OSError."""
         self.sock.settimeout(patience_s)
         while b"\n" not in self._pending:
             data, fds, _, _ = socket.recv_fds(self.sock, 4096, 3, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
@@ -51,7 +51,7 @@ class SupervisorRequest:
 
 
 class Stream:
-    """One output pipe, read up to a limit and past it only to keep the writer going."""
+    """An output pipe, read up to a limit; further output is discarded so that the writer does not block."""
 
     def __init__(self, fd: int, limit: int) -> None:
         self.fd, self.limit = fd, limit
@@ -59,7 +59,7 @@ class Stream:
         self.truncated = False
 
     def pump(self) -> bool:
-        """Take what is there; False at its end."""
+        """Read what is available; return False at the end."""
         chunk = os.read(self.fd, 1 << 20)
         room = self.limit - len(self.data)
         self.data += chunk[:room]
@@ -68,7 +68,7 @@ class Stream:
 
 
 def follow(call: SupervisorRequest, streams: list[Stream], give_up: float) -> dict[str, Any]:
-    """Read output until the command's end is told, then what of it is still on its way. Raises OSError."""
+    """Read output until the command's end is reported, then the rest still on its way. Raises OSError."""
     poll = select.poll()
     for fd in [call.sock.fileno(), *call.fds]:
         poll.register(fd, select.POLLIN)
@@ -90,7 +90,7 @@ def follow(call: SupervisorRequest, streams: list[Stream], give_up: float) -> di
                 ending = call.answer(GRACE_S)
                 poll.unregister(fd)
                 give_up = time.monotonic() + SETTLE_S
-        # A child may print without end; all that was in the pipes when the command ended has been read by now.
+        # A child may print without end; everything in the pipes when the command ended has been read by now.
         if ending and remaining_s < 0:
             break
     return ending
