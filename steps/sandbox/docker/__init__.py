@@ -1,1 +1,1 @@
-"""Backend docker: one container a sandbox, on the engine that `docker` would use."""
+"""Backend docker: one container per sandbox, on the engine that `docker` would use."""

@@ -1,4 +1,4 @@
-"""Backend docker: one container a sandbox, from the row's own image."""
+"""Backend docker: one container per sandbox, from the row's own image."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 PIDS = 16384
-"""Stops a fork bomb; no test suite comes near."""
+"""Stops a fork bomb; far more than any test suite needs."""
 
-# PID 1, so that no command can kill it (`kill -9 -1` is a thing agents do) and orphans are reaped; it keeps the
-# deadline by the engine's clock, whatever becomes of us.
+# PID 1, so that no command can kill it (agents do run `kill -9 -1`) and orphans are reaped; it keeps the deadline by
+# the engine's clock, even if this process dies.
 KEEP_ALIVE = """end=$(($(date +%s) + {seconds}))
 while left=$((end - $(date +%s))); [ $left -gt 0 ]; do sleep $((left < 10 ? left : 10)); done
 exit {code}"""
 
 
 def connect(_spec: SandboxSpec) -> DockerBackend:
-    """The backend on the engine that `docker` would use.
+    """Connect to the engine that `docker` would use.
 
-    Raises InfraError when none answers: plan has asked before (ConfigError there), so this one went away under the run.
+    Raises InfraError if none answers: plan has checked before (ConfigError there), so it disappeared during the run.
     """
     try:
         return DockerBackend(connect_engine().api)
@@ -46,10 +46,10 @@ def connect(_spec: SandboxSpec) -> DockerBackend:
 
 
 class DockerBackend:
-    """Makes and removes containers. As the official harness: root, in the repository, no limits unless asked for.
+    """Makes and removes containers, as the official harness does: root, in the repository, no limits by default.
 
-    The harness adds the capability SYS_ADMIN to every container, for the browsers of Multimodal; here only where they
-    are asked for, as it opens mount(2) to whatever runs.
+    The harness adds the capability SYS_ADMIN to every container, for the browsers of Multimodal. Here it is added only
+    on request, as it opens mount(2) to all code inside.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DockerBackend:
         self._pull_patience = pull_patience
 
     def create(self, request: SandboxRequest) -> DockerSandbox:
-        """A running container under the request's name; one of ours that has it already is replaced.
+        """Create a running container under the request's name, replacing one of ours that has the name already.
 
         Raises ConfigError (image does not exist, a limit the engine refuses), InfraError (IMAGE_PULL, SANDBOX_CREATE),
         ResourceError (OUT_OF_DISK).
@@ -96,13 +96,13 @@ class DockerBackend:
         return JobSandbox(machine, transport)
 
     def destroy(self, sandbox: Sandbox) -> None:
-        """Remove the container and its volumes. Raises InfraError when the engine does not answer."""
+        """Remove the container and its volumes. Raises InfraError if the engine does not answer."""
         assert isinstance(sandbox, JobSandbox)
         sandbox.transport.close()
         remove(self._api, sandbox.transport.container, self._patience)
 
     def _holder(self, request: SandboxRequest) -> str | None:
-        """The container whose volume has the agent's files, where the request has any."""
+        """Return the container whose volume has the agent's files, if the request has any."""
         bundle = request.bundle
         if bundle is None:
             return None
@@ -117,7 +117,7 @@ class DockerBackend:
     def _machine(self, request: SandboxRequest, image: str, image_digest: str) -> Machine:
         factor = request.resource_factor
         cpus = request.cpus and request.cpus * factor
-        if cpus:  # the engine refuses more than it has
+        if cpus:  # the engine refuses more cores than it has
             cores = call_engine(self._api.info, self._patience, FailureClass.SANDBOX_CREATE, "asking the engine")[
                 "NCPU"
             ]
@@ -179,7 +179,7 @@ class DockerBackend:
             except ImageNotFound as error:
                 raise engine_failure(
                     error, FailureClass.IMAGE_PULL, doing
-                ) from error  # removed since: the next try pulls it
+                ) from error  # removed meanwhile: the next try pulls it
             except APIError as error:
                 if error.status_code != 409:
                     raise
@@ -189,7 +189,7 @@ class DockerBackend:
         raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: its name does not come free")
 
     def _replace(self, request: SandboxRequest) -> None:
-        """Remove what has the name: left by an answer that was lost, or by an earlier life of this try."""
+        """Remove the container that has the name: from a lost answer, or from an earlier run of this try."""
         try:
             existing = self._api.inspect_container(request.name)
         except NotFound:

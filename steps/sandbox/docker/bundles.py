@@ -1,7 +1,7 @@
-"""An agent's files in a Docker engine: one volume a bundle, filled once, whatever machine the engine is on.
+"""An agent's files in a Docker engine: one volume per bundle, filled once, even on a remote engine.
 
-The volume belongs to a container that never runs and bears the bundle's digest in its name. It has that name only once
-its volume is full: so a fill that was broken off is never used, and of two at the same time one gives way.
+The volume belongs to a container that never runs and bears the bundle's digest in its name. It gets that name only once
+its volume is full: so an interrupted fill is never used, and of two concurrent fills one gives way.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from swe_argo.steps.sandbox.docker.engine import EngineRetries
 from swe_argo.steps.sandbox.docker.orphans import LABEL, remove
 
 KIND = "agent"
-"""Value of the label of such containers; sandboxes have another."""
+"""Label value of such containers; sandboxes have another."""
 _IMAGE = "swe-argo-agent:empty"
 
 
 def holder_of(api: APIClient, digest: str, folder: Path, patience: EngineRetries) -> str:
-    """The name of the container whose volume has the files in ``folder``; made and filled where there is none.
+    """Return the name of the container whose volume has the files in ``folder``; make and fill it if missing.
 
     Raises APIError, requests' errors, OSError.
     """
@@ -56,7 +56,7 @@ def _fill(api: APIClient, name: str, digest: str, folder: Path, patience: Engine
             api.rename(container, name)
             kept = True
         except APIError as error:
-            if error.status_code != 409:  # somebody else was there first
+            if error.status_code != 409:  # another process was first
                 raise
     finally:
         if not kept:
@@ -64,7 +64,7 @@ def _fill(api: APIClient, name: str, digest: str, folder: Path, patience: Engine
 
 
 def _empty_image(api: APIClient) -> str:
-    """An image with nothing in it: a container must have one."""
+    """Return an empty image: a container must have one."""
     if not api.images(_IMAGE):
         empty = io.BytesIO()
         with tarfile.open(fileobj=empty, mode="w") as archive:

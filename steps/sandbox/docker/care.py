@@ -1,4 +1,4 @@
-"""What a run on a Docker engine needs beside containers: its images in time, and no leftovers."""
+"""Lifecycle hooks of the docker backend: image prefetch and removal of orphans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swe_argo.steps.sandbox.docker.orphans import clean, find_orphans
 
 
 class DockerCare:
-    """Orphans are told by their owner, whatever run or unit they are of."""
+    """The hooks of a run on a Docker engine. Orphans are recognised by their owner, for any run or unit."""
 
     env: Mapping[str, str] = {}
 
@@ -24,7 +24,7 @@ class DockerCare:
         self._keeper = keeper
 
     def can_create(self) -> bool:
-        """Whether the engine answers."""
+        """Return whether the engine answers."""
         return bool(diagnose(self._spec).well)
 
     def remove_remains(self, _unit: Unit) -> None:
@@ -32,13 +32,13 @@ class DockerCare:
         clean(find_orphans())
 
     def finish_unit(self, unit: Unit) -> None:
-        """Its image may go."""
+        """Release the unit's image for removal."""
         self._keeper.finish_unit(unit.image)
 
 
 @contextmanager
 def care_for(spec: SandboxSpec, plan: Plan) -> Iterator[DockerCare]:
-    """See ``swe_argo.steps.sandbox.care``."""
+    """Yield the hooks of a run, see ``swe_argo.steps.sandbox.care``."""
     images = [unit.image for unit in plan.to_do]
     keeper = ImageKeeper(images, stated_budget(spec.docker), spec.docker.keep_images, spec.registry, spec.platform)
     with suppress(StepError):

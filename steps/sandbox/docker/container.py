@@ -1,4 +1,4 @@
-"""One container: short execs by the engine's API, and what the engine says of it."""
+"""A container: short execs by the engine's API, and the engine's view of the container."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEADLINE_EXIT = 119
 
 
 class DockerContainer:
-    """A running container. ``deadline_s`` is only for words: the container keeps the time itself."""
+    """A running container. ``deadline_s`` is only for messages: the container keeps the time itself."""
 
     jobs_root = JOBS_ROOT
     poll_times = PollTimes(chunk_bytes=16 << 20)
@@ -49,25 +49,25 @@ class DockerContainer:
         self._shells = OpenShells(self._open_shell, silence_s=api.timeout)
 
     def close(self) -> None:
-        """Hang up what is open to it. Twice is once."""
+        """Close the open connections to it. Idempotent."""
         self._shells.close()
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """See ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_MEMORY, OUT_OF_DISK)."""
+        """Run a script, see ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError."""
         try:
             return self._patience.retrying(is_transient)(self._exec_once, script, stdin, wait_s)
         except (DockerException, OSError, EOFError) as error:
             raise self._no_exec(error) from error
 
     def check(self) -> None:
-        """See ``Transport.check``. Raises as ``short_exec``."""
+        """Check the container, see ``Transport.check``. Raises as ``short_exec``."""
         try:
             self._inspect()
         except (DockerException, OSError, EOFError) as error:
             raise self._no_exec(error) from error
 
     def _inspect(self) -> None:
-        """``check`` by one request, whose own failure comes through."""
+        """Check the container by one request, whose own failure is raised as it is."""
         try:
             state: dict[str, Any] = self._api.inspect_container(self.container)["State"]
         except NotFound as error:
@@ -81,9 +81,9 @@ class DockerContainer:
         raise self._end_failure(state, f"ended under us with exit code {state.get('ExitCode')}")
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``: the engine's word, by the container's state and the events it keeps.
+        """Return the engine's report of a failure, from the container's state and its events; see ``Sandbox``.
 
-        An exit code is the first process' own. What the engine saw come from outside stands in its events.
+        An exit code is the first process' own. The engine's events record interference from outside.
         """
         try:
             state, events = self._patience.retrying(is_transient)(self._query_engine)
@@ -100,7 +100,7 @@ class DockerContainer:
         return None if _runs(state) or "die" in events else self._end_failure(state, "ended while the engine was away")
 
     def _query_engine(self) -> tuple[dict[str, Any], set[str]]:
-        """The container's state, and what the engine remembers to have happened to it."""
+        """Return the container's state, and the actions of its events."""
         state: dict[str, Any] = self._api.inspect_container(self.container)["State"]
         filters = {"container": [self.container], "event": ["oom", "kill", "die"]}
         events = self._api.events(since=0, until=int(time.time()) + 1, filters=filters, decode=True)
@@ -118,7 +118,7 @@ class DockerContainer:
         return InfraError(FailureClass.SANDBOX_LOST, f"container {self.name} {how}", detail=detail)
 
     def out_of_memory(self) -> ResourceError:
-        """See ``Transport.out_of_memory``."""
+        """Return the failure of a container out of memory, see ``Transport.out_of_memory``."""
         limit = f"its limit of {self._memory_mb} MiB" if self._memory_mb else "the engine's memory"
         return ResourceError(FailureClass.OUT_OF_MEMORY, f"container {self.name} ran out of memory ({limit})")
 
@@ -132,7 +132,7 @@ class DockerContainer:
             self._inspect()
             if "no space left on device" in explanation(error).lower():
                 raise self._no_exec(error) from error
-            raise ConnectionError(explanation(error)) from error  # the container runs: this exec was unlucky
+            raise ConnectionError(explanation(error)) from error  # the container runs: a transient failure of this exec
         if code == 137:
             self._inspect()
         return code, out
@@ -156,7 +156,7 @@ class DockerContainer:
         return str(created["Id"])
 
     def _exit_code(self, exec_id: str) -> int:
-        """The exit code, which the engine knows a moment after the stream has ended."""
+        """Return the exit code, which the engine knows a moment after the stream has ended."""
         for _ in range(50):
             state = self._api.exec_inspect(exec_id)
             if state["ExitCode"] is not None and not state["Running"]:
@@ -173,6 +173,6 @@ def _runs(state: dict[str, Any]) -> bool:
 
 
 def _age_s(state: dict[str, Any]) -> float:
-    """How long a container ran, by the engine's clock."""
+    """Return how long a container ran, by the engine's clock."""
     began, finished = (datetime.fromisoformat(f"{state[key][:19]}+00:00") for key in ("StartedAt", "FinishedAt"))
     return (finished - began).total_seconds()

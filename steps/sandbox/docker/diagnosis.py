@@ -1,4 +1,4 @@
-"""What a person should know of the Docker engine."""
+"""Diagnosis of the Docker engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.sandbox.docker.engine import connect_engine, explanation
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Ask the engine about itself. Never raises."""
+    """Ask the engine for its state. Never raises."""
     try:
         info = connect_engine().api.info()
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Whether the images of a run fit on the Docker engine's disk."""
+"""Checks that the images of a run fit on the Docker engine's disk."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from swe_argo.steps.sandbox.docker.engine import connect_engine
 
 GIB = 2**30
 IMAGE_BYTES = int(1.3 * GIB)
-"""An unknown image, unpacked. SWE-bench Verified's 500 take 67 GiB where layers are shared, 684 GiB where none are."""
+"""An unknown image, unpacked. SWE-bench Verified's 500 take 67 GiB with shared layers, 684 GiB without."""
 
 
 def estimate_pull_bytes(images: Iterable[str], registry: str | None = None) -> int:
-    """Bytes that those of these images take which are not here yet, at IMAGE_BYTES each: an upper bound."""
-    listed = connect_engine().api.images()  # one call, where asking for each would be hundreds
+    """Return an upper bound of the bytes of missing images, at IMAGE_BYTES each."""
+    listed = connect_engine().api.images()  # one call instead of hundreds
     here = {name for image in listed for name in (*(image["RepoTags"] or ()), *(image["RepoDigests"] or ()))}
     return IMAGE_BYTES * len({listed_as(through_registry(image, registry)) for image in images} - here)
 
 
 def check_disk(images: Iterable[str], keep: bool, budget_bytes: int | None, registry: str | None = None) -> list[str]:
-    """What a person should know of the disk before a run.
+    """Return notices about the disk for a run's user.
 
-    Raises ConfigError when no engine answers, or when not even one missing image fits.
+    Raises ConfigError if no engine answers, or if not even one missing image fits.
     """
     image_set = set(images)
     info = connect_engine().api.info()
@@ -63,9 +63,9 @@ def check_disk(images: Iterable[str], keep: bool, budget_bytes: int | None, regi
 
 
 def free_bytes(info: Mapping[str, Any]) -> int | None:
-    """Free space at the root of the engine, which says ``info`` of itself.
+    """Return the free space at the engine's root, given its ``info``.
 
-    None where it is not on this machine (in a virtual machine, remote).
+    None if the root is not on this machine (in a virtual machine, remote).
     """
     root = str(info.get("DockerRootDir", ""))
     if not root or info.get("Name") != platform.node() or not Path(root).is_dir():
@@ -74,19 +74,19 @@ def free_bytes(info: Mapping[str, Any]) -> int | None:
 
 
 def stated_budget(spec: DockerSpec) -> int | None:
-    """Bytes that images may take, where the spec says it."""
+    """Return the bytes that images may take, if the spec sets a budget."""
     return int(spec.disk_budget_gb * GIB) if spec.disk_budget_gb else None
 
 
 def default_budget(api: APIClient) -> int:
-    """Half of what is free at the engine's root; four images where that cannot be seen."""
+    """Return half of the free space at the engine's root, or four images if that is unknown."""
     info = api.info()
     free = free_bytes(info)
     return free // 2 if free is not None else 4 * IMAGE_BYTES
 
 
 def listed_as(name: str) -> str:
-    """A name as the engine lists it: Docker Hub unnamed, the tag always named."""
+    """Return a name as the engine lists it: Docker Hub unnamed, the tag always named."""
     name = name.removeprefix("docker.io/").removeprefix("library/")
     return name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"
 

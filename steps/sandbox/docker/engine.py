@@ -1,4 +1,4 @@
-"""The way to a Docker engine: one client a process, calls repeated while it may be the connection, then plain words."""
+"""Access to a Docker engine: one client per process, with retries of transient failures and clear errors."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 @dataclass(frozen=True)
 class EngineRetries:
-    """How often, and first how many seconds apart, a call is repeated; the wait doubles up to ``longest_s``."""
+    """The number of attempts and the first wait in seconds; the wait doubles up to ``longest_s``."""
 
     attempts: int = 6
     first_s: float = 0.25
     longest_s: float = 4.0
 
     def retrying(self, when: Callable[[BaseException], bool]) -> Retrying:
-        """A tenacity loop that ends with the last error itself."""
+        """Return a tenacity loop that ends with the last error itself."""
         return Retrying(
             stop=stop_after_attempt(self.attempts),
             wait=wait_exponential(multiplier=self.first_s, max=self.longest_s) + wait_random(0, self.first_s),
@@ -46,9 +46,9 @@ class EngineRetries:
 
 @cache
 def connect_engine() -> DockerClient:
-    """The engine of DOCKER_HOST, of the current docker context, or of the default socket; asked for its version.
+    """Connect to the engine of DOCKER_HOST, of the current docker context, or of the default socket.
 
-    Raises ConfigError when none answers.
+    Asks it for its version. Raises ConfigError if none answers.
     """
     address = engine_address()
     why_not = why_unreachable(address)
@@ -65,7 +65,7 @@ def connect_engine() -> DockerClient:
 
 
 def engine_address() -> str:
-    """Where the docker command would look for its engine."""
+    """Return the address at which the docker command would look for its engine."""
     for read_settings in (kwargs_from_env, ContextAPI.kwargs_from_context):
         try:
             address = read_settings().get("base_url")
@@ -77,7 +77,7 @@ def engine_address() -> str:
 
 
 def why_unreachable(address: str) -> str:
-    """Why nobody listens at a Unix socket; empty where somebody does, or where the address is of another kind."""
+    """Return why nothing listens at a Unix socket, or "" if something does or the address is of another kind."""
     scheme, _, path = address.partition("://")
     if scheme != "unix":
         return ""
@@ -92,14 +92,14 @@ def why_unreachable(address: str) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may well succeed in a moment: the connection, or an engine that is busy or starting."""
+    """Return whether a retry may succeed: the connection failed, or the engine is busy or starting."""
     if isinstance(error, APIError):
         return error.status_code is None or error.status_code >= 500 or error.status_code == 429
     return isinstance(error, (requests.RequestException, ConnectionError, TimeoutError, EOFError, DockerException))
 
 
 def call_engine(act: Callable[[], T], patience: EngineRetries, failure: FailureClass, doing: str) -> T:
-    """Do one idempotent call. Raises ``engine_failure`` of the last error; APIError 4xx comes through as it is."""
+    """Make one idempotent call. Raises ``engine_failure`` of the last error; APIError 4xx is raised as it is."""
     try:
         return patience.retrying(is_transient)(act)
     except APIError as error:
@@ -111,7 +111,7 @@ def call_engine(act: Callable[[], T], patience: EngineRetries, failure: FailureC
 
 
 def engine_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
-    """The failure in our words, with what the engine said."""
+    """Return the failure with the engine's message."""
     message = explanation(error)
     if "no space left on device" in message.lower():
         return ResourceError(
@@ -123,6 +123,6 @@ def engine_failure(error: BaseException, failure: FailureClass, doing: str) -> S
 
 
 def explanation(error: BaseException) -> str:
-    """What the engine said, without the client's wrapping."""
+    """Return the engine's message, without the client's wrapping."""
     message = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
     return " ".join(str(message).split())

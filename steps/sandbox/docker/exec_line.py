@@ -9,12 +9,12 @@ import requests
 from docker import APIClient
 
 _HEAD_BYTES = 8
-"""Of a frame: one byte that names the stream, three of zero, four of length. The payload follows."""
+"""Size of a frame's header: one byte that names the stream, three zero bytes, four of length. The payload follows."""
 _STDOUT = 1
 
 
 class ExecLine:
-    """Starts the exec. Its methods raise OSError where the stream breaks; see ``open_shell.Line``."""
+    """A started exec. Its methods raise OSError if the stream breaks; see ``open_shell.Line``."""
 
     def __init__(self, api: APIClient, exec_id: str) -> None:
         stream: Any = api.exec_start(exec_id, socket=True)
@@ -24,12 +24,12 @@ class ExecLine:
         self._frames = bytearray()
 
     def send(self, data: bytes) -> None:
-        """All of it."""
+        """Send all of ``data``."""
         self._socket.settimeout(self._timeout_s)
         self._socket.sendall(data)
 
     def receive(self, silence_s: float) -> bytes:
-        """What has come on stdout, at least a byte. Raises EOFError where the exec has closed it."""
+        """Return the next bytes of stdout, at least one. Raises EOFError once the exec has closed it."""
         self._socket.settimeout(silence_s)
         while not (output := self._take_frames()):
             piece = self._socket.recv(1 << 18)
@@ -41,7 +41,7 @@ class ExecLine:
         return output
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the stream."""
         self._response.close()
 
     def _take_frames(self) -> bytes:

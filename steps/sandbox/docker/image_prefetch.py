@@ -1,4 +1,4 @@
-"""Images ahead of need within a disk budget, each removed after its last unit."""
+"""Prefetch of images within a disk budget; each image is removed after its last unit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FAILURES = (StepError, DockerException, requests.RequestException, OSError)
 
 
 class ImageKeeper:
-    """Pulls a run's images in the order of its units, and removes what the run brought once nobody needs it.
+    """Pulls a run's images in the order of its units, and removes the pulled ones after their last unit.
 
-    Only a convenience: a unit's own create pulls what is missing, and tells what is wrong with it; errors here are
-    swallowed. ``budget_bytes`` bounds what this run's images take; None is ``default_budget``. Images that were there
-    before ``start`` are never removed; neither are those in use, or still to come.
+    It only saves time: a unit's own create pulls a missing image and reports its faults; errors here are ignored.
+    ``budget_bytes`` bounds the images of this run; None is ``default_budget``. Images that were present before
+    ``start`` are never removed; neither are those in use, or still needed.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ImageKeeper:
         self._thread = threading.Thread(target=self._work, name="images", daemon=True)
 
     def start(self) -> None:
-        """Note what is there and begin pulling, in a thread. Raises ConfigError when no engine answers."""
+        """Record the present images and start pulling, in a thread. Raises ConfigError if no engine answers."""
         api = self._api
         if not self._budget_is_given:
             self._budget = default_budget(api)
@@ -63,13 +63,13 @@ class ImageKeeper:
         self._thread.start()
 
     def ready(self, image: str) -> bool:
-        """Whether an image is known to be there: a hint which unit to start first."""
+        """Return whether an image is known to be present: a hint which unit to start first."""
         name = through_registry(image, self._registry)
         with self._change:
             return name in self._before or name in self._sizes
 
     def finish_unit(self, image: str) -> None:
-        """A unit of this image ended. After the last one the image is removed, in the thread."""
+        """Record the end of a unit of this image. After the last one the thread removes the image."""
         name = through_registry(image, self._registry)
         with self._change:
             self._units[name] -= 1
@@ -78,13 +78,13 @@ class ImageKeeper:
                 self._change.notify()
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Stop, and remove every image this run brought, so that an interrupted run leaves none behind."""
+        """Stop, and remove every image this run pulled, so that an interrupted run leaves none behind."""
         with self._change:
             self._closed = True
             self._change.notify()
         if not self._thread.ident:
             return
-        self._thread.join(timeout_s)  # a pull that is under way is left to the engine, and its image to the next run
+        self._thread.join(timeout_s)  # an unfinished pull is left to the engine, and its image to the next run
         if not self._thread.is_alive():
             for name in self._units:
                 self._remove(name)
@@ -108,7 +108,7 @@ class ImageKeeper:
                 self._remove(name)
 
     def _next(self) -> tuple[str, bool]:
-        """What to do now: a removal first, as it makes room; else the next image, if it fits."""
+        """Return the next task: a removal first, as it makes room; else the next image, if it fits."""
         if self._finished:
             return self._finished.popleft(), False
         while self._ahead:
@@ -135,7 +135,7 @@ class ImageKeeper:
             self._sizes[name] = size
 
     def _remove(self, name: str) -> None:
-        """Remove an image this run brought, whoever pulled it; the engine refuses while a container uses it."""
+        """Remove an image this run pulled; the engine refuses while a container uses it."""
         if self._keep or name in self._before:
             return
         try:

@@ -1,4 +1,4 @@
-"""Images on a Docker engine: there, or pulled; a pull that can never succeed told apart from one that may."""
+"""Images on a Docker engine: lookup and pull, with permanent failures told apart from transient ones."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MALFORMED = re.compile(r"invalid reference format|invalid tag format|must be lo
 
 
 def ensure_image(api: APIClient, image: str, platform: str, patience: EngineRetries = PULL_PATIENCE) -> dict[str, Any]:
-    """What the engine knows of ``image``, pulled if it is not there for ``platform``.
+    """Return the engine's description of ``image``, pulled if it is missing for ``platform``.
 
-    Raises ConfigError (IMAGE_MISSING) when its registry says it does not exist or is not for us, ResourceError when the
-    disk is full, InfraError (IMAGE_PULL) for any other failure once patience has run out.
+    Raises ConfigError (IMAGE_MISSING) if its registry reports it missing or forbidden, ResourceError if the disk is
+    full, InfraError (IMAGE_PULL) for any other failure after all retries.
     """
     here = local_image(api, image)
     if here is not None and fits(here, platform):
@@ -39,7 +39,7 @@ def ensure_image(api: APIClient, image: str, platform: str, patience: EngineRetr
     except ConfigError as error:
         if here is None or error.failure_class is not FailureClass.IMAGE_MISSING:
             raise
-        return here  # made on this machine, for this machine
+        return here  # built on this machine, for this machine
     pulled = local_image(api, image)
     if pulled is None:
         raise InfraError(FailureClass.IMAGE_PULL, f"image {image} was pulled, but the engine does not have it")
@@ -47,7 +47,7 @@ def ensure_image(api: APIClient, image: str, platform: str, patience: EngineRetr
 
 
 def local_image(api: APIClient, image: str) -> dict[str, Any] | None:
-    """What the engine knows of an image that is there."""
+    """Return the engine's description of a local image, or None."""
     try:
         inspected: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
     except ImageNotFound:
@@ -56,19 +56,19 @@ def local_image(api: APIClient, image: str) -> dict[str, Any] | None:
 
 
 def fits(inspected: dict[str, Any], platform: str) -> bool:
-    """Whether an image is for ``platform`` (os/architecture, the variant aside)."""
+    """Return whether an image is for ``platform`` (os/architecture, without the variant)."""
     system, _, architecture = platform.partition("/")
     return [inspected.get("Os"), inspected.get("Architecture")] == [system, architecture.partition("/")[0]]
 
 
 def digest(inspected: dict[str, Any]) -> str:
-    """The registry's digest where there is one, else the image's own id (sha256:...)."""
+    """Return the registry's digest if known, else the image's own id (sha256:...)."""
     digests = inspected.get("RepoDigests") or []
     return str(digests[0]).rpartition("@")[2] if digests else str(inspected["Id"])
 
 
 def pull(api: APIClient, image: str, platform: str, patience: EngineRetries = PULL_PATIENCE) -> None:
-    """Pull one image, repeated with backoff unless it can never succeed. Raises as ``ensure_image``."""
+    """Pull one image, with retries and backoff unless it can never succeed. Raises as ``ensure_image``."""
     patience.retrying(lambda error: isinstance(error, InfraError))(_pull_once, api, image, platform)
 
 
@@ -77,7 +77,7 @@ def _pull_once(api: APIClient, image: str, platform: str) -> None:
         lines = api.pull(image, platform=platform, stream=True, decode=True)
         with closing(lines):
             for line in lines:
-                if "error" in line:  # the engine says 200 first and fails later
+                if "error" in line:  # the engine answers 200 first and fails later
                     raise pull_failure(image, str(line["error"]))
     except APIError as error:
         raise pull_failure(image, explanation(error)) from error
@@ -86,7 +86,7 @@ def _pull_once(api: APIClient, image: str, platform: str) -> None:
 
 
 def pull_failure(image: str, message: str) -> StepError:
-    """What the engine's words mean. Docker Hub says "denied" for a repository that is not there, too."""
+    """Return the failure for an engine's message. Docker Hub says "denied" for a missing repository, too."""
     registry = registry_of(image)
     if "toomanyrequests" in message.lower() or "rate limit" in message.lower():
         return InfraError(
@@ -106,6 +106,6 @@ def pull_failure(image: str, message: str) -> StepError:
 
 
 def registry_of(image: str) -> str:
-    """The host an image's name names, Docker Hub by default."""
+    """Return the registry host in an image's name, Docker Hub by default."""
     first, slash, _ = image.partition("/")
     return first if slash and ("." in first or ":" in first or first == "localhost") else "docker.io"

@@ -1,4 +1,4 @@
-"""Containers that somebody of ours left behind."""
+"""Orphaned containers of swe-argo."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIND = "sandbox"
 
 
 def list_orphans(_spec: SandboxSpec) -> Orphans:
-    """Those of the engine; where there is none, nothing of it runs."""
+    """List the engine's orphans; without an engine there are none."""
     try:
         names = find_orphans()
     except (ConfigError, InfraError):
@@ -29,9 +29,9 @@ def list_orphans(_spec: SandboxSpec) -> Orphans:
 
 
 def find_orphans(api: APIClient | None = None) -> list[str]:
-    """Names of our containers whose deadline passed or whose owner, on this machine, is dead. Never others'.
+    """Return the names of our containers whose deadline passed or whose owner, on this machine, is dead.
 
-    Raises ConfigError when there is no engine, InfraError when it does not answer.
+    Raises ConfigError if there is no engine, InfraError if it does not answer.
     """
     api = api or connect_engine().api
     mine = {"label": f"{LABEL}={KIND}"}
@@ -44,9 +44,9 @@ def find_orphans(api: APIClient | None = None) -> list[str]:
 
 
 def clean(names: Iterable[str], api: APIClient | None = None) -> list[str]:
-    """Remove those of the named containers that are ours, and give the names of those that are gone now.
+    """Remove those of the named containers that are ours; return the names of those that are gone now.
 
-    Raises InfraError when the engine does not do it.
+    Raises InfraError if the engine fails.
     """
     api = api or connect_engine().api
     removed = []
@@ -62,7 +62,7 @@ def clean(names: Iterable[str], api: APIClient | None = None) -> list[str]:
 
 
 def remove(api: APIClient, container: str, patience: EngineRetries) -> None:
-    """Remove a container with its processes and volumes; one that is gone, or going, is removed. Raises InfraError."""
+    """Remove a container with its processes and volumes; accept one that is gone or going. Raises InfraError."""
     doing = f"removing container {container}"
     try:
         call_engine(

@@ -1,4 +1,4 @@
-"""Whether the Docker engine can run a run's sandboxes."""
+"""The check that the Docker engine can run a run's sandboxes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Raises ConfigError: no engine, or too little disk."""
+    """Check engine and disk. Raises ConfigError for no engine, or too little disk."""
     listed = connect_engine().api.images()
     here = {tag: digest(image) for image in listed for tag in image.get("RepoTags") or ()}
     names = {image: listed_as(through_registry(image, spec.registry)) for image in sandbox_needs.images}
