@@ -1,1 +1,1 @@
-"""Backend kubernetes: one pod a sandbox, commands as detached jobs over short execs."""
+"""Backend kubernetes: one pod per sandbox, commands as detached jobs over short execs."""

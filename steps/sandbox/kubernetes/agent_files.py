@@ -1,7 +1,7 @@
 """An agent program's files in a pod: a volume of their image, or an init container of that image that copies them.
 
-The API server keeps volumes of images from Kubernetes 1.35 on, and from 1.31 where the feature ImageVolume is on;
-else it drops them from what it takes, as a dry run shows. Both have the files read-only at ``BUNDLE_PLACE``.
+The API server supports image volumes from Kubernetes 1.35 on, and from 1.31 with the feature ImageVolume; otherwise it
+drops them from the pod, as a dry run shows. Both ways mount the files read-only at ``BUNDLE_PLACE``.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.protocol import BundleMount
 
 Way = Literal["image-volume", "copy"]
-"""How the files come into a pod."""
+"""The way in which the files come into a pod."""
 VOLUME = "agent-files"
 """Name of the volume, and of the init container that fills it."""
 _COPIER = f"/{COPIER}"
 _FILES = "/.swe-argo/files"
-"""Where that one has the volume: in the folder of the image that it leaves out."""
+"""Mount path of the volume in the init container: a folder that the copier leaves out."""
 
 
 def ways(namespace: NamespaceSettings) -> tuple[Way, ...]:
-    """What is to be tried, the best first."""
+    """Return the ways to try, the best first."""
     return ("image-volume", "copy") if namespace.agent_files == "auto" else (namespace.agent_files,)
 
 
 def image_of(bundle: BundleMount) -> str:
-    """The image with the files, by its digest. Raises ConfigError where there is none."""
+    """Return the image with the files, by its digest. Raises ConfigError if there is none."""
     if bundle.image is None:
         raise ConfigError(
             "pods have an agent's files from an image: swe-argo agents push NAME IMAGE makes one for --agent-image",
@@ -40,7 +40,7 @@ def image_of(bundle: BundleMount) -> str:
 
 
 def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: NamespaceSettings, way: Way) -> dict[str, Any]:
-    """The pod with the files mounted in its container. Raises ConfigError where they have no image."""
+    """Return the pod with the files mounted in its container. Raises ConfigError if they have no image."""
     image = image_of(bundle)
     pod = copy.deepcopy(pod)
     spec = pod["spec"]
@@ -56,7 +56,7 @@ def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: Namespa
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "command": [_COPIER, "copy", "/", _FILES],
-            "resources": box["resources"],  # it is gone when the other begins: together they ask for no more
+            "resources": box["resources"],  # it is gone when the other starts: together they request no more
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [{"name": VOLUME, "mountPath": _FILES}],
@@ -66,13 +66,13 @@ def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: Namespa
 
 
 def has_agent_files(pod: dict[str, Any]) -> bool:
-    """Whether the API server kept the volume with its source: an older one leaves out what it does not know."""
+    """Return whether the API server kept the volume with its source: an older one drops unknown sources."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or []}
     return "image" in volumes.get(VOLUME, {}) or bool(pod["spec"].get("initContainers"))
 
 
 def agent_image(pod: dict[str, Any]) -> str | None:
-    """The image with the agent's files, of a pod that has them."""
+    """Return the image with the agent's files, if the pod has them."""
     for volume in pod["spec"].get("volumes") or []:
         if volume["name"] == VOLUME and "image" in volume:
             return str(volume["image"]["reference"])

@@ -1,4 +1,4 @@
-"""Backend kubernetes: one pod a sandbox, from the row's own image, in a namespace that says what it may take."""
+"""Backend kubernetes: one pod per sandbox, from the row's own image, with the limits of its namespace."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from swe_argo.steps.sandbox.kubernetes.requests import refused
 from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 
 REQUEST = f"{LABEL}/request"
-"""Annotation: which call of ``create`` made the pod."""
+"""Annotation with the id of the ``create`` call that made the pod."""
 QUOTA_S = 2.0
-"""Between two offers to a namespace whose quota is used up."""
+"""Seconds between two attempts in a namespace whose quota is used up."""
 _LEAVING = RetryPolicy(total_s=10, longest_s=2)
-"""For tidying up behind a failure, when somebody is waiting to hear of it."""
+"""Retries for the cleanup after a failure, while the caller waits for its report."""
 
 
 def connect(spec: SandboxSpec) -> KubernetesBackend:
-    """The backend in the spec's cluster and namespace, asked for its settings. Raises ConfigError, InfraError."""
+    """Connect to the spec's cluster and namespace, and read its settings. Raises ConfigError, InfraError."""
     cluster = find(spec.kubernetes)
     settings, _ = read(cluster)
     owner = owner_reference()
@@ -50,7 +50,7 @@ def connect(spec: SandboxSpec) -> KubernetesBackend:
 
 
 class KubernetesBackend:
-    """Makes and removes pods. ``owner`` is what the pods go with, an object of the same namespace."""
+    """Makes and removes pods. ``owner`` is the owner of the pods, an object of the same namespace."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class KubernetesBackend:
         self._owner = owner
         self._pods = Pods(cluster, patience or OUTAGE)
         self._way: Way | None = None
-        """How the API server takes an agent's files, once it was asked."""
+        """The way in which the API server takes an agent's files, once it was asked."""
 
     def create(self, request: SandboxRequest) -> KubernetesSandbox:
-        """A running pod under the request's name; one of ours that has it already is replaced.
+        """Create a running pod under the request's name, replacing one of ours that has the name already.
 
-        A pod that does not start, or is not to be used, is removed. Raises ConfigError (an image does not exist, the
+        A pod that does not start, or must not be used, is removed. Raises ConfigError (an image does not exist, the
         namespace refuses the pod, an agent could reach the cluster), InfraError (UNSCHEDULABLE, IMAGE_PULL, ADMISSION,
         EVICTED, PREEMPTED, NODE_LOST, SANDBOX_CREATE), ResourceError.
         """
@@ -95,12 +95,12 @@ class KubernetesBackend:
             elif not network:
                 network = reaches_cluster(transport, self._cluster.namespace)
             return JobSandbox(_machine(pod, request, network=network), transport)
-        except BaseException:  # an interrupt too: whoever waits here is the only one who knows of the pod
+        except BaseException:  # an interrupt too: nobody else knows of the pod
             self._abandon(request.name, token)
             raise
 
     def destroy(self, sandbox: Sandbox) -> None:
-        """Remove the pod. Raises InfraError when the API server does not answer."""
+        """Remove the pod. Raises InfraError if the API server does not answer."""
         assert isinstance(sandbox, JobSandbox)
         sandbox.transport.close()
         self._pods.remove(sandbox.transport.name, sandbox.transport.uid)
@@ -110,7 +110,7 @@ class KubernetesBackend:
             return body
         *tried, last = ways(self._namespace)
         for way in tried if self._way is None else ():
-            # Refused, by a policy that knows no such volumes: the other way shows whether that is all.
+            # A refusal may come from a policy that does not know such volumes: the other way shows whether that is all.
             with suppress(ConfigError):
                 if has_agent_files(self._make(add_agent_files(body, bundle, self._namespace, way), dry_run=True)):
                     self._way = way
@@ -119,7 +119,7 @@ class KubernetesBackend:
         return add_agent_files(body, bundle, self._namespace, self._way)
 
     def _make(self, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        """The pod as the API server took it. Waits for quota as for a node: pods that end give it back."""
+        """Create the pod and return it as stored. Waits for quota as for a node: ending pods release it."""
         doing = f"making pod {body['metadata']['name']}"
         until = time.monotonic() + self._namespace.pending_seconds
         while True:
@@ -143,10 +143,9 @@ class KubernetesBackend:
             time.sleep(pause)
 
     def _find_own_pod(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        """The pod that has the name, if this request made it and did not hear of it.
+        """Return the pod that has the name, if this request made it and the answer was lost.
 
-        One of an earlier life of this try is removed: nobody knows what was done in it. Raises InfraError where it is
-        somebody else's.
+        A pod of an earlier run of this try is removed: its state is unknown. Raises InfraError if it has another owner.
         """
         requested = body["metadata"]
         existing_pod = self._pods.find(requested["name"])
@@ -167,7 +166,7 @@ class KubernetesBackend:
         return None
 
     def _abandon(self, name: str, token: str) -> None:
-        """Remove what this request made. Where that cannot be done, the pod's owner and deadline end it."""
+        """Remove this request's pod. If that fails, the pod's owner and deadline end it."""
         with suppress(StepError):
             existing_pod = self._pods.find(name, _LEAVING)
             if existing_pod and (existing_pod["metadata"].get("annotations") or {}).get(REQUEST) == token:
@@ -179,7 +178,7 @@ def _owners(metadata: dict[str, Any]) -> list[str]:
 
 
 def _machine(pod: dict[str, Any], request: SandboxRequest, *, network: bool) -> Machine:
-    """What was really given: the namespace may have had its own say in the limits and the network."""
+    """Return the machine as granted: the namespace may have changed the limits and the network."""
     container = pod["spec"]["containers"][0]
     limits = container.get("resources", {}).get("limits") or {}
     return Machine(

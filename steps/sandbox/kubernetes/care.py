@@ -1,4 +1,4 @@
-"""What a run on a cluster needs beside pods: a Lease that owns them, and no leftovers."""
+"""Lifecycle hooks of the kubernetes backend: a Lease that owns the pods, and removal of orphans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.sandbox.kubernetes.orphans import clean, find_orphans, sweep
 
 
 class KubernetesCare:
-    """A run that is held in a namespace."""
+    """The hooks of a run with a Lease in a namespace."""
 
     env: Mapping[str, str] = {}
 
@@ -25,24 +25,24 @@ class KubernetesCare:
         self._run_id = run_id
 
     def set_owner(self, lease: str) -> None:
-        """``lease`` (name and uid, with a slash between) owns what is made from now on."""
+        """Set the owner of all further pods to ``lease`` (name and uid, with a slash between)."""
         self.env = {"SWE_ARGO_LEASE": lease}
 
     def can_create(self) -> bool:
-        """Whether the API server answers."""
+        """Return whether the API server answers."""
         return bool(examine(self._cluster).well)
 
     def remove_remains(self, unit: Unit) -> None:
-        """Remove what a killed step left: the run's lease still owns it."""
+        """Remove the pods of a killed step: the run's lease still owns them."""
         sweep_run(self._cluster, self._run_id, unit.instance_id, unit.attempt)
 
     def finish_unit(self, unit: Unit) -> None:
-        """A pod is gone with its sandbox."""
+        """Do nothing: a pod is gone with its sandbox."""
 
 
 @contextmanager
 def care_for(spec: SandboxSpec, plan: Plan) -> Iterator[KubernetesCare]:
-    """See ``swe_argo.steps.sandbox.care``."""
+    """Yield the hooks of a run, see ``swe_argo.steps.sandbox.care``."""
     cluster = find(spec.kubernetes)
     care = KubernetesCare(cluster, plan.run_id)
     with suppress(StepError):

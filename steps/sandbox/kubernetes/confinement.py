@@ -1,4 +1,4 @@
-"""Proof that a sandbox without network has none: NetworkPolicies are only words where nothing enforces them."""
+"""Proof that a sandbox without network has none: without an enforcing plugin NetworkPolicies have no effect."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod
 
 SETTLE_S = 75.0
-"""A policy may come into force a moment after its pod has started (AWS VPC CNI in its standard mode, for one).
+"""Seconds until a policy may come into force after its pod has started (e.g. AWS VPC CNI in its standard mode).
 
-Where the API server was away before, a minute after it: who enforces policies watches them by client-go, whose
-reflector tries again after up to 30 s and as much by chance (client-go's tools/cache/reflector.go).
+After an outage of the API server it may take a minute: policy controllers watch policies by client-go, whose reflector
+retries after up to 30 s and as much random delay (client-go's tools/cache/reflector.go).
 """
 PAUSE_S = 0.5
 
-# Every pod is told the API server's address. Where nothing is dropped it answers within a millisecond or so.
+# Every pod is told the API server's address, which answers within a millisecond or so if nothing is dropped.
 _CANARY = """timeout 0.5 bash -c 'echo on; exec 3<>/dev/tcp/$KUBERNETES_SERVICE_HOST/$KUBERNETES_SERVICE_PORT' 2>&1
 case $? in 0) echo reached;; *) echo kept in;; esac"""
 
 
 def prove_confined(transport: KubernetesPod, namespace: str, *, settle_s: float = SETTLE_S) -> None:
-    """Try to reach the API server from inside until that fails twice in a row: once a busy node may be to blame.
+    """Try to reach the API server from inside until that fails twice in a row: a busy node may cause one failure.
 
-    Raises ConfigError where it does not, InfraError.
+    Raises ConfigError if it stays reachable, InfraError.
     """
     until, kept_in = time.monotonic() + settle_s, 0
     while True:
@@ -52,7 +52,7 @@ def prove_confined(transport: KubernetesPod, namespace: str, *, settle_s: float 
 
 
 def reaches_cluster(transport: KubernetesPod, namespace: str, *, settle_s: float = SETTLE_S) -> bool:
-    """Return whether a sandbox that was asked for without network has one, or may have one. Raises InfraError."""
+    """Return whether a sandbox requested without network has, or may have, one. Raises InfraError."""
     try:
         prove_confined(transport, namespace, settle_s=settle_s)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Why an agent's files were not copied into a pod: a pure function of the object, a plain dict."""
+"""Diagnosis of a failed copy of an agent's files into a pod: a pure function of the object, a plain dict."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from swe_argo.steps.sandbox.kubernetes.pod_status import describe_pod, failure, 
 
 
 def copy_failure(pod: dict[str, Any]) -> StepError | None:
-    """Why the init container ended badly; None where it did not, or there is none.
+    """Return why the init container failed; None if it did not, or there is none.
 
     ConfigError (an image for another processor, or without the program that copies), ResourceError (memory, disk),
-    InfraError (SANDBOX_CREATE, or what ``failure`` says of the pod as a whole).
+    InfraError (SANDBOX_CREATE, or the result of ``failure`` for the pod as a whole).
     """
     terminated = init_container(pod).get("terminated") or {}
     if not terminated or terminated.get("exitCode") == 0:

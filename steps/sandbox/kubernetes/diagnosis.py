@@ -1,4 +1,4 @@
-"""What a person should know of a cluster before a run."""
+"""Diagnosis of a cluster before a run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NO_CHART = "no chart there, so sandboxes are not confined: helm install swe-arg
 
 
 def diagnose(spec: SandboxSpec) -> Diagnosis:
-    """Ask the spec's cluster about itself, once. Raises ConfigError: there is none."""
+    """Ask the spec's cluster for its state, once. Raises ConfigError if there is none."""
     return examine(find(spec.kubernetes))
 
 
 def examine(cluster: Cluster) -> Diagnosis:
-    """Ask the API server about itself and for the chart's settings in the namespace, once. Never raises."""
+    """Ask the API server for its version and the chart's settings in the namespace, once. Never raises."""
     where = f"namespace {cluster.namespace} of {cluster.name}"
     with cluster.client() as client:
         try:

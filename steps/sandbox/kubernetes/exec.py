@@ -1,8 +1,8 @@
-"""One command in a pod over one websocket: every way it can go wrong is told apart from what the command did.
+"""A command in a pod over one websocket, with connection failures told apart from the command's own.
 
-The connection is made with the official client's configuration and the websocket library it stands on, not with its
-own ``stream()``: that waits for a handshake without end, hides the server's refusal in a sentence, and takes 50 MB of
-output in 18 s where it is there in 0.3 s.
+The connection uses the official client's configuration and its websocket library, but not its own ``stream()``: that
+waits for a handshake without end, hides the server's refusal in a sentence, and takes 18 s for 50 MB of output that
+arrive in 0.3 s.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ from swe_argo.steps.kube.client import Cluster
 from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 PROTOCOL = "v5.channel.k8s.io"
-"""What streams look like since Kubernetes 1.29: a byte that names the channel, then data."""
+"""Stream protocol since Kubernetes 1.29: a byte that names the channel, then data."""
 STDIN, STDOUT, STATUS = 0, 1, 3
 HANDSHAKE_S = 15.0
-"""A connection that is not through by then is given up; the kubelet has to make a process first."""
+"""Handshake timeout in seconds; the kubelet has to start a process first."""
 SILENCE_S = 15.0
-"""How much longer than it asked for a command may be silent."""
+"""Seconds beyond its ``wait_s`` that a command may be silent."""
 URL_BYTES = 6 << 10
 """A longer script goes by stdin, which takes 2 ms more. A cluster itself takes more (measured: the kernel refuses one
-argument from 128 KiB on, the API server a request from 500 KB on), but proxies before one often no more than 8 KiB."""
-# Where one output stream of an exec ends, as after `exec 2>&1`, containerd closes its stdin (after 32 KiB, or none).
+argument from 128 KiB on, the API server a request from 500 KB on), but proxies before it often no more than 8 KiB."""
+# If an output stream of an exec ends, as after `exec 2>&1`, containerd closes its stdin (after 32 KiB, or none).
 _KEEP_STDERR = "exec 9>&2\n"
 FRAME_BYTES = 256 << 10
 PIECE_BYTES = 4 << 20
-"""What one exec should print at most over a way not known to be fast: of more the end is lost, with status Success,
-where the reader is slow. Measured with containerd 2.4 at 0.3 to 4 MB/s: of 8 MiB up to 0.3 MB lost, of 4 MiB none."""
+"""Maximum output of one exec over a connection not known to be fast: with a slow reader the end of more is lost, with
+status Success. Measured with containerd 2.4 at 0.3 to 4 MB/s: of 8 MiB up to 0.3 MB lost, of 4 MiB none."""
 
 
-# containerd, whatever it runs by; then runc, crun and gVisor under CRI-O and Docker.
+# containerd, with any runtime; then runc, crun and gVisor under CRI-O and Docker.
 _BY_RUNTIME = re.compile(r"failed to start exec |OCI runtime exec failed|unable to start container process")
 # kube-apiserver (the first two) and konnectivity or another proxy on its way.
 _UNREACHED = re.compile(r"error dialing backend: |error sending request: |proxy error from ")
 
 
 class ExecRefused(Exception):  # noqa: N818
-    """The cluster answered that it will not run this: ``status`` is HTTP's, ``text`` its reason in one line."""
+    """The cluster refused an exec: ``status`` is the HTTP status, ``text`` its reason in one line."""
 
     def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, text)
         self.status = status
         self.text = text
         self.headers = headers or {}
-        """Retry-After, where the server sent one."""
+        """Retry-After, if the server sent one."""
 
     def __str__(self) -> str:
         return f"exec refused with {self.status}: {self.text}"
 
     @property
     def by_runtime(self) -> bool:
-        """Whether the container's runtime could not start the command: what the container holds decides that."""
+        """Whether the container's runtime could not start the command, which depends on the container's content."""
         return bool(_BY_RUNTIME.search(self.text))
 
     @property
     def unreached(self) -> bool:
-        """Whether the API server did not get through to the node's kubelet."""
+        """Whether the API server could not reach the node's kubelet."""
         return not self.by_runtime and bool(_UNREACHED.search(self.text))
 
 
@@ -80,10 +80,10 @@ class Exec:
         self._container = container
 
     def once(self, script: str, stdin: bytes = b"", wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Run ``script`` by /bin/sh, once: its exit code and stdout. stderr is dropped; stdin stays open at its end.
+        """Run ``script`` by /bin/sh once; return exit code and stdout. stderr is dropped; stdin stays open at its end.
 
-        ``wait_s`` is how long it may be silent. Raises ExecRefused when the cluster would not run it, ConnectionError
-        when nobody can tell what came of it: the connection could not be made, was lost, or ended without a verdict.
+        ``wait_s`` is how long it may be silent. Raises ExecRefused if the cluster refuses to run it, ConnectionError if
+        its fate is unknown: the connection could not be made, was lost, or ended without a status.
         """
         command, stdin = _by_url_or_stdin(script, stdin)
         try:
@@ -100,7 +100,7 @@ class Exec:
             raise _lost(error) from error
 
     def open_shell(self) -> PodLine:
-        """The line to a /bin/sh that reads its stdin. Raises as ``once``."""
+        """Open a /bin/sh that reads its stdin, and return its line. Raises as ``once``."""
         try:
             return PodLine(self._connect(["/bin/sh"], stdin=True))
         except WebSocketBadStatusException as error:
@@ -133,7 +133,7 @@ class PodLine:
         self._socket = socket
 
     def send(self, data: bytes) -> None:
-        """All of it."""
+        """Send all of ``data``."""
         self._socket.settimeout(HANDSHAKE_S)
         try:
             _send(self._socket, data)
@@ -141,7 +141,7 @@ class PodLine:
             raise _lost(error) from error
 
     def receive(self, silence_s: float) -> bytes:
-        """What has come on stdout, at least a byte. Raises EOFError where the process has ended."""
+        """Return the next bytes of stdout, at least one. Raises EOFError if the process has ended."""
         self._socket.settimeout(silence_s)
         try:
             while True:
@@ -154,7 +154,7 @@ class PodLine:
             raise _lost(error) from error
 
     def close(self) -> None:
-        """Hang up, at once."""
+        """Close the connection at once."""
         self._socket.shutdown()
 
 
@@ -168,7 +168,7 @@ def _lost(error: Exception) -> ConnectionError:
 
 
 def _by_url_or_stdin(script: str, stdin: bytes) -> tuple[list[str], bytes]:
-    """The command for the URL and what goes by stdin: a long script too, where there is no other."""
+    """Return the command for the URL and the bytes for stdin; a long script goes by stdin if there is no other."""
     if stdin:
         return ["/bin/sh", "-c", _KEEP_STDERR + script], stdin
     if len(quote_plus(script)) <= URL_BYTES:
@@ -177,14 +177,14 @@ def _by_url_or_stdin(script: str, stdin: bytes) -> tuple[list[str], bytes]:
 
 
 def _receive(line: WebSocket, answer: ScriptOutput) -> tuple[int, bytes]:
-    """All that is said until the other side hangs up, one frame a read."""
+    """Receive one frame per read until the other side closes; return exit code and stdout."""
     status = b""
     while True:
         try:
             opcode, frame = line.recv_data_frame()
         except (WebSocketException, OSError):
             if status:
-                break  # everything was said but good-bye
+                break  # only the closing handshake is missing
             raise
         if opcode == ABNF.OPCODE_CLOSE:
             break
@@ -199,7 +199,7 @@ def _receive(line: WebSocket, answer: ScriptOutput) -> tuple[int, bytes]:
 
 
 def _code(status: bytes) -> int:
-    """The exit code of a Status object of channel 3. Raises ExecRefused for any other failure it tells."""
+    """Parse the exit code in a Status object of channel 3. Raises ExecRefused for any other failure in it."""
     try:
         status_object: dict[str, Any] = json.loads(status)
         if status_object["status"] == "Success":
@@ -224,7 +224,7 @@ def _refusal(error: WebSocketBadStatusException) -> ExecRefused:
 
 
 def _tls(configuration: Configuration) -> dict[str, Any]:
-    """websocket-client's options for TLS; the context is made once, as reading certificates takes 3 ms."""
+    """Return websocket-client's options for TLS; the context is made once, as reading certificates takes 3 ms."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if not configuration.verify_ssl:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

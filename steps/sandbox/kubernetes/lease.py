@@ -1,4 +1,4 @@
-"""The Lease by which a runner outside the cluster owns its sandboxes: when it goes, Kubernetes removes them."""
+"""The Lease that owns the sandboxes of a runner outside the cluster: when it is deleted, Kubernetes removes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from swe_argo.steps.sandbox.kubernetes.requests import call, refused
 PROCESS = "swe-argo/process"
 HOLD = "swe-argo/hold"
 DURATION_S = 60
-"""Seconds that a renewal holds. Twelve are made in that time: a Lease that somebody deleted is missed soon."""
+"""Seconds that a renewal holds. It is renewed twelve times in that time, so that a deleted Lease is noticed soon."""
 
 _AWAY = (ApiException, HTTPError, OSError)
 
@@ -37,12 +37,12 @@ _AWAY = (ApiException, HTTPError, OSError)
 def hold_lease(
     cluster: Cluster, run_id: str, *, duration_s: int = DURATION_S, remade: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
-    """Hold the run in the namespace; ``<name>/<uid>`` of its Lease, for SWE_ARGO_LEASE of the steps.
+    """Hold the run's Lease in the namespace; yield its ``<name>/<uid>``, for SWE_ARGO_LEASE of the steps.
 
-    Renewed by a thread, through whatever outage, until the end; deleted then, and with it all sandboxes that it owns.
-    Where somebody deletes it meanwhile, the sandboxes are gone and their steps are tried again: a new Lease is made,
-    and ``remade`` (called by that thread) is told its name and uid, for they own what is made from then on.
-    Raises ConfigError when another runner holds the run, or without the rights; InfraError when the cluster is away.
+    A thread renews it, through any outage, until the end; then it is deleted, and with it all sandboxes that it owns.
+    If it is deleted before, the sandboxes are gone and their steps are tried again: the thread makes a new Lease
+    and calls ``remade`` with its name and uid, the owner of all further sandboxes. Raises ConfigError if another runner
+    holds the run, or without the rights; InfraError if the cluster is away.
     """
     hold = _LeaseHold(cluster, run_id, duration_s)
     hold.take()
@@ -58,7 +58,7 @@ def hold_lease(
 
 
 def lease_name(run_id: str) -> str:
-    """The Lease of a run, legal as an object's name and at most 63 characters; different runs have different ones."""
+    """Return the Lease name of a run: legal, at most 63 characters, and different for different runs."""
     safe = re.sub(r"[^a-z0-9]+", "-", run_id.lower()).strip("-")
     if safe == run_id and len(safe) <= 50:
         return f"swe-argo-{safe}"
@@ -66,9 +66,9 @@ def lease_name(run_id: str) -> str:
 
 
 def is_over(lease: Plain, now: float | None = None) -> bool:
-    """Whether nobody holds it any more: not renewed for twice its duration, or held by a dead process of this machine.
+    """Return whether a Lease has no holder: not renewed for twice its duration, or held by a dead local process.
 
-    Twice, because the clocks of two machines differ, and an API server that was away delays renewals.
+    Twice, because the clocks of two machines differ, and an outage of the API server delays renewals.
     """
     spec = lease.get("spec") or {}
     renewed = moment(spec.get("renewTime")) or moment(lease["metadata"].get("creationTimestamp")) or 0.0
@@ -78,14 +78,14 @@ def is_over(lease: Plain, now: float | None = None) -> bool:
 
 
 def deletion(of: Plain) -> Plain:
-    """How exactly this version of an object is deleted, and in the background whatever it owns."""
+    """Return options that delete exactly this version of an object, and its dependents in the background."""
     identity = {name: of["metadata"][name] for name in ("uid", "resourceVersion")}
     return {"preconditions": identity, "propagationPolicy": "Background"}
 
 
 @dataclass
 class _LeaseHold:
-    """One process' hold on a run. ``uid`` is that of its Lease now; the token tells its own from another's."""
+    """A process' hold on a run. ``uid`` is that of its current Lease; the token marks Leases of this process."""
 
     cluster: Cluster
     run_id: str
@@ -102,7 +102,7 @@ class _LeaseHold:
         return f"{self.name}/{self.uid}"
 
     def take(self) -> None:
-        """Make the Lease, in the place of one that nobody holds any more."""
+        """Create the Lease, replacing one that has no holder."""
         doing = f"making the lease {self.name}"
         try:
             for _ in range(10):
@@ -120,7 +120,7 @@ class _LeaseHold:
         raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the one before it does not go away")
 
     def keep(self, stop: threading.Event, remade: Callable[[str], None]) -> None:
-        """Renew until told to stop, or until the run is somebody else's."""
+        """Renew until stopped, or until another process holds the run."""
         pause_s = self.duration_s / 12
         while not stop.wait(pause_s):
             try:
@@ -136,7 +136,7 @@ class _LeaseHold:
                 remade(self.value)
 
     def leave(self) -> None:
-        """Delete the Lease if it is ours. One that cannot be deleted is over soon."""
+        """Delete the Lease if it is ours. If that fails, it soon expires."""
         mine = {"preconditions": {"uid": self.uid}, "propagationPolicy": "Background"}
         with suppress(ApiException, StepError):
             call(partial(self._delete, mine), f"deleting the lease {self.name}", RetryPolicy(total_s=8))
@@ -146,7 +146,7 @@ class _LeaseHold:
             return find_object(client, self._path(self.name))
 
     def _make(self) -> Plain | None:
-        """The new Lease, None where there is one by now."""
+        """Create the Lease and return it, or None if one exists by now."""
         now = timestamp(time.time())
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -172,13 +172,13 @@ class _LeaseHold:
                 return None
 
     def _renew(self, existing: Plain) -> None:
-        """Raises ApiException (409) where it changed since it was read."""
+        """Renew the Lease. Raises ApiException (409) if it changed since it was read."""
         lease = existing | {"spec": existing["spec"] | {"renewTime": timestamp(time.time())}}
         with self.cluster.client() as client:
             request_object(client, "PUT", self._path(self.name), lease)
 
     def _delete(self, options: Plain) -> None:
-        """Delete it with what it owns; one that changed or is gone is left."""
+        """Delete it with its dependents; leave one that changed or is gone."""
         with self.cluster.client() as client:
             try:
                 request_object(client, "DELETE", self._path(self.name), options)

@@ -1,4 +1,4 @@
-"""What a namespace says of the sandboxes in it: one YAML document in a ConfigMap, made by the chart."""
+"""A namespace's settings for its sandboxes: one YAML document in a ConfigMap, made by the chart."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Amounts(ManifestPart):
 
 
 class Resources(ManifestPart):
-    """What a sandbox asks for and what it may take.
+    """Requests and limits of a sandbox.
 
-    Memory is asked for below its limit on purpose: where both are one, a short spike of a test ends the machine
+    The memory request is below its limit on purpose: if both are equal, a short spike of a test ends the machine
     (Anthropic, "Quantifying infrastructure noise in agentic coding evals", 2026).
     """
 
@@ -53,7 +53,7 @@ class Resources(ManifestPart):
 
 
 class NamespaceSettings(ManifestPart):
-    """Defaults of every sandbox in a namespace; a run's own spec goes before them."""
+    """Defaults for every sandbox in a namespace; a run's own spec overrides them."""
 
     resources: Resources = Resources()
     node_selector: dict[str, str] = {}
@@ -62,30 +62,30 @@ class NamespaceSettings(ManifestPart):
     image_pull_secrets: list[str] = []
     """Names of secrets of the namespace."""
     registry: str | None = None
-    """What images are pulled through where a run names nothing."""
+    """Registry to pull images through, if a run names none."""
     runtime_class_name: str | None = None
-    """gvisor or kata, where the nodes have it."""
+    """gvisor or kata, if the nodes have it."""
     service_account_name: str = "default"
-    """What the pods run as, without a token. The chart makes one without rights."""
+    """Service account of the pods, without a token. The chart makes one without rights."""
     nameservers: list[str] = []
     """Resolvers of sandboxes with network; the cluster's own by default."""
     jobs_size_limit: Quantity = "2Gi"
     """Room for commands and their output outside the repository."""
     agent_files: Literal["auto", "image-volume", "copy"] = "auto"
-    """How sandboxes have the files of an agent program: as a volume of their image; copied from it when the pod begins;
-    auto: the first where the API server knows such volumes."""
+    """How an agent program's files reach a sandbox. image-volume: as a volume of their image; copy: copied from the image
+    when the pod starts; auto: the first if the API server knows such volumes."""
     agent_files_size_limit: Quantity = "4Gi"
-    """Room for them where they are copied."""
+    """Room for them if they are copied."""
     pending_seconds: int = Field(900, ge=1)
-    """How long a sandbox may wait for a node and its image."""
+    """Maximum seconds that a sandbox may wait for a node and its image."""
     grading_network: bool = True
-    """Whether sandboxes that ask for network get it here."""
+    """Whether sandboxes that request network get it here."""
 
 
 def read(cluster: Cluster) -> tuple[NamespaceSettings, bool]:
-    """What the cluster's namespace says, and whether it says anything: without the ConfigMap the defaults hold.
+    """Return the namespace's settings, and whether it has any: without the ConfigMap, the defaults.
 
-    Raises ConfigError where it cannot be read or makes no sense, InfraError when the API server is away.
+    Raises ConfigError if they cannot be read or are invalid, InfraError if the API server is away.
     """
     doing = f"reading ConfigMap {CONFIG_MAP} of namespace {cluster.namespace}"
     with cluster.client() as client:

@@ -1,4 +1,4 @@
-"""Sandbox pods that outlived their owners, and the Leases of runners that are gone."""
+"""Orphaned sandbox pods, and the Leases of dead runners."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 ROLE = "swe-argo/role"
 GRACE_S = 600.0
-"""Seconds for which a pod that nobody seems to own, or that has ended, is left alone."""
+"""Seconds before a pod without an owner, or one that has ended, counts as orphaned."""
 NEW_S = 60.0
-"""Seconds for which any pod is left alone that has an owner, and by which clocks may differ."""
+"""Seconds before any pod with an owner may count as orphaned, and by which clocks may differ."""
 _LEASE = "lease/"
 _PLURAL = {"Pod": "pods", "Lease": "leases"}
 
 
 def list_orphans(spec: SandboxSpec) -> Orphans:
-    """Those in the namespace of the spec. Raises as find_orphans() where the spec names a cluster or a namespace."""
+    """List the orphans in the spec's namespace. Raises as find_orphans() if the spec names a cluster or namespace."""
     try:
         cluster = find(spec.kubernetes)
         names = find_orphans(cluster)
@@ -42,20 +42,19 @@ def list_orphans(spec: SandboxSpec) -> Orphans:
 
 
 def find_orphans(cluster: Cluster, *, grace_s: float = GRACE_S, new_s: float = NEW_S) -> list[str]:
-    """Our sandboxes that nobody looks after: names of pods, and of Leases as ``lease/<name>``. Never others'.
+    """Return our orphans: names of pods, and of Leases as ``lease/<name>``. Never others'.
 
-    A pod past its deadline; one that ended ``grace_s`` ago, or is that old and has no owner; one older than ``new_s``
-    whose owner is gone, has ended, or is a Lease that nobody renews; and such a Lease.
-    Raises ConfigError without the rights, InfraError when the cluster does not answer.
+    An orphaned pod is past its deadline; or ended ``grace_s`` ago; or is that old without an owner; or is older than
+    ``new_s``, and its owner is gone, has ended, or is a Lease that nobody renews. Such a Lease is an orphan, too.
+    Raises ConfigError without the rights, InfraError if the cluster does not answer.
     """
     return [name for name, _ in _survey(cluster, grace_s, new_s)]
 
 
 def clean(cluster: Cluster, names: Iterable[str], *, grace_s: float = GRACE_S, new_s: float = NEW_S) -> list[str]:
-    """Delete those of ``names`` that are still orphaned. Returns the names of those that are gone now.
+    """Delete those of ``names`` that are still orphaned. Return the names of those that are gone now.
 
-    Each is read again, and deleted by uid: what took an orphan's name in the meantime is left alone.
-    Raises as find_orphans().
+    Each is read again and deleted by uid, so that a new object with an orphan's name stays. Raises as find_orphans().
     """
     requested = list(names)
     now = dict(_survey(cluster, grace_s, new_s)) if requested else {}
@@ -67,16 +66,16 @@ def clean(cluster: Cluster, names: Iterable[str], *, grace_s: float = GRACE_S, n
             removed |= set() if _exists(cluster, name) else {name}
         elif not {owner["uid"] for owner in orphan["metadata"].get("ownerReferences") or []} & kept_uids:
             deleted = _delete(cluster, name, orphan)
-            # A Lease that is renewed after all: its runner is back, and so are its sandboxes.
+            # The Lease was renewed after all: its runner is back, and so are its sandboxes.
             kept_uids |= set() if deleted else {orphan["metadata"]["uid"]}
             removed |= {name} if deleted else set()
     return [name for name in requested if name in removed]
 
 
 def sweep_run(cluster: Cluster, run_id: str, instance_id: str | None = None, attempt: int | None = None) -> list[str]:
-    """Remove the sandboxes of a run (of one of its units), whoever owns them; the names of what was removed.
+    """Remove the sandboxes of a run (or one of its units), whoever owns them; return the removed names.
 
-    For who knows that no step of it runs any more. Raises as find_orphans().
+    Call it only when no step of the run is running. Raises as find_orphans().
     """
     labels = {RUN: run_id, "swe-argo/instance": instance_id, "swe-argo/attempt": attempt}
     selectors = [ROLE, *(f"{name}={label(str(value))}" for name, value in labels.items() if value is not None)]
@@ -100,9 +99,9 @@ def _survey(cluster: Cluster, grace_s: float, new_s: float) -> Iterator[tuple[st
 
 
 def is_orphaned(pod: Plain, now: float, grace_s: float = GRACE_S, new_s: float = NEW_S) -> bool:
-    """Whether a sandbox pod is one by itself: past its deadline, ended long ago, or old and nobody's.
+    """Return whether a pod is orphaned by its own state: past its deadline, ended long ago, or old and ownerless.
 
-    The deadline of a pod counts from when a kubelet took it (activeDeadlineSeconds), before that from its creation.
+    A pod's deadline counts from its acceptance by a kubelet (activeDeadlineSeconds), before that from its creation.
     """
     meta, status = pod["metadata"], pod.get("status") or {}
     created = moment(meta.get("creationTimestamp")) or now
@@ -115,7 +114,7 @@ def is_orphaned(pod: Plain, now: float, grace_s: float = GRACE_S, new_s: float =
 
 
 def _ends(status: Plain) -> list[float]:
-    """When something of the pod ended or changed for the last time: whatever tells the time of it."""
+    """Return the times at which parts of the pod ended or changed, as far as they are reported."""
     states = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or []]
     changes = [each.get("lastTransitionTime") for each in status.get("conditions") or []]
     return [0.0, *(moment(each) or 0.0 for each in (*(state.get("finishedAt") for state in states), *changes))]
@@ -123,7 +122,7 @@ def _ends(status: Plain) -> list[float]:
 
 @dataclass
 class _Owners:
-    """The owners of pods, each asked for once."""
+    """The owners of pods, each read once."""
 
     cluster: Cluster
     owners: dict[str, Plain | None] = field(default_factory=dict)
@@ -131,12 +130,12 @@ class _Owners:
     listed: list[Plain] | None = None
 
     def have_gone(self, pod: Plain) -> bool:
-        """Whether all owners of an owned pod are gone, have ended or went silent."""
+        """Return whether all owners of an owned pod are gone, have ended or went silent."""
         owners = pod["metadata"].get("ownerReferences") or []
         return bool(owners) and all(self._is_gone(owner) for owner in owners)
 
     def leases(self) -> list[Plain]:
-        """Those of all runs; where they may not be listed, those that own pods."""
+        """Return the Leases of all runs; if they may not be listed, those that own pods."""
         if self.listed is None:
             try:
                 self.listed = _list(self.cluster, "leases", RUN)
@@ -146,7 +145,7 @@ class _Owners:
 
     def _is_gone(self, owner: Plain) -> bool:
         kind = owner.get("kind")
-        if kind not in ("Pod", "Lease"):  # somebody else's idea, theirs to look after
+        if kind not in ("Pod", "Lease"):  # another tool's owner, not ours to judge
             return False
         target = self._find(str(kind), str(owner["name"]))
         if target is None or target["metadata"]["uid"] != owner.get("uid"):
@@ -184,9 +183,9 @@ def _exists(cluster: Cluster, name: str) -> bool:
 
 
 def _delete(cluster: Cluster, name: str, orphan: Plain) -> bool:
-    """Delete this very object, at once: a node that is lost would never say that its pod has ended.
+    """Delete this very object at once: a lost node would never report that its pod has ended.
 
-    False where it is not the one any more that was seen.
+    Return False if the object has changed since it was read.
     """
     doing, bare = f"deleting {name}", name.removeprefix(_LEASE)
     with cluster.client() as client:

@@ -1,4 +1,4 @@
-"""One pod: short execs by the API server; what fails is asked of the pod itself."""
+"""A pod: short execs by the API server; a failed exec is explained by the pod's state."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from swe_argo.steps.sandbox.kubernetes.requests import refused
 from swe_argo.steps.sandbox.open_shell import OpenShells
 
 _AWAY = (ExecRefused, HTTPError, OSError)
-"""How an exec fails for which neither the command nor the pod need be to blame."""
+"""Errors of an exec that need not be the fault of the command or the pod."""
 _NO_RIGHT = (401, 403)
 REFUSED_S = 15.0
-"""How long a command is offered that the container's own runtime refuses: longer than the kubelet takes to tell of a
-container that is ending, and no more, as a shell that was removed does not come back."""
+"""Seconds for which a command is retried that the container's runtime refuses: longer than the kubelet takes to report
+that a container is ending, and no more, as a removed shell does not come back."""
 
 
 class KubernetesPod:
-    """A running pod. ``pod`` is the object as it was when it became ready: anything else under its name is not it."""
+    """A running pod. ``pod`` is the object at the time it became ready; another object of that name does not count."""
 
     jobs_root = JOBS_ROOT
     poll_times = PollTimes(chunk_bytes=PIECE_BYTES)
@@ -46,33 +46,33 @@ class KubernetesPod:
         self.name: str = pod["metadata"]["name"]
         self.uid: str = pod["metadata"]["uid"]
         self.removed = False
-        """Our own doing: its processes live on for a moment, but it is nobody's sandbox any more."""
+        """Removed by us: its processes live on for a moment, but it is no longer a sandbox."""
         self._pods = pods
         self._exec = exec_
         self._pod = pod
         self._last: dict[str, Any] | None = pod
-        """As it was seen last; None where it is gone."""
+        """The pod as last seen; None if it is gone."""
         self._unreached: InfraError | None = None
-        """The last command was given up, as the API server did not get through to its node."""
+        """The failure of the last command, if the API server could not reach its node."""
         self._patience = patience
         self._shells = OpenShells(exec_.open_shell, silence_s=SILENCE_S)
 
     def close(self) -> None:
-        """Hang up what is open to it, which was removed. Twice is once."""
+        """Close the open connections to the removed pod. Idempotent."""
         self.removed = True
         self._shells.close()
 
     def check(self) -> None:
-        """Raise what became of the pod, if it is not the one that was handed over. Waits for an API server away."""
+        """Raise the pod's failure, if it is not the original pod any more. Waits out an outage of the API server."""
         if self.removed:
             raise InfraError(FailureClass.SANDBOX_LOST, f"pod {self.name} was removed")
         self._judge(self._pods.find(self.name))
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``: what the kubelet, the node's controllers and the API server say of the pod.
+        """Return the failure reported by the kubelet, the node's controllers and the API server; see ``Sandbox``.
 
-        Neither that its container ended with some exit code nor that the runtime can start no command in it is told by
-        them: what ran there can bring about both.
+        An exit code of its container, and a runtime that cannot start commands, do not count: code inside the pod can
+        cause both.
         """
         try:
             self.check()
@@ -95,7 +95,7 @@ class KubernetesPod:
             raise self._given_up(error) from error
 
     def out_of_memory(self) -> ResourceError:
-        """See ``Transport.out_of_memory``."""
+        """Return the failure of a pod out of memory, see ``Transport.out_of_memory``."""
         return out_of_memory(self._pod)
 
     def _api_answers(self) -> bool:
@@ -119,7 +119,7 @@ class KubernetesPod:
         return code, out
 
     def _glance(self) -> None:
-        """``check`` by one request. Where nobody answers nothing is known, and the caller goes on trying."""
+        """Check the pod by one request. Without an answer nothing is known, and the caller retries."""
         try:
             pod = self._pods.glance(self.name)
         except (ApiException, HTTPError, OSError):
@@ -141,7 +141,7 @@ class KubernetesPod:
             )
 
     def _given_up(self, error: BaseException) -> StepError:
-        """What to say when patience with execs ended: the pod would have been the better answer, each time."""
+        """Return the failure after the last retry of an exec; the pod's state is the better explanation, if known."""
         doing = f"running a command in pod {self.name}"
         if isinstance(error, ExecRefused) and error.status in _NO_RIGHT:
             return refused(ApiException(status=error.status, reason=error.text), doing)
@@ -163,7 +163,7 @@ KubernetesSandbox = JobSandbox[KubernetesPod]
 
 
 class _Passing:
-    """Whether an exec that failed may go well soon, over the failures of one script."""
+    """A retry condition over the failures of one script: whether a failed exec may soon succeed."""
 
     def __init__(self, patience: RetryPolicy) -> None:
         self._without_shell = FailureStreak(REFUSED_S)

@@ -20,11 +20,11 @@ CONTAINER = "sandbox"
 JOBS_ROOT = "/run/swe-argo"
 LABEL = "swe-argo"
 
-# PID 1, so that no command can kill it (`kill -9 -1` is a thing agents do) and orphans are reaped. It ignores the other
-# signals: one that it handled, or that its shell handles for it, would reach PID 1 from inside the container too.
+# PID 1, so that no command can kill it (agents do run `kill -9 -1`) and orphans are reaped. It ignores other signals:
+# one with a handler, its own or its shell's, would reach PID 1 from inside the container too.
 KEEP_ALIVE = "trap '' HUP INT QUIT PIPE ALRM TERM USR1 USR2; while :; do sleep 10; done"
 GRACE_S = 1
-"""Nothing in a sandbox has an end of its own to come to."""
+"""Nothing in a sandbox needs time to shut down."""
 
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
@@ -32,9 +32,9 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?
 def manifest(
     request: SandboxRequest, namespace: NamespaceSettings, sandbox_spec: SandboxSpec, owner: dict[str, str] | None
 ) -> dict[str, Any]:
-    """The pod that is asked for; what the spec says goes before what the namespace says.
+    """Return the pod manifest; the spec overrides the namespace's settings.
 
-    Raises ConfigError for a node selector that is none.
+    Raises ConfigError for an invalid node selector.
     """
     spec = {
         "restartPolicy": "Never",
@@ -67,13 +67,13 @@ def manifest(
 
 
 def labels(request: SandboxRequest) -> dict[str, str]:
-    """What a sandbox is found by, and what NetworkPolicies select."""
+    """Return the labels by which a sandbox is found, and which NetworkPolicies select."""
     own = {f"{LABEL}/{key}": label(value) for key, value in request.labels.items()}
     return {**own, f"{LABEL}/network": "open" if request.network else "none"}
 
 
 def label(text: str) -> str:
-    """``text`` as a label's value (63 characters of letters, digits, ``-_.``); a changed one ends in a digest."""
+    """Return ``text`` as a label value (63 characters of letters, digits, ``-_.``); a changed one ends in a digest."""
     if _LABEL_VALUE.fullmatch(text):
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -82,9 +82,9 @@ def label(text: str) -> str:
 
 
 def owner_reference() -> dict[str, str] | None:
-    """Who the sandboxes of this process go with: the runner's Lease, the step's own pod, or nobody.
+    """Return the owner of this process' sandboxes: the runner's Lease, the step's own pod, or None.
 
-    The garbage collector removes at once what names an owner that is not in the same namespace under this very uid.
+    The garbage collector at once removes an object whose owner is not in the same namespace under this very uid.
     """
     environment = settings()
     if environment.lease:
@@ -104,7 +104,7 @@ def _annotations(request: SandboxRequest) -> dict[str, str]:
 
 
 def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, Any]:
-    # Who is to reach nothing has no use for raw packets, by which a sender's address could be forged.
+    # Without network there is no use for raw packets, which could forge a sender's address.
     powers = {"add": ["SYS_ADMIN"] if request.browsers else [], "drop": [] if request.network else ["NET_RAW"]}
     capabilities = {kind: names for kind, names in powers.items() if names}
     return {
@@ -113,7 +113,7 @@ def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[st
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/sh", "-c", KEEP_ALIVE],
         "args": [],
-        "workingDir": "/",  # the runtime would make a folder that is missing: an image without /testbed must show
+        "workingDir": "/",  # the runtime would create a missing folder: an image without /testbed must show
         "resources": resources(request, namespace),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -124,7 +124,7 @@ def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[st
 
 
 def resources(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, dict[str, str]]:
-    """Requests and limits: a run's own limits go before the namespace's, requests never above, all times the factor."""
+    """Return requests and limits: a run's limits override the namespace's and bound requests, all times the factor."""
     defaults = namespace.resources
     wished = {
         "cpu": str(request.cpus) if request.cpus else defaults.limits.cpu,
@@ -147,7 +147,7 @@ def resources(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str
 
 
 def _grown(quantity: str, request: SandboxRequest) -> str:
-    """A quantity times the resource factor, in whole millis where it is small (cpu), else in whole units."""
+    """Return a quantity times the resource factor, in whole millis if small (cpu), else in whole units."""
     amount = float(parse_quantity(quantity)) * request.resource_factor
     if amount < 1 << 20:
         return str(int(amount)) if amount == int(amount) else f"{math.ceil(amount * 1000)}m"
@@ -170,7 +170,7 @@ def _node_selector(request: SandboxRequest, namespace: NamespaceSettings, spec: 
 
 
 def _names(network: bool, nameservers: list[str]) -> dict[str, Any]:
-    """How names resolve. Where nothing is to be reached they fail at once, not by a timeout for every look-up."""
+    """Return the DNS settings. Without network, look-ups fail at once instead of timing out."""
     if network and not nameservers:
         return {"dnsPolicy": "ClusterFirst"}
     servers = nameservers if network else ["127.0.0.1"]

@@ -1,4 +1,4 @@
-"""Whether a pod that does not run yet ever will: pure functions of the object, a plain dict."""
+"""Diagnosis of a pod that does not run yet: pure functions of the object, a plain dict."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _NO_PROGRAM = re.compile(r'exec:? "?/bin/sh"?: |exec format error', re.IGNORECAS
 
 
 def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> StepError | None:
-    """Why a pod will not start, or has not within ``pending_s``; None while it may.
+    """Return why a pod will not start, or has not within ``pending_s``; None while it may.
 
     ConfigError (IMAGE_MISSING: no such image, or not for us, or without a shell), InfraError (UNSCHEDULABLE,
-    IMAGE_PULL, SANDBOX_CREATE, or what ``failure`` says), ResourceError.
+    IMAGE_PULL, SANDBOX_CREATE, or the result of ``failure``), ResourceError.
     """
     if error := copy_failure(pod):
         return error
@@ -60,7 +60,7 @@ def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> Ste
 
 
 def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
-    """For what has not begun, being lost is not having been made."""
+    """Return the failure of a pod lost before it started: it counts as not created."""
     status = pod["status"]
     if status.get("reason") == "DeadlineExceeded":
         return _late(pod, f"did not start within its deadline of {pod['spec'].get('activeDeadlineSeconds')} s")
@@ -71,7 +71,7 @@ def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
 
 
 def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | None:
-    """The image is missing, or not for us, and its registry said so. Registries say "denied" for missing ones, too."""
+    """Return the failure of a missing or forbidden image, by its registry. Registries say "denied" for both."""
     reason, words = waiting.get("reason"), str(waiting.get("message") or "")
     image = _image_in(pod, words)
     if reason in NO_IMAGE:
@@ -89,7 +89,7 @@ def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | Non
 
 
 def _image_in(pod: dict[str, Any], words: str) -> str:
-    """The image that the kubelet's words are of: it pulls the sandbox's own, and an agent's files."""
+    """Return the image of a kubelet's message: the sandbox's own, or the one of an agent's files."""
     agent = agent_image(pod)
     return agent if agent and (agent in words or "waiting" in init_container(pod)) else own_image(pod)
 
@@ -106,7 +106,7 @@ def _not_started(pod: dict[str, Any], words: str) -> StepError:
 
 
 def _overdue(pod: dict[str, Any], waiting: dict[str, Any], pending_s: float) -> InfraError:
-    """What a pod was waiting for when patience ended."""
+    """Return the failure of a pod that is still waiting at the timeout."""
     if waiting.get("reason") in PULLING:
         reason = f"pulling {_image_in(pod, str(waiting.get('message')))} fails: {_line(format_reason(waiting))}"
         return InfraError(FailureClass.IMAGE_PULL, reason, detail=describe_pod(pod))

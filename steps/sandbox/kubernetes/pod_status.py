@@ -1,4 +1,4 @@
-"""What a pod's status means for a run: pure functions of the object as the API server sends it, a plain dict."""
+"""The meaning of a pod's status for a run: pure functions of the API server's object, a plain dict."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REASONS = {
     "Shutdown": FailureClass.NODE_LOST,
     "Terminated": FailureClass.NODE_LOST,
 }
-"""Reasons of a whole pod that the kubelet ended (the last three: its node shuts down), or the node controller."""
+"""Reasons of a whole pod ended by the kubelet (the last three: its node shuts down) or the node controller."""
 
 _WORDS = {
     FailureClass.EVICTED: "was evicted",
@@ -48,7 +48,7 @@ _DISK = re.compile(
 
 
 def failure(pod: dict[str, Any]) -> StepError | None:
-    """Why a pod that ran is no sandbox any more; None while it is one.
+    """Return why a pod that ran is no longer a usable sandbox; None while it is one.
 
     ResourceError (OUT_OF_MEMORY, OUT_OF_DISK), InfraError (EVICTED, PREEMPTED, NODE_LOST, SANDBOX_LOST).
     """
@@ -72,7 +72,7 @@ def failure(pod: dict[str, Any]) -> StepError | None:
 
 
 def _disrupted(pod: dict[str, Any]) -> StepError | None:
-    """What somebody did to the pod as a whole, and said why."""
+    """Return the failure of a pod that was ended as a whole, with a stated reason."""
     status = pod.get("status") or {}
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
     if reason == "Evicted" and _DISK.search(message):
@@ -89,7 +89,7 @@ def _disrupted(pod: dict[str, Any]) -> StepError | None:
 
 
 def ended_by_itself(pod: dict[str, Any] | None) -> bool:
-    """Whether a pod's container ended and nobody from outside is told to have had a part in it.
+    """Return whether a pod's container ended with no reported cause from outside.
 
     The kubelet calls such an end Completed or Error; an end that it did not see itself has another reason.
     """
@@ -99,10 +99,10 @@ def ended_by_itself(pod: dict[str, Any] | None) -> bool:
 
 
 def out_of_reach(pod: dict[str, Any]) -> InfraError | None:
-    """What became of a pod that should live, but whose node nobody has heard of for a while; None where that is not so.
+    """Return the failure of a pod whose node has not reported for a while, or None.
 
-    Without readiness probes a running container is not Ready only where the node controller says so. A kubelet that
-    restarts comes back: ask only when patience is over.
+    Without readiness probes a running container is not Ready only if the node controller says so. A restarting kubelet
+    comes back: call this only after the last retry.
     """
     ready = condition(pod, "Ready", status=None)
     if ready and ready.get("status") != "True" and container(pod).get("running"):
@@ -111,9 +111,9 @@ def out_of_reach(pod: dict[str, Any]) -> InfraError | None:
 
 
 def gone_failure(name: str, events: list[dict[str, Any]]) -> StepError:
-    """Why a pod is not there any more, by the events that were told of it."""
+    """Return why a pod is gone, judging by its events."""
     detail = describe_events(events)
-    # A node that did not answer may have come back since: what else was told counts before it.
+    # A node that did not answer may have come back since: other events take precedence.
     for event in sorted(events, key=lambda event: event.get("reason") == "NodeNotReady"):
         reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
         if reason == "Evicted" and _DISK.search(message):
@@ -125,7 +125,7 @@ def gone_failure(name: str, events: list[dict[str, Any]]) -> StepError:
 
 
 def out_of_memory(pod: dict[str, Any]) -> ResourceError:
-    """The memory limit of the pod was too small for what ran in it."""
+    """Return the failure of a pod that exceeded its memory limit."""
     limit = (pod["spec"]["containers"][0].get("resources", {}).get("limits") or {}).get("memory")
     words = f"its limit of {limit}" if limit else "its node's memory"
     return ResourceError(
@@ -134,24 +134,24 @@ def out_of_memory(pod: dict[str, Any]) -> ResourceError:
 
 
 def ready(pod: dict[str, Any]) -> bool:
-    """Whether commands can be run in it."""
+    """Return whether commands can run in it."""
     return bool(condition(pod, "Ready")) and "running" in container(pod) and failure(pod) is None
 
 
 def identity(pod: dict[str, Any]) -> tuple[str, str, int]:
-    """What a pod keeps as long as nothing was restarted or replaced: uid, container id, restarts."""
+    """Return the values that change on a restart or replacement: uid, container id, restarts."""
     state = _status(pod)
     return pod["metadata"]["uid"], str(state.get("containerID") or ""), int(state.get("restartCount") or 0)
 
 
 def image_digest(pod: dict[str, Any]) -> str | None:
-    """Digest of the image that runs (sha256:...): the registry's, or an id of the node's own for a loaded image."""
+    """Return the digest of the running image (sha256:...): the registry's, or the node's own id of a loaded image."""
     digest = str(_status(pod).get("imageID") or "").rpartition("@")[2]
     return digest if digest.startswith("sha256:") else None
 
 
 def describe_pod(pod: dict[str, Any]) -> str:
-    """What Kubernetes says of a pod, word for word, one thing a line."""
+    """Return Kubernetes' report on a pod, verbatim, one item per line."""
     status = pod.get("status") or {}
     lines = [f"phase {status.get('phase')}", format_reason(status)]
     for each in status.get("conditions") or []:
@@ -165,7 +165,7 @@ def describe_pod(pod: dict[str, Any]) -> str:
 
 
 def describe_events(events: Iterable[dict[str, Any]]) -> str:
-    """What was told of a pod, one event a line."""
+    """Return a pod's events, one per line."""
     return "\n".join(format_reason(event) for event in events)
 
 
@@ -177,7 +177,7 @@ def _pod_failure(pod: dict[str, Any], kind: FailureClass, words: str = "") -> In
 
 
 def condition(pod: dict[str, Any], kind: str, status: str | None = "True") -> dict[str, Any] | None:
-    """The pod's condition of that type, if it has that status (None: any)."""
+    """Return the pod's condition of that type, if it has that status (None: any)."""
     for each in (pod.get("status") or {}).get("conditions") or []:
         if each.get("type") == kind and status in (None, each.get("status")):
             return dict(each)
@@ -190,30 +190,30 @@ def _status(pod: dict[str, Any], of: str = "containerStatuses") -> dict[str, Any
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
-    """The container's state: one of waiting, running, terminated."""
+    """Return the container's state: one of waiting, running, terminated."""
     return dict(_status(pod).get("state") or {})
 
 
 def init_container(pod: dict[str, Any]) -> dict[str, Any]:
-    """The same of the init container that copies an agent's files, where the pod has one."""
+    """Return the state of the init container that copies an agent's files, if the pod has one."""
     return dict(_status(pod, "initContainerStatuses").get("state") or {})
 
 
 def pod_label(pod: dict[str, Any]) -> str:
-    """The pod in words."""
+    """Return the pod's name for messages."""
     return f"pod {pod['metadata']['name']}"
 
 
 def own_image(pod: dict[str, Any]) -> str:
-    """The image that the sandbox is made from."""
+    """Return the image of the sandbox itself."""
     return str(pod["spec"]["containers"][0]["image"])
 
 
 def node(pod: dict[str, Any]) -> str:
-    """The node it was given to."""
+    """Return the pod's node."""
     return str(pod["spec"].get("nodeName") or "unknown")
 
 
 def format_reason(of: dict[str, Any]) -> str:
-    """Reason and message of a status, a condition or a state."""
+    """Return reason and message of a status, a condition or a state."""
     return ": ".join(str(of[key]) for key in ("reason", "message") if of.get(key))

@@ -1,4 +1,4 @@
-"""Waiting for a pod to run: told by a watch, asked again whenever the watch ends."""
+"""Waiting for a pod to run: by a watch, and by a fresh read whenever the watch ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from swe_argo.steps.sandbox.kubernetes.pod_status import describe_events, gone_f
 from swe_argo.steps.sandbox.kubernetes.pods import Pods
 
 LOOK_S = 10.0
-"""A watch may fall silent without ending: after so long the pod is asked for."""
+"""Seconds after which the pod is read again: a watch may fall silent without ending."""
 _PAUSE_S = 0.2
-"""Before the pod is asked for, so that watches which end at once do not make a storm of requests."""
+"""Seconds before the pod is read again, so that watches that end at once cause no storm of requests."""
 
 
 def started(pods: Pods, created: dict[str, Any], pending_s: float) -> dict[str, Any]:
-    """The pod ``created`` once it is ready. Raises what ``start_failure`` says, with the events of the pod."""
+    """Return the pod ``created`` once it is ready. Raises the ``start_failure``, with the pod's events."""
     began = time.monotonic()
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]
     pod: dict[str, Any] | None = created
@@ -36,7 +36,7 @@ def started(pods: Pods, created: dict[str, Any], pending_s: float) -> dict[str, 
 
 
 def _decided(pods: Pods, pod: dict[str, Any], pending_s: float, waited_s: float) -> bool:
-    """Whether it runs. Raises StepError if it never will."""
+    """Return whether it runs. Raises StepError if it never will."""
     if ready(pod):
         return True
     error: StepError | None = start_failure(pod, pending_s, waited_s)

@@ -1,4 +1,4 @@
-"""The pods of one namespace: made, looked at, watched and removed, each request once more while the cluster is away."""
+"""The pods of one namespace: create, read, watch and remove, with retries while the cluster is away."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 
 
 class Pods:
-    """One client for all plain requests of a process. Thread-safe."""
+    """A client for all plain requests of a process. Thread-safe."""
 
     def __init__(self, cluster: Cluster, patience: RetryPolicy) -> None:
         self.namespace = cluster.namespace
@@ -25,22 +25,22 @@ class Pods:
         self._patience = patience
 
     def make(self, manifest: Plain, *, dry_run: bool = False) -> Plain:
-        """The pod that was made, or would be. A lost answer shows as ApiException (409); raises as ``call``."""
+        """Create a pod, or try to. A lost answer shows as ApiException (409); raises as ``call``."""
         doing = f"making pod {manifest['metadata']['name']}"
         query = {"dryRun": "All"} if dry_run else {}
         ask = partial(request_object, self._client, "POST", self._path(), manifest, query=query)
         return call(ask, doing, self._patience)
 
     def find(self, name: str, patience: RetryPolicy | None = None) -> Plain | None:
-        """The pod of that name, None where there is none. Raises ConfigError, InfraError."""
+        """Return the pod of that name, or None. Raises ConfigError, InfraError."""
         return insist(lambda: self.glance(name), f"looking at pod {name}", patience or self._patience)
 
     def glance(self, name: str) -> Plain | None:
-        """The same by one request, offered once. Raises ApiException, HTTPError, OSError."""
+        """Return the pod, or None, by one request without retries. Raises ApiException, HTTPError, OSError."""
         return find_object(self._client, self._path(name))
 
     def remove(self, name: str, uid: str, patience: RetryPolicy | None = None) -> None:
-        """Delete the pod of that name if it is this very one; gone is gone. Raises ConfigError, InfraError."""
+        """Delete the pod of that name if it is this very one. Idempotent. Raises ConfigError, InfraError."""
         doing = f"removing pod {name}"
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
@@ -50,14 +50,14 @@ class Pods:
                 patience or self._patience,
             )
         except ApiException as error:
-            if error.status not in (404, 409):  # 409: the name is another pod's by now
+            if error.status not in (404, 409):  # 409: another pod has the name by now
                 raise refused(error, doing) from error
 
     def changes(self, pod: Plain, seconds: float) -> Iterator[tuple[str, Plain]]:
-        """What happens to a pod from this version of it on: (ADDED, MODIFIED or DELETED, the pod as it is then).
+        """Yield the changes of a pod after this version of it: (ADDED, MODIFIED or DELETED, the new pod).
 
-        Ends after ``seconds``, or sooner with the connection: look again and go on. Raises ConfigError without rights,
-        InfraError.
+        Ends after ``seconds``, or sooner with the connection: read the pod and call again. Raises ConfigError without
+        rights, InfraError.
         """
         seconds = max(1, round(seconds))
         doing = f"watching pod {pod['metadata']['name']}"
@@ -76,10 +76,10 @@ class Pods:
             if error.status in (401, 403):
                 raise refused(error, doing) from error
         except (HTTPError, OSError, ValueError):
-            return  # cut, perhaps in the middle of a line
+            return  # the connection was cut, perhaps in the middle of a line
 
     def events(self, uid: str) -> list[Plain]:
-        """What was told of a pod, also of one that is gone; empty where that is not to be had."""
+        """Return the events of a pod, also of one that is gone; empty if they cannot be read."""
         with suppress(ApiException, HTTPError, OSError):
             return items(self._client, path("events", self.namespace), fieldSelector=f"involvedObject.uid={uid}")
         return []
@@ -95,5 +95,5 @@ def _events(response: Any) -> Iterator[tuple[str, Plain]]:
         for line in lines:
             event = json.loads(line)
             if event["type"] == "ERROR":
-                return  # the version is too old, or the server is going
+                return  # the version is too old, or the server is stopping
             yield event["type"], event["object"]

@@ -1,4 +1,4 @@
-"""Whether a cluster can run a run's sandboxes: asked before anything is made, each refusal one line."""
+"""The check that a cluster can run a run's sandboxes, made before any object; each refusal is one line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Raises ConfigError: no cluster, no credentials, and what ``look`` raises."""
+    """Check the spec's cluster. Raises ConfigError for no cluster or no credentials, and as ``look``."""
     return look(find(spec.kubernetes), spec, sandbox_needs)
 
 
 def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Makes nothing: pods are sent as a dry run. Raises ConfigError: no answer, no namespace, no rights, no network or
+    """Check a cluster without making anything: pods are sent as a dry run.
 
-    too much of it, and whatever the cluster has against the pods of this run by its policies, quotas or nodes;
-    InfraError where it stops answering.
+    Raises ConfigError: no answer, no namespace, no rights, no network or too much of it, and any objection of the
+    cluster's policies, quotas or nodes to the pods of this run; InfraError if it stops answering.
     """
     with cluster.client() as client:
         check_namespace(cluster, client, spec)
@@ -49,7 +49,7 @@ def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> Re
 
 
 def _check_quotas(cluster: Cluster, client: ApiClient, pod: Plain) -> None:
-    """Where they may not be read, the dry run tells the same of the first that it meets."""
+    """Check the quotas. If they may not be read, the dry run reports the first that is exceeded."""
     where = f"namespace {cluster.namespace!r} of {cluster.name}"
     quotas = allowed_list(client, path("resourcequotas", cluster.namespace), f"listing the quotas of {where}")
     if why := too_small(quotas or [], pod):

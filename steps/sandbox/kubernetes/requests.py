@@ -1,4 +1,4 @@
-"""Requests for sandboxes: where the API server does not do its part, none can be made."""
+"""Requests for sandboxes: if the API server fails, none can be made."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What plan asks of a cluster before anything is made, one module a question."""
+"""The plan step's checks of a cluster before anything is made, one module per check."""

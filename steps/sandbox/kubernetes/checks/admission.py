@@ -1,4 +1,4 @@
-"""Whether the cluster takes our pods: the very manifests, sent as a dry run."""
+"""The check that the cluster admits our pods: the real manifests, sent as a dry run."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from swe_argo.steps.sandbox.protocol import SandboxRequest
 from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
 MOST_IMAGES = 8
-"""Sorts of images that are tried: a policy tells them by their beginnings, and plan is to be quick."""
+"""Maximum image kinds to try: policies tell them apart by prefix, and plan must be quick."""
 DEADLINE_S = 3600.0
-"""Most seconds that a sandbox outlives its longest command (steps/agents/solving.py, steps/grade.py)."""
+"""Maximum seconds that a sandbox outlives its longest command (steps/agents/solving.py, steps/grade.py)."""
 
 
 @dataclass(frozen=True)
 class AdmissionTrial:
-    """What the cluster says to one pod: the pod as it would be, or why not, or that nobody can say (a notice)."""
+    """The cluster's answer to one pod: the pod as it would be, or an error, or a notice that it cannot be tried."""
 
     pod: Plain | None = None
     error: StepError | None = None
@@ -45,7 +45,7 @@ class AdmissionTrial:
 def pods_of(
     spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings, way: Way = "image-volume"
 ) -> list[Plain]:
-    """One pod of each role, and one more for each further sort of image. ``way``: of an agent's files into the first.
+    """Return one pod per role, and one more per further kind of image. ``way``: for an agent's files in the first.
 
     Raises ConfigError for a bad node selector, and for files without an image.
     """
@@ -88,7 +88,7 @@ def pods_of(
 def try_ways(
     cluster: Cluster, client: ApiClient, spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings
 ) -> tuple[list[Plain], list[str]]:
-    """``try_admission`` of the run's pods, an agent's files in them in the first way that the cluster takes."""
+    """Call ``try_admission`` for the run's pods, with the first way for an agent's files that the cluster takes."""
     *tried, last = ways(namespace) if sandbox_needs.bundle else ("copy",)
     for way in tried:
         with suppress(ConfigError):
@@ -99,7 +99,7 @@ def try_ways(
 
 
 def example_images(images: Iterable[str], registry: str | None) -> list[str]:
-    """One image of each sort, as an image policy sees them: by what is before the last slash, and by kind of tag."""
+    """Return one image of each kind that a policy tells apart: by the part before the last slash, and kind of tag."""
     sorts: dict[tuple[str, str], str] = {}
     for image in images:
         folder, _, last = through_registry(image, registry).rpartition("/")
@@ -109,9 +109,9 @@ def example_images(images: Iterable[str], registry: str | None) -> list[str]:
 
 
 def try_admission(cluster: Cluster, client: ApiClient, pods: list[Plain]) -> tuple[list[Plain], list[str]]:
-    """The pods as the cluster would make them, its defaults filled in, and what a person should know.
+    """Return the pods as the cluster would make them, with its defaults, and notices for a run's user.
 
-    Raises ConfigError with what the cluster said; InfraError where it could not say.
+    Raises ConfigError with the cluster's message; InfraError if it does not answer.
     """
     with ThreadPoolExecutor(4) as pool:
         trials = list(pool.map(lambda pod: _trial(cluster, client, pod), pods))
@@ -146,7 +146,7 @@ def _trial(cluster: Cluster, client: ApiClient, pod: Plain) -> AdmissionTrial:
 
 
 def never_fits(text: str) -> bool:
-    """Whether an "exceeded quota" message tells of a quota that is too small even when nothing else is there."""
+    """Return whether an "exceeded quota" message is about a quota too small even when nothing else uses it."""
     parts = re.search(r"requested: (\S*), used: \S*, limited: (\S*)", text)
     if not parts:
         return False
@@ -155,7 +155,7 @@ def never_fits(text: str) -> bool:
 
 
 def without_pod_name(text: str) -> str:
-    """What was said, without the name of a pod that will never be."""
+    """Return the message without the name of the trial pod."""
     return re.sub(r'^(pods|Pod) "sb-plan-[^"]*" is (forbidden|invalid): ', "", text)
 
 

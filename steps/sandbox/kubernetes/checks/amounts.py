@@ -1,4 +1,4 @@
-"""How much of a node and of a quota a pod takes."""
+"""The share of a node and of a quota that a pod takes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KINDS = ("cpu", "memory", "ephemeral-storage")
 
 
 def amounts(quantities: Mapping[str, str] | None) -> dict[str, Decimal]:
-    """Kubernetes' quantities as numbers."""
+    """Return Kubernetes' quantities as numbers."""
     return {name: parse_quantity(text) for name, text in (quantities or {}).items()}
 
 
 def pod_amounts(pod: Plain, which: str) -> dict[str, Decimal]:
-    """The sum of all containers' ``requests`` or ``limits``, and what the runtime class adds to it.
+    """Return the sum of all containers' ``requests`` or ``limits``, plus the runtime class's overhead.
 
-    A container that only has a limit asks for as much (as the API server would fill in).
+    A container with only a limit requests as much (as the API server would fill in).
     """
     total = amounts(pod["spec"].get("overhead"))
     for container in pod["spec"].get("containers") or []:
@@ -37,12 +37,12 @@ def pod_amounts(pod: Plain, which: str) -> dict[str, Decimal]:
 
 
 def format_amounts(amount: Amount, only: Iterable[str] = KINDS) -> str:
-    """``2 cpu, 7.5Gi memory``."""
+    """Format amounts like ``2 cpu, 7.5Gi memory``."""
     return ", ".join(f"{format_amount(name, amount[name])} {name}" for name in only if name in amount)
 
 
 def format_amount(name: str, amount: Decimal) -> str:
-    """One amount as a person writes it."""
+    """Format one amount for a person."""
     if name.rpartition(".")[2] == "cpu":
         return f"{int(amount * 1000)}m" if amount % 1 else str(int(amount))
     for unit, size in (("Gi", 2**30), ("Mi", 2**20)):

@@ -1,4 +1,4 @@
-"""Whether some node of the cluster could ever take a sandbox."""
+"""The check that some node of the cluster could ever take a sandbox."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 from swe_argo.steps.sandbox.kubernetes.requests import call
 
 _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-"""Taints of a state that a node is in for a while, and of one that is cordoned."""
+"""Taints of temporary node states, and of a cordoned node."""
 _BRINGERS = {"karpenter.sh": "Karpenter", "eks.amazonaws.com": "EKS Auto Mode"}
-"""API groups of what makes nodes when pods wait for them."""
+"""API groups of autoscalers that add nodes for waiting pods."""
 _MOUNTS_IMAGES = {"containerd": (2, 1), "cri-o": (1, 31)}
-"""The first versions that make volumes of images (kubernetes.io: Use an Image Volume With a Pod)."""
+"""The first versions with image volumes (kubernetes.io: Use an Image Volume With a Pod)."""
 _OF_WISH = {"cpu": "cpus", "memory": "memory_mb", "ephemeral-storage": "disk_mb"}
 
 
 def check_nodes(cluster: Cluster, client: ApiClient, spec: SandboxSpec, pod: Plain) -> list[str]:
-    """What a person should know. Raises ConfigError where no node could take the pod and nothing brings another."""
+    """Return notices for a run's user. Raises ConfigError if no node could take the pod and nothing adds another."""
     doing = f"listing the nodes of {cluster.name}"
     nodes = allowed_list(client, path("nodes"), doing)
     if nodes is None:
@@ -43,7 +43,7 @@ def check_nodes(cluster: Cluster, client: ApiClient, spec: SandboxSpec, pod: Pla
 
 
 def check_image_mounts(nodes: list[Plain], pod: Plain) -> None:
-    """Raises ConfigError where a pod wants a volume of an image, and a node that it may go to is known to make none."""
+    """Raise ConfigError if a pod has a volume of an image, and a node it may run on is known not to support it."""
     selector = pod["spec"].get("nodeSelector") or {}
     if not any("image" in volume for volume in pod["spec"].get("volumes") or []):
         return
@@ -62,9 +62,9 @@ def check_image_mounts(nodes: list[Plain], pod: Plain) -> None:
 
 
 def check_fit(nodes: list[Plain], pod: Plain, spec: SandboxSpec) -> None:
-    """Raises ConfigError, naming what stands against it, where none of these nodes could ever take the pod.
+    """Raise ConfigError, naming the obstacle, if none of these nodes could ever take the pod.
 
-    A limit that the spec itself sets must be there to be used; the namespace's may be above what a node has.
+    A limit of the spec itself must be available in full; the namespace's may exceed a node's capacity.
     """
     selector = pod["spec"].get("nodeSelector") or {}
     matching = [node for node in nodes if selector.items() <= node_labels(node).items()]
@@ -98,17 +98,17 @@ def check_fit(nodes: list[Plain], pod: Plain, spec: SandboxSpec) -> None:
 
 
 def node_labels(node: Plain) -> dict[str, str]:
-    """A node's labels."""
+    """Return a node's labels."""
     return dict(node["metadata"].get("labels") or {})
 
 
 def node_capacity(node: Plain, kind: str) -> Decimal:
-    """What a node has of a resource for pods in all."""
+    """Return a node's total of a resource for pods."""
     return amounts((node.get("status") or {}).get("allocatable")).get(kind, Decimal(0))
 
 
 def barring_taint(node: Plain, tolerations: list[Plain]) -> str:
-    """The first lasting taint of a node that keeps such pods away; empty where none does."""
+    """Return the first lasting taint of a node that keeps such pods away; empty if none does."""
     for taint in node["spec"].get("taints") or []:
         lasting = not taint["key"].startswith(_PASSING)
         if lasting and taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
@@ -118,7 +118,7 @@ def barring_taint(node: Plain, tolerations: list[Plain]) -> str:
 
 
 def brings_nodes(client: ApiClient) -> str:
-    """What makes nodes in this cluster when pods wait for them; empty where nothing seems to."""
+    """Return the autoscaler that adds nodes for waiting pods in this cluster; empty if there seems to be none."""
     try:
         groups = {group["name"] for group in request_object(client, "GET", "/apis")["groups"]}
         for group, name in _BRINGERS.items():
@@ -133,13 +133,13 @@ def brings_nodes(client: ApiClient) -> str:
 
 
 def in_words(pod: Plain) -> str:
-    """What a pod wants of a node."""
+    """Describe a pod's requirements of a node."""
     selector = ", ".join(f"{key}={value}" for key, value in (pod["spec"].get("nodeSelector") or {}).items())
     return f"a sandbox ({format_amounts(pod_amounts(pod, 'requests'))}{'; ' if selector else ''}{selector})"
 
 
 def _tolerates(toleration: Plain, taint: Plain) -> bool:
-    """kubernetes.io: Taints and Tolerations. No key and Exists is everything, no effect every effect."""
+    """Return whether a toleration matches (kubernetes.io: Taints and Tolerations). No key and Exists matches all."""
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
     if toleration.get("operator") == "Exists":
@@ -159,7 +159,7 @@ def _no_match(nodes: list[Plain], selector: dict[str, str]) -> str:
 
 
 def _field(selector: dict[str, str], nodes: list[Plain], spec: SandboxSpec) -> str:
-    """Who asked for a label that no node has."""
+    """Return the field that set a label which no node has."""
     missing = [k for k, v in selector.items() if not any(node_labels(node).get(k) == v for node in nodes)]
     if missing and missing[0] in ("kubernetes.io/os", "kubernetes.io/arch"):
         return "sandbox.platform"

@@ -1,4 +1,4 @@
-"""Whether sandboxes get the network that they are to have and no other, as far as NetworkPolicies tell."""
+"""The check that sandboxes get exactly the intended network, as far as NetworkPolicies show."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def check_network(
     *,
     charted: bool,
 ) -> list[str]:
-    """What a person should know. Raises ConfigError where tests or an agent would go without the network they are
+    """Check the NetworkPolicies; return notices for a run's user. ``charted``: the chart is installed.
 
-    promised, or an agent's commands would have one that nobody promised them. ``charted``: the chart is there.
+    Raises ConfigError if tests or an agent lack promised network, or an agent's commands have unintended network.
     """
     where = f"namespace {cluster.namespace!r} of {cluster.name}"
     if sandbox_needs.grading_network and not settings.grading_network:
@@ -59,13 +59,13 @@ def check_network(
 
 
 def cut_off(policies: list[Plain], labels: dict[str, str]) -> bool:
-    """Whether a pod with these labels may reach nothing at all: policies add up, and none of these opens anything."""
+    """Return whether a pod with these labels has no egress at all: policies add up, and none of these allows any."""
     mine = [policy["spec"] for policy in policies if _limits(policy, labels)]
     return bool(mine) and not any(spec.get("egress") for spec in mine)
 
 
 def is_confined(policies: list[Plain], labels: dict[str, str]) -> bool:
-    """Whether some policy of the namespace limits what a pod with these labels may reach."""
+    """Return whether some policy of the namespace limits the egress of a pod with these labels."""
     return any(_limits(policy, labels) for policy in policies)
 
 
@@ -74,13 +74,13 @@ def _limits(policy: Plain, labels: dict[str, str]) -> bool:
 
 
 def policy_types(policy: Plain) -> list[str]:
-    """Which traffic a policy is about; where it does not say, egress only if it has rules for it."""
+    """Return the traffic types of a policy; by default egress only if it has rules for it."""
     spec = policy["spec"]
     return list(spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]))
 
 
 def selector_matches(selector: Plain, labels: dict[str, str]) -> bool:
-    """A label selector of Kubernetes; an empty one selects everything."""
+    """Return whether a Kubernetes label selector matches; an empty one selects everything."""
     exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
     return exact and all(_holds(each, labels) for each in selector.get("matchExpressions") or [])
 

@@ -1,4 +1,4 @@
-"""Whether a namespace's quota could ever hold one sandbox."""
+"""The check that a namespace's quota could ever hold one sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swe_argo.steps.sandbox.kubernetes.checks.amounts import KINDS, amounts, for
 
 
 def too_small(quotas: list[Plain], pod: Plain) -> str:
-    """Which quota is smaller than one such pod, in words; empty where each could hold it."""
+    """Describe the quota that is smaller than one such pod; empty if each could hold it."""
     for quota in quotas:
         if not counts_in_quota(quota, pod):
             continue
@@ -25,7 +25,7 @@ def too_small(quotas: list[Plain], pod: Plain) -> str:
 
 
 def quota_needs(pod: Plain) -> dict[str, Decimal]:
-    """One pod by the names that quotas have for it (kubernetes.io: Resource Quotas)."""
+    """Return one pod's needs by quota resource name (kubernetes.io: Resource Quotas)."""
     requests, limits = pod_amounts(pod, "requests"), pod_amounts(pod, "limits")
     amounts_needed = {"pods": Decimal(1), "count/pods": Decimal(1)}
     for kind in KINDS:
@@ -37,7 +37,7 @@ def quota_needs(pod: Plain) -> dict[str, Decimal]:
 
 
 def counts_in_quota(quota: Plain, pod: Plain) -> bool:
-    """Whether such a pod counts in this quota, by its scopes."""
+    """Return whether such a pod counts in this quota, by its scopes."""
     spec = quota.get("spec") or {}
     selectors = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or []]
     selectors += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
@@ -49,7 +49,7 @@ def _in_scope(scope: Plain, pod: Plain) -> bool:
     best_effort = not pod_amounts(pod, "requests") and not pod_amounts(pod, "limits")
     if name == "PriorityClass":
         return _selects(scope, spec.get("priorityClassName") or "")
-    # A sandbox has a deadline; nothing else of it depends on another pod.
+    # A sandbox has a deadline; it does not depend on other pods.
     return bool(
         {
             "BestEffort": best_effort,

@@ -1,4 +1,4 @@
-"""Whether the cluster answers, whether it knows us, and whether the namespace is there."""
+"""The check that the cluster answers, accepts our credentials, and has the namespace."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from swe_argo.steps.sandbox.kubernetes.requests import call, refused
 
 FIRST = RetryPolicy(total_s=3.0, rights_s=0.0)
 FIRST_S = (3.0, 6.0)
-"""Seconds to connect, seconds to answer: a person waits, so that a cluster that is not there is known within 10 s."""
+"""Seconds to connect, seconds to answer: for the waiting user, a missing cluster must show within 10 s."""
 
 
 def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> None:
-    """Raises ConfigError: no answer, credentials that are not known, no such namespace.
+    """Check cluster and namespace. Raises ConfigError: no answer, unknown credentials, no such namespace.
 
-    Whoever may not look at the namespace is asked nothing: what he may do in it shows next.
+    An account that may not read the namespace passes: the check of its rights follows.
     """
     name, where = cluster.namespace, f"{cluster.name} ({cluster.configuration.host})"
     doing = f"asking {where}"
@@ -60,7 +60,7 @@ def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> N
 
 
 def describe_no_answer(error: BaseException | None) -> str:
-    """Why no answer came, in the words of the system, without the addresses of Python's objects."""
+    """Describe a connection failure in the system's words, without the addresses of Python's objects."""
     text = error_message(error) if isinstance(error, ApiException) else str(error)
     return re.sub(r"<?[\w.]+ object at 0x[0-9a-f]+>?[:,] |\w*\(host=[^)]*\): ", "", " ".join(text.split()))
 

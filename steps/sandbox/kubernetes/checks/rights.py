@@ -1,4 +1,4 @@
-"""Whether we may do what sandboxes need, asked of the API server right by right."""
+"""The check that we have the rights that sandboxes need, asked of the API server right by right."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 
 PATIENCE = RetryPolicy(total_s=20.0, rights_s=0.0)
-"""For what an account need not have the right to."""
+"""Retries of requests for which an account need not have the right."""
 LACKING_S = 5.0
-"""For how long a right that is missing is asked for again: an API server that was just started knows no roles yet."""
+"""Seconds for which a missing right is asked for again: a new API server knows no roles yet."""
 
 
 @dataclass(frozen=True)
 class Right:
-    """To do something with a kind of object of the namespace, with every one or with one ``name``."""
+    """The right to a verb on a kind of object in the namespace, for all objects or for one ``name``."""
 
     verb: str
     resource: str
@@ -32,7 +32,7 @@ class Right:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """As an access review asks."""
+        """The resource attributes of an access review."""
         resource, _, sub = self.resource.partition("/")
         asked_for = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": sub}
         return {key: value for key, value in (*asked_for.items(), ("name", self.name)) if value}
@@ -47,7 +47,7 @@ EVENTS = Right("list", "events")
 
 
 def check_rights(cluster: Cluster, client: ApiClient, *, outside: bool) -> list[str]:
-    """What a person should know. Raises ConfigError naming every right that is missing.
+    """Check the rights; return notices for a run's user. Raises ConfigError naming every missing right.
 
     ``outside``: sandboxes are owned by a Lease, not by a step's pod.
     """
@@ -71,7 +71,7 @@ def check_rights(cluster: Cluster, client: ApiClient, *, outside: bool) -> list[
 
 
 def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> set[Right]:
-    """Which of these the account of this client has not."""
+    """Return the rights that this client's account lacks."""
 
     def allowed(right: Right) -> bool:
         body = {"spec": {"resourceAttributes": {"namespace": cluster.namespace, **right.attributes}}}
@@ -88,7 +88,7 @@ def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> 
 
 
 def allowed_list(client: ApiClient, where: str, doing: str) -> list[Plain] | None:
-    """All objects that are there, None where they may not be listed. Raises InfraError."""
+    """Return all objects, or None if they may not be listed. Raises InfraError."""
     try:
         return call(lambda: items(client, where), doing, PATIENCE)
     except ApiException as error:
@@ -98,7 +98,7 @@ def allowed_list(client: ApiClient, where: str, doing: str) -> list[Plain] | Non
 
 
 def in_words(rights: list[Right]) -> str:
-    """``create, delete pods; get pods/exec``."""
+    """Format rights like ``create, delete pods; get pods/exec``."""
     verbs: dict[str, list[str]] = {}
     for right in rights:
         verbs.setdefault(f"{right.resource}{f' {right.name}' if right.name else ''}", []).append(right.verb)
@@ -106,7 +106,7 @@ def in_words(rights: list[Right]) -> str:
 
 
 def whoami(client: ApiClient) -> str:
-    """Whom the cluster takes us for (Kubernetes >= 1.28)."""
+    """Return our user name in the cluster (Kubernetes >= 1.28)."""
     try:
         review = request_object(client, "POST", path("selfsubjectreviews"), {"apiVersion": "authentication.k8s.io/v1"})
     except (ApiException, HTTPError, OSError):
