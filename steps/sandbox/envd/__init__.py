@@ -1,1 +1,1 @@
-"""What E2B and services that speak its data plane share: envd, which runs commands and keeps files in a machine."""
+"""Shared code for E2B and services with its data plane: envd, which runs commands and stores files in a machine."""

@@ -1,4 +1,4 @@
-"""What a run at a provider needs beside sandboxes: no leftovers, and a word to a person while there is no room."""
+"""Lifecycle hooks of provider backends: removal of orphans, and a notice while the account is full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_argo.steps.sandbox.envd.room_watch import watch_room
 
 
 class ProviderCare:
-    """Orphans are told by their owner, whatever run or unit they are of. ``answers``: whether the service does."""
+    """The hooks of a run. Orphans are recognised by their owner, for any run or unit. ``answers``: a health check."""
 
     env: Mapping[str, str] = {}
 
@@ -22,7 +22,7 @@ class ProviderCare:
         self._answers = answers
 
     def can_create(self) -> bool:
-        """Whether the service answers."""
+        """Return whether the service answers."""
         return self._answers()
 
     def remove_remains(self, _unit: Unit) -> None:
@@ -30,17 +30,17 @@ class ProviderCare:
         self._sandboxes.remove_orphans()
 
     def finish_unit(self, _unit: Unit) -> None:
-        """A sandbox is gone with its unit."""
+        """Do nothing: a sandbox is gone with its unit."""
 
 
 @contextmanager
 def care_at(sandboxes: ProviderSandboxes, refusals: Refusals, answers: Callable[[], bool]) -> Iterator[ProviderCare]:
-    """The care of a run, see ``swe_argo.steps.sandbox.care``. ``refusals``: of the account, for want of room."""
+    """Yield the hooks of a run, see ``swe_argo.steps.sandbox.care``. ``refusals``: the account's, for lack of room."""
     with suppress(StepError):
         sandboxes.remove_orphans()
     try:
         with watch_room(refusals, sandboxes.where):
             yield ProviderCare(sandboxes, answers)
     finally:
-        with suppress(StepError):  # of steps that were killed, or told to end while they waited for an answer
+        with suppress(StepError):  # of killed steps, or of steps ended while they waited for an answer
             sandboxes.remove_orphans()

@@ -1,4 +1,4 @@
-"""What the SDK of E2B raises, and which of it may be over in a moment."""
+"""The errors of E2B's SDK, with the transient ones told apart."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FAILURES = (
     OSError,
     RuntimeError,
 )
-"""What the SDK raises where the service, or the way to it, fails; RuntimeError: no client at all."""
+"""Errors of the SDK if the service, or the connection to it, fails; RuntimeError: no client at all."""
 GONE = (SandboxNotFoundException, SandboxNotRunningException)
 _SERVER_ERRORS = 500
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may well succeed in a moment."""
+    """Return whether a retry may succeed."""
     if isinstance(error, (AuthenticationException, NotFoundException, SandboxNotRunningException)):
         return False
     if isinstance(error, (RateLimitException, ServiceBusyException, TimeoutException)):
@@ -42,7 +42,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def retrying(attempts: int = 6, first_s: float = 0.25, longest_s: float = 8.0) -> Retrying:
-    """A loop over transient failures that ends with the last one itself."""
+    """Return a retry loop over transient failures that ends with the last one itself."""
     return Retrying(
         stop=stop_after_attempt(attempts),
         wait=wait_exponential(multiplier=first_s, max=longest_s) + wait_random(0, first_s),

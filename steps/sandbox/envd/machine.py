@@ -1,4 +1,4 @@
-"""One sandbox at a service: short execs by the SDK, and what the service says of it."""
+"""A sandbox at a service: short execs by the SDK, and the service's view of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 JOBS_ROOT = "/run/swe-argo-jobs"
 _MARGIN_S = 60.0
-"""How much longer than its script may take a connection is waited for."""
+"""Seconds beyond a script's ``wait_s`` before its connection times out."""
 _ARGUMENT_BYTES = 96 << 10
 """A longer script goes as a file: Linux takes 128 KiB in one argument."""
 
@@ -30,30 +30,30 @@ T = TypeVar("T")
 
 
 class Control(Protocol):
-    """What a service's control plane knows and does of one sandbox."""
+    """The control plane of a service for one sandbox."""
 
     sandbox_id: str
 
     def client(self) -> Sandbox:
-        """The SDK's client, with a token that holds; the same one for as long as it does. Raises StepError."""
+        """Return the SDK's client with a valid token; the same one as long as it is valid. Raises StepError."""
 
     def renew(self) -> bool:
-        """The token was refused: whether ``client`` has another now. Raises StepError."""
+        """Renew a refused token; return whether ``client`` has another now. Raises StepError."""
 
     def is_there(self) -> bool:
-        """Whether the sandbox runs. Raises StepError where the service does not say."""
+        """Return whether the sandbox runs. Raises StepError if the service does not say."""
 
     def kill(self) -> None:
-        """Remove it. Twice is once. Raises StepError."""
+        """Remove it. Idempotent. Raises StepError."""
 
     def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
-        """What the SDK raised, in our words."""
+        """Return the failure for an error of the SDK."""
 
 
 class EnvdMachine:
     """A running sandbox. ``life_s`` counts from ``began``, by this machine's monotonic clock.
 
-    ``is_cut``: the plan gives less than was asked for, so that whoever works in it may come to its end.
+    ``is_cut``: the plan grants less time than requested, so that the work in it may not finish.
     """
 
     jobs_root = JOBS_ROOT
@@ -68,18 +68,18 @@ class EnvdMachine:
         self._began = began
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """See ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_DISK)."""
+        """Run a script, see ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_DISK)."""
         return self._attempt(lambda: self._exec(script, stdin, wait_s))
 
     def stream_exec(self, script: str) -> Generator[tuple[int, bytes], None, None]:
-        """See ``StreamExec``."""
+        """Stream a script's output, see ``StreamExec``."""
         if not _is_text(script):
             return
         with suppress(*FAILURES, StepError):
             yield from self._processes().start("setsid", "-w", "/bin/sh", "-c", script)
 
     def check(self) -> None:
-        """See ``Transport.check``. Raises InfraError (SANDBOX_LOST, EXEC)."""
+        """Check the sandbox, see ``Transport.check``. Raises InfraError (SANDBOX_LOST, EXEC)."""
         try:
             is_there = self._control.is_there()
         except StepError as error:
@@ -90,10 +90,10 @@ class EnvdMachine:
             raise self._gone()
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``: that its time was over, or that the service fails.
+        """Return that its time was over, or the service's failure; see ``Sandbox.outside_failure``.
 
-        That it is gone before its time is not believed: root in it can power it off, and the service gives no reason.
-        Nor is the end of a life that was cut: who dawdles brings it about.
+        A sandbox gone before its time does not count: root inside can power it off, and the service gives no reason.
+        Nor does the end of a shortened life, which slow code inside can reach.
         """
         if self._is_overdue():
             return None if self._is_cut else self._gone()
@@ -104,15 +104,15 @@ class EnvdMachine:
         return None
 
     def out_of_memory(self) -> ResourceError:
-        """See ``Transport.out_of_memory``."""
+        """Return the failure of a sandbox out of memory, see ``Transport.out_of_memory``."""
         return ResourceError(FailureClass.OUT_OF_MEMORY, f"sandbox {self.sandbox_id} ran out of memory")
 
     def kill(self) -> None:
-        """Remove it. Twice is once. Raises InfraError."""
+        """Remove it. Idempotent. Raises InfraError."""
         self._control.kill()
 
     def _processes(self) -> BoxProcesses:
-        """Those of the client whose token holds."""
+        """Return the processes of the client with the valid token."""
         client = self._control.client()
         if self._line is None or self._line[0] is not client:
             self._line = client, BoxProcesses(client)
@@ -136,17 +136,17 @@ class EnvdMachine:
                     answer.take(piece)
 
     def _put(self, data: bytes) -> str:
-        """The name of a new file that holds ``data``."""
+        """Write ``data`` to a new file and return its name."""
         name = f"{JOBS_ROOT}/.script-{uuid.uuid4().hex}"
         client = self._control.client()
         try:
             client.files.write(name, data, user="root")
-        except (ValueError, LookupError, TypeError, AttributeError) as error:  # the SDK reads the answer unguarded
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # the SDK parses the answer unguarded
             raise ConnectionError(f"what answers for the sandbox is not envd: {type(error).__name__}") from error
         return name
 
     def _attempt(self, act: Callable[[], T]) -> T:
-        """Do what is safe to repeat. A machine that is gone is gone at once."""
+        """Call ``act``, which must be safe to repeat, with retries. Raises at once if the machine is gone."""
         try:
             try:
                 return retrying()(act)
@@ -178,7 +178,7 @@ EnvdSandbox = JobSandbox[EnvdMachine]
 
 
 def _is_text(script: str) -> bool:
-    """Whether the service's JSON can hold it."""
+    """Return whether the service's JSON can hold the script."""
     try:
         script.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """Processes of one sandbox, by the SDK's own client of envd, the service that runs them there.
 
-``Sandbox.commands`` runs everything by a login shell, whose profiles give PATH and other variables new values and take
-a third of a short command's time, and reads output as text.
+``Sandbox.commands`` runs everything by a login shell, whose profiles change PATH and other variables and take a third
+of a short command's time, and reads output as text.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from packaging.version import Version
 from pyqwest import SyncClient
 
 _ALIVE_S = 5
-"""How often the service says of a process that prints nothing that it runs; READ_TIMEOUT of silence is a lost line."""
+"""Seconds between keepalives for a process that prints nothing; READ_TIMEOUT of silence is a lost connection."""
 
 
 class BoxProcesses:
-    """``start`` runs a program. Thread-safe."""
+    """The processes of a sandbox. Thread-safe."""
 
     def __init__(self, box: Sandbox) -> None:
         config, address = box.connection_config, box.envd_api_url
@@ -45,10 +45,10 @@ class BoxProcesses:
         self._headers = {**authentication_header(Version("0"), "root"), KEEPALIVE_PING_HEADER: str(_ALIVE_S)}
 
     def start(self, program: str, *words: str, timeout_s: float = 0) -> Generator[tuple[int, bytes], None, int]:
-        """Run a program as root: pieces of stdout (0) and stderr (1) as they come, empty ones while none does.
+        """Run a program as root; yield pieces of stdout (0) and stderr (1) as they come, empty ones during silence.
 
-        Its value is the exit code. At ``timeout_s`` the service ends the program, at 0 never; it goes on where
-        the pieces are closed. Raises what the SDK's ``commands.run`` does, ConnectionError where they end before it.
+        Returns the exit code. At ``timeout_s`` the service ends the program, at 0 never; it runs on if the generator is
+        closed. Raises the errors of the SDK's ``commands.run``, ConnectionError if the stream ends before it does.
         """
         request = StartRequest(process=ProcessConfig(cmd=program, args=list(words), cwd="/"), stdin=False)
         try:

@@ -1,4 +1,4 @@
-"""That a service takes no more sandboxes at present, known to all processes of this machine that use one account."""
+"""Refusals of new sandboxes for lack of room, shared by all processes of this machine that use one account."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class CreationRefusal:
-    """The service takes no more at present: ``why``, in its words, ``since`` when, and not to be asked ``until``.
+    """A refusal: ``why``, in the service's words, ``since`` when, and ``until`` when not to ask again.
 
-    Both are seconds of this machine's clock (``time.time``).
+    Both times are seconds of this machine's clock (``time.time``).
     """
 
     why: str
@@ -23,7 +23,7 @@ class CreationRefusal:
 
 
 class Refusals:
-    """The last one, in a file; what nobody repeated for ``fresh_s`` is forgotten."""
+    """The last refusal, in a file; one not repeated for ``fresh_s`` is forgotten."""
 
     def __init__(self, file: Path, fresh_s: float, *, clock: Callable[[], float] = time.time) -> None:
         self._file = file
@@ -31,7 +31,7 @@ class Refusals:
         self._clock = clock
 
     def refuse(self, pause_s: float, why: str) -> None:
-        """The service takes no more, and is not to be asked for so long. Raises OSError."""
+        """Record a refusal, with a pause before the next request. Raises OSError."""
         now, earlier = self._clock(), self.latest()
         until = now + min(pause_s, self._fresh_s)
         refusal = CreationRefusal(why, earlier.since if earlier else now, max(until, earlier.until if earlier else 0.0))
@@ -41,11 +41,11 @@ class Refusals:
         own.replace(self._file)
 
     def accept(self) -> None:
-        """The service has made one. Raises OSError."""
+        """Record that the service has made a sandbox. Raises OSError."""
         self._file.unlink(missing_ok=True)
 
     def latest(self) -> CreationRefusal | None:
-        """None where one was made since, or nobody has asked for long."""
+        """Return the last refusal, or None if a sandbox was made since or it is too old."""
         try:
             refusal = CreationRefusal(**json.loads(self._file.read_text("utf-8")))
             return refusal if abs(refusal.until - self._clock()) < self._fresh_s + 1 else None

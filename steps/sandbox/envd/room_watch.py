@@ -1,4 +1,4 @@
-"""A word to a person while an account has no room for another sandbox."""
+"""A notice for the user while an account has no room for another sandbox."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from swe_argo.steps.sandbox.envd.refusals import Refusals
 
 LOOK_S = 5.0
 PATIENCE_S = 10.0
-"""After so long without room a person should know why nothing goes on."""
+"""Seconds without room before the first notice."""
 AGAIN_S = 60.0
-"""Between two such lines."""
+"""Seconds between two notices."""
 _WIDTH = 300
 
 
 class RoomWatch:
-    """Writes a line to stderr while the service takes no more sandboxes, and now and then again.
+    """Writes a line to stderr while the service takes no more sandboxes, and repeats it.
 
-    ``where``: the service, for a person.
+    ``where``: the service's name for messages.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RoomWatch:
         self._next = 0.0
 
     def look(self) -> None:
-        """Write the line where it is due."""
+        """Write the line if it is due."""
         refusal = self._refusals.latest()
         if refusal is None:
             self._next = 0.0
@@ -51,7 +51,7 @@ class RoomWatch:
 
 @contextmanager
 def watch_room(refusals: Refusals, where: str) -> Iterator[None]:
-    """Look all the time that the block takes."""
+    """Watch for the duration of the block."""
     watch, over = RoomWatch(refusals, where), threading.Event()
 
     def work() -> None:
