@@ -1,4 +1,4 @@
-"""An agent's files as the one archive that is uploaded for templates."""
+"""An agent's files, packed as the one archive that is uploaded for templates."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ARCHIVE = "agent.tar.gz"
 
 
 class AgentArchives:
-    """Each packed when it is first asked for: the SDK reads all that it may have to upload, for every template."""
+    """Archives, each packed on first use: the SDK reads everything it may have to upload, for every template."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._packed: dict[str, Path] = {}
 
     def pack(self, bundle: BundleMount) -> Path:
-        """The folder that holds ``ARCHIVE`` alone. Raises ConfigError: the files are not here; ResourceError.
+        """Return the folder with only ``ARCHIVE`` in it. Raises ConfigError if the files are not here; ResourceError.
 
         The same files give the same bytes, mode and name, by which E2B knows whether it has them.
         """
@@ -51,6 +51,6 @@ class AgentArchives:
 
 @contextmanager
 def agent_archives() -> Iterator[AgentArchives]:
-    """They are gone afterwards."""
+    """Yield the archives; remove them at the end."""
     with temporary_folder() as scratch:
         yield AgentArchives(scratch)

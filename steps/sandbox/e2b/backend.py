@@ -1,4 +1,4 @@
-"""Backend e2b: one microVM a sandbox, from the template that holds the row's image."""
+"""Backend e2b: one microVM per sandbox, from the template that holds the row's image."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from swe_argo.steps.sandbox.protocol import SandboxRequest
 
 
 def connect(spec: SandboxSpec) -> E2BBackend:
-    """The backend on the service of the environment. Raises ConfigError without a key."""
+    """Connect to the service of the environment. Raises ConfigError without a key."""
     return E2BBackend(spec, creation_rate(spec))
 
 
 class E2BBackend:
     """Makes and removes sandboxes.
 
-    How large they are is their template's affair: it is part of its name, and no factor makes it larger.
+    The template fixes a sandbox's size: it is part of its name, and no factor makes it larger.
     """
 
     def __init__(self, spec: SandboxSpec, rate: CreationRate) -> None:
@@ -45,11 +45,11 @@ class E2BBackend:
         self._rate = rate
 
     def create(self, request: SandboxRequest) -> EnvdSandbox:
-        """A running sandbox that ends by itself after ``deadline_s``, or as soon as the plan has it.
+        """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the plan's limit.
 
-        Raises ConfigError (no such template, a key that is refused, a life longer than the plan's), InfraError
-        (SANDBOX_CREATE: no room for ``ROOM_S``, no answer). Each try waits for its turn, and one whose answer was lost
-        makes no second sandbox: all have one idempotency key.
+        Raises ConfigError (no such template, a refused key, a life longer than the plan's), InfraError (SANDBOX_CREATE:
+        no room for ``ROOM_S``, no answer). Each try waits for its turn, and a try with a lost answer makes no second
+        sandbox: all tries share one idempotency key.
         """
         template = request.snapshot or template_of(
             self._spec.e2b,
@@ -78,7 +78,7 @@ class E2BBackend:
         try:
             box, began = insist(ask, self._rate)
         except BaseException as error:
-            # One may be there all the same, whose answer nobody waits for any more: a refusal is not of earlier tries.
+            # A sandbox may exist although its answer was lost: the last refusal says nothing about earlier tries.
             if next(tries) > 1 or not has_refused(error):
                 with suppress(StepError):
                     kill_named(request.name)
@@ -100,22 +100,22 @@ class E2BBackend:
         return JobSandbox(machine, transport, transport.stream_exec)
 
     def destroy(self, sandbox: AnySandbox) -> None:
-        """Remove the sandbox. Raises InfraError where the service does not do it."""
+        """Remove the sandbox. Raises InfraError if the service fails."""
         assert isinstance(sandbox, JobSandbox)
         sandbox.transport.kill()
 
     def snapshot(self, sandbox: AnySandbox, name: str) -> str:
-        """See ``Snapshots``."""
+        """Take a snapshot, see ``Snapshots``."""
         assert isinstance(sandbox, JobSandbox)
         return snapshots.take_snapshot(sandbox.transport.sandbox_id, name)
 
     def remove_snapshot(self, snapshot: str) -> None:
-        """See ``Snapshots``."""
+        """Remove a snapshot, see ``Snapshots``."""
         snapshots.remove_snapshot(snapshot)
 
 
 def idempotency_key(name: str, template: str) -> str:
-    """One key for all tries at one sandbox, in the letters that the service takes."""
+    """Return the key of all tries at one sandbox, in the characters that the service allows."""
     return f"{name[:200]}-{hashlib.sha256(f'{name} {template}'.encode()).hexdigest()[:8]}"
 
 
@@ -124,7 +124,7 @@ def _digest(image: str) -> str | None:
 
 
 def _refused(error: BaseException, request: SandboxRequest, template: str) -> StepError:
-    """404 is the template's; other 4xx but 429 are the request's."""
+    """Return the failure of a create: 404 is the template's, other 4xx except 429 are the request's."""
     status = getattr(error, "status_code", None) if isinstance(error, SandboxException) else None
     if status == 404 or isinstance(error, NotFoundException):
         return ConfigError(

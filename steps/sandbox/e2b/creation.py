@@ -1,4 +1,4 @@
-"""How a sandbox is asked for: within the rate, and again where the service says not now."""
+"""Requests for new sandboxes: rate limiting, and retries when the service is full or busy."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from swe_argo.steps.settings import settings
 T = TypeVar("T")
 
 ROOM_S = 1500.0
-"""How long room is waited for where the plan's sandboxes are all in use: less than a step has for its sandbox."""
+"""Seconds to wait for room while all of the plan's sandboxes are in use: less than a step has for its sandbox."""
 FULL_PAUSE_S = 2.0
-"""Nobody asks for so long after a 429, unless the service says for how long."""
+"""Pause of all processes after a 429, unless the service gives a duration."""
 _FAULTS = 8
-"""Tries that may fail in other ways."""
+"""Maximum tries that fail in other ways."""
 _LONGEST_S = 30.0
 
 
 class NotNowError(Exception):
-    """The service may take the same request later, after ``pause_s`` by its own word (0: it does not say when)."""
+    """The service may accept the same request later, after ``pause_s`` by its own word (0: no time given)."""
 
     def __init__(self, refusal: Exception, pause_s: float) -> None:
         super().__init__(refusal, pause_s)
@@ -37,15 +37,15 @@ class NotNowError(Exception):
 
 
 def creation_rate(spec: SandboxSpec) -> CreationRate:
-    """That of the account, on this machine. Raises ConfigError without a key."""
+    """Return the account's rate limiter on this machine. Raises ConfigError without a key."""
     file = settings().home_folder / "e2b" / f"creations-{account_id()}"
     return CreationRate(file, spec.e2b.creations_per_second)
 
 
 def insist(ask: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, first_s: float = 0.5) -> T:
-    """Ask, each time in turn, until the service does it. Raises what the SDK does, and ConfigError.
+    """Call ``ask``, each time in turn, until the service accepts. Raises the SDK's errors, and ConfigError.
 
-    A 429 makes everybody wait, and is asked again for ``room_s``; what else is transient for some tries.
+    After a 429 all processes wait, and it is retried for ``room_s``; other transient failures are retried a few times.
     """
     until, faults = time.monotonic() + room_s, 0
     while True:
@@ -73,5 +73,5 @@ def insist(ask: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, 
 
 
 def has_refused(error: BaseException) -> bool:
-    """Whether the service made nothing, by its own word."""
+    """Return whether the service made nothing, by its own word."""
     return isinstance(error, (*FAILURES, StepError)) and not is_transient(error)

@@ -1,4 +1,4 @@
-"""How fast sandboxes are made, kept over all processes of this machine that use one account."""
+"""A rate limiter for new sandboxes, shared by all processes of this machine that use one account."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.envd.refusals import Refusals
 
 LONGEST_PAUSE_S = 600.0
-"""A pause that a service asks for is no longer than this: somebody has to look whether it is over."""
+"""Upper bound of a pause that a service asks for: it must be checked whether it is over."""
 _LOOK_S = 1.0
-"""How often whoever is next looks whether the service has refused another."""
+"""Seconds between checks of the next process whether the service has refused another."""
 _MOST_PLACES = 64
 _BUSY_S = 0.05
-"""How often whether a request was answered."""
+"""Seconds between checks whether a request was answered."""
 
 
 class CreationRate:
-    """Gives turns, at most ``per_second`` of them a second; none while a pause lasts that the service asked for.
+    """Grants at most ``per_second`` turns a second, and none during a pause that the service asked for.
 
-    A service counts when requests arrive, which is some time after they are sent. So there are ``per_second`` places,
-    and each is free again a second after its request was answered: however long they are on their way, no more arrive
-    in any second. A place is a file that holds the moment from which it is free, locked while it is used; who is next
-    holds the lock of the queue, and the others wait for that. A process that dies gives its locks back.
+    A service counts requests on arrival, some time after they are sent. So there are ``per_second`` slots, and each is
+    free again a second after its request was answered: however long requests travel, no more arrive in any second. A
+    slot is a file that holds the time from which it is free, locked while in use; the next process holds the lock of
+    the queue, for which the others wait. The kernel releases the locks of a process that dies.
 
-    ``refusals``: what the service said when it took no more.
+    ``refusals``: the service's refusals for lack of room.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class CreationRate:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until a sandbox may be asked for; the block is the request. Raises ConfigError for files that cannot be
+        """Wait until a sandbox may be requested; the block is the request.
 
-        written.
+        Raises ConfigError if the files cannot be written.
         """
         try:
             self._queue.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ class CreationRate:
                 self._use(place)
 
     def _wait_place(self) -> TextIO:
-        """A place that is free, locked."""
+        """Return a free slot, locked."""
         while True:
             if (left := self._paused_until() - self._clock()) > 0:
                 self.sleep(min(left, _LOOK_S))
@@ -86,13 +86,13 @@ class CreationRate:
             self.sleep(min(*waits, _LOOK_S))
 
     def _try(self, place: TextIO) -> float:
-        """Seconds until a place is free, as far as can be known; it is ours where they are none."""
+        """Return the seconds until a slot is free, as far as known; if none, take it."""
         try:
             fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return _BUSY_S
         wait = _number(place) - self._clock()
-        if wait <= 0 or wait > self._apart_s:  # it is ours, or the clock was set back
+        if wait <= 0 or wait > self._apart_s:  # the slot is ours, or the clock was set back
             self._use(place)
         return min(wait, self._apart_s)
 
@@ -107,7 +107,7 @@ class CreationRate:
 
 
 def _number(file: TextIO) -> float:
-    """What the file holds; 0 where that is no moment."""
+    """Return the number in a file; 0 if it is not a time."""
     file.seek(0)
     try:
         number = float(file.read())

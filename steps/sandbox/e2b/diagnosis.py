@@ -1,4 +1,4 @@
-"""What a person should know of their account at E2B."""
+"""Diagnosis of the E2B account."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.settings import settings
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Ask the service whether it takes the key. Never raises."""
+    """Ask the service whether it accepts the key. Never raises."""
     if settings().e2b_api_key is None:
         return Diagnosis(None, "no key is set", "set E2B_API_KEY to use sandboxes of E2B")
     try:

@@ -1,4 +1,4 @@
-"""Sandboxes at E2B that somebody of ours left behind."""
+"""Orphaned sandboxes at E2B."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def e2b_sandboxes() -> ProviderSandboxes:
-    """Ours at the service that the environment names."""
+    """Return our sandboxes at the service of the environment."""
     return ProviderSandboxes("e2b", "E2B", _listed, kill_sandbox)
 
 
 def list_orphans(spec: SandboxSpec) -> Orphans:
-    """See ``ProviderSandboxes``."""
+    """List the orphans, see ``ProviderSandboxes``."""
     return e2b_sandboxes().list_orphans(spec)
 
 
 def list_run(run_id: str, store_id: str | None = None) -> Orphans:
-    """See ``ProviderSandboxes``."""
+    """List a run's sandboxes, see ``ProviderSandboxes``."""
     return e2b_sandboxes().list_run(run_id, store_id)
 
 

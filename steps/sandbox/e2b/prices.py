@@ -1,4 +1,4 @@
-"""What a sandbox costs while it runs."""
+"""The price of a running sandbox."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from swe_argo.steps.sandbox.e2b.templates import whole_cores
 
 DEFAULT_CPUS = 2
 DEFAULT_MEMORY_MB = 512
-"""The service's own size, where none is asked for (https://e2b.dev/docs/faq/calculate-sandbox-price)."""
+"""The service's default size (https://e2b.dev/docs/faq/calculate-sandbox-price)."""
 
 
 def hourly_price(spec: E2BSpec, cpus: float | None, memory_mb: int | None) -> float:
-    """Dollars an hour of a sandbox of this size; those of a mapping file are taken to be as large as was asked for."""
+    """Return the dollars per hour of a sandbox of this size; templates of a mapping file are assumed to have it."""
     cores, memory = whole_cores(cpus) or DEFAULT_CPUS, memory_mb or DEFAULT_MEMORY_MB
     return cores * spec.vcpu_usd_per_hour + memory / 1024 * spec.gib_usd_per_hour

@@ -1,4 +1,4 @@
-"""Whether the service can give a run its sandboxes: asked before anything is made."""
+"""The check that the service can provide a run's sandboxes, made before anything is created."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from swe_argo.steps.sandbox.e2b.templates import WantedTemplate, needed_template
 from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
 
 AROUND_S = 600.0
-"""What a sandbox must live beside its agent or its tests: the history hidden, the patch taken, the log read."""
+"""Seconds of a sandbox's life besides its agent or tests: hiding the history, taking the patch, reading the log."""
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Build the templates that are missing, where the spec says so.
+    """Check the service, and build missing templates if the spec says so.
 
-    Raises ConfigError: no key or one that is refused, a template that is missing or cannot be built, a command longer
-    than a sandbox may live; InfraError where the service does not answer.
+    Raises ConfigError: no key or a refused one, a template that is missing or cannot be built, a command longer than a
+    sandbox may live; InfraError if the service does not answer.
     """
     service_options()
     if sandbox_needs.timeout_s + AROUND_S > spec.e2b.longest_life_s:
@@ -60,7 +60,7 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
 
 
 def _with_files(missing: list[WantedTemplate]) -> str:
-    """That they are there, but not with those of the agent."""
+    """Return the note that only the templates with the agent's files are missing, if so."""
     return " with the agent's files" if all(each.bundle for each in missing) else ""
 
 

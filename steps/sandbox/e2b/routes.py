@@ -1,7 +1,7 @@
-"""Sandboxes made and listed by the routes that a service has: today's, or those of servers that lag behind.
+"""Creating and listing sandboxes by the API routes that a service has: current ones, or those of older servers.
 
-Up to 2.50 the SDK made sandboxes by ``POST /sandboxes`` and compatible clouds still do (CubeSandbox, Aliyun, Huawei);
-today's has ``/v2/sandboxes`` alone. Which of them a service has is asked of it, never known by its name.
+Up to 2.50 the SDK created sandboxes by ``POST /sandboxes``, and compatible clouds still do (CubeSandbox, Aliyun,
+Huawei); the current one has only ``/v2/sandboxes``. The routes of a service are probed, never derived from its name.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from swe_argo.steps.settings import settings
 _CREATE, _LIST = "create", "list"
 _MISSING_ROUTE = (404, 405)
 _LATER = frozenset({409, 429, 502, 503, 504})
-"""Statuses of a request that may be taken later; 409: an earlier try at it is still under way."""
+"""Statuses of a request that may be accepted later; 409: an earlier try at it is still running."""
 _REMEMBER_S = 86_400.0
-"""After a day a service is asked again: it may have been renewed."""
+"""Seconds, a day, after which a service is probed again: it may have been upgraded."""
 
 
 def make_sandbox(
     template: str, *, life_s: int, name: str, metadata: dict[str, str], network: bool, idempotency_key: str, again: bool
 ) -> Sandbox:
-    """One try at a sandbox. Raises NotNowError, and else what the SDK does.
+    """Try once to create a sandbox. Raises NotNowError, or the SDK's errors.
 
-    The SDK's own ``create`` keeps the headers of a refusal to itself.
+    The SDK's own ``create`` does not expose the headers of a refusal.
 
-    ``again``: an earlier try may have made one whose answer was lost. Today's route knows that by the key; of the older
-    one such a sandbox is removed first, found by its name.
+    ``again``: an earlier try may have made a sandbox and lost the answer. The current route detects that by the key;
+    with the older one such a sandbox is removed first, found by its name.
     """
     if not _is_old(_CREATE):
         try:
@@ -62,7 +62,7 @@ def make_sandbox(
 
 
 def kill_named(name: str) -> None:
-    """Remove whatever was made under a name: nobody has its id. Raises InfraError, ConfigError, both soon."""
+    """Remove any sandbox with a name, for which no id is known. Raises InfraError, ConfigError, both soon."""
     for info in list_sandboxes({"name": name}, patience=retrying(attempts=2)):
         kill_sandbox(info.sandbox_id)
 
@@ -70,7 +70,7 @@ def kill_named(name: str) -> None:
 def list_sandboxes(
     metadata: dict[str, str], limit: int | None = None, patience: Retrying | None = None
 ) -> Iterator[SandboxInfo]:
-    """The account's sandboxes that have all of ``metadata``, at most ``limit``. Raises ConfigError, InfraError."""
+    """List the account's sandboxes with all of ``metadata``, at most ``limit``. Raises ConfigError, InfraError."""
     doing = "listing the sandboxes of E2B"
     if not _is_old(_LIST):
         pages = Sandbox.list(query=SandboxQuery(metadata=metadata), limit=limit or 100, **service_options())
@@ -101,7 +101,7 @@ def _page(pages: Any) -> list[SandboxInfo]:
 
 
 def _lacks_create(error: SandboxException) -> bool:
-    """Whether it is the route that is missing, and not the template: a body that makes nothing tells them apart."""
+    """Return whether the route is missing, not the template: a request that makes nothing tells them apart."""
     if _status(error) != 404:
         return _status(error) == 405
     client = get_api_client(ConnectionConfig(**service_options()))
@@ -131,7 +131,7 @@ def _make_by_old_route(template: str, life_s: int, metadata: dict[str, str], *, 
         template_id=template,
         timeout=life_s,
         auto_pause=False,
-        secure=True,  # these servers give a token for the machine's own port only where it is asked for
+        secure=True,  # these servers give a token for the machine's own port only on request
         allow_internet_access=network,
         metadata=metadata,
     )
@@ -140,7 +140,7 @@ def _make_by_old_route(template: str, life_s: int, metadata: dict[str, str], *, 
 
 
 def _client_of(answer: Response[Any]) -> Sandbox:
-    """The SDK's client of a sandbox that was made, as its own ``create`` gives it."""
+    """Return the SDK's client of a new sandbox, as its own ``create`` does."""
     if answer.status_code >= 300:
         error = handle_api_exception(answer)
         if _may_come_again(answer):
@@ -162,7 +162,7 @@ def _client_of(answer: Response[Any]) -> Sandbox:
 
 
 def _may_come_again(answer: Response[Any]) -> bool:
-    """As the service says itself, where it says so."""
+    """Return whether a retry may succeed, by the service's header if it sends one."""
     word = answer.headers.get("Should-Retry")
     return answer.status_code in _LATER if word is None else word.strip().lower() == "true"
 
@@ -187,8 +187,8 @@ def _is_old(route: str) -> bool:
 
 
 def _remember(route: str) -> None:
-    """For all processes of this machine that use the account: each unit's step is a process of its own."""
-    with suppress(OSError):  # then it is asked again the next time
+    """Remember an old route for all processes of this machine and account: each unit's step is a process."""
+    with suppress(OSError):  # otherwise it is probed again the next time
         _mark(route).parent.mkdir(parents=True, exist_ok=True)
         _mark(route).touch()
 

@@ -1,4 +1,4 @@
-"""The way to an E2B service: its addresses and key, and its failures in our words."""
+"""Access to an E2B service: its addresses and key, and its failures."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _REASON_WIDTH = 300
 
 
 def service_options() -> ApiParams:
-    """What every call of the SDK is given. Raises ConfigError without a key.
+    """Return the options for every call of the SDK. Raises ConfigError without a key.
 
-    The SDK repeats nothing of the control plane by itself: a repeated create must wait for its turn, too.
+    The SDK must not retry calls of the control plane by itself: a repeated create must wait for its turn, too.
     """
     own = settings()
     if own.e2b_api_key is None:
@@ -51,18 +51,18 @@ def service_options() -> ApiParams:
 
 
 def service_address() -> str:
-    """Where the service is, for a person. Raises ConfigError without a key."""
+    """Return the service's address for messages. Raises ConfigError without a key."""
     return str(ConnectionConfig(**service_options()).api_url)
 
 
 def account_id() -> str:
-    """Tells accounts apart, and says nothing of the key. Raises ConfigError without a key."""
+    """Return an id of the account that reveals nothing of the key. Raises ConfigError without a key."""
     options = service_options()
     return hashlib.sha256(f"{service_address()} {options['api_key']}".encode()).hexdigest()[:16]
 
 
 def call_service(act: Callable[[], T], failure: FailureClass, doing: str, patience: Retrying | None = None) -> T:
-    """Do one call that is safe to repeat. Raises ``service_failure``; ``GONE`` comes through as it is."""
+    """Make one call that is safe to repeat. Raises ``service_failure``; ``GONE`` is raised as it is."""
     try:
         return (patience or retrying())(act)
     except GONE:
@@ -72,7 +72,7 @@ def call_service(act: Callable[[], T], failure: FailureClass, doing: str, patien
 
 
 def service_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
-    """The failure in our words, with what the service said."""
+    """Return the failure with the service's message."""
     words = one_line(str(error) or type(error).__name__, _REASON_WIDTH)
     if isinstance(error, AuthenticationException):
         return ConfigError(f"E2B refuses the key of E2B_API_KEY: {words}", field="sandbox.backend", detail=str(error))
@@ -93,9 +93,9 @@ def _how(error: BaseException) -> str:
 
 
 class E2BControl:
-    """What the service's control plane knows and does of one sandbox: see ``Control``.
+    """The control plane of the service for one sandbox, see ``Control``.
 
-    ``ends``: when its life is over, by this machine's monotonic clock.
+    ``ends``: the end of its life, by this machine's monotonic clock.
     """
 
     def __init__(self, box: Sandbox, *, ends: float) -> None:
@@ -104,11 +104,11 @@ class E2BControl:
         self._ends = ends
 
     def client(self) -> Sandbox:
-        """Its token holds until the sandbox refuses it."""
+        """Return the client; its token is valid until the sandbox refuses it."""
         return self._box
 
     def renew(self) -> bool:
-        """Fetch the token that holds now; the life stays as long as it is."""
+        """Fetch the current token, without extending the sandbox's life."""
         left_s = max(1, math.ceil(self._ends - time.monotonic()))
         options = service_options()
         try:
@@ -122,7 +122,7 @@ class E2BControl:
         return True
 
     def is_there(self) -> bool:
-        """Raises InfraError, ConfigError."""
+        """Return whether the sandbox runs. Raises InfraError, ConfigError."""
         options = service_options()
         try:
             call_service(
@@ -135,18 +135,18 @@ class E2BControl:
         return True
 
     def kill(self) -> None:
-        """Raises InfraError, ConfigError."""
+        """Remove the sandbox. Raises InfraError, ConfigError."""
         kill_sandbox(self.sandbox_id)
 
     def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
-        """See ``service_failure``; a token that is refused is not the account's key."""
+        """Return the failure, see ``service_failure``; a refused token is not the account's key."""
         if isinstance(error, AuthenticationException):
             return InfraError(failure, f"{doing}: it refuses the token that E2B gave for it", detail=str(error))
         return service_failure(error, failure, doing)
 
 
 def kill_sandbox(sandbox_id: str) -> bool:
-    """Remove a sandbox; False where there was none any more. Raises InfraError, ConfigError."""
+    """Remove a sandbox; return False if it was gone already. Raises InfraError, ConfigError."""
     options: Any = service_options()
     try:
         return call_service(

@@ -1,4 +1,4 @@
-"""The state of a sandbox at the service, kept as a template of its own that others are made from."""
+"""Snapshots of sandboxes at the service, kept as templates from which others start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.envd.failures import GONE
 
 
 def take_snapshot(sandbox_id: str, name: str) -> str:
-    """Its id. The sandbox goes on. Raises InfraError, also where the service knows of no snapshots; ConfigError."""
+    """Take a snapshot of a running sandbox; return its id. Raises InfraError, also if unsupported; ConfigError."""
     doing = f"keeping the state of sandbox {sandbox_id}"
     try:
         kept = call_service(
@@ -25,7 +25,7 @@ def take_snapshot(sandbox_id: str, name: str) -> str:
 
 
 def remove_snapshot(snapshot: str) -> None:
-    """Twice is once. Raises InfraError, ConfigError."""
+    """Remove a snapshot. Idempotent. Raises InfraError, ConfigError."""
     call_service(
         lambda: Sandbox.delete_snapshot(snapshot, **service_options()),
         FailureClass.SANDBOX_LOST,

@@ -1,4 +1,4 @@
-"""The templates that an account has at the service: listed, built, removed."""
+"""The templates of an account at the service: list, build, remove."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from swe_argo.steps.settings import settings
 T = TypeVar("T")
 
 READY, BUILDING, WAITING, FAILED = "ready", "building", "waiting", "error"
-"""States of a build, in the service's words. ``waiting``: it was asked for, and has not begun."""
+"""States of a build, in the service's words. ``waiting``: requested, but not started."""
 _PASSING = (408, 429)
-"""Of the 4xx those that say nothing of the request."""
+"""The 4xx statuses that do not mean a wrong request."""
 
 
 @dataclass(frozen=True)
 class StoredTemplate:
-    """A template of ours. ``size`` in cores and MiB; moments are UTC; None is what the service does not tell."""
+    """A template of ours, in cores and MiB; times are UTC; None if the service does not report it."""
 
     name: str
     template_id: str
@@ -49,7 +49,7 @@ class StoredTemplate:
 
 
 def list_templates() -> dict[str, StoredTemplate]:
-    """Name -> ours among the account's. Raises ConfigError, InfraError."""
+    """Return name -> template of our templates in the account. Raises ConfigError, InfraError."""
 
     def ask() -> list[dict[str, Any]]:
         answer = get_api_client(ConnectionConfig(**service_options())).get_httpx_client().get("/templates")
@@ -66,19 +66,18 @@ def list_templates() -> dict[str, StoredTemplate]:
 
 
 def is_there(name: str) -> bool:
-    """Whether any template has this name, ours or another's. Raises ConfigError, InfraError."""
+    """Return whether any template has this name, ours or another's. Raises ConfigError, InfraError."""
     return _call(lambda: bool(Template.exists(name, **service_options())), f"asking for template {name}")
 
 
 def start_build(wanted: WantedTemplate, agent: Path | None = None) -> BuildInfo:
-    """Ask for a build; it goes on at the service. Raises ConfigError: the service refuses it; InfraError.
+    """Request a build, which runs at the service. Raises ConfigError if the service refuses it; InfraError.
 
-    ``agent``: the folder of ``AgentArchives.pack``. Its archive is uploaded where the account does not have it of any
-    template.
+    ``agent``: the folder of ``AgentArchives.pack``. Its archive is uploaded unless the account has it in some template.
     """
     options = service_options()
     if wanted.bundle:
-        options.pop("request_timeout", None)  # the SDK would give all of the upload no longer: an hour without it
+        options.pop("request_timeout", None)  # the SDK would also limit the whole upload to it: without it, an hour
     template = _instructions(wanted, agent)
     return _call(
         lambda: Template.build_in_background(
@@ -105,7 +104,7 @@ def _instructions(wanted: WantedTemplate, agent: Path | None) -> TemplateClass:
 
 
 def ask_build(build: BuildInfo) -> tuple[str, str]:
-    """The state of a build, and why it failed, if it did. Raises ConfigError, InfraError."""
+    """Return the state of a build, and the reason if it failed. Raises ConfigError, InfraError."""
     status = _call(
         lambda: Template.get_build_status(build, **service_options()), f"asking for the build of {build.name}"
     )
@@ -119,7 +118,7 @@ def ask_build(build: BuildInfo) -> tuple[str, str]:
 
 
 def remove_template(template: StoredTemplate) -> None:
-    """Remove it; one that is gone already is no failure. Raises ConfigError, InfraError."""
+    """Remove a template, which may be gone already. Raises ConfigError, InfraError."""
 
     def ask() -> None:
         client = get_api_client(ConnectionConfig(**service_options())).get_httpx_client()
@@ -131,16 +130,16 @@ def remove_template(template: StoredTemplate) -> None:
 
 
 def _call(act: Callable[[], T], doing: str) -> T:
-    """See ``call_service``; what is refused for good is a wrong request."""
+    """Call the service, see ``call_service``; a permanent refusal means a wrong request."""
 
     def attempt() -> T:
         try:
             return act()
-        except BuildException as error:  # it knows its status only in words
+        except BuildException as error:  # it gives its status only in words
             converted = SandboxException(str(error))
             if match := re.match(r"(\d{3})\b", str(error)):
                 converted.status_code = int(match[1])
-            elif isinstance(error, FileUploadException):  # whatever broke it off
+            elif isinstance(error, FileUploadException):  # any interruption of the upload
                 raise ConnectionError(str(error)) from error
             raise converted from error
 

@@ -1,4 +1,4 @@
-"""Templates that are wanted -> templates that are there: built at the service, several at once, each told of."""
+"""Builds of missing templates at the service, several at once, with progress reports."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from swe_argo.steps.sandbox.e2b.stored_templates import (
 from swe_argo.steps.sandbox.e2b.templates import WantedTemplate
 
 AT_A_TIME = 10
-"""Builds at a time by default: half of what E2B's plans take."""
+"""Default number of concurrent builds: half of the limit of E2B's plans."""
 POLL_S = 2.0
 ABANDONED_S = 600.0
-"""A build that was asked for so long ago and has not begun never will: whoever asked was ended before it said so."""
+"""Seconds after which a requested build that has not started counts as abandoned: its requester died before."""
 _GIVE_UP_AFTER = 3
-"""Failures of the service one after another, until the rest is not even tried."""
+"""Consecutive failures of the service after which the remaining builds are skipped."""
 _TOO_MANY = 429
 
 
 @dataclass
 class TemplateBuilds:
-    """How far it has come. ``failed`` has the reasons; what is in none of these is not done yet."""
+    """Progress of the builds. ``failed`` has the reasons; a template in none of the lists is not done yet."""
 
     total: int
     there: list[WantedTemplate] = field(default_factory=list)
-    """Built before."""
+    """Templates that existed before."""
     built: list[WantedTemplate] = field(default_factory=list)
     failed: dict[WantedTemplate, str] = field(default_factory=dict)
     building: list[WantedTemplate] = field(default_factory=list)
     seconds: float = 0.0
-    """Since it began."""
+    """Seconds since the start."""
 
     @property
     def done(self) -> int:
-        """How many need no more waiting."""
+        """The number of templates that need no more waiting."""
         return len(self.there) + len(self.built) + len(self.failed)
 
     @property
     def seconds_left(self) -> float | None:
-        """By what those took that were built here; None as long as none was."""
+        """The estimate by the builds finished here; None before the first."""
         return self.seconds / len(self.built) * (self.total - self.done) if self.built else None
 
 
@@ -63,7 +63,7 @@ class _Build:
     wanted: WantedTemplate
     began: float
     info: BuildInfo | None
-    """None: somebody else asked for it."""
+    """None if another process requested the build."""
 
 
 def build_templates(
@@ -73,12 +73,11 @@ def build_templates(
     at_a_time: int = AT_A_TIME,
     poll_s: float = POLL_S,
 ) -> TemplateBuilds:
-    """Build what is missing, wait for what is being built, leave what is there.
+    """Build missing templates, wait for running builds, and leave existing ones.
 
-    ``tell`` is given how far it has come, and which template came to its end just now, after how many seconds. One that
-    fails ends no other. Interrupted, what was asked for goes on at the service. Raises ConfigError (no key, no files of
-    the agent here), InfraError where the service does not answer for several templates one after another,
-    ResourceError.
+    ``tell`` receives the progress, and a template that has just finished, with its seconds. One that fails stops no
+    other. After an interrupt, requested builds continue at the service. Raises ConfigError (no key, no files of the
+    agent here), InfraError if the service fails for several templates in a row, ResourceError.
     """
     with agent_archives() as archives:
         work = _Work(wanted, tell, at_a_time, archives)
@@ -129,7 +128,7 @@ class _Work:
                     build.info = start_build(each, self._archives.pack(each.bundle) if each.bundle else None)
                 except InfraError as error:
                     if self.running and getattr(error.__cause__, "status_code", None) == _TOO_MANY:
-                        self.waiting.appendleft(each)  # as many as the plan takes: one of them must end first
+                        self.waiting.appendleft(each)  # the plan's limit: one of the running builds must end first
                         return
                     self._fail(build, error)
                     continue
@@ -140,7 +139,7 @@ class _Work:
             self.running[each.name] = build
 
     def look(self) -> None:
-        """Ask for each build; those of others, all at once, by the list."""
+        """Poll each build; those of other processes all at once, by the list."""
         if any(build.info is None for build in self.running.values()):
             self._stored = list_templates()
         for name, build in list(self.running.items()):
@@ -157,7 +156,7 @@ class _Work:
             if state == READY:
                 self.progress.built.append(build.wanted)
                 self.tell(build)
-            elif build.info is None:  # another's build failed, or was given up: ours may not
+            elif build.info is None:  # another process' build failed or was abandoned: ours may succeed
                 self.waiting.append(build.wanted)
             else:
                 self.progress.failed[build.wanted] = why
@@ -170,7 +169,7 @@ class _Work:
         return (stored.state, "") if stored and _is_under_way(stored) else (FAILED, "")
 
     def _fail(self, build: _Build, error: InfraError | ConfigError) -> None:
-        """Raises it where it is not this template's own."""
+        """Record a failed build. Raises the error if it is not this template's own."""
         if isinstance(error, ConfigError) and error.field != "sandbox.e2b":
             raise error
         self._failures += isinstance(error, InfraError)
@@ -181,7 +180,7 @@ class _Work:
 
 
 def _is_under_way(stored: StoredTemplate | None) -> bool:
-    """Whether somebody builds it."""
+    """Return whether some process builds it."""
     if stored is None or stored.state not in (BUILDING, WAITING):
         return False
     if stored.state == BUILDING or stored.updated_at is None:

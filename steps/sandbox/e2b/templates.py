@@ -1,4 +1,4 @@
-"""Which template of the service holds an image: by a mapping file, else by a name of image, agent and size."""
+"""The template for an image: from a mapping file, else named by image, agent and size."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from swe_argo.steps.sandbox.protocol import BundleMount
 FIELD = "sandbox.e2b.templates"
 PREFIX = "swe-argo-"
 _READABLE = 28
-"""Letters of an image in a name: with the digits behind them 50, which leaves 13 for the size."""
+"""Characters of an image in a name: with the digits after them 50, which leaves 13 for the size."""
 _OF_BUNDLE = 8
-"""Digits of an agent's digest there. A sandbox's own mark has them all: one that were another's is seen by that."""
+"""Digits of an agent's digest in a name. A sandbox's digest file has all of them and reveals another's files."""
 
 
 @dataclass(frozen=True)
 class WantedTemplate:
-    """What a template holds, and how large its sandboxes are: None is the service's own size."""
+    """A template's content and the size of its sandboxes; None is the service's default size."""
 
     name: str
     image: str
-    """As it is pulled."""
+    """The name by which it is pulled."""
     cpus: int | None
     memory_mb: int | None
     bundle: BundleMount | None = None
-    """An agent's files that it holds, too."""
+    """The agent's files that it also holds."""
 
 
 def wanted_template(
@@ -45,7 +45,7 @@ def wanted_template(
     memory_mb: int | None = None,
     bundle: BundleMount | None = None,
 ) -> WantedTemplate:
-    """The template of an image with so much of a machine: whole cores, an even number of MiB, as the service has it."""
+    """Return the template of an image and machine size, rounded as the service requires: whole cores, even MiB."""
     pulled = through_registry(image, registry)
     cores = whole_cores(cpus)
     memory = None if memory_mb is None else memory_mb + memory_mb % 2
@@ -55,14 +55,14 @@ def wanted_template(
 
 
 def whole_cores(cpus: float | None) -> int | None:
-    """As many as hold so much; None is the service's own number."""
+    """Return the cores rounded up; None is the service's default."""
     return None if cpus is None else max(1, math.ceil(cpus))
 
 
 def template_name(
     image: str, *, cpus: int | None = None, memory_mb: int | None = None, bundle: str | None = None
 ) -> str:
-    """The name of the template of an image of this size: letters, digits and dashes, at most 63.
+    """Return the name of the template of an image of this size: letters, digits and dashes, at most 63.
 
     An image that is named with its digest has the digest in it, too. ``bundle``: the digest of an agent's files.
     """
@@ -71,7 +71,7 @@ def template_name(
 
 
 def image_name(image: str, bundle: str | None = None) -> str:
-    """What the names of all templates of an image, or of an image with an agent's files, begin with: at most 50."""
+    """Return the common prefix, at most 50 characters, of an image's template names (with an agent's files)."""
     last = image.rpartition("/")[2].partition("@")[0].lower()
     agent = f"-{bundle.removeprefix('sha256:')[:_OF_BUNDLE]}" if bundle else ""
     readable = re.sub(r"[^a-z0-9]+", "-", last)[len(agent) - _READABLE :].strip("-")
@@ -79,7 +79,7 @@ def image_name(image: str, bundle: str | None = None) -> str:
 
 
 def name_without_size(name: str) -> str:
-    """What ``image_name`` made of it. A digest may end in digits and a c, as cores do, but in more of them."""
+    """Return the ``image_name`` in a name. A digest may end in digits and a c, like cores, but in more digits."""
     return re.sub(r"(-\d{1,4}c)?(-\d+m)?$", "", name)
 
 
@@ -92,14 +92,14 @@ def template_of(
     memory_mb: int | None = None,
     bundle: BundleMount | None = None,
 ) -> str:
-    """The template to make a sandbox of an image from. Raises ConfigError for a mapping file that is none."""
+    """Return the template for a sandbox of an image. Raises ConfigError for an invalid mapping file."""
     mapped = read_mapping(spec.templates).get(image) if spec.templates else None
     return mapped or wanted_template(image, registry=registry, cpus=cpus, memory_mb=memory_mb, bundle=bundle).name
 
 
 @dataclass(frozen=True)
 class NeededTemplates:
-    """What a run's images come to: ``mapped`` has image -> template by the file, ``wanted`` all others, each once."""
+    """A run's templates: ``mapped`` has image -> template by the file, ``wanted`` those of other images, each once."""
 
     mapped: dict[str, str]
     wanted: list[WantedTemplate]
@@ -108,7 +108,7 @@ class NeededTemplates:
 def needed_templates(
     spec: SandboxSpec, images: Iterable[tuple[str, float | None, int | None]], bundle: BundleMount | None = None
 ) -> NeededTemplates:
-    """``images``: each with the cores and the MiB of its task, used where the spec says nothing. Raises ConfigError.
+    """Return the templates for ``images``, each with its task's cores and MiB as defaults. Raises ConfigError.
 
     With ``bundle`` an agent has sandboxes with these files; tests run in those without, as they do for every agent.
     """
@@ -125,12 +125,12 @@ def needed_templates(
         if bundle:
             each = wanted(bundle=bundle)
             with_files[each.name] = each
-    # The service keeps each layer: those with files, built last, find their image pulled.
+    # The service keeps each layer: templates with files, built last, find their image pulled.
     return NeededTemplates(mapped, [*plain.values(), *with_files.values()])
 
 
 def read_mapping(file: str) -> dict[str, str]:
-    """Image -> template, as the file has it. Raises ConfigError."""
+    """Read a mapping file (image -> template). Raises ConfigError."""
     try:
         mapping = json.loads(Path(file).expanduser().read_text())
     except (OSError, ValueError) as error:
