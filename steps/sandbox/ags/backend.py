@@ -45,11 +45,11 @@ from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 SHORTEST_LIFE_S = 30.0
-"""The service gives none less."""
+"""The service's minimum."""
 
 
 def connect(spec: SandboxSpec) -> AGSBackend:
-    """The backend on the account of the environment. Raises ConfigError without credentials."""
+    """Connect to the account of the environment. Raises ConfigError without credentials."""
     account_id()
     return AGSBackend(spec)
 
@@ -61,10 +61,10 @@ class AGSBackend:
         self._spec = spec
 
     def create(self, request: SandboxRequest) -> EnvdSandbox:
-        """A running sandbox that ends by itself after ``deadline_s``, or as soon as the account's limit has it.
+        """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the account's limit.
 
-        Raises ConfigError (no such tool or image, credentials that are refused, a tool whose network or rights are
-        not what was asked for), InfraError (SANDBOX_CREATE: no place, no answer).
+        Raises ConfigError (no such tool or image, refused credentials, a tool whose network or rights differ from the
+        request), InfraError (SANDBOX_CREATE: no place, no answer).
         """
         table = self._spec.ags
         mode = network_mode(network=request.network)
@@ -83,7 +83,7 @@ class AGSBackend:
         try:
             instance, began = self._start(parameters, request, image, mode)
         except BaseException as error:
-            if not _has_refused(error):  # one may be there all the same, whose answer nobody waits for any more
+            if not _has_refused(error):  # a sandbox may exist although its answer was lost
                 with suppress(StepError):
                     stop_named(request.name)
             if isinstance(error, TencentCloudSDKException):
@@ -112,23 +112,23 @@ class AGSBackend:
         return JobSandbox(machine, transport, transport.stream_exec)
 
     def destroy(self, sandbox: Sandbox) -> None:
-        """Remove the sandbox. Raises InfraError where the service does not do it."""
+        """Remove the sandbox. Raises InfraError if the service fails."""
         assert isinstance(sandbox, JobSandbox)
         sandbox.transport.kill()
 
     def snapshot(self, sandbox: Sandbox, name: str) -> str:
-        """See ``Snapshots``."""
+        """Take a snapshot, see ``Snapshots``."""
         assert isinstance(sandbox, JobSandbox)
         return snapshots.take_snapshot(sandbox.transport.sandbox_id, name)
 
     def remove_snapshot(self, snapshot: str) -> None:
-        """See ``Snapshots``."""
+        """Remove a snapshot, see ``Snapshots``."""
         snapshots.remove_snapshot(snapshot)
 
     def _start(
         self, parameters: dict[str, Any], request: SandboxRequest, image: ServiceImage, mode: NetworkMode
     ) -> tuple[dict[str, Any], float]:
-        """By the tool of our name; where there is none, by one that the tags name."""
+        """Start an instance by the tool of our name, or by one whose tags match."""
         pauses = Pauses()
         name = f"{request.name} {request.snapshot}" if request.snapshot else request.name
         try:
@@ -150,12 +150,12 @@ class AGSBackend:
 
 
 def _has_refused(error: BaseException) -> bool:
-    """Whether the service made nothing, by its own word."""
+    """Return whether the service made nothing, by its own word."""
     return isinstance(error, StepError) or (isinstance(error, TencentCloudSDKException) and not is_transient(error))
 
 
 def _check_confinement(instance: dict[str, Any], request: SandboxRequest) -> None:
-    """Raises ConfigError where the sandbox is another than was asked for: its tool is."""
+    """Raise ConfigError if the sandbox is not as requested, because its tool differs."""
     mode = instance.get("NetworkMode")
     tool = instance.get("ToolName")
     if not request.network and mode not in (None, "SANDBOX"):

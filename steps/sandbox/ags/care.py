@@ -1,4 +1,4 @@
-"""What a run at AGS needs beside sandboxes."""
+"""Lifecycle hooks of the ags backend."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from swe_argo.steps.sandbox.envd.care import ProviderCare, care_at
 
 
 def care_for(spec: SandboxSpec, _plan: Plan) -> AbstractContextManager[ProviderCare]:
-    """See ``swe_argo.steps.sandbox.care``."""
+    """Return the hooks of a run, see ``swe_argo.steps.sandbox.care``."""
     return care_at(ags_sandboxes(), start_refusals(), lambda: bool(diagnose(spec).well))

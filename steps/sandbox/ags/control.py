@@ -1,4 +1,4 @@
-"""What AGS knows and does of one sandbox: its token, whether it runs, its end."""
+"""The control plane of AGS for one sandbox: its token, its state, its end."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from swe_argo.steps.settings import settings
 
 ENVD_PORT = 49983
 ENVD_VERSION = Version("0.2.0")
-"""The oldest that its tools may bring: uploads as forms, users by name."""
+"""The oldest version that its tools may have: uploads as forms, users by name."""
 RUNNING = ("STARTING", "RUNNING")
 _MARGIN_S = 60.0
-"""How long before its end a token is renewed, where it lives for more than four times as long."""
+"""Seconds before its end at which a token is renewed, if it is valid for more than four times as long."""
 _OTHER_SERVICE = "e2b_"
-"""How keys begin that are E2B's own: they are not for Tencent's eyes."""
+"""Prefix of E2B's own keys, which must not be sent to Tencent."""
 
 
 class AGSControl:
-    """See ``Control`` of the data plane. Thread-safe."""
+    """The control plane of one sandbox, see ``Control``. Thread-safe."""
 
     def __init__(self, instance_id: str) -> None:
         self.sandbox_id = instance_id
@@ -38,31 +38,31 @@ class AGSControl:
         self._may_use_key = True
 
     def client(self) -> Sandbox:
-        """With a token that holds for a while yet. Raises StepError."""
+        """Return a client whose token is still valid for a while. Raises StepError."""
         with self._lock:
             if self._client is None or time.time() >= self._renew_at:
                 self._client = _make_client(self.sandbox_id, self._take_token())
             return self._client
 
     def renew(self) -> bool:
-        """Fetch another token: of ours, which was refused, the clock or the key may be wrong. Raises StepError."""
+        """Fetch another token: the clock or key of the refused one may be wrong. Raises StepError."""
         with self._lock:
             self._may_use_key = False
             self._client = _make_client(self.sandbox_id, self._take_token())
         return True
 
     def is_there(self) -> bool:
-        """Raises StepError."""
+        """Return whether the sandbox runs. Raises StepError."""
         return (status_of(describe(self.sandbox_id)) or "") in RUNNING
 
     def kill(self) -> None:
-        """Raises StepError."""
+        """Remove the sandbox. Raises StepError."""
         stop(self.sandbox_id)
 
     def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
-        """What the data plane's SDK raised, in our words.
+        """Return the failure for an error of the data plane's SDK.
 
-        A token that is refused is no fault of the request: root in the sandbox can put another in the place of envd.
+        A refused token is no fault of the request: root in the sandbox can replace envd.
         """
         words = one_line(str(error) or type(error).__name__, 300)
         if isinstance(error, AuthenticationException):
@@ -93,7 +93,7 @@ class AGSControl:
 
 
 def describe(instance_id: str) -> dict[str, Any] | None:
-    """A sandbox as the service has it, None where it has none. Raises StepError."""
+    """Return the service's description of a sandbox, or None. Raises StepError."""
     doing = f"asking for sandbox {instance_id}"
     try:
         answer = ask("DescribeSandboxInstanceList", {"InstanceIds": [instance_id]})
@@ -106,16 +106,16 @@ def describe(instance_id: str) -> dict[str, Any] | None:
 
 
 def status_of(instance: dict[str, Any] | None) -> str | None:
-    """Of a sandbox as the service has it."""
+    """Return the status in a sandbox's description."""
     return instance.get("Status") if instance else None
 
 
 def stop(instance_id: str) -> bool:
-    """Remove a sandbox; False where there was none any more. Raises StepError."""
+    """Remove a sandbox; return False if it was gone already. Raises StepError."""
     try:
         ask("StopSandboxInstance", {"InstanceId": instance_id})
     except TencentCloudSDKException as error:
-        # What is being stopped takes no second order.
+        # A sandbox that is stopping accepts no second stop.
         if is_code(error, NO_INSTANCE) or status_of(describe(instance_id)) not in RUNNING:
             return False
         raise service_failure(error, FailureClass.SANDBOX_LOST, f"removing sandbox {instance_id}") from error
@@ -123,7 +123,7 @@ def stop(instance_id: str) -> bool:
 
 
 def moment_of(text: str, otherwise: float) -> float:
-    """Seconds since 1970 of a time as the service writes it: ISO 8601, or those seconds themselves."""
+    """Parse a time of the service into seconds since 1970: ISO 8601, or those seconds themselves."""
     try:
         return float(text)
     except ValueError:
@@ -136,9 +136,9 @@ def moment_of(text: str, otherwise: float) -> float:
 
 
 def _make_client(instance_id: str, token: str) -> Sandbox:
-    """The SDK's client for a sandbox that it did not make.
+    """Return the SDK's client for a sandbox that it did not make.
 
-    Its variables for E2B (E2B_DOMAIN, E2B_SANDBOX_URL, E2B_DEBUG) are not for this service: all is said here.
+    All settings are explicit: the SDK's variables for E2B (E2B_DOMAIN, E2B_SANDBOX_URL, E2B_DEBUG) must not apply.
     """
     own = settings()
     domain = f"{region()}.{own.ags_domain}"

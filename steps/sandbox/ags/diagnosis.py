@@ -1,4 +1,4 @@
-"""What a person should know of their account at AGS."""
+"""Diagnosis of the AGS account."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swe_argo.steps.settings import settings
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Ask the service whether it takes the credentials, and for the quota. Never raises."""
+    """Ask the service whether it accepts the credentials, and for the quota. Never raises."""
     own = settings()
     if own.tencentcloud_secret_id is None or own.tencentcloud_secret_key is None:
         return Diagnosis(

@@ -1,4 +1,4 @@
-"""Images copied to a registry that the service can pull from, by skopeo."""
+"""Copies of images in a registry that the service can pull from, by skopeo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS = 3600
 
 
 def require_skopeo() -> str:
-    """Where the program is. Raises ConfigError where it is not."""
+    """Return the path of skopeo. Raises ConfigError if it is not installed."""
     path = shutil.which(PROGRAM)
     if path is None:
         raise ConfigError(
@@ -27,9 +27,9 @@ def require_skopeo() -> str:
 
 
 def copy_name(image: str, to: str) -> str:
-    """What a copy of an image is called below ``to``, a registry and a namespace.
+    """Return the name of an image's copy below ``to``, a registry and a namespace.
 
-    A hash of the whole name is in its tag: images of several owners never become one.
+    A hash of the whole name is in its tag, so that images of several owners never share one.
     """
     whole, _, digest = image.partition("@")
     last = whole.rpartition("/")[2]
@@ -39,7 +39,7 @@ def copy_name(image: str, to: str) -> str:
 
 
 def copy_image(image: str, name: str, platform: str) -> bool:
-    """Copy an image; False where it is there already. Raises InfraError, ConfigError with skopeo's words."""
+    """Copy an image; return False if it is there already. Raises InfraError, ConfigError with skopeo's words."""
     program = require_skopeo()
     if _run([program, "inspect", "--raw", f"docker://{name}"]).returncode == 0:
         return False

@@ -1,4 +1,4 @@
-"""The account's sandboxes, by their metadata."""
+"""The account's sandboxes, found by their metadata."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.sandbox.envd.orphans import OURS
 
 
 def list_instances(wanted: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Id and metadata of those that run and have all of ``wanted``. Raises StepError."""
+    """Yield id and metadata of running sandboxes that have all of ``wanted``. Raises StepError."""
     for instance in list_all("DescribeSandboxInstanceList", "InstanceSet", "listing the sandboxes of AGS"):
         metadata = {str(each.get("Name")): str(each.get("Value") or "") for each in instance.get("Metadata") or []}
         if wanted.items() <= metadata.items() and instance.get("Status") in RUNNING:
@@ -18,6 +18,6 @@ def list_instances(wanted: Mapping[str, str]) -> Iterator[tuple[str, dict[str, s
 
 
 def stop_named(name: str) -> None:
-    """Remove ours of a name: a start whose answer never came may have made one. Raises StepError."""
+    """Remove our sandboxes of a name: a start with a lost answer may have made one. Raises StepError."""
     for number, _ in list(list_instances({**OURS, "name": name})):
         stop(number)

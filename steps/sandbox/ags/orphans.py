@@ -1,4 +1,4 @@
-"""Sandboxes at AGS that somebody of ours left behind."""
+"""Orphaned sandboxes at AGS."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def ags_sandboxes() -> ProviderSandboxes:
-    """Ours in the region that the environment names."""
+    """Return our sandboxes in the region of the environment."""
     return ProviderSandboxes("ags", place(), list_instances, stop)
 
 
 def list_orphans(spec: SandboxSpec) -> Orphans:
-    """See ``ProviderSandboxes``."""
+    """List the orphans, see ``ProviderSandboxes``."""
     return ags_sandboxes().list_orphans(spec)
 
 
 def list_run(run_id: str, store_id: str | None = None) -> Orphans:
-    """See ``ProviderSandboxes``."""
+    """List a run's sandboxes, see ``ProviderSandboxes``."""
     return ags_sandboxes().list_run(run_id, store_id)

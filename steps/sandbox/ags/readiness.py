@@ -1,4 +1,4 @@
-"""Whether the account can give a run its sandboxes: asked before anything is made."""
+"""The check that the account can provide a run's sandboxes, made before anything is created."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from swe_argo.steps.sandbox.ags.tools import (
 from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
 
 AROUND_S = 600.0
-"""What a sandbox must live beside its agent or its tests: the history hidden, the patch taken, the log read."""
+"""Seconds of a sandbox's life besides its agent or tests: hiding the history, taking the patch, reading the log."""
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Raises ConfigError: no credentials or ones that are refused, a tool that is missing, not active, privileged or
+    """Check tools and quota. Raises InfraError if the service does not answer, ConfigError for one of these.
 
-    in another network, a command longer than a sandbox may live; InfraError where the service does not answer.
+    Missing or refused credentials; a missing, inactive or privileged tool; a wrong network; too long a command.
     """
     table = spec.ags
     if sandbox_needs.timeout_s + AROUND_S > table.longest_life_s:

@@ -1,4 +1,4 @@
-"""The way to Tencent's control plane: the SDK's client, and its failures in our words."""
+"""Access to Tencent's control plane: the SDK's client, and its failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swe_argo.steps.settings import settings
 
 REFUSED = ("AuthFailure", "UnauthorizedOperation")
 FULL = ("LimitExceeded", "LimitExceeded.SandboxInstance")
-"""No more sandboxes of this account may run at present."""
+"""Codes for a full account: no more of its sandboxes may run at present."""
 NO_TOOL = ("ResourceNotFound.SandboxTool", "InvalidParameterValue.SandboxTool")
 NO_IMAGE = (
     "ResourceNotFound.Image",
@@ -40,35 +40,35 @@ _TRANSIENT = (
     "ResourceUnavailable.ImagePreheating",
 )
 _HTTP = "ServerNetworkError.HTTP"
-"""How our code begins for an answer without one of the service's: a gateway's, whose status follows."""
+"""Prefix of our code for an answer without a code of the service: a gateway's, whose status follows."""
 _NOT_NOW = (408, 425, 429)
-"""Of the statuses below 500 those that ask for another try."""
+"""The statuses below 500 that allow a retry."""
 _REASON_WIDTH = 300
 _PAGE = 100
-"""The most that one listing gives."""
+"""Maximum items of one listing."""
 
 
 def is_code(error: BaseException, codes: tuple[str, ...]) -> bool:
-    """Whether the service's code is one of these or below one of them."""
+    """Return whether the service's code is one of these or below one of them."""
     code = str(getattr(error, "code", ""))
     return any(code == each or code.startswith(f"{each}.") for each in codes)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may well succeed in a moment."""
+    """Return whether a retry may succeed."""
     if status := http_status(error):
         return not 400 <= status < 500 or status in _NOT_NOW
     return is_code(error, _TRANSIENT)
 
 
 def http_status(error: BaseException) -> int | None:
-    """The status of an answer that holds no word of the service, None for any other failure."""
+    """Return the HTTP status of an answer without a code of the service, None for any other failure."""
     code = str(getattr(error, "code", ""))
     return int(code.removeprefix(_HTTP)) if code.startswith(_HTTP) else None
 
 
 def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[str, Any]:
-    """One action that is safe to repeat: what the service answers. Transient failures are tried again.
+    """Request one action that is safe to repeat; return the service's answer. Transient failures are retried.
 
     Raises TencentCloudSDKException, and ConfigError without credentials.
     """
@@ -78,7 +78,7 @@ def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[s
 def call_service(
     action: str, parameters: dict[str, Any], doing: str, failure: FailureClass = FailureClass.SANDBOX_CREATE
 ) -> dict[str, Any]:
-    """``ask``; raises ``service_failure`` instead."""
+    """Call ``ask``; raise ``service_failure`` instead of the SDK's error."""
     try:
         return ask(action, parameters)
     except TencentCloudSDKException as error:
@@ -86,7 +86,7 @@ def call_service(
 
 
 def list_all(action: str, key: str, doing: str) -> Iterator[dict[str, Any]]:
-    """Every item of a listing, page by page. Raises StepError."""
+    """Yield every item of a listing, page by page. Raises StepError."""
     offset = 0
     while True:
         answer = call_service(action, {"Offset": offset, "Limit": _PAGE}, doing)
@@ -98,7 +98,7 @@ def list_all(action: str, key: str, doing: str) -> Iterator[dict[str, Any]]:
 
 
 def service_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
-    """The failure in our words, with what the service said."""
+    """Return the failure with the service's message."""
     message = str(getattr(error, "message", "") or error)
     code, status = getattr(error, "code", ""), http_status(error)
     words = one_line(f"{f'HTTP {status}' if status else code}: {message}" if code else message, _REASON_WIDTH)
@@ -126,17 +126,17 @@ def service_failure(error: BaseException, failure: FailureClass, doing: str) -> 
 
 
 def region() -> str:
-    """Where the sandboxes are."""
+    """Return the region of the sandboxes."""
     return settings().ags_region
 
 
 def place() -> str:
-    """The service there, for a person."""
+    """Return the service and region for messages."""
     return f"AGS in {region()}"
 
 
 def account_id() -> str:
-    """Tells accounts apart, and says nothing of their keys. Raises ConfigError without credentials."""
+    """Return an id of the account that reveals nothing of its keys. Raises ConfigError without credentials."""
     own = _credential()
     return hashlib.sha256(f"{region()} {own.secret_id}".encode()).hexdigest()[:16]
 
@@ -153,13 +153,13 @@ def _retrying(attempts: int) -> Retrying:
 def _ask_once(action: str, parameters: dict[str, Any]) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = _client().call_json(action, parameters)["Response"]
-    except (OSError, ValueError, KeyError) as error:  # an answer that broke off, or is none
+    except (OSError, ValueError, KeyError) as error:  # an incomplete or invalid answer
         raise TencentCloudSDKException("ClientNetworkError", f"{type(error).__name__}: {error}") from error
     return answer
 
 
 class _Client(AgsClient):  # type: ignore[misc]
-    """The SDK's, whose own failure of an answer other than 200 does not hold the status."""
+    """The SDK's client, with the HTTP status kept in the error for an answer other than 200."""
 
     def _check_status(self, response: Response) -> None:
         if response.status_code != 200:
@@ -174,12 +174,12 @@ def _client() -> AgsClient:
 
 
 def forget_client() -> None:
-    """The next call reads the settings again."""
+    """Drop the cached client, so that the next call reads the settings again."""
     _client.cache_clear()
 
 
 def _credential() -> Credential:
-    """Raises ConfigError where there is none."""
+    """Return the credentials. Raises ConfigError without them."""
     own = settings()
     if own.tencentcloud_secret_id is None or own.tencentcloud_secret_key is None:
         raise ConfigError(

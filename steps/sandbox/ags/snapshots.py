@@ -1,4 +1,4 @@
-"""The state of a sandbox kept at the service, from which others are started (its Runtime Snapshot API, a preview)."""
+"""Snapshots of sandboxes at the service, from which others start (its Runtime Snapshot API, a preview)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_SNAPSHOT = ("ResourceNotFound.SandboxSnapshot",)
 
 
 def take_snapshot(instance_id: str, name: str) -> str:
-    """Its id; of the files alone, for what runs there is the sandbox's own. The sandbox goes on. Raises StepError."""
+    """Take a snapshot of a running sandbox's files, not its processes; return its id. Raises StepError."""
     doing = f"keeping the state of sandbox {instance_id}"
     parameters = {"InstanceId": instance_id, "SnapshotName": name, "Memory": False, "ClientToken": name}
     snapshot = call_service("CreateSandboxSnapshot", parameters, doing).get("Snapshot") or {}
@@ -22,7 +22,7 @@ def take_snapshot(instance_id: str, name: str) -> str:
 
 
 def remove_snapshot(snapshot: str) -> None:
-    """By id or name; twice is once. Raises StepError."""
+    """Remove a snapshot by id or name. Idempotent. Raises StepError."""
     doing = f"removing snapshot {snapshot}"
     for each in list(list_all("DescribeSandboxSnapshotList", "SnapshotSet", doing)):
         if snapshot not in (each.get("SnapshotId"), each.get("SnapshotName")) or each.get("Status") != "ACTIVE":

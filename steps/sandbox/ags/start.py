@@ -1,4 +1,4 @@
-"""One sandbox made: a place waited for while the account has no more, then the sandbox until it runs."""
+"""Starting one sandbox: waiting for a place while the account is full, then until the sandbox runs."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from swe_argo.steps.sandbox.envd.refusals import Refusals
 from swe_argo.steps.settings import settings
 
 PATIENCE_S = 1500.0
-"""How long a sandbox waits for its place: less than a step has for its sandbox."""
+"""Seconds that a sandbox waits for its place: less than a step has for its sandbox."""
 FRESH_S = 60.0
-"""Who waits asks again within this time."""
+"""Seconds within which a waiting process asks again."""
 STARTING_S = 900.0
-"""How long one may be starting: a large image is pulled."""
+"""Maximum seconds in state STARTING: a large image is pulled."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Sandboxes of the whole account."""
+    """The number of sandboxes of the whole account."""
 
     most: int
     used: int
 
 
 def read_quota() -> Quota | None:
-    """The account's, None where the service does not say. Raises TencentCloudSDKException, ConfigError."""
+    """Return the account's quota, None if the service does not say. Raises TencentCloudSDKException, ConfigError."""
     overview = ask("DescribeQuotaOverview", {"Limit": 1}).get("AccountQuotaOverview") or {}
     most, used = ((overview.get(part) or {}).get("SandboxInstances") for part in ("Quota", "Usage"))
     return None if most is None else Quota(int(most), int(used or 0))
 
 
 class Pauses:
-    """Waits that grow, so that many who wait ask seldom. ``next`` is False when all patience is used up."""
+    """A backoff, so that many waiting processes ask seldom. ``next`` returns False after ``patience_s``."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Pauses:
         self._pause_s = 0.5
 
     def next(self) -> bool:
-        """Wait a while."""
+        """Wait a while; return False without waiting if the time is used up."""
         if self._clock() >= self._ends:
             return False
         self._sleep(self._pause_s * random.uniform(0.75, 1.25))
@@ -69,11 +69,10 @@ class Pauses:
 
 
 def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tuple[dict[str, Any], float]:
-    """Start a sandbox: what the service says of it, and when it was asked for (monotonic clock).
+    """Start a sandbox; return the service's description of it and the time of the request (monotonic clock).
 
-    While the account's quota is used up, it waits. A start whose answer was lost makes no second sandbox: it is
-    repeated with the same ClientToken. A refusal made nothing, so that what follows it has another.
-    Raises TencentCloudSDKException.
+    Waits while the account's quota is used up. A start with a lost answer makes no second sandbox: it is repeated with
+    the same ClientToken. A refusal made nothing, so the next start has a new token. Raises TencentCloudSDKException.
     """
     turn = 0
     while True:
@@ -91,19 +90,19 @@ def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tup
                 return answer["Instance"], began
         else:
             full = TencentCloudSDKException(FULL[1], why)
-        with suppress(OSError):  # what is noted there is for a person to know
+        with suppress(OSError):  # the file only informs the user
             start_refusals().refuse(0.0, str(full.message))
         if not pauses.next():
             raise full
 
 
 def start_refusals() -> Refusals:
-    """Those of the account, on this machine. Raises ConfigError without credentials."""
+    """Return the account's refusals on this machine. Raises ConfigError without credentials."""
     return Refusals(settings().home_folder / "ags" / f"starts-{account_id()}.refused", FRESH_S)
 
 
 def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
-    """The sandbox when it runs. One that does not come to run is removed. Raises StepError."""
+    """Return the sandbox's description once it runs; remove one that does not come to run. Raises StepError."""
     instance_id = instance["InstanceId"]
     pauses = Pauses(longest_s=3.0, patience_s=STARTING_S)
     try:
@@ -118,7 +117,7 @@ def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
                     FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} was not running in {STARTING_S:g} s"
                 )
             instance = describe(instance_id) or {**instance, "Status": "gone"}
-    except BaseException:  # also who is told to end meanwhile leaves none
+    except BaseException:  # an interrupt, too, must leave none behind
         with suppress(StepError):
             stop(instance_id)
         raise
@@ -126,12 +125,12 @@ def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def client_token(name: str, turn: int) -> str:
-    """One for all tries at one start; at most 64 characters."""
+    """Return the token of all tries at one start; at most 64 characters."""
     return f"swe-argo-{hashlib.sha256(f'{name} {turn}'.encode()).hexdigest()[:40]}"
 
 
 def _why_full() -> str:
-    """That the account has no place, by its own word. Empty where it has, or does not say: the start is refused."""
+    """Return why the account is full, by its own word. Empty if it is not, or if unknown: then the start decides."""
     try:
         quota = read_quota()
     except TencentCloudSDKException:

@@ -1,4 +1,4 @@
-"""Images -> copies that the service can pull, the tools that their sandboxes are made from, and the mapping of both."""
+"""Preparation of an AGS account: image copies that it can pull, its sandbox tools, and the mapping of both."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from swe_argo.steps.sandbox.ags.tools import (
 )
 
 ACTIVE_S = 900.0
-"""How long a tool may be CREATING."""
+"""Maximum seconds that a tool may be CREATING."""
 _EXISTS = ("ResourceInUse.SandboxTool", "ResourceInUse")
 
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """What is wanted. ``to``: registry and namespace of the copies; None: images are pulled as they are."""
+    """The wanted images and tools. ``to``: registry and namespace of the copies; None: images are not copied."""
 
     table: AGSSpec
     images: list[str]
@@ -54,14 +54,14 @@ class SyncPlan:
     copies_at_a_time: int = 4
 
     def place_of(self, image: str) -> ServiceImage:
-        """Where the service is to find an image."""
+        """Return the location from which the service pulls an image."""
         name = copy_name(image, self.to) if self.to else through_registry(image, self.registry)
         return ServiceImage(name, self.table.registry_type)
 
 
 @dataclass(frozen=True)
 class WantedTool:
-    """A tool, and the image that it begins with; the shared one is given another at every start."""
+    """A tool with its initial image; the shared tool gets another image at every start."""
 
     name: str
     mode: NetworkMode
@@ -71,7 +71,7 @@ class WantedTool:
 
 @dataclass
 class SyncResult:
-    """What was done, by name; ``failed``: image or tool -> why."""
+    """The result of a sync, by name; ``failed``: image or tool -> reason."""
 
     copied: list[str] = field(default_factory=list)
     there: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class SyncResult:
 
 
 def wanted_tools(plan: SyncPlan) -> list[WantedTool]:
-    """One a mode, or one a mode and image."""
+    """Return the wanted tools: one per mode, or one per mode and image."""
     images = plan.images if plan.table.tool_per_image else plan.images[:1]
     return [
         WantedTool(tool_name(plan.table, plan.place_of(image).name, mode), mode, image, plan.place_of(image))
@@ -91,7 +91,7 @@ def wanted_tools(plan: SyncPlan) -> list[WantedTool]:
 
 
 def missing_tools(plan: SyncPlan) -> list[WantedTool]:
-    """Those that the account lacks. Raises StepError."""
+    """Return the wanted tools that the account lacks. Raises StepError."""
     tools = _list_tools()
     return [
         each for each in wanted_tools(plan) if find_tool(tools, plan.table, each.image, each.where, each.mode) is None
@@ -99,10 +99,10 @@ def missing_tools(plan: SyncPlan) -> list[WantedTool]:
 
 
 def sync(plan: SyncPlan, tell: Callable[[str], None]) -> SyncResult:
-    """Copy what is not there, create what is missing, wait until it is ACTIVE, write the mapping as it grows.
+    """Copy missing images, create missing tools, wait until they are ACTIVE, and write the mapping as it grows.
 
-    The same again does only what is left. What fails by itself ends nothing else; what fails for all is raised:
-    ConfigError (no skopeo, no envd image, credentials), InfraError.
+    Resumable: a second call does only the rest. A failure of one item stops no other; a failure that concerns all is
+    raised: ConfigError (no skopeo, no envd image, credentials), InfraError.
     """
     result = SyncResult()
     if plan.to:
@@ -126,7 +126,7 @@ def sync(plan: SyncPlan, tell: Callable[[str], None]) -> SyncResult:
 
 
 def create_tool(plan: SyncPlan, wanted: WantedTool) -> None:
-    """Order it. One that exists by now is no failure. Raises StepError."""
+    """Request a tool; accept one that exists by now. Raises StepError."""
     if plan.envd_image is None:
         raise ConfigError(
             "a tool needs envd, which answers in its sandboxes: name the image that holds /usr/bin/envd by "
@@ -154,7 +154,7 @@ def create_tool(plan: SyncPlan, wanted: WantedTool) -> None:
             }
         ],
         "Tags": [{"Key": "swe-argo", "Value": wanted.mode}, *_image_tags(plan, wanted)],
-        # One for the tries of this call: to that of an earlier call the service would answer with a tool removed since.
+        # One for the tries of this call: for an earlier call's token the service would return a tool removed since.
         "ClientToken": f"swe-argo-{secrets.token_hex(20)}",
         **({"RoleArn": plan.role_arn} if plan.role_arn else {}),
     }
@@ -202,7 +202,7 @@ def _copy_all(plan: SyncPlan, result: SyncResult, tell: Callable[[str], None]) -
 
 
 def _wait_until_active(plan: SyncPlan, result: SyncResult, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The account's tools, when none that is wanted is CREATING any more."""
+    """Return the account's tools once no wanted one is CREATING any more."""
     pauses = Pauses(longest_s=10.0, patience_s=ACTIVE_S)
     while True:
         tools = _list_tools()
@@ -224,7 +224,7 @@ def _wait_until_active(plan: SyncPlan, result: SyncResult, tell: Callable[[str],
 
 
 def _write_mapping(plan: SyncPlan, images: list[str], tools: list[dict[str, Any]]) -> None:
-    """Lay these images over what the file holds; it is never half written."""
+    """Merge these images into the mapping file, which is replaced atomically."""
     mapping = read_mapping(str(plan.mapping)) if plan.mapping.exists() else {}
     for image in images:
         where = plan.place_of(image)

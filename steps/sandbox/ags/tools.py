@@ -1,4 +1,4 @@
-"""Which tool of the service a sandbox is made from, and which of its images: the mapping, the names, the tags."""
+"""The AGS tool and image for a sandbox: the mapping, the names, the tags."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from swe_argo.steps.sandbox.ags.control import ENVD_PORT
 
 FIELD = "sandbox.ags.mapping"
 NetworkMode = Literal["SANDBOX", "PUBLIC"]
-"""The network belongs to the tool. SANDBOX reaches nothing."""
+"""The network mode, fixed per tool. SANDBOX reaches nothing."""
 _NAME_LENGTH = 50
 _READY_MS, _PROBE_MS, _PERIOD_MS, _FAILURES = 120_000, 3_000, 1_000, 100
 ENVD_PATH = "/mnt/envd"
-"""Where its volume puts the program that answers for a sandbox."""
+"""Mount path of the program envd, from the tool's volume."""
 
 
 @dataclass(frozen=True)
 class ServiceImage:
-    """An image where the service pulls it from."""
+    """An image at the location from which the service pulls it."""
 
     name: str
     registry_type: str
@@ -33,14 +33,14 @@ class ServiceImage:
 
 
 def network_mode(*, network: bool) -> NetworkMode:
-    """Of a tool whose sandboxes reach the network, or nothing."""
+    """Return the mode of a tool whose sandboxes reach the network, or nothing."""
     return "PUBLIC" if network else "SANDBOX"
 
 
 def tool_name(spec: AGSSpec, image: str, mode: NetworkMode) -> str:
-    """The tool for an image: the shared one of the mode, or with ``tool_per_image`` one named after the image.
+    """Return the tool's name for an image: the shared one of the mode, or with ``tool_per_image`` one per image.
 
-    At most 50 letters, digits and dashes; a hash of all that it stands for is in it, so none is another's.
+    At most 50 letters, digits and dashes; a hash of image and mode in it keeps the names distinct.
     """
     if not spec.tool_per_image:
         return f"{spec.tool_prefix}-{mode.lower()}"
@@ -52,7 +52,7 @@ def tool_name(spec: AGSSpec, image: str, mode: NetworkMode) -> str:
 
 
 def service_image(spec: AGSSpec, image: str, registry: str | None) -> ServiceImage:
-    """Where the service finds a row's image: by the mapping, else as it is. Raises ConfigError for a bad mapping."""
+    """Return the location of a row's image: by the mapping, else as it is. Raises ConfigError for a bad mapping."""
     entry = read_mapping(spec.mapping).get(image) if spec.mapping else None
     if entry is None:
         return ServiceImage(through_registry(image, registry), spec.registry_type)
@@ -60,7 +60,7 @@ def service_image(spec: AGSSpec, image: str, registry: str | None) -> ServiceIma
 
 
 def read_mapping(file: str) -> dict[str, dict[str, Any]]:
-    """Row's image -> {tcr_image, ...}, as ``swe-argo ags sync`` and the guide's script write it. Raises ConfigError."""
+    """Read a mapping of ``swe-argo ags sync`` or the guide's script: image -> {tcr_image, ...}. Raises ConfigError."""
     try:
         mapping = json.loads(Path(file).expanduser().read_text())
     except (OSError, ValueError) as error:
@@ -75,7 +75,7 @@ def read_mapping(file: str) -> dict[str, dict[str, Any]]:
 
 
 def configuration(image: ServiceImage, *, cpus: float | None = None, memory_mb: int | None = None) -> dict[str, Any]:
-    """CustomConfiguration of a tool or of one start: envd is what runs, root without privileges.
+    """Return the CustomConfiguration of a tool or of one start: it runs envd, as root without privileges.
 
     The service's documented default is privileged. envd comes with the tool, from a volume.
     """
@@ -104,12 +104,12 @@ def configuration(image: ServiceImage, *, cpus: float | None = None, memory_mb: 
 
 
 def tag_of(tool: dict[str, Any], key: str) -> str | None:
-    """The value of a tool's tag."""
+    """Return the value of a tool's tag."""
     return next((tag.get("Value") for tag in tool.get("Tags") or [] if tag.get("Key") == key), None)
 
 
 def mode_of(tool: dict[str, Any]) -> str | None:
-    """The network mode of a tool."""
+    """Return the network mode of a tool."""
     mode: str | None = (tool.get("NetworkConfiguration") or {}).get("NetworkMode")
     return mode
 
@@ -117,7 +117,7 @@ def mode_of(tool: dict[str, Any]) -> str | None:
 def find_tool(
     tools: list[dict[str, Any]], spec: AGSSpec, image: str, where: ServiceImage, mode: NetworkMode
 ) -> dict[str, Any] | None:
-    """Of the account's tools that of ours, else with ``tool_per_image`` one whose tags name the image."""
+    """Return our tool among the account's, else with ``tool_per_image`` one whose tags name the image."""
     name = tool_name(spec, where.name, mode)
     for tool in tools:
         if tool.get("ToolName") == name:
@@ -135,13 +135,13 @@ def find_tool(
 
 
 def is_privileged(holder: dict[str, Any]) -> bool:
-    """Whether a tool or sandbox has more rights than root's, as far as the service says."""
+    """Return whether a tool or sandbox is privileged, as far as the service says."""
     context = (holder.get("CustomConfiguration") or {}).get("SecurityContext") or {}
     return context.get("Privileged") is True
 
 
 def tool_problem(tool: dict[str, Any], mode: NetworkMode) -> str | None:
-    """Why sandboxes are not to be made from a tool, None where they may be."""
+    """Return why a tool is unusable for sandboxes, or None."""
     name = f"tool {tool['ToolName']} of AGS"
     if (status := tool.get("Status")) != "ACTIVE":
         return f"{name} is {status}, not ACTIVE: {tool.get('StatusReason') or 'no reason is given'}"
@@ -155,7 +155,7 @@ def tool_problem(tool: dict[str, Any], mode: NetworkMode) -> str | None:
 def missing_tool(
     spec: AGSSpec, image: str, where: ServiceImage, mode: NetworkMode, *, region: str, selection: str = ""
 ) -> str:
-    """What a person is told: which tool is missing for which image, and the command that makes it.
+    """Return the message about a missing tool of an image, with the command that creates it.
 
     ``selection``: words of its command line that choose the images.
     """
