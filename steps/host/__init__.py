@@ -1,1 +1,1 @@
-"""What is this machine's own: folders named after the process that owns them, their removal, control groups."""
+"""Resources of this machine: folders named after the process that owns them, their removal, control groups."""

@@ -1,4 +1,4 @@
-"""A control group around one sandbox (cgroups(7), version 2 or 1): the kernel bounds it, and tells what it did."""
+"""A control group around one sandbox (cgroups(7), version 2 or 1), by which the kernel limits and reports its use."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pathlib import Path
 
 NEEDED = ("pids", "memory")
 ENTER = 'while [ "$1" != : ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"'
-"""``0`` is the process that writes it."""
+"""Writing ``0`` moves the process that writes it."""
 LAST_S = 5.0
-"""How long processes that were killed are waited for."""
+"""Seconds to wait for killed processes."""
 
 
 @dataclass(frozen=True)
 class Cgroup:
-    """``folders``: controller -> the group's folder there; with version 2 one folder for all."""
+    """A control group. ``folders``: controller -> the group's folder there; with version 2 one folder for all."""
 
     folders: dict[str, Path]
     version: int
 
     def limit(self, processes: int, memory_bytes: int, cpus: float | None) -> None:
-        """Raises OSError. Swap counts as memory, where the kernel counts it."""
+        """Set the limits. Raises OSError. Swap counts as memory, if the kernel counts it."""
         self._write("pids", "pids.max", processes)
         if self.version == 2:
             self._write("memory", "memory.max", memory_bytes)
@@ -46,12 +46,12 @@ class Cgroup:
                 self._write("cpu", "cpu.cfs_quota_us", quota)
 
     def entering(self, command: list[str]) -> list[str]:
-        """The command that becomes ``command`` inside of the group."""
+        """Return the command that becomes ``command`` inside the group."""
         places = dict.fromkeys(str(folder / "cgroup.procs") for folder in self.folders.values())
         return ["/bin/sh", "-c", ENTER, "sh", *places, ":", *command]
 
     def oom_kills(self) -> int:
-        """Processes that its memory limit has killed."""
+        """Return the number of processes that its memory limit has killed."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         with suppress(OSError):
             for line in (self.folders["memory"] / name).read_text().splitlines():
@@ -60,17 +60,17 @@ class Cgroup:
         return 0
 
     def peak_bytes(self) -> int | None:
-        """The most memory that it had at a time; None where the kernel does not say."""
+        """Return its peak memory use; None if the kernel does not report it."""
         name = "memory.peak" if self.version == 2 else "memory.max_usage_in_bytes"
         with suppress(OSError):
             return int((self.folders["memory"] / name).read_text())
         return None
 
     def end(self) -> None:
-        """Kill what is in it, evict what it read from the page cache, and remove it.
+        """Kill its processes, evict the files they read from the page cache, and remove it. Idempotent.
 
-        Which pages of shared files are cached would tell the next group what this one did. Twice is once; what cannot
-        be removed stays, empty.
+        Cached pages of shared files would reveal to the next group what this one did. A group that cannot be removed
+        stays, empty.
         """
         until = time.monotonic() + LAST_S
         while any(folder.exists() for folder in self.folders.values()) and time.monotonic() < until:
@@ -92,7 +92,7 @@ class Cgroup:
 
 
 def make_cgroup(name: str) -> Cgroup | None:
-    """A group of that name where this process may make one, else None."""
+    """Create a group of that name if this process may, else return None."""
     for version, parents in _parents():
         group = Cgroup({controller: parent / name for controller, parent in parents.items()}, version)
         try:
@@ -106,7 +106,7 @@ def make_cgroup(name: str) -> Cgroup | None:
 
 
 def find_cgroups(name: str) -> Iterator[Cgroup]:
-    """Groups of that name that are there, whoever made them."""
+    """Yield the existing groups of that name, whoever made them."""
     for version, parents in _parents():
         folders = {controller: parent / name for controller, parent in parents.items()}
         if any(folder.exists() for folder in folders.values()):
@@ -115,7 +115,7 @@ def find_cgroups(name: str) -> Iterator[Cgroup]:
 
 @cache
 def probe_cgroup() -> Cgroup | None:
-    """Such a group as sandboxes get, entered once for a trial and gone again; None where there can be none."""
+    """Create, enter and remove a group like a sandbox's, as a trial; return None if that is impossible."""
     group = make_cgroup(f"swe-argo-probe-{os.getpid()}-{secrets.token_hex(4)}")
     if group is None:
         return None
@@ -130,9 +130,9 @@ def probe_cgroup() -> Cgroup | None:
 
 
 def _parents() -> list[tuple[int, dict[str, Path]]]:
-    """(version, controller -> folder in which a group may be made), nearest first: this process's own and its parents.
+    """Return (version, controller -> folder in which a group may be made), nearest first: own group, then parents.
 
-    A group of version 2 can only bound what its parent hands down.
+    A group of version 2 can only use the controllers that its parent delegates.
     """
     parents: list[tuple[int, dict[str, Path]]] = []
     own = _own()
@@ -160,7 +160,7 @@ def _parents() -> list[tuple[int, dict[str, Path]]]:
 
 
 def _own() -> dict[str, str]:
-    """Controller -> path of this process's group; of version 2 under no name."""
+    """Return controller -> path of this process's group; version 2 has the name ""."""
     own: dict[str, str] = {}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -170,7 +170,7 @@ def _own() -> dict[str, str]:
 
 
 def _mounts() -> Iterator[tuple[str, str, Path, list[str]]]:
-    """(type, root, mount point, options) of every hierarchy of control groups: proc_pid_mountinfo(5)."""
+    """Yield (type, root, mount point, options) of every hierarchy of control groups: proc_pid_mountinfo(5)."""
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             before, _, after = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""Private folders of local sandboxes, each named after the process that owns it, so that orphans can be told."""
+"""Private folders of local sandboxes, each named after the process that owns it, so that orphans can be detected."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ NAME = re.compile(r"swe-argo-(\d+)-(\d+)-(\d+)-.+")
 
 
 def private_folder() -> Path:
-    """A new empty folder of this process, its path free of links. Raises OSError."""
+    """Create an empty folder of this process and return its path, free of links. Raises OSError."""
     prefix = f"swe-argo-{_namespace()}-{os.getpid()}-{process_start(os.getpid())}-"
     return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A private folder for a while; what a killed process leaves of it, the next run removes. Raises OSError."""
+    """Yield a private folder and remove it; the next run removes those of killed processes. Raises OSError."""
     folder = private_folder()
     try:
         yield folder
@@ -38,21 +38,21 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def find_orphans() -> list[Path]:
-    """Private folders on this machine whose owner is dead, oldest first.
+    """Return private folders on this machine whose owner is dead, oldest first.
 
-    A folder made in another pid namespace (another container that shares the temporary folder) is left alone: whether
-    its owner lives cannot be seen from here.
+    A folder made in another pid namespace (another container that shares the temporary folder) is left alone: from here
+    nobody can tell whether its owner lives.
     """
     return [folder for folder, alive in _private_folders() if not alive]
 
 
 def find_owned() -> list[Path]:
-    """Private folders on this machine whose owner lives, oldest first; those of other pid namespaces as above."""
+    """Return private folders on this machine whose owner lives, oldest first; not those of other pid namespaces."""
     return [folder for folder, alive in _private_folders() if alive]
 
 
 def _private_folders() -> list[tuple[Path, bool]]:
-    """(Folder of this user and pid namespace, whether its owner lives), oldest first."""
+    """Return (folder of this user and pid namespace, whether its owner lives), oldest first."""
     found = []
     for folder in Path(tempfile.gettempdir()).resolve().iterdir():
         name = NAME.fullmatch(folder.name)
@@ -68,7 +68,7 @@ def _private_folders() -> list[tuple[Path, bool]]:
 
 
 def clean(folders: Iterable[Path]) -> dict[Path, str]:
-    """Remove such folders and what still runs in them; returns what is left of those that cannot be removed."""
+    """Remove private folders and their processes; return those that remain, each with the reason."""
     failures = {}
     for folder in folders:
         end_processes(folder)
@@ -78,7 +78,7 @@ def clean(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def end_processes(folder: Path) -> None:
-    """Kill what a sandbox left: all in its control group, and whatever has its mark in the environment. Linux only."""
+    """Kill a sandbox's processes: its control group, and all with its mark in the environment. Linux only."""
     for group in cgroup.find_cgroups(folder.name):
         group.end()
     mark = f"SWE_ARGO_SANDBOX={folder}".encode()
@@ -89,7 +89,7 @@ def end_processes(folder: Path) -> None:
 
 
 def _namespace() -> int:
-    """This process's pid namespace, 0 where there is no such thing."""
+    """Return this process's pid namespace, 0 if the system has none."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -97,35 +97,35 @@ def _namespace() -> int:
 
 
 def process_owner() -> str:
-    """This process, so that anybody on this machine can tell later whether it still lives: machine:pid:start."""
+    """Return an id of this process, by which others on this machine can check that it lives: machine:pid:start."""
     return f"{_machine()}:{os.getpid()}:{process_start(os.getpid())}"
 
 
 def is_dead(process: str) -> bool:
-    """Whether the process that ``process_owner`` named has ended, as far as can be seen from here."""
+    """Return whether the process of a ``process_owner`` id has ended, as far as can be seen from here."""
     machine, _, rest = process.partition(":")
     pid, _, began = rest.partition(":")
     return machine == _machine() and pid.isdigit() and str(process_start(int(pid))) != began
 
 
 def _machine() -> str:
-    """This boot of this host and this process namespace: elsewhere a process id says nothing."""
+    """Return an id of this boot and pid namespace, outside of which a pid has no meaning."""
     name = platform.node()
-    with suppress(OSError):  # no Linux: the host's name is all there is
+    with suppress(OSError):  # not Linux: the host's name must do
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         name = f"{name}/{boot[:8]}/{Path('/proc/self/ns/pid').readlink()}"
     return name.replace(":", "")
 
 
 def process_start(pid: int) -> int:
-    """When that process began, in whatever unit the system has; 0 where there is none. Tells a pid used again."""
+    """Return the start time of a process in the system's unit, 0 if there is none. Detects reused pids."""
     if sys.platform != "linux":
         return _started_elsewhere(pid)
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0
-    # One that has ended keeps its place until its parent asks for it, which the first process of a container may never.
+    # A zombie stays until its parent reaps it, which the first process of a container may never do.
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 

@@ -1,4 +1,4 @@
-"""Removing a folder tree that foreign code made, however deep, wide, long-named or closed."""
+"""Removal of a folder tree made by untrusted code, however deep, wide, long-named or unreadable."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from itertools import count, islice
 from pathlib import Path
 
 BATCH = 10_000
-"""Names of a folder that are held in memory at a time."""
+"""Maximum directory entries held in memory at a time."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove(folder: Path) -> str | None:
-    """Remove a folder tree; None when it is gone, else in a few words what is left and why. Raises no OSError."""
+    """Remove a folder tree; return None, or the remainder and the reason in a few words. Raises no OSError."""
     here = os.open(folder.parent, FOLDER)
     try:
         root = _open(folder.name, here)
@@ -42,8 +42,8 @@ class _Tree:
     """Empties the folder behind a descriptor.
 
     Every folder below is moved up to the root, under a short name, before it is emptied in its turn: nothing recurses,
-    no path grows long, two descriptors are open at a time, and what cannot be moved, as no mount point can, is never
-    entered.
+    no path grows long, two descriptors are open at a time, and an entry that cannot be moved, such as a mount point, is
+    never entered.
     """
 
     def __init__(self, root: int) -> None:
@@ -112,7 +112,7 @@ class _Tree:
 
 
 def _open(name: str, parent: int) -> int:
-    """A descriptor of a folder that may be read and changed through it."""
+    """Open a folder and make it readable and writable for its owner; return the descriptor."""
     try:
         folder = os.open(name, FOLDER, dir_fd=parent)
     except PermissionError:
@@ -125,8 +125,8 @@ def _open(name: str, parent: int) -> int:
 
 
 def _admit(name: str, parent: int) -> None:
-    """Give its owner every right to a folder, and to nothing that a link of its name leads to."""
-    if not hasattr(os, "O_PATH"):  # no Linux
+    """Give the owner all rights to a folder, never following a link of its name."""
+    if not hasattr(os, "O_PATH"):  # not Linux
         os.chmod(name, stat.S_IRWXU, dir_fd=parent)
         return
     place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
