@@ -1,1 +1,1 @@
-"""The one client of the Kubernetes API."""
+"""The only client of the Kubernetes API."""

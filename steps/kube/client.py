@@ -1,4 +1,4 @@
-"""A cluster: how its API server is asked, and understood when it refuses."""
+"""A cluster, with retries of requests to its API server and the interpretation of refusals."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Cluster:
-    """An API server and a namespace. ``name`` is for messages: the kubeconfig's context, or that it is this cluster."""
+    """An API server and a namespace. ``name`` is for messages: the kubeconfig's context, or "this cluster"."""
 
     configuration: Configuration
     namespace: str
     name: str
 
     def client(self) -> ApiClient:
-        """A client of its own: the official one is not safe to share between a websocket and anything else."""
+        """Return a new client: the official one is not safe to share between a websocket and anything else."""
         return ApiClient(self.configuration)
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long requests that the cluster did not take, or lost, are offered again."""
+    """Retry policy for requests that the cluster did not accept, or lost."""
 
     total_s: float = 120.0
     first_s: float = 0.1
     longest_s: float = 10.0
     rights_s: float = 15.0
-    """How much of it a want of rights is not believed: an API server that was just started listens some seconds before
-    it knows roles and accounts. 0 for who asks whether there is a right."""
+    """Seconds for which missing rights count as transient: a new API server listens some seconds before it knows roles
+    and accounts. 0 to check whether a right exists."""
 
     def retrying(self, transient: Callable[[BaseException], bool]) -> Retrying:
-        """Tenacity's retrying: raises the last error when patience ends. A Retry-After is obeyed."""
+        """Return a tenacity loop that raises the last error after the last retry. It obeys Retry-After."""
         backoff = wait_exponential(multiplier=self.first_s, max=self.longest_s) + wait_random(0, self.first_s)
 
         def wait(state: RetryCallState) -> float:
@@ -57,19 +57,19 @@ class RetryPolicy:
 
 
 OUTAGE = RetryPolicy(total_s=600.0)
-"""For what works at length: an API server that is away is away for all, and what was done is lost with the try."""
+"""For long work: an outage of the API server affects everything, and giving up loses the work of the try."""
 
 
 @dataclass(frozen=True)
 class ApiRequests:
-    """Requests of one room. ``failure_class``: what it is called there when the API server does not do its part."""
+    """Requests of one package. ``failure_class``: the class of its failures when the API server fails."""
 
     failure_class: FailureClass
 
     def call(self, act: Callable[[], T], doing: str, patience: RetryPolicy | None = None) -> T:
-        """Do one request, again while the cluster is away, busy, cutting connections or just starting.
+        """Make one request, with retries while the cluster is away, busy, cutting connections or just starting.
 
-        Raises ApiException where it was answered with a refusal (4xx but 429), InfraError when patience ends.
+        Raises ApiException for an answered refusal (4xx except 429), InfraError after the last retry.
         """
         patience = patience or RetryPolicy()
         starting = FailureStreak(patience.rights_s)
@@ -87,14 +87,14 @@ class ApiRequests:
     def insist(
         self, act: Callable[[], T], doing: str, patience: RetryPolicy | None = None, *, field: str = "sandbox"
     ) -> T:
-        """As ``call``, where there is no going on with a refusal. Raises ConfigError, InfraError."""
+        """Make a request whose refusal is final, as ``call``. Raises ConfigError, InfraError."""
         try:
             return self.call(act, doing, patience)
         except ApiException as error:
             raise self.refused(error, doing, field=field) from error
 
     def refused(self, error: ApiException, doing: str, *, field: str = "sandbox") -> StepError:
-        """What an answered refusal is for the run: quotas come free again, everything else is a wrong request."""
+        """Return the failure for an answered refusal: quotas free up again, everything else is a wrong request."""
         text = error_message(error)
         if error.status == 403 and ("exceeded quota" in text or "status unknown for quota" in text):
             return InfraError(FailureClass.ADMISSION, f"{doing}: {text}", detail=str(error))
@@ -116,7 +116,7 @@ class ApiRequests:
 
 
 def transient(error: BaseException) -> bool:
-    """Whether the same request may go well soon: no answer, 429, 5xx, a quota being counted (409), rules being read."""
+    """Return whether a retry may succeed: no answer, 429, 5xx, a quota conflict (409), an admission not ready."""
     if isinstance(error, ApiException):
         is_conflict = error.status == 409 and "please apply your changes to the latest version" in error_message(error)
         reading = error.status == 403 and _NOT_READY in error_message(error)
@@ -125,21 +125,21 @@ def transient(error: BaseException) -> bool:
 
 
 def without_right(error: BaseException) -> bool:
-    """Whether it is told that who asks is not known, or may not: true, unless the server knows nobody yet."""
+    """Return whether the server rejects our identity or rights, which a starting server may do by mistake."""
     if not isinstance(error, ApiException):
         return False
     return error.status == 401 or (error.status == 403 and bool(_RIGHT.search(error_message(error))))
 
 
 class FailureStreak:
-    """For how long failures of one kind are taken for passing, counted from the first of them in a row."""
+    """A time limit for failures of one kind to count as transient, from the first of them in a row."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._began: float | None = None
 
     def goes_on(self, again: bool) -> bool:
-        """Whether this failure is of the kind, and the time is not over."""
+        """Return whether this failure is of the kind (``again``), and the time is not over."""
         if not again:
             self._began = None
             return False
@@ -149,7 +149,7 @@ class FailureStreak:
 
 
 def error_message(error: ApiException) -> str:
-    """What the API server said, in one line."""
+    """Return the API server's message in one line."""
     try:
         text = str(json.loads(error.body or "")["message"])
     except (ValueError, KeyError, TypeError):
@@ -164,7 +164,7 @@ def _retry_after(error: BaseException | None) -> float:
 
 
 _NOT_READY = "not yet ready to handle request"
-"""What kube-apiserver's admission says before it has read the namespaces, policies and quotas."""
+"""Message of kube-apiserver's admission before it has read the namespaces, policies and quotas."""
 _RIGHT = re.compile(
     r'User "([^"]+)" cannot (\w+) resource "([^"]+)" in API group "[^"]*"(?: in the namespace "([^"]+)")?'
 )

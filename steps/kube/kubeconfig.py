@@ -1,4 +1,4 @@
-"""Which cluster and namespace a spec means: a kubeconfig's, or the ones around the pod that asks."""
+"""The cluster and namespace of a spec: from a kubeconfig, or those of this process's pod."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from swe_argo.steps.host.removal import remove
 from swe_argo.steps.kube.client import Cluster
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its token and namespace."""
+"""Folder of a pod's token and namespace."""
 POOL = 64
-"""Connections a client keeps: as many sandboxes as one process waits for at a time."""
+"""Connections a client keeps: the number of sandboxes that one process waits for at a time."""
 
 
 def find(spec: KubernetesSpec) -> Cluster:
-    """The cluster and namespace of the spec: the pod's own inside of a cluster, else those of a kubeconfig.
+    """Return the cluster and namespace of the spec: the pod's own inside a cluster, else those of a kubeconfig.
 
     Raises ConfigError: no kubeconfig, a broken one, an unknown context, no credentials.
     """
@@ -52,17 +52,17 @@ def find(spec: KubernetesSpec) -> Cluster:
             f"the kubeconfig is no YAML: {_line(error)}; name another with KUBECONFIG", field="sandbox.backend"
         ) from error
     configuration.connection_pool_maxsize = POOL
-    configuration.retries = False  # ours obey Retry-After and know what may be repeated
+    configuration.retries = False  # our own retries obey Retry-After and know which requests may be repeated
     return Cluster(configuration, spec.namespace or own, name)
 
 
 def inside(spec: KubernetesSpec) -> bool:
-    """Whether the spec means the cluster that this process runs in."""
+    """Return whether the spec means the cluster that this process runs in."""
     return (ACCOUNT / "namespace").is_file() and not spec.context
 
 
 def _load(context_name: str | None, configuration: Configuration) -> tuple[str, str]:
-    """Load a context into ``configuration``: its namespace, and what it is called in words."""
+    """Load a context into ``configuration``; return its namespace, and its name for messages."""
     contexts, active = config.list_kube_config_contexts()
     by_name = {each["name"]: each for each in contexts}
     if context_name and context_name not in by_name:
@@ -94,7 +94,7 @@ def _token_file(user: str | None) -> Path | None:
 def _use_token_file(configuration: Configuration, path: Path) -> None:
     """Read the token file for every request, because its owner rotates it. Keep the last token if it is unreadable.
 
-    The official client never reads a kubeconfig's file again, and an account's each minute. As in client-go, the file
+    The official client never rereads a kubeconfig's file, and an account's every minute. As in client-go, the file
     takes precedence over a token in the kubeconfig.
     """
 
@@ -109,9 +109,9 @@ def _use_token_file(configuration: Configuration, path: Path) -> None:
 
 @cache
 def _keys() -> str:
-    """The folder for what the client copies to files: certificates, and the keys that a kubeconfig holds.
+    """Return the folder for files that the client writes: certificates, and keys from a kubeconfig.
 
-    It names this process as its owner, so that what a killed one leaves is found and removed.
+    It names this process as its owner, so that the leftovers of a killed one are found and removed.
     """
     folder = private_folder()
     atexit.register(remove, folder)
@@ -124,7 +124,7 @@ def _line(error: Exception) -> str:
 
 @contextmanager
 def _capture_warnings() -> Iterator[list[str]]:
-    """What the official client logs instead of raising: that there are no credentials, because their program failed."""
+    """Yield the errors that the official client logs instead of raising, e.g. of a failed credentials program."""
     lines: list[str] = []
 
     class Ear(logging.Handler):

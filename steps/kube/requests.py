@@ -1,7 +1,7 @@
-"""Requests to the API server, answered by the plain dicts that it sent: what the rules here are written over.
+"""Requests to the API server, answered by the plain dicts that it sent, on which all rules here work.
 
-By the official client's connections and credentials, without its typed API: loading `CoreV1Api` alone takes a second of
-CPU, more than a step takes to start, and making models of 500 nodes takes longer than asking for them.
+They use the official client's connections and credentials, without its typed API: loading `CoreV1Api` alone takes a
+second of CPU, more than a step takes to start, and making models of 500 nodes takes longer than fetching them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from swe_argo.steps.contracts.workflow_marks import API_VERSION
 Plain = dict[str, Any]
 
 REQUEST_S = (5.0, 30.0)
-"""Seconds to connect, seconds to answer. No request of ours is long but watches and execs, which set their own."""
+"""Seconds to connect, seconds to answer. Only watches and execs take longer, and set their own."""
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-"""To be accepted: a list of metadata alone (kubernetes.io: API concepts), a fraction of what the objects are."""
+"""Accept header for a list of metadata alone (kubernetes.io: API concepts), a fraction of the objects' size."""
 MERGE_PATCH = "application/merge-patch+json"
-"""What the body of a PATCH is."""
+"""Content type of a PATCH."""
 
 _GROUPS = {
     "leases": "apis/coordination.k8s.io/v1",
@@ -36,11 +36,11 @@ _GROUPS = {
     "workflowtemplates": f"apis/{API_VERSION}",
     "cronworkflows": f"apis/{API_VERSION}",
 }
-"""What is not in the core group."""
+"""The API groups of kinds outside the core group."""
 
 
 def path(kind: str, namespace: str = "", name: str = "") -> str:
-    """Where objects of a kind (its plural: ``pods``) are, or one of them."""
+    """Return the API path of a kind (its plural: ``pods``) or of one object."""
     parts = [_GROUPS.get(kind, "api/v1"), *(("namespaces", quote(namespace)) if namespace else ()), kind, quote(name)]
     return "/" + "/".join(part for part in parts if part)
 
@@ -55,7 +55,7 @@ def opened(
     query: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Any:
-    """The answer to one request, not read yet, as urllib3's response. Raises ApiException, urllib3's HTTPError."""
+    """Send one request; return urllib3's unread response. Raises ApiException, urllib3's HTTPError."""
     request = client.param_serialize(
         method,
         where,
@@ -81,13 +81,13 @@ def request_object(
     query: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Plain:
-    """One request. Raises ApiException where it is refused, HTTPError or OSError where there is no answer."""
+    """Send one request. Raises ApiException if it is refused, HTTPError or OSError without an answer."""
     with closing(opened(client, method, where, body, timeout_s=timeout_s, query=query, headers=headers)) as response:
         return cast(Plain, json.loads(response.data))
 
 
 def find_object(client: ApiClient, where: str) -> Plain | None:
-    """The object that is there, None where there is none."""
+    """Return the object at a path, or None."""
     try:
         return request_object(client, "GET", where)
     except ApiException as error:
@@ -97,7 +97,7 @@ def find_object(client: ApiClient, where: str) -> Plain | None:
 
 
 def items(client: ApiClient, where: str, **query: str) -> list[Plain]:
-    """All objects that are there, asked for in pieces. ``query``: labelSelector, fieldSelector."""
+    """Return all objects at a path, fetched page by page. ``query``: labelSelector, fieldSelector."""
     every: list[Plain] = []
     after: str | None = ""
     while after is not None:
@@ -109,10 +109,10 @@ def items(client: ApiClient, where: str, **query: str) -> list[Plain]:
 
 
 def moment(text: str | None) -> float | None:
-    """A time of Kubernetes (RFC 3339, UTC, with or without fractions) as seconds since the epoch."""
+    """Parse a time of Kubernetes (RFC 3339, UTC, with or without fractions) into seconds since the epoch."""
     return datetime.fromisoformat(text).timestamp() if text else None
 
 
 def timestamp(seconds: float) -> str:
-    """Such a time, as MicroTime."""
+    """Format seconds since the epoch as a MicroTime of Kubernetes."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
