@@ -1,1 +1,1 @@
-"""What the engine that runs the steps on a cluster, Argo Workflows, knows of them: children, nodes, why one failed."""
+"""The view of Argo Workflows, the engine on a cluster, on a run's steps: children, nodes, reasons of failures."""

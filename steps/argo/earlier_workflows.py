@@ -1,6 +1,6 @@
-"""What earlier Workflows of a run left at work -> ended, before the run is planned anew.
+"""Ends the work left by earlier Workflows of a run, before the run is planned anew.
 
-``argo terminate`` ends a run's Workflow and none of its shards: they would do the same units beside the new ones.
+``argo terminate`` ends a run's Workflow and none of its shards: they would run the same units beside the new ones.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from swe_argo.steps.errors import InfraError
 from swe_argo.steps.kube.client import Cluster
 
 PODS_S = 180.0
-"""Seconds for the pods of deleted shards: 30 to put a sandbox away, the rest for a busy cluster to get to it."""
+"""Seconds for the pods of deleted shards: 30 to remove a sandbox, the rest for delays of a busy cluster."""
 
 
 def remove_earlier_shards(
     cluster: Cluster, run_id: str, own: str, *, patience_s: float = PODS_S, pause_s: float = 1.0
 ) -> list[str]:
-    """Delete the shards at work that are not of the Workflow ``own``; their names. Nothing of the run works then.
+    """Delete the run's running shards that belong to other Workflows than ``own``; return their names.
 
-    Deleted and not stopped: of what is gone Argo gives up all places of the semaphores (see locks), and nobody asks any
-    more how it ended. Raises InfraError where pods run on after ``patience_s``, ConfigError without the rights.
+    Afterwards no step of the run works. Deleted, not stopped: Argo releases all semaphore holds of a deleted Workflow
+    (see semaphores.py), and its result is not needed. Raises InfraError if pods run on, ConfigError without the rights.
     """
     labels = f"{RUN}={run_id},{KIND}=shard,{PARENT}!={own},{COMPLETED}!=true"
     with cluster.client() as client:

@@ -1,4 +1,4 @@
-"""Why a pod of a step failed, from what Argo says of it: rules over its words, as pure functions."""
+"""Reasons of failed step pods, from Argo's messages: pure functions over rules."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from swe_argo.steps.kube.requests import Plain
 
 @dataclass(frozen=True)
 class Reason:
-    """Whose failure it was, and one line for a person."""
+    """A failure class, with a one-line explanation for a person."""
 
     failure_class: FailureClass
     words: str
     exit_code: int = EXIT_INFRA
-    """The step's own, else what its like would have been."""
+    """The step's own exit code, or that of a similar failure."""
 
 
 def failure_reason(node: Plain) -> Reason | None:
-    """Why the node of a pod failed; None where it did not, or where the run was stopped before its pod had a place.
+    """Return why a pod's node failed; None if it did not, or if the run was stopped before its pod was scheduled.
 
-    Argo's words are those of its workflow-controller 4.1 (inferFailedReason, applyExecutionControl in
+    The messages are those of Argo's workflow-controller 4.1 (inferFailedReason, applyExecutionControl in
     workflow/controller) and, passed on by it, the kubelet's of Kubernetes 1.34.
     """
     if node.get("phase") not in FAILED:
@@ -42,12 +42,12 @@ def failure_reason(node: Plain) -> Reason | None:
 
 
 def was_stopped(of: Plain) -> bool:
-    """Whether a node, or a Workflow's status, ended because somebody ended the whole run."""
+    """Return whether a node, or a Workflow by its status, ended because the whole run was stopped."""
     return bool(_STOPPED.match(str(of.get("message") or "").strip()))
 
 
 def of_workflow(name: str, status: Plain) -> Reason | None:
-    """Why a Workflow failed that came to nothing; None where it did not fail, or was stopped."""
+    """Return why a Workflow without results failed; None if it did not fail, or was stopped."""
     message = _line(str(status.get("message") or ""))
     if status.get("phase") not in FAILED or was_stopped(status):
         return None
@@ -67,7 +67,7 @@ def _pod(step: str, message: str) -> Reason:
 _STOPPED = re.compile(r"workflow shutdown with strategy|Stopped with strategy")
 _CONTAINER = re.compile(r"(?P<name>[\w-]+): (?P<why>\w*) ?\(exit code (?P<code>\d+)\)(?:: (?P<said>.*))?", re.DOTALL)
 _KUBECTL = re.compile(r"^no more retries Error from server .*?from server for: \"[^\"]*\": ", re.DOTALL)
-"""What is said around the answer where a shard's Workflow was not let in."""
+"""The text around the API server's answer when a shard's Workflow was rejected."""
 _UNSTARTED = re.compile(
     r"Pod failed before (?P<name>\S+) container starts due to (?P<why>\w*): ?(?P<said>.*)", re.DOTALL
 )
@@ -102,19 +102,19 @@ def _main(step: str, why: str, code: int, message: str) -> Reason:
 _OWN = {
     EXIT_CONFIG: (FailureClass.CONFIG, "{said}"),
     EXIT_BUG: (FailureClass.BUG, "{said}"),
-    # A step that exited leaves a record of its own; where there is none, it is the record that was lost.
+    # A step that exited leaves a record of its own; if there is none, the record was lost.
     EXIT_INFRA: (FailureClass.STORAGE, "{step} failed, and its record was not stored: {said}"),
     EXIT_RESOURCE: (FailureClass.OUT_OF_MEMORY, "{said}"),
 }
-"""What a program of ours says of its own end, by exit code."""
+"""Reasons for our own exit codes, with the program's message."""
 
 
 def _world(step: str, why: str, code: int, message: str) -> Reason:
-    """A pod that ended without a word of ours: that is nobody's bug here, and was tried again."""
+    """Return the reason of a pod that ended without our message: not our bug, and retried."""
     killed = FailureClass.STEP_KILLED
     if "failure condition" in message:
         return Reason(killed, "its Workflow failed, and is gone with what it knew")
-    if "context canceled" in message:  # argoexec, as its pod is deleted
+    if "context canceled" in message:  # argoexec's message while its pod is deleted
         return Reason(killed, f"{step} was told to end: its pod was deleted")
     if why in ("StartError", "ContainerCannotRun"):
         return Reason(killed, f"the container of {step} could not be started: {message}")
@@ -203,7 +203,7 @@ _RULES = (
         "a file of {step} could not be moved: {said}",
     ),
 )
-"""First come, first served, over what is said of a pod as a whole; what a step said itself is not among it."""
+"""The first matching rule wins. The rules apply to messages about a pod as a whole, not to a step's own message."""
 
 
 def _line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What Argo knows of units that left nothing themselves, as the failures that their tries would have left."""
+"""Failures of units that wrote none themselves, derived from Argo's nodes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from swe_argo.steps.errors import one_line
 from swe_argo.steps.kube.requests import Plain, moment
 
 LIST, CHILD = "list", "child"
-"""Steps of the engine's own: what reads the units of a shard, what makes the shard's Workflow and waits for it."""
+"""Steps of the engine's own: reading the units of a shard; making a shard's Workflow and waiting for it."""
 
 
 @dataclass(frozen=True)
 class LostAttempt:
-    """A try that left nothing, and under which name its failure is kept."""
+    """A try that wrote no failure, with the name under which its failure is stored."""
 
     unit: UnitName
     name: str
@@ -32,31 +32,31 @@ class LostAttempt:
 
 @dataclass(frozen=True)
 class FailedShard:
-    """A shard that never came to its units, and why."""
+    """A shard that never reached its units, and the reason."""
 
     shard: str
-    """Its number, five digits."""
+    """The shard's number, five digits."""
     workflow: str
-    """Name of its Workflow, made or not."""
+    """Name of its Workflow, which may not exist."""
     name: str
-    """Of the pod or Workflow that failed."""
+    """Name of the pod or Workflow that failed."""
     reason: Reason
     node: Plain
 
     def failure(self, of: UnitName, begins: Stage) -> Failure:
-        """The same for each of its units, at the step that would have come first."""
+        """Return the shard's failure for one of its units, at the step that would have come first."""
         why = replace(self.reason, words=f"its shard never came to it: {self.reason.words}")
         return _failure(of, begins.value, self.node, why).model_copy(update={"seconds": 0.0})
 
 
 def unit_failure(node: Plain) -> Failure | None:
-    """The failure of a try of a unit's step; None where its pod did not fail, or never began because of a stop."""
+    """Return the failure of a try; None if its pod did not fail, or never started because of a stop."""
     of, why = unit(node), failure_reason(node)
     return _failure(of, template(node), node, why) if of and why else None
 
 
 def find_lost(workflow: Plain) -> Iterator[LostAttempt]:
-    """The failed tries of a shard's units. Raises InfraError where the Workflow does not hold its nodes."""
+    """Yield the failed tries of a shard's units. Raises InfraError if the Workflow does not hold its nodes."""
     for node in pods(workflow):
         of = unit(node)
         if of and template(node) in (SOLVE.name, GRADE.name) and (recorded := unit_failure(node)):
@@ -64,9 +64,9 @@ def find_lost(workflow: Plain) -> Iterator[LostAttempt]:
 
 
 def failed_shard(workflow: Plain) -> FailedShard | None:
-    """Why a shard's Workflow never came to its units; None where it did, or was stopped before.
+    """Return why a shard's Workflow never reached its units; None if it did, or was stopped before.
 
-    Raises InfraError where the Workflow does not hold its nodes.
+    Raises InfraError if the Workflow does not hold its nodes.
     """
     status, name = workflow.get("status") or {}, str(workflow["metadata"]["name"])
     shard = str((workflow["metadata"].get("labels") or {}).get(SHARD) or "")
@@ -76,7 +76,7 @@ def failed_shard(workflow: Plain) -> FailedShard | None:
     last = max((node for node in pods(workflow) if template(node) == LIST), key=_began, default=None)
     if last and last.get("phase") in FAILED:
         return _failed_shard(shard, name, pod_name(workflow, last), last, failure_reason(last))
-    # Refused as a whole (a template that is missing, a list that is none): its own words, or those of its first node.
+    # Refused as a whole (a missing template, an invalid list): use its own message, or that of its first node.
     messages = (str(each.get("message") or "") for each in (status, *all_nodes))
     whole = {**status, "message": next(filter(None, messages), "")}
     return _failed_shard(shard, name, name, whole, of_workflow(name, whole))
@@ -86,9 +86,9 @@ ENDED = (FailureClass.STEP_KILLED, FailureClass.STOPPED)
 
 
 def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
-    """The shards whose Workflow could not be made or followed, by the run's own; some may be there after all.
+    """Return the shards whose Workflow could not be made or followed; some Workflows may exist all the same.
 
-    Raises InfraError where the Workflow does not hold its nodes.
+    Raises InfraError if the Workflow does not hold its nodes.
     """
     told_to_stop = bool((workflow.get("spec") or {}).get("shutdown"))
     last: dict[str, Plain] = {}
@@ -99,7 +99,7 @@ def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
         _failed_shard(number, shard_name(run, number), pod_name(workflow, node), node, failure_reason(node))
         for number, node in last.items()
     )
-    # A pod that waits for a shard is told to end as the run is, and says so itself.
+    # A pod that waits for a shard gets the run's stop signal, and reports it itself.
     return [each for each in shards if each and not (told_to_stop and each.reason.failure_class in ENDED)]
 
 
@@ -108,7 +108,7 @@ def _began(node: Plain) -> str:
 
 
 def _failed_shard(shard: str, workflow: str, name: str, node: Plain, why: Reason | None) -> FailedShard | None:
-    """A stop is no failure of a shard, though its pods had begun."""
+    """Return the failed shard, or None if the run was stopped, even if its pods had started."""
     return FailedShard(shard, workflow, name, why, node) if why and shard and not was_stopped(node) else None
 
 
@@ -124,6 +124,6 @@ def _failure(of: UnitName, step: str, node: Plain, why: Reason) -> Failure:
         detail=f"Argo Workflows: {node.get('phase')}: {node.get('message') or 'no message'}",
         exit_code=why.exit_code,
         occurred_at=datetime.fromtimestamp(finished, UTC).isoformat(timespec="seconds"),
-        # From when Argo wanted it: the time it waited for a node is in it.
+        # From Argo's start of the node, so the time waiting for a machine counts.
         seconds=round(max(0.0, finished - began), 3) if began and has_begun(node) else 0.0,
     )

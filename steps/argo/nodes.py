@@ -1,4 +1,4 @@
-"""The nodes of an Argo Workflow, as its status holds them: whose they are, and the names of their pods."""
+"""The nodes of an Argo Workflow from its status: their units, and the names of their pods."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
 
 if TYPE_CHECKING:
-    from swe_argo.steps.kube.requests import Plain  # with the client of Kubernetes, which a look at nodes does not need
+    from swe_argo.steps.kube.requests import Plain  # imports the Kubernetes client, which reading nodes does not need
 
 
 @dataclass(frozen=True)
 class UnitName:
-    """One attempt at one instance."""
+    """An attempt at an instance."""
 
     instance_id: str
     attempt: int
 
 
 def nodes(workflow: Plain) -> dict[str, Plain]:
-    """Node id -> node. Raises InfraError where they are not in the object, or in a form that nobody here can read.
+    """Return node id -> node. Raises InfraError if the nodes are not in the object, or in an unreadable form.
 
-    Above 1 MiB Argo keeps them compressed (status.compressedNodes: base64 of gzip), or, where it was set up so, in a
-    database alone.
+    Above 1 MiB Argo keeps them compressed (status.compressedNodes: base64 of gzip), or, if configured so, only in a
+    database.
     """
     name, status = workflow["metadata"]["name"], workflow.get("status") or {}
     if status.get("nodes"):
@@ -53,22 +53,22 @@ def nodes(workflow: Plain) -> dict[str, Plain]:
 
 
 def unpack_nodes(packed: str) -> dict[str, Plain]:
-    """``status.compressedNodes``: base64 of gzip. Raises ValueError, OSError, EOFError, zlib.error."""
+    """Decode ``status.compressedNodes``: base64 of gzip. Raises ValueError, OSError, EOFError, zlib.error."""
     return cast("dict[str, Plain]", json.loads(gzip.decompress(base64.b64decode(packed))))
 
 
 def pods(workflow: Plain) -> Iterator[Plain]:
-    """The nodes that stand for pods, those of tries that were tried again too."""
+    """Yield the nodes of pods, including those of retried tries."""
     return (node for node in nodes(workflow).values() if node.get("type") == "Pod")
 
 
 def template(node: Plain) -> str:
-    """Name of the template that the node was made from: the step."""
+    """Return the name of the node's template: the step."""
     return str((node.get("templateRef") or {}).get("template") or node.get("templateName") or "")
 
 
 def pod_name(workflow: Plain, node: Plain) -> str:
-    """The node's pod, as Argo names it (workflow/util/pod_name.go, v2): workflow, template, hash of the node's name."""
+    """Return a node's pod name by Argo's rule (workflow/util/pod_name.go, v2): workflow, template, hash of its name."""
     whole, node_id = str(workflow["metadata"]["name"]), str(node["id"])
     if node_id == whole:
         return whole
@@ -77,7 +77,7 @@ def pod_name(workflow: Plain, node: Plain) -> str:
 
 
 def parameter(node: Plain, name: str, side: Literal["inputs", "outputs"] = "inputs") -> str:
-    """The value of one of its parameters, or nothing."""
+    """Return the value of one of a node's parameters, or ""."""
     for each in (node.get(side) or {}).get("parameters") or []:
         if each.get("name") == name:
             return str(each.get("value") or "")
@@ -85,17 +85,17 @@ def parameter(node: Plain, name: str, side: Literal["inputs", "outputs"] = "inpu
 
 
 def tries_of(node: Plain, by_id: dict[str, Plain]) -> list[Plain]:
-    """Oldest first. A Retry node's children are its tries and whatever comes after it."""
+    """Return a Retry node's tries, oldest first. Its children are its tries and its successors."""
     below = [by_id[name] for name in node.get("children") or [] if name in by_id]
     return [each for each in below if template(each) == template(node)]
 
 
 def unit(node: Plain) -> UnitName | None:
-    """The unit that a node of a step works on; None where it is none of a unit."""
+    """Return the unit that a step's node works on, or None."""
     instance, attempt = parameter(node, "id"), parameter(node, "attempt")
     return UnitName(instance, int(attempt)) if instance and attempt.isdigit() else None
 
 
 def has_begun(node: Plain) -> bool:
-    """Whether its pod came to a node: before that nothing of the step has run."""
+    """Return whether the node's pod was scheduled: before that nothing of the step has run."""
     return bool(node.get("hostNodeName"))

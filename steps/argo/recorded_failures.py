@@ -1,4 +1,4 @@
-"""Units that have neither verdict nor failure in the store -> the failures that Argo knows of them, written there."""
+"""Writes the failures that Argo knows into the store, for units with neither verdict nor failure there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from swe_argo.steps.store import Store
 
 
 def explain(cluster: Cluster, store: Store, stored: StoredUnits, parent_name: str) -> list[StepError]:
-    """Write a failure for each failed try of a unit without verdict that left none itself; ``stored`` knows them then.
+    """Write a failure for each failed try without a record of its own, of units without verdict; update ``stored``.
 
-    Under the name of the try's pod, where the try itself would have left it: a second time there is nothing to write.
-    A unit whose turn never came has none. Returns what stood in the way for single Workflows.
-    Raises InfraError, ConfigError where nothing can be known.
+    It is written under the name of the try's pod, where the try itself would have put it, so a second call writes
+    nothing. A unit whose turn never came gets none. Returns the errors for single Workflows. Raises InfraError,
+    ConfigError if nothing can be read.
     """
     books = _FailureRecords(store, stored)
     shards: set[str] = set()
@@ -48,7 +48,7 @@ class _FailureRecords:
         self._write(items)
 
     def enter_unmade(self, own: Plain, recorded_shards: set[str]) -> None:
-        """Those shards of the run's own Workflow that have none of their own."""
+        """Record the shards of the run's own Workflow that have no Workflow of their own."""
         try:
             for shut in find_unmade_shards(own):
                 if shut.shard not in recorded_shards:
@@ -66,7 +66,7 @@ class _FailureRecords:
             what: failure
             for what, failure in items.items()
             if what[0] in self.stored.open
-            # A step that is told to end cannot know why; what it left says that it was killed.
+            # A step that gets SIGTERM cannot know the cause; its own record says that it was killed.
             and (what not in self.stored.failed or failure.failure_class is FailureClass.STOPPED)
         }
         self.store.put_many(

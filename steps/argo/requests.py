@@ -1,4 +1,4 @@
-"""Requests about Workflows and their pods: where the API server does not do its part, the engine cannot be asked."""
+"""Requests about Workflows and their pods: an API server that fails is a failure of the engine."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Places of the units' semaphore that stay taken when a shard is over -> handed to its run, which gives them up.
+"""Release of semaphore holds that stay taken after a shard has ended: the run's Workflow takes them over.
 
-Argo 4.1 gives up only every other place that a Workflow holds when it ends: it shortens the list that it walks through
-(workflow/sync/sync_manager.go, ReleaseAll; SemaphoreStatus.LockReleased), and what stays taken is so until the
-controller starts anew. A shard that is stopped ends in the midst of its units, and one whose last units fail together
-may. Lists of one holder each are walked through whole: as such the run's own Workflow takes them, and it ends next.
+Argo 4.1 releases only every other hold of a Workflow when it ends: it shortens the list that it iterates over
+(workflow/sync/sync_manager.go, ReleaseAll; SemaphoreStatus.LockReleased), and the rest stays taken until the controller
+restarts. A stopped shard ends in the midst of its units, and one whose last units fail together may. Lists of one
+holder each are iterated completely: in that form the run's own Workflow takes the holds, and it ends next.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from swe_argo.steps.kube.requests import Plain, moment
 
 LOCK = "ConfigMap/swe-argo-limits/units"
 UNIT = "unit"
-"""Template that holds a place."""
+"""Template that holds the semaphore."""
 LAST_S = 60.0
-"""Units that ended so long before their shard have given up their places themselves, one look of Argo's later."""
+"""Units that ended these seconds before their shard have released their holds, one poll of Argo's later."""
 
 
 def hand_over(cluster: Cluster, run_id: str, parent_name: str) -> list[str]:
-    """Let the run's Workflow hold what its shards, which have ended, may have kept; the names of those shards.
+    """Transfer possible leftover holds of the run's ended shards to the run's Workflow; return those shards' names.
 
-    A place that nobody holds is given up without effect. Raises InfraError, ConfigError as children.stop() does.
+    Releasing a hold that nobody has is harmless. Raises InfraError, ConfigError as stop_shards() does.
     """
     lock_nodes = {
         str(each["metadata"]["name"]): nodes_with_locks(each) for each in failed_shards(cluster, run_id, parent_name)
@@ -39,7 +39,7 @@ def hand_over(cluster: Cluster, run_id: str, parent_name: str) -> list[str]:
 
 
 def nodes_with_locks(workflow: Plain) -> list[str]:
-    """Ids of the units that may hold a place of their shard's still: those that had not ended much before it."""
+    """Return the ids of units that may still have a hold: those that did not end long before their shard."""
     over = moment((workflow.get("status") or {}).get("finishedAt"))
     units = [each for each in nodes(workflow).values() if template(each) == UNIT]
     return [

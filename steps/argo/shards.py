@@ -1,4 +1,4 @@
-"""The Workflows that another one made, a run's shards above all: found, told to stop, waited for."""
+"""The Workflows made by another one, mainly a run's shards: list, stop, wait."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, Plain, find
 T = TypeVar("T")
 
 PATIENCE = RetryPolicy(total_s=60.0)
-"""What ends runs has a deadline: it does not wait as long as a step does for an API server that is away."""
+"""Retries of code that ends runs: it has a deadline, so it waits less than a step for an API server that is away."""
 _WHOLE_AT_ONCE = "10"
-"""A shard's Workflow may take a megabyte."""
+"""Page size for whole Workflows: a shard's may take a megabyte."""
 
 
 def read_parent(cluster: Cluster, name: str) -> Plain | None:
-    """The run's own Workflow; None where it is gone. Raises ConfigError without the right, InfraError."""
+    """Return the run's own Workflow, or None if it is gone. Raises ConfigError without the right, InfraError."""
     doing = f"reading Workflow {name}"
     with cluster.client() as client:
         return _call(lambda: find_object(client, path("workflows", cluster.namespace, name)), doing)
 
 
 def failed_shards(cluster: Cluster, run_id: str, parent_name: str) -> Iterator[Plain]:
-    """The shards' Workflows that did not succeed, whole, as ended or under way. Raises as read_parent()."""
+    """Yield the shards' Workflows that have not succeeded, whole, ended or running. Raises as read_parent()."""
     labels = f"{_of(run_id, parent_name)},{PHASE}!={Phase.SUCCEEDED}"
     with cluster.client() as client:
         yield from list_objects(client, cluster, "workflows", labels, limit=_WHOLE_AT_ONCE)
@@ -41,16 +41,16 @@ def failed_shards(cluster: Cluster, run_id: str, parent_name: str) -> Iterator[P
 def stop_shards(
     cluster: Cluster, run_id: str, parent_name: str, *, patience_s: float, pause_s: float = 2.0
 ) -> list[str]:
-    """Stop the run's shards that have not ended, and wait until they have; the names of those.
+    """Stop the run's running shards, and wait until they have ended; return their names.
 
-    One that only appears meanwhile is stopped too. Raises InfraError where some have not ended in ``patience_s``, or
-    the API server is away; ConfigError without the rights.
+    A shard that appears meanwhile is stopped too. Raises InfraError if some have not ended after ``patience_s``, or the
+    API server is away; ConfigError without the rights.
     """
     return stop_workflows(cluster, _of(run_id, parent_name), "the run's shards", patience_s=patience_s, pause_s=pause_s)
 
 
 def stop_workflows(cluster: Cluster, labels: str, what: str, *, patience_s: float, pause_s: float = 2.0) -> list[str]:
-    """The same for all Workflows with these labels; ``what`` they are, in words."""
+    """Stop all Workflows with these labels, as ``stop_shards``; ``what`` names them in messages."""
     until = time.monotonic() + patience_s
     stopped: dict[str, None] = {}
     while running := _unended(cluster, labels):
@@ -71,7 +71,7 @@ def stop_workflows(cluster: Cluster, labels: str, what: str, *, patience_s: floa
 def list_objects(
     client: ApiClient, cluster: Cluster, kind: str, labels: str, *, limit: str = "500", **fields: str
 ) -> Iterator[Plain]:
-    """Objects by labels, a page in memory at a time; each request is offered again while the API server is away."""
+    """Yield objects by labels, one page in memory at a time, with retries while the API server is away."""
     doing = f"listing {kind} in namespace {cluster.namespace}"
     query = {"labelSelector": labels, "limit": limit, **fields}
     while True:
@@ -83,7 +83,7 @@ def list_objects(
 
 
 def names_only(client: ApiClient) -> ApiClient:
-    """The client, from now on answered with names and labels alone: a fraction of what the objects are."""
+    """Make the client request names and labels only, a fraction of the objects; return it."""
     client.set_default_header("Accept", METADATA_LIST)
     return client
 
@@ -99,13 +99,13 @@ def _unended(cluster: Cluster, labels: str) -> dict[str, str]:
 
 
 def _shut_down(cluster: Cluster, name: str, phase: str) -> None:
-    # One that still waits for a lock heeds Terminate alone; it has made nothing that an exit handler would see to.
+    # A Workflow that still waits for a lock obeys only Terminate; it has made nothing for an exit handler.
     how = {"spec": {"shutdown": "Stop" if phase == Phase.RUNNING else "Terminate"}}
     change_workflow(cluster, name, how, f"stopping Workflow {name}")
 
 
 def change_workflow(cluster: Cluster, name: str, how: Plain, doing: str) -> None:
-    """Merge ``how`` into a Workflow; one that is gone by now needs it no more. Raises as stop_shards() does."""
+    """Merge ``how`` into a Workflow; ignore one that is gone by now. Raises as stop_shards() does."""
     with cluster.client() as client:
         client.set_default_header("Content-Type", MERGE_PATCH)
         try:
@@ -120,7 +120,7 @@ def change_workflow(cluster: Cluster, name: str, how: Plain, doing: str) -> None
 
 
 def delete_object(cluster: Cluster, kind: str, name: str, *, field: str) -> None:
-    """Delete what may be gone by now. ``field``: what to change where this is forbidden. Raises StepError."""
+    """Delete an object, which may be gone. ``field``: the setting to change if this is forbidden. Raises StepError."""
     doing = f"deleting {name} of {kind}"
     with cluster.client() as client:
         try:
@@ -138,7 +138,7 @@ def _call(act: Callable[[], T], doing: str) -> T:
 
 
 def _refusal(error: ApiException, doing: str) -> StepError:
-    """404 on a list is an API that is not there; what may not be asked is named with the account that asked."""
+    """Return the failure of a refusal: 404 on a list means no Argo; a missing right is named with the account."""
     if error.status == 404:
         return ConfigError(f"{doing}: this cluster has no Argo Workflows", field="--workflow")
     return refused(error, doing, field="--workflow")

@@ -1,4 +1,4 @@
-"""The pods of a run's steps, seen to their end: a sandbox may go only when nobody works in it."""
+"""Waiting for the end of a run's step pods: a sandbox may be removed only when nobody works in it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from swe_argo.steps.kube.client import Cluster
 
 UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
 KILL_S = 45.0
-"""Seconds for a pod that was deleted: the 30 s that Kubernetes gives its processes, and for the kubelet to say so."""
+"""Seconds for a deleted pod: the 30 s that Kubernetes gives its processes, and the kubelet's report."""
 
 
 def end_step_pods(cluster: Cluster, run_id: str, *, patience_s: float, pause_s: float = 1.0) -> list[str]:
-    """Wait until no pod of the run's units runs any more, and delete those that do not end; the names of the deleted.
+    """Wait until no pod of the run's units runs any more, and delete the rest; return the names of the deleted.
 
-    A stopped step has 30 s to put its sandbox away, and its files are stored after that. Raises InfraError where some
-    run on all the same (a node that is out of reach), ConfigError without the rights.
+    A stopped step has 30 s to remove its sandbox, and its files are stored after that. Raises InfraError if some still
+    run (a node that is out of reach), ConfigError without the rights.
     """
     running = running_step_pods(cluster, run_id, patience_s, pause_s)
     for name in running:
@@ -35,7 +35,7 @@ def end_step_pods(cluster: Cluster, run_id: str, *, patience_s: float, pause_s: 
 
 
 def running_step_pods(cluster: Cluster, run_id: str, patience_s: float, pause_s: float) -> list[str]:
-    """The pods of the run's units that run on after so many seconds."""
+    """Return the pods of the run's units that still run after ``patience_s``."""
     until = time.monotonic() + patience_s
     while (running := _running(cluster, run_id)) and time.monotonic() < until:
         time.sleep(pause_s)

@@ -1,4 +1,4 @@
-"""What a run's store holds of its units: which were planned, which have a verdict, which tries left a failure."""
+"""The units of a run according to its store: planned, with a verdict, and failed tries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.store import Store
 
 @dataclass
 class StoredUnits:
-    """By names of files alone; nothing is read but the plan."""
+    """Units known by names of files alone; only the plan is read."""
 
     run_id: str
     planned: dict[UnitName, Unit]
@@ -31,7 +31,7 @@ class StoredUnits:
 
 
 def read_stored_units(store: Store, run_id: str) -> StoredUnits | None:
-    """None where the run was never planned. Raises ConfigError where its plan cannot be read, InfraError."""
+    """Read a run's units; None if it was never planned. Raises ConfigError for an unreadable plan, InfraError."""
     names = (key(RunFile, run_id), key(Plan, run_id))
     files = store.get_many(names)
     if names[0] not in files:
@@ -62,7 +62,7 @@ def _note(stored: StoredUnits, of: UnitName, file: str) -> None:
 def shard_units(store: Store, run_id: str, workflow: str) -> list[UnitName]:
     """Return the units of a shard by the name of its Workflow.
 
-    Raises ConfigError where its list is missing or malformed, InfraError.
+    Raises ConfigError if its list is missing or malformed, InfraError.
     """
     name = key(Shard, run_id, name=workflow)
     try:
