@@ -1,4 +1,4 @@
-"""Where runs are kept: a folder or a bucket, one layout. The only package that knows either."""
+"""The store of runs: a folder or a bucket, with one layout. No other package knows either."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["Store", "open_store"]
 
 
 def open_store(url: str, *, create: bool = False) -> Store:
-    """The store at ``url``: a folder or ``s3://bucket/prefix``.
+    """Open the store at ``url``: a folder or ``s3://bucket/prefix``.
 
-    With ``create`` it must be writable: a folder is made, a bucket must exist. Raises ConfigError naming what is wrong.
+    With ``create`` it must be writable: a folder is made, a bucket must exist. Raises ConfigError naming the problem.
     """
     scheme, mark, rest = url.partition("://")
-    if not mark and not url.startswith(("s3:", "s3//")):  # a slip of the pen is no folder
+    if not mark and not url.startswith(("s3:", "s3//")):  # a mistyped s3:// address is not a folder
         from swe_argo.steps.store.folder import FolderStore
 
         return FolderStore(url, create=create)

@@ -1,7 +1,7 @@
 """Marks of endpoint failures in a run's store, shared by the solve steps of all pods.
 
-A mark is an object ``runs/<run>/endpoint/<kind>/<instance>/<attempt>.json``: a Failure, why this unit is no score of
-the agent. Plan removes them all, for the same command tries again.
+A mark is an object ``runs/<run>/endpoint/<kind>/<instance>/<attempt>.json``: a Failure that says why this unit is no
+score of the agent. Plan removes them all, because the same command tries again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 UnitName = tuple[str, int]
 """Instance and attempt."""
 ACCESS, FOREIGN, EARLY, REFUSED = "access", "foreign", "early", "refused-"
-"""Kinds: the endpoint gave no access; something else than its API answered; it ended the conversation at turn 1 or 2;
-it refused the conversation, in the words whose digest follows."""
+"""Kinds: the endpoint denied access; something other than its API answered; it ended the conversation at turn 1 or 2;
+it refused the conversation, with the digest of its message appended."""
 ENOUGH = 3
-"""Units whose same refusal is the endpoint's, and units in a row without an answer of the API."""
+"""Threshold for units with the same refusal, and for units in a row without an answer of the API."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A mark, as its key tells."""
+    """A mark, parsed from its key."""
 
     key: str
     kind: str
@@ -53,7 +53,7 @@ def read_marks(store: Store, run: str) -> list[Mark]:
 def retracted_units(marks: Iterable[Mark], solved: set[UnitName]) -> dict[UnitName, Mark]:
     """Return the units whose end is the endpoint's failure and no score, each with the mark that says why.
 
-    Those refused in the same words as enough others, and the early ends where these are half of what is solved.
+    These are units refused with the same message as enough others, and early ends if they are half of the solved units.
     """
     kinds: dict[str, dict[UnitName, Mark]] = defaultdict(dict)
     for mark in marks:
@@ -73,7 +73,7 @@ def read_retracted(store: Store, run: str) -> dict[UnitName, Mark]:
 
 
 def solved_units(run: str, keys: Iterable[str]) -> set[UnitName]:
-    """Return the units that are solved or graded, of the keys of the run's units."""
+    """Return the solved or graded units among the keys of the run's units."""
     prefix, files = f"{Place.RUN.format(run=run)}/units/", (SolveRecord.file, GradeRecord.file)
     parts = [key.removeprefix(prefix).split("/") for key in keys]
     return {(one[0], int(one[1])) for one in parts if len(one) == 3 and one[2] in files and one[1].isdigit()}
@@ -86,7 +86,7 @@ class UnitMarks:
         self._store, self._run, self._unit = store, run, (instance, attempt)
 
     def begin(self) -> None:
-        """Remove the marks of an earlier solve. Raises ConfigError where no further unit may begin, InfraError."""
+        """Remove the marks of an earlier solve. Raises ConfigError if no further unit may start, InfraError."""
         marks = read_marks(self._store, self._run)
         if closed := next((mark for mark in marks if mark.kind == ACCESS), None):
             raise ConfigError(
@@ -97,12 +97,12 @@ class UnitMarks:
         self._store.delete_many(stale)
 
     def end(self, reason: StopReason, answers: int, words: str) -> None:
-        """Take note of a solve that is done. Raises ConfigError where its refusal is that of enough other units.
+        """Record the end of a solve. Raises ConfigError if enough other units were refused with the same message.
 
         Args:
             reason: Why the agent stopped.
-            answers: Answers that its conversation had.
-            words: The endpoint's, where it ended the conversation.
+            answers: Number of answers in its conversation.
+            words: The endpoint's message, if it ended the conversation.
         """
         alike = 0
         try:
@@ -113,17 +113,17 @@ class UnitMarks:
             if reason in ENDED_BY_ENDPOINT and answers < EARLY_TURNS and alike < ENOUGH:
                 why = f"the endpoint ended the conversation at turn {answers + 1} ({reason.value}): {words}"
                 self._put(EARLY, StepError(FailureClass.MODEL, why, detail=words))
-            if answers:  # the units without an answer of the API are in a row no more
+            if answers:  # an answer ends the row of units without one
                 marks = read_marks(self._store, self._run)
                 self._store.delete_many([mark.key for mark in marks if mark.kind == FOREIGN])
-        except StepError as error:  # what is solved is not lost for it
+        except StepError as error:  # a failed mark must not lose the solve
             log.warning("how the endpoint ended this unit is not marked: %s", error)
         if alike >= ENOUGH:
             why = f"the endpoint refused {alike} units in the same words ({one_line(words, 200)}): mend what it refuses"
             raise ConfigError(why, failure_class=FailureClass.MODEL_ACCESS, detail=words)
 
     def fail(self, error: StepError, *, foreign: bool) -> StepError:
-        """Return what a solve failed by: of enough units in a row without an answer of the API, no access."""
+        """Return the error of a failed solve: no access after enough units in a row without an answer of the API."""
         try:
             if foreign and self._put(FOREIGN, error) >= ENOUGH:
                 row = f"{error.reason}; {ENOUGH} units in a row"

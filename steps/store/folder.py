@@ -14,7 +14,7 @@ from swe_argo.steps.errors import ConfigError, InfraError
 
 
 class FolderStore:
-    """Keys are paths below one folder. Writes are renames, so several processes may share it."""
+    """A store whose keys are paths below one folder. Writes are renames, so several processes may share it."""
 
     def __init__(self, url: str, *, create: bool) -> None:
         self.url = url
@@ -33,12 +33,12 @@ class FolderStore:
         self._was_there = self._root.is_dir()
 
     def _look(self) -> None:
-        """Raises InfraError where the store is gone: to find nothing in it, or to begin it anew, would hide that."""
+        """Raise InfraError if the store is gone: finding nothing in it, or recreating it, would hide that."""
         if self._was_there and not self._root.is_dir():
             raise InfraError(FailureClass.STORAGE, f"the store {self.url} is gone")
 
     def get(self, key: str) -> bytes:
-        """The bytes under a key. Raises FileNotFoundError."""
+        """Return the bytes under a key. Raises FileNotFoundError."""
         try:
             with _failures():
                 return (self._root / key).read_bytes()
@@ -47,7 +47,7 @@ class FolderStore:
             raise
 
     def put(self, key: str, data: bytes) -> None:
-        """Write to a neighbour, then rename."""
+        """Write to a temporary file beside it, then rename."""
         path = self._root / key
         self._look()
         with _failures():
@@ -61,7 +61,7 @@ class FolderStore:
                 raise
 
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Compared and written while the store's folder is locked."""
+        """Compare and write while the store's folder is locked."""
         self._look()
         with _failures(), self._locked():
             try:
@@ -88,7 +88,7 @@ class FolderStore:
             return
         folder, is_locked = os.open(self._root, os.O_RDONLY), False
         try:
-            with suppress(OSError):  # a network's file system that locks no folders
+            with suppress(OSError):  # a network file system that cannot lock folders
                 fcntl.flock(folder, fcntl.LOCK_EX)
                 is_locked = True
             yield is_locked
@@ -96,7 +96,7 @@ class FolderStore:
             os.close(folder)
 
     def keys(self, prefix: str) -> list[str]:
-        """All keys below a prefix; unfinished writes are not keys."""
+        """Return all keys below a prefix, without unfinished writes."""
         self._look()
         keys: list[str] = []
         for folder, _, files in os.walk(self._root / prefix):
@@ -105,7 +105,7 @@ class FolderStore:
         return sorted(keys)
 
     def folders(self, prefix: str) -> list[str]:
-        """Names of the folders directly below a prefix."""
+        """Return the names of the folders directly below a prefix."""
         try:
             with _failures():
                 return sorted(entry.name for entry in os.scandir(self._root / prefix) if entry.is_dir())
@@ -114,7 +114,7 @@ class FolderStore:
             return []
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of those keys that exist."""
+        """Return the bytes of those keys that exist."""
         contents = {}
         for key in keys:
             try:
@@ -124,12 +124,12 @@ class FolderStore:
         return contents
 
     def put_many(self, items: Mapping[str, bytes]) -> None:
-        """Write each atomically."""
+        """Write each key atomically."""
         for key, data in items.items():
             self.put(key, data)
 
     def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Hard links where the file system has them, else copies."""
+        """Hard-link files if the file system can, else copy them."""
         for source, destination in pairs:
             origin, target = self._root / source, self._root / destination
             if not origin.exists():
@@ -155,11 +155,11 @@ class FolderStore:
                     break
                 try:
                     parent.rmdir()
-                except OSError:  # it holds something, or another process was quicker
+                except OSError:  # it is not empty, or another process was first
                     break
 
     def locate(self, key: str) -> str:
-        """The path of a key."""
+        """Return the path of a key."""
         return str(self._root / key)
 
 

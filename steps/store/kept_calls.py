@@ -1,4 +1,4 @@
-"""The answered calls of a unit's tries in the store: what earlier ones left, and those of this one as they come."""
+"""Recorded model calls of a unit's tries in the store: those of earlier tries, and the recorder of the current one."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from swe_argo.steps.store.protocol import Store
 
 log = logging.getLogger(__name__)
 WAIT_S = 5.0
-"""Seconds that an agent waits until its last call is kept: a store that is away does not hold it up."""
+"""Seconds that an agent waits until its last call is stored: a store that is away does not hold it up."""
 OF_MACHINE = frozenset(
     {FailureClass.SANDBOX_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.OUT_OF_DISK, FailureClass.EXEC}
 )
-"""Failures that the actions themselves may bring about again."""
+"""Failures that repeating the same actions may cause again."""
 
 
 @dataclass(frozen=True)
 class EarlierCalls:
-    """What a further try may go on from."""
+    """The recorded calls from which a further try may resume."""
 
     calls: list[KeptCall] = field(default_factory=list)
     begins_anew: str = ""
-    """Why it does not go on, though there is something."""
+    """The reason for a fresh start although there are recorded calls."""
 
 
 def find_earlier_calls(store: Store, run: str, instance: str, attempt: int) -> EarlierCalls:
-    """Those of the newest try of a unit that had any, since its verdict was last put away (--redo).
+    """Return the calls of the unit's newest try that had any, since its verdict was last archived (--redo).
 
-    Not where a try that had performed the same actions again lost its machine before another call was answered: they
-    may be what loses it. Raises InfraError, ConfigError.
+    Not if a try that had replayed the same actions lost its machine before another call was answered: the actions may
+    be the cause. Raises InfraError, ConfigError.
     """
     unit = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
     names = store.keys(f"{unit}/tries/")
@@ -62,9 +62,9 @@ def find_earlier_calls(store: Store, run: str, instance: str, attempt: int) -> E
 
 
 def _without_ends(calls: list[KeptCall]) -> list[KeptCall]:
-    """Without the calls that ended a conversation: the endpoint may answer them by now.
+    """Return the calls without those that ended a conversation: the endpoint may answer them by now.
 
-    An end in the midst of our own agent's conversation stays, for what follows it was asked because of it.
+    An end in the midst of our own agent's conversation stays, because the requests after it depend on it.
     """
     kept = [call for call in calls if not (call.forwarded and call.ended)]
     while kept and kept[-1].ended:
@@ -73,14 +73,14 @@ def _without_ends(calls: list[KeptCall]) -> list[KeptCall]:
 
 
 def read_answered(store: Store, names: Iterable[str]) -> dict[tuple[str, str], list[KeptCall]]:
-    """(Folder of a try, process) -> the calls that it kept, of those of ``names`` that are files of calls."""
+    """Return (folder of a try, process) -> its recorded calls, for the files of calls among ``names``."""
     return _read_records(store.get_many(name for name in names if f"/{FOLDER}/" in name))
 
 
 def remove_calls_of_solved(store: Store, run: str) -> None:
-    """Those of solves that are done, which are in their trajectories; what lost tries left tells what they cost.
+    """Remove the calls of finished solves, which their trajectories contain; those of lost tries stay for their cost.
 
-    Those that the endpoint ended keep theirs: such a unit may be solved again. Raises InfraError.
+    Solves that the endpoint ended keep theirs: such a unit may be solved again. Raises InfraError.
     """
     kept: dict[str, list[str]] = defaultdict(list)
     for name in store.keys(f"runs/{run}/units/"):
@@ -111,36 +111,36 @@ def _read_records(contents: dict[str, bytes]) -> dict[tuple[str, str], list[Kept
     for record, parts in files.items():
         try:
             records[record] = calls_that_count(read_lines(b"".join(parts[part] for part in sorted(parts))))
-        except ValueError:  # of another version
+        except ValueError:  # written by another version
             log.warning("%s: its answered calls cannot be read", record[0])
     return records
 
 
 class CallKeeper:
-    """Keeps the calls of one process, each before the agent acts on it, unless the store takes its time.
+    """Records the calls of one process, each before the agent acts on it, unless the store is slow.
 
-    What the store does not take is offered again when the next one comes; it fails no solve. A part never changes: one
-    that only seemed not to be taken is put again as it was.
+    A part that the store rejects is retried with the next call; it fails no solve. A part never changes: one whose
+    write only seemed to fail is written again unchanged.
     """
 
     def __init__(self, store: Store, place: str) -> None:
-        """``place``: what its files are called, up to their numbers."""
+        """Start a recorder. ``place``: the path of its files without their numbers."""
         self._store, self._place, self._parts = store, place, 0
         self._waiting: list[bytes] = []
         self._changed = threading.Condition()
         self._refused = 0
-        """So many waited when the store did not take what it was offered: it is offered again when more do."""
+        """The number of waiting lines at the last failed write: it is retried when there are more."""
         self._offered = 0
-        """So many of these it was offered: it may have them for all that, under the next part's name."""
+        """The number of lines in that write, which the store may have under the next part's name."""
         self._taken = 0
-        """So many it took."""
+        """The number of lines that the store has accepted."""
         self._late = False
-        """Whether somebody waited in vain: nobody does again until it takes them."""
+        """Whether a wait timed out: nobody waits again until the store accepts the lines."""
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def keep(self, calls: Iterable[KeptCall]) -> None:
-        """Keep some more. Returns when they are kept, or after WAIT_S. Several threads may keep at a time."""
+        """Record calls. Returns when they are stored, or after WAIT_S. Thread-safe."""
         lines = [call.to_line() for call in calls]
         with self._changed:
             if self._thread is None:
@@ -153,7 +153,7 @@ class CallKeeper:
                 self._late = True
 
     def close(self) -> None:
-        """Keep no more; what waits is offered for the last time."""
+        """Stop recording; try to store the waiting lines once more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Which runner works on a run: the lock that it holds in the run's store, and who is refused because of it."""
+"""The lock by which a runner owns a run in its store, and the refusal of other runners."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from swe_argo.steps.host.folders import is_dead
 from swe_argo.steps.store import Store
 
 DEAD_S = 120.0
-"""Without a sign of life for so long a runner counts as dead: the clocks of two machines differ, and stores fail."""
+"""Seconds without a heartbeat until a runner counts as dead: two machines' clocks differ, and stores fail."""
 
 
 class Lock(Record):
-    """Who works on a run."""
+    """The lock of a run."""
 
     file: ClassVar[str] = "lock.json"
     place: ClassVar[Place] = Place.RUN
     what: ClassVar[tuple[str, str]] = ("run", "another run id")
-    """What it locks, and what else there is to use."""
+    """The kind of thing that it locks, and the alternative to it."""
     field: ClassVar[str] = "run_id"
     token: str
-    """Tells one hold from every other."""
+    """Unique id of this hold."""
     process: str
-    """As ``swe_argo.steps.host.folders.process_owner`` names it: on its own machine anybody sees whether it lives."""
+    """The owner as a ``swe_argo.steps.host.folders.process_owner`` id, which its own machine can check."""
     pid: int
     host: str
     alive_at: float
-    """Its last sign of life, in seconds since 1970."""
+    """Its last heartbeat, in seconds since 1970."""
     began_at: float = 0.0
-    """When it took the run, likewise; 0 in locks from before this was told."""
+    """The time at which it took the run, likewise; 0 in locks of older versions."""
 
     def is_over(self) -> bool:
-        """Whether its owner is dead, seen here or by its silence."""
+        """Return whether its owner is dead, as seen here or by its silence."""
         return is_dead(self.process) or time.time() - self.alive_at > DEAD_S
 
     def refusal(self, run_id: str) -> ConfigError:
-        """What is told to another that wants to work on the run."""
+        """Return the error for another runner of the run."""
         silent = max(0.0, time.time() - self.alive_at)
         return ConfigError(
             f"{self.what[0]} {run_id!r} is being worked on by process {self.pid} on {self.host} (last sign of life "
@@ -49,7 +49,7 @@ class Lock(Record):
 
 
 class TrainingLock(Lock):
-    """Who works on a training."""
+    """The lock of a training."""
 
     place: ClassVar[Place] = Place.TRAINING
     what: ClassVar[tuple[str, str]] = ("training", "another name")
@@ -57,7 +57,7 @@ class TrainingLock(Lock):
 
 
 def lock_in(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
-    """None where there is none, or one that is broken: nobody's."""
+    """Parse a lock; return None for a missing or broken one, which nobody owns."""
     try:
         return None if data is None else kind.from_bytes(data)
     except ValueError:
@@ -65,7 +65,7 @@ def lock_in(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
 
 
 def refuse_busy(store: Store, run_id: str, token: str | None) -> None:
-    """Raises ConfigError where a runner that lives works on the run, other than the one with this token; InfraError."""
+    """Raise ConfigError if another living runner, without this token, works on the run; InfraError."""
     name = key(Lock, run_id)
     lock = lock_in(store.get_many([name]).get(name))
     if lock and lock.token != token and not lock.is_over():

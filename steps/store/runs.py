@@ -1,4 +1,4 @@
-"""A run in its store by name, and what is said of one that is not there, or has no report yet."""
+"""Lookup of a run in its store by name, and the errors for a missing run or report."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ R = TypeVar("R", bound=Record)
 
 
 def record_of(store: Store, kind: type[R], run: str) -> R:
-    """A record that every run has. Raises ConfigError where there is no such run, or the file cannot be read."""
+    """Return a record that every run has. Raises ConfigError if there is no such run, or the file is unreadable."""
     name = key(kind, run)
     try:
         return kind.from_bytes(store.get(name))
     except FileNotFoundError:
         raise no_run(store, run) from None
-    except ValueError:  # pydantic's too
+    except ValueError:  # includes pydantic's errors
         raise ConfigError(f"{store.locate(name)} is broken, or of another version of swe-argo", field="run") from None
 
 
 def no_run(store: Store, run: str) -> ConfigError:
-    """There is no such run."""
+    """Return the error for a missing run."""
     names = (*store.folders("runs/"), *store.folders("trainings/"))
     spelt = {name.lower(): name for name in names if name != run}  # a folder may be no run yet
     near = difflib.get_close_matches(run.lower(), spelt, 2, 0.75)
@@ -36,10 +36,10 @@ def no_run(store: Store, run: str) -> ConfigError:
 
 
 def no_report(store: Store, run: str) -> ConfigError:
-    """The run is there, but nothing was reported of it yet."""
+    """Return the error for a run without a report."""
     return ConfigError(f"run {run!r} has no report yet: swe-argo report {run}{store_flag(store)}", field="run")
 
 
 def store_flag(store: Store) -> str:
-    """What a command that is proposed needs to find the same store."""
+    """Return the flag with which a suggested command finds the same store."""
     return "" if store.url == RunSpec().store else f" --store {shlex.quote(store.url)}"

@@ -31,10 +31,10 @@ from swe_argo.steps.settings import settings
 
 THREADS = 32
 READS = 6
-"""Times that an object is read whose body breaks off."""
+"""Reads of an object whose body breaks off."""
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
 _ABOUT_CHECKSUMS = re.compile(r"(?i)content-?md5|checksum|aws-chunked|trailer|SHA256Mismatch|SignatureDoesNotMatch")
-"""Refusals that S3-compatible servers give to the checksums that boto3 sends by default since 1.36."""
+"""Refusals of S3-compatible servers to the checksums that boto3 sends by default since 1.36."""
 _CURE = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and AWS_RESPONSE_CHECKSUM_VALIDATION=when_required"
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,10 +46,10 @@ class _Condition(TypedDict, total=False):
 
 
 class S3Store:
-    """Keys are object names below ``prefix``. A put is atomic by the protocol."""
+    """A store whose keys are object names below ``prefix``. A put is atomic by the protocol."""
 
     def __init__(self, bucket: str, prefix: str, *, create: bool, endpoint: str | None = None) -> None:
-        """``endpoint``: the server where the environment names none; Amazon's by default."""
+        """Connect. ``endpoint``: the server if the environment names none; Amazon's by default."""
         if not bucket:
             raise ConfigError("the address names no bucket: s3://bucket/prefix", field="store")
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
@@ -72,7 +72,7 @@ class S3Store:
                 self._s3.delete_object(Bucket=bucket, Key=probe)
 
     def get(self, key: str) -> bytes:
-        """The bytes of an object. Raises FileNotFoundError."""
+        """Return the bytes of an object. Raises FileNotFoundError."""
         return self._get(key)[0]
 
     @retry(
@@ -86,7 +86,7 @@ class S3Store:
         return answer["Body"].read(), answer["ETag"]
 
     def _get(self, key: str) -> tuple[bytes, str]:
-        """(bytes, ETag). botocore repeats a request; a body that breaks off after its headers is read again here."""
+        """Return (bytes, ETag). botocore retries requests; a body that breaks off after its headers is retried here."""
         with self._failures():
             try:
                 return self._read(key)
@@ -94,7 +94,7 @@ class S3Store:
                 raise InfraError(FailureClass.STORAGE, f"{self.locate(key)} broke off: {error}") from error
 
     def put(self, key: str, data: bytes) -> None:
-        """One put_object."""
+        """Write an object by one put_object."""
         with self._failures():
             self._s3.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data)
 
@@ -127,7 +127,7 @@ class S3Store:
         return True
 
     def keys(self, prefix: str) -> list[str]:
-        """All keys below a prefix. Two levels of folders are listed in parallel: a page holds only 1,000 names."""
+        """Return all keys below a prefix. Two folder levels are listed in parallel: a page holds only 1,000 names."""
         folders, names_found = self._page(prefix, "/")
         for _ in range(2):
             pages = self._parallel(lambda folder: self._page(folder, "/"), folders)
@@ -141,11 +141,11 @@ class S3Store:
         return sorted(names_found)
 
     def folders(self, prefix: str) -> list[str]:
-        """Names of the common prefixes directly below one."""
+        """Return the names of the common prefixes directly below a prefix."""
         return sorted(name.rstrip("/").rpartition("/")[2] for name in self._page(prefix, "/")[0])
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of those objects that exist."""
+        """Return the bytes of those objects that exist."""
 
         def fetch(key: str) -> tuple[str, bytes | None]:
             try:
@@ -156,11 +156,11 @@ class S3Store:
         return {key: data for key, data in self._parallel(fetch, keys) if data is not None}
 
     def put_many(self, items: Mapping[str, bytes]) -> None:
-        """One put_object each."""
+        """Write each object by one put_object."""
         self._parallel(lambda item: self.put(*item), items.items())
 
     def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Server-side copies."""
+        """Copy objects on the server."""
 
         def copy(pair: tuple[str, str]) -> None:
             source = {"Bucket": self._bucket, "Key": self._prefix + pair[0]}
@@ -173,7 +173,7 @@ class S3Store:
         self._parallel(copy, pairs)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete a thousand objects per request. Raises what the first object that the server kept is refused with."""
+        """Delete a thousand objects per request. Raises the error of the first object that could not be deleted."""
         names = [{"Key": self._prefix + key} for key in keys]
         with self._failures():
             for start in range(0, len(names), 1000):
@@ -187,11 +187,11 @@ class S3Store:
                         raise ClientError(response, "DeleteObjects")  # type: ignore[arg-type]
 
     def locate(self, key: str) -> str:
-        """The s3:// address of a key."""
+        """Return the s3:// address of a key."""
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
     def _page(self, prefix: str, delimiter: str) -> tuple[list[str], list[str]]:
-        """(folders, keys) below a prefix; without delimiter every key is its own."""
+        """Return (folders, keys) below a prefix; without delimiter all keys, no folders."""
         folders, keys = [], []
         with self._failures():
             pages = self._s3.get_paginator("list_objects_v2").paginate(
@@ -219,7 +219,7 @@ class S3Store:
                 raise ConfigError(f"{self.url} refuses checksums: {_CURE} ({error})", field="store") from error
             if error.operation_name == "HeadBucket" and status == 404:
                 raise ConfigError(f"bucket {self._bucket!r} does not exist", field="store") from error
-            if code == "NoSuchBucket":  # it was there when the store was opened
+            if code == "NoSuchBucket":  # it existed when the store was opened
                 raise InfraError(FailureClass.STORAGE, f"bucket {self._bucket!r} of the store is gone") from error
             if status in (401, 403):
                 raise ConfigError(f"access to {self.url} is denied: {error}", field="store") from error

@@ -12,13 +12,13 @@ from swe_argo.steps.store.protocol import Store
 
 
 def shared_key(row_sha256: str, image: str, image_digest: str | None) -> str:
-    """Return where the twins of a row lie for all runs."""
+    """Return the key of a row's twins, shared by all runs."""
     machine = hashlib.sha256(f"{image}@{image_digest or ''}".encode()).hexdigest()[:16]
     return f"twins/{TWINS_VERSION}/{row_sha256}-{machine}.json"
 
 
 def copy_twins_in(store: Store, run: RunFile, rows: Iterable[tuple[Instance, Answer]]) -> None:
-    """Give a run the twins of its instances that earlier runs validated."""
+    """Copy twins that earlier runs validated into a run with the same instances."""
     pairs = [
         (
             shared_key(answer.row_sha256, instance.image, run.image_digests.get(instance.image)),
@@ -32,7 +32,7 @@ def copy_twins_in(store: Store, run: RunFile, rows: Iterable[tuple[Instance, Ans
 
 
 def copy_twins_out(store: Store, run_id: str) -> None:
-    """Keep the twins that a run validated for all others."""
+    """Copy the twins that a run validated to the place shared by all runs."""
     folder = f"runs/{run_id}/instances/"
     names = [name for name in store.keys(folder) if name.endswith(f"/{ValidatedTwins.file}")]
     pairs = []

@@ -9,17 +9,17 @@ from swe_argo.steps.store.protocol import Store
 
 
 def stored_validation(store: Store, dataset: str, validation_id: str) -> Validation | None:
-    """One by its name; None where it is not there, or cannot be read. Raises InfraError."""
+    """Return a validation by its name; None if it is missing or unreadable. Raises InfraError."""
     name = validation_key(dataset, validation_id)
     data = store.get_many([name]).get(name)
     try:
         return Validation.from_bytes(data) if data is not None else None
-    except ValueError:  # of another version
+    except ValueError:  # written by another version
         return None
 
 
 def validations_of(store: Store, dataset: str) -> list[Validation]:
-    """Those of a dataset of that name, or of the same file by another path, oldest first. Raises InfraError."""
+    """Return the validations of a dataset, also of the same file by another path, oldest first. Raises InfraError."""
     names = store.folders(f"validations/{dataset_folder(dataset)}/")
     validations = [one for name in names if (one := stored_validation(store, dataset, name)) is not None]
     same = [one for one in validations if Path(one.dataset.name).resolve() == Path(dataset).resolve()]
