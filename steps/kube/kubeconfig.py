@@ -94,7 +94,7 @@ def _token_file(user: str | None) -> Path | None:
 def _use_token_file(configuration: Configuration, path: Path) -> None:
     """Read the token file for every request, because its owner rotates it. Keep the last token if it is unreadable.
 
-    The official client never rereads a kubeconfig's file, and an account's every minute. As in client-go, the file
+    The official client never rereads a kubeconfig's file, and an account's every minute. Like in client-go, the file
     takes precedence over a token in the kubeconfig.
     """
 

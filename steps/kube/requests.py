@@ -1,6 +1,6 @@
 """Requests to the API server, answered by the plain dicts that it sent, on which all rules here work.
 
-They use the official client's connections and credentials, without its typed API: loading `CoreV1Api` alone takes a
+Requests use the official client's connections and credentials, without its typed API: loading `CoreV1Api` alone takes a
 second of CPU, more than a step takes to start, and making models of 500 nodes takes longer than fetching them.
 """
 

@@ -27,13 +27,13 @@ class Transport(Protocol):
     poll_times: PollTimes
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """See ``ShortExec``."""
+        """Run a short script, see ``ShortExec``."""
 
     def check(self) -> None:
         """Raise the cause if the machine no longer runs."""
 
     def outside_failure(self) -> StepError | None:
-        """See ``Sandbox.outside_failure``."""
+        """Return the failure known from outside, see ``Sandbox.outside_failure``."""
 
     def out_of_memory(self) -> ResourceError:
         """Return the failure to raise when the kernel killed a process for lack of memory."""

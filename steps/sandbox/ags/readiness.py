@@ -26,9 +26,10 @@ AROUND_S = 600.0
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check tools and quota. Raises InfraError if the service does not answer, ConfigError for one of these.
+    """Check tools and quota. Raises InfraError if the service does not answer, and ConfigError.
 
-    Missing or refused credentials; a missing, inactive or privileged tool; a wrong network; too long a command.
+    ConfigError: no valid credentials; a tool missing, inactive, privileged or in another network; a command longer than
+    a sandbox may live.
     """
     table = spec.ags
     if sandbox_needs.timeout_s + AROUND_S > table.longest_life_s:

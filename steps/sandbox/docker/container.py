@@ -53,7 +53,7 @@ class DockerContainer:
         self._shells.close()
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Run a script, see ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError."""
+        """Run a script. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_MEMORY, OUT_OF_DISK)."""
         try:
             return self._patience.retrying(is_transient)(self._exec_once, script, stdin, wait_s)
         except (DockerException, OSError, EOFError) as error:

@@ -14,7 +14,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.envd.refusals import Refusals
 
 LONGEST_PAUSE_S = 600.0
-"""Upper bound of a pause that a service asks for: it must be checked whether it is over."""
+"""Upper bound of a pause that a service asks for, after which a process must ask again."""
 _LOOK_S = 1.0
 """Seconds between checks of the next process whether the service has refused another."""
 _MOST_PLACES = 64

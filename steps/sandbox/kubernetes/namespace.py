@@ -72,7 +72,7 @@ class NamespaceSettings(ManifestPart):
     jobs_size_limit: Quantity = "2Gi"
     """Room for commands and their output outside the repository."""
     agent_files: Literal["auto", "image-volume", "copy"] = "auto"
-    """How an agent program's files reach a sandbox. image-volume: as a volume of their image; copy: copied from the image
+    """How an agent program's files reach a sandbox. image-volume: a volume of their image; copy: copied from the image
     when the pod starts; auto: the first if the API server knows such volumes."""
     agent_files_size_limit: Quantity = "4Gi"
     """Room for them if they are copied."""

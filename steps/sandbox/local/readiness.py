@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check this machine. Raises ConfigError for a missing isolation for an agent that acts, or image not unpacked."""
+    """Check this machine. Raises ConfigError if an agent that acts lacks isolation, or an image is not unpacked."""
     if sandbox_needs.acts and not spec.allow_host and (why_not := bubblewrap.probe()):
         raise ConfigError(
             f"agents that run commands need isolation, and there is none here ({why_not}): "

@@ -192,7 +192,7 @@ class Supervisor:
             self._end()
 
     def _end(self) -> NoReturn:
-        """Exit. As PID 1 the kernel ends the rest; elsewhere kill all descendants first."""
+        """Exit. The kernel ends the rest if this is PID 1; elsewhere kill all descendants first."""
         if os.getpid() != 1:
             for job in self.jobs.values():
                 kill_all([job.pid])
