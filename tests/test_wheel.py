@@ -15,7 +15,7 @@ import pytest
 from tests.paths import ROOT
 from tests.steps.agents.gate.toolchain import needs_go
 
-pytestmark = [pytest.mark.long, needs_go]
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheel"), needs_go]  # it is built in the checkout
 
 
 @pytest.fixture(scope="module")
