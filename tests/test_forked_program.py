@@ -76,7 +76,7 @@ def started(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
 
 
-def test_it_finds_what_a_started_one_finds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_program_sees_the_state_of_a_started_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_THE_TEST", "1")
     env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"OF_ITS_OWN": "ü"}
     for cwd in (folder, ROOT):
@@ -91,7 +91,7 @@ ROOTS = ("the command line", "an interpreter")
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_a_step_finds_what_a_started_one_finds(tmp_path: Path, root: str) -> None:
+def test_forked_step_sees_the_state_of_a_started_one(tmp_path: Path, root: str) -> None:
     env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"PYTHONUTF8": "1"}
     for cwd in (tmp_path, ROOT):
         env["PYTHONPATH"] = str(ROOT)
@@ -102,20 +102,20 @@ def test_a_step_finds_what_a_started_one_finds(tmp_path: Path, root: str) -> Non
 
 @pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGTERM", "SIGKILL", "thread"])
 @pytest.mark.parametrize("root", ROOTS)
-def test_a_step_ends_as_a_started_one_ends(tmp_path: Path, root: str, end: str) -> None:
+def test_forked_step_ends_like_a_started_one(tmp_path: Path, root: str, end: str) -> None:
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     real = started(end, cwd=tmp_path, env=env)
     assert run_by_runner(root, end, cwd=tmp_path, env=env) == (real.returncode, real.stdout)
 
 
-def test_nothing_stays_of_one_for_the_next(folder: Path) -> None:
+def test_forked_program_leaves_no_state_to_the_next(folder: Path) -> None:
     run_program(PROGRAM, ["change"], folder)
     real = started("tell", cwd=folder, env=dict(os.environ))
     assert json.loads(run_program(PROGRAM, ["tell"], folder).stdout) == json.loads(real.stdout)
 
 
 @pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGINT", "SIGTERM", "SIGKILL", "thread"])
-def test_it_ends_as_a_started_one_ends(end: str, folder: Path) -> None:
+def test_forked_program_ends_like_a_started_one(end: str, folder: Path) -> None:
     forked = run_program(PROGRAM, [end], folder)
     real = started(end, cwd=folder, env=dict(os.environ))
     assert (forked.returncode, forked.stdout) == (real.returncode, real.stdout)
@@ -135,6 +135,6 @@ def test_what_is_read_while_importing_is_known(tmp_path: Path) -> None:
     assert [name for name in done.stdout.split() if not name.startswith(EARLY)] == []
 
 
-def test_what_is_read_early_is_read(folder: Path) -> None:
+def test_early_variables_take_effect_in_a_program(folder: Path) -> None:
     env = os.environ | {"PYTHONUTF8": "1", "PYTHONWARNINGS": "error"}
     assert json.loads(run_program(PROGRAM, ["tell"], folder, env).stdout)["flags"].count("utf8_mode=1") == 1

@@ -8,9 +8,9 @@ from swe_argo.steps.contracts.record import AnyText, Part, Place, Raw
 
 
 class Layer(Raw):
-    """What an agent changed in its machine, as steps/layers/archive.py writes it: of families whose answer is no patch.
+    """The changes of an agent to its machine (steps/layers/archive.py), for families whose answer is not a patch.
 
-    Empty where nothing changed, so that no earlier try's is taken for this one's."""
+    Empty if nothing changed, so that the layer of an earlier try is not taken for this one."""
 
     file: ClassVar[str] = "layer.tgz"
     place: ClassVar[Place] = Place.UNIT

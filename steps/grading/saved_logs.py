@@ -104,7 +104,7 @@ def _graded(spec: Any, log: Path, prediction: dict[str, Any], patch: bytes) -> S
                     target.write(piece.encode())
             examined = bounded.grade(spec, path, prediction, patch)
         return SavedLog(examined.graded, marked, lambda: examined)
-    # As the harness does when it writes a log: bytes that are not text must not stop the grader.
+    # Bytes that are not text must not stop the grader; the harness replaces them too when it writes a log.
     text = log.read_bytes().decode(errors="replace")
     graded = grade_text(spec, text, prediction)
     read = as_read(text)

@@ -154,7 +154,7 @@ class StoredUnit:
 
     @property
     def newest_trajectory(self) -> str:
-        """The one of ``trajectories`` that counts; without a successful try that of the last try with one; else empty.
+        """Name of the trajectory that counts: of the successful try, else of the last try with one; empty without any.
 
         Archived verdicts are excluded: the unit has restarted since. Killed tries have no known time, so they rank
         after the failed tries that have one.

@@ -1,4 +1,4 @@
-"""What a confirmation costs: two more runs of a resolved unit of mini beside its first one."""
+"""Cost of a confirmation: two more runs of a resolved unit of mini beside its first one."""
 
 from __future__ import annotations
 

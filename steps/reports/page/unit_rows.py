@@ -60,7 +60,7 @@ class Row:
     folder: str
     files: list[str]
     page: str
-    """Its own page; empty if it has none."""
+    """Address of the unit's page; empty if it has none."""
     turns: str
 
 

@@ -50,7 +50,7 @@ FIELDS: dict[str, Part] = {
     "DeepSeek": {"reasoning_content": ""},
     "nulls": {"reasoning": None, "vendor": {"a": None, "b": [], "c": {}}, "flag": False},
 }
-"""Whose answer -> its fields."""
+"""Provider -> unknown fields of its answers."""
 CALL: Part = {
     "id": "c1",
     "type": "function",

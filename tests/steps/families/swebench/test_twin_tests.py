@@ -1,4 +1,4 @@
-"""What the family reads in the logs of confirmations."""
+"""Results of twin tests, as the family reads them from the logs of confirmations."""
 
 from __future__ import annotations
 
