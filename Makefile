@@ -43,31 +43,31 @@ $(VENV)/.full: $(VENV)/.ready | $(LINKED)
 	@touch $@
 
 .PHONY: setup
-setup: $(VENV)/.full ## Make .venv with all packages: every extra, the tests' and the linters'
+setup: $(VENV)/.full ## Create .venv with all packages: all extras, test packages and linters
 
 .PHONY: run
-run: $(LINKED) ## Evaluate (the bundled mini dataset unless ARGS="..." says otherwise)
+run: $(LINKED) ## Run an evaluation (of the bundled mini dataset, or with ARGS="...")
 	@$(BIN)/swe-argo run $(ARGS)
 
 .PHONY: view
-view: $(LINKED) ## Look at the runs of results/ (or ARGS="s3://bucket/prefix") in a browser
+view: $(LINKED) ## Browse the runs in results/ (or ARGS="s3://bucket/prefix")
 	@$(BIN)/swe-argo view $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.full ## Run all tests that this machine can; the others say what they lack
+test: $(VENV)/.full ## Run all tests that this machine supports; the others are skipped with a reason
 	@$(BIN)/pytest -n 4 --dist loadgroup -m "not cluster and not images and not argo and not long and not live and not training and not agents" $(ARGS)
 
 QUICK = contracts datasets reports/figures reports/text host argo
 .PHONY: test-quick
-test-quick: $(VENV)/.full ## Run the tests that need no sandbox and no process: under a minute
+test-quick: $(VENV)/.full ## Run the tests without sandboxes and processes (less than a minute)
 	@$(BIN)/pytest -q -n 2 -m "not slow and not long and not docker and not browser" $(addprefix tests/steps/,$(QUICK)) tests/test_docs.py $(ARGS)
 
 .PHONY: test-long
-test-long: $(VENV)/.full ## Run the long tests: whole runs in containers, many units at once
+test-long: $(VENV)/.full ## Run the long tests: complete runs in containers, many concurrent units
 	@$(BIN)/pytest -n 2 --dist loadgroup -m long $(ARGS)
 
 .PHONY: test-training
-test-training: $(VENV)/.full ## Train a tiny model on a real trainer of this machine (SWE_ARGO_TRAINER_HOME), into training-results.json
+test-training: $(VENV)/.full ## Train a tiny model with a real trainer on this machine (SWE_ARGO_TRAINER_HOME); writes training-results.json
 	@$(BIN)/python -m tests.trainer.home
 	@$(BIN)/pytest -s tests/trainer $(ARGS)
 
@@ -76,11 +76,11 @@ IN_OWN = PYTHONPATH=$(CURDIR):$$($(BIN)/python -c 'from tests.paths import PACKA
 	$$python -m pytest -W ignore -o filterwarnings= --timeout 1800
 
 .PHONY: test-verl
-test-verl: $(VENV)/.full ## Run verl's own loop, trainer parts and configuration on our sandboxes, without a GPU (installs verl once: 7 GB)
+test-verl: $(VENV)/.full ## Run verl's loop, trainer parts and configuration with our sandboxes, without a GPU (installs verl once: 7 GB)
 	@python=$$($(BIN)/python -m tests.verl.home) && $(IN_OWN) tests/verl $(ARGS)
 
 .PHONY: test-verifiers
-test-verifiers: $(VENV)/.full ## Play episodes of verifiers in our sandboxes, without a GPU (installs verifiers once: 600 MB)
+test-verifiers: $(VENV)/.full ## Run episodes of verifiers in our sandboxes, without a GPU (installs verifiers once: 600 MB)
 	@python=$$($(BIN)/python -m tests.verifiers.home) && $(IN_OWN) tests/verifiers $(ARGS)
 
 AGENTS = claude-code codex opencode qwen-code openhands-cli aider
@@ -90,19 +90,19 @@ test-agents: $(VENV)/.full ## Run the real agent programs on mini (built once, i
 	@$(BIN)/pytest -m agents tests/agents tests/cluster/test_agent_programs.py tests/argo/test_agent_programs.py $(ARGS)
 
 .PHONY: test-e2b
-test-e2b: $(VENV)/.full ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (some dozen small sandboxes)
+test-e2b: $(VENV)/.full ## Run the sandboxes' conformance suite on the E2B account of E2B_API_KEY (a few dozen small sandboxes)
 	@$(BIN)/pytest -m live tests/steps/sandbox/e2b $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: $(VENV)/.full ## Run the Kubernetes tests on a cluster made of this machine, if it can hold one
+test-cluster: $(VENV)/.full ## Run the Kubernetes tests on a local cluster, if this machine supports one
 	@bash tests/cluster/run $(ARGS)
 
 .PHONY: test-argo
-test-argo: $(VENV)/.full ## Run the pipeline's tests on a cluster with Argo Workflows, or on one made of this machine and ARGO_HOME
+test-argo: $(VENV)/.full ## Run the pipeline's tests on a cluster with Argo Workflows, or on a local cluster with ARGO_HOME
 	@bash tests/argo/run $(ARGS)
 
 .PHONY: test-ags
-test-ags: $(VENV)/.full ## Run the sandboxes' tests at Tencent's own service (TENCENTCLOUD_SECRET_ID, ..._KEY, AGS_REGION, SWE_ARGO_TEST_AGS_IMAGE)
+test-ags: $(VENV)/.full ## Run the sandboxes' tests on Tencent's service (TENCENTCLOUD_SECRET_ID, ..._KEY, AGS_REGION, SWE_ARGO_TEST_AGS_IMAGE)
 	@$(BIN)/pytest tests/steps/sandbox/ags/test_real_service.py $(ARGS)
 
 .PHONY: templates
@@ -114,11 +114,11 @@ wheel: $(LINKED) ## Build the wheel and the sdist into dist (needs Go 1.24 or ne
 	@$(BIN)/python -c 'from setuptools.build_meta import build_sdist, build_wheel; build_sdist("dist"); build_wheel("dist")' >/dev/null
 
 .PHONY: build
-build: $(LINKED) ## Build the images: of the steps, of training, and of mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
+build: $(LINKED) ## Build the images for steps, training and mini (IMAGE_REGISTRY, IMAGE_TAG, BASE, BUILDER: see images/build)
 	@PYTHON=$(BIN)/python bash images/build build $(IMAGES)
 
 .PHONY: push
-push: $(LINKED) ## Push them to IMAGE_REGISTRY
+push: $(LINKED) ## Push the images to IMAGE_REGISTRY
 	@PYTHON=$(BIN)/python bash images/build push $(IMAGES)
 
 # On EKS (cluster/eks/README.md). `make -n TARGET` runs the script as a dry run, which prints the commands themselves.
@@ -127,15 +127,15 @@ EKS = $(DRY) PYTHON=$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) SWE_
 ENV_FILE ?= .env
 
 .PHONY: cluster-up
-cluster-up: $(VENV)/.full ## Make the EKS cluster (CLUSTER, AWS_REGION, S3_BUCKET: see cluster/eks/settings.sh)
+cluster-up: $(VENV)/.full ## Create the EKS cluster (CLUSTER, AWS_REGION, S3_BUCKET: see cluster/eks/settings.sh)
 	+@$(EKS)/up
 
 .PHONY: create-ecr
-create-ecr: $(VENV)/.full ## Make the repositories in ECR, and with DOCKER_HUB_SECRET its cache of Docker Hub
+create-ecr: $(VENV)/.full ## Create the ECR repositories, and with DOCKER_HUB_SECRET a cache of Docker Hub
 	+@$(EKS)/create-ecr
 
 .PHONY: secrets
-secrets: $(VENV)/.full ## Put the keys of .env into the cluster, printing none
+secrets: $(VENV)/.full ## Copy the keys of .env into the cluster, without printing them
 	+@$(EKS)/secrets $(ENV_FILE)
 
 .PHONY: deploy
@@ -143,7 +143,7 @@ deploy: $(VENV)/.full ## Install Argo Workflows, the autoscaler and the pipeline
 	+@$(EKS)/deploy
 
 .PHONY: deploy-training
-deploy-training: $(VENV)/.full ## Install the pipeline with the proxy of Tinker's models (what `deploy` takes; BASE_MODEL, TRAINING)
+deploy-training: $(VENV)/.full ## Install the pipeline with the proxy for Tinker's models (variables of `deploy`; BASE_MODEL, TRAINING)
 	+@$(EKS)/deploy-training
 
 .PHONY: submit-smoke
@@ -155,15 +155,15 @@ submit-verified: $(VENV)/.full ## Submit all of Verified
 	+@$(EKS)/submit verified
 
 .PHONY: prescale
-prescale: $(VENV)/.full ## Order nodes ahead of a run (NODES=5)
+prescale: $(VENV)/.full ## Add nodes before a run (NODES=5)
 	+@$(EKS)/prescale
 
 .PHONY: results
-results: $(VENV)/.full ## Download the reports of all runs, or with RUN=... one run whole (S3_BUCKET, DIR)
+results: $(VENV)/.full ## Download the reports of all runs, or with RUN=... one complete run (S3_BUCKET, DIR)
 	+@$(EKS)/results
 
 .PHONY: teardown
-teardown: $(VENV)/.full ## Delete the cluster (CONFIRM=<its name>); runs and images stay
+teardown: $(VENV)/.full ## Delete the cluster (CONFIRM=<its name>); runs and images are kept
 	+@$(EKS)/teardown
 
 .PHONY: lint
@@ -177,22 +177,22 @@ lint: $(VENV)/.full ## Check style, types and import directions
 	@$(BIN)/python charts/readme.py charts/swe-argo --check
 
 .PHONY: bench
-bench: $(VENV)/.full ## Measure speed beside the peers, into bench-results.json (on a cluster too: SWE_ARGO_TEST_CLUSTER)
+bench: $(VENV)/.full ## Compare the speed with peers; writes bench-results.json (on a cluster, too: SWE_ARGO_TEST_CLUSTER)
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: measure
-measure: $(LINKED) ## Print the size of the code and the cost of a gold unit and of set-up beside bench/baseline.json (some minutes)
+measure: $(LINKED) ## Print the size of the code and the cost of a gold unit and of set-up compared to bench/baseline.json (a few minutes)
 	@$(BIN)/python -m bench.measure $(ARGS)
 
 COMPILE = uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet
 
 .PHONY: lock
-lock: ## Resolve the locks again (needs uv)
+lock: ## Update the lock files (needs uv)
 	@$(COMPILE) --group build --extra dev --upgrade --output-file requirements.lock
 	@$(COMPILE) --constraint requirements.lock --group build --extra docker --extra view --output-file base.lock
 	@$(COMPILE) --constraint requirements.lock --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra s3 --extra hub --extra kubernetes --extra models --extra mini-swe-agent --extra e2b --extra ags --output-file images/steps.lock
 	@$(COMPILE) --constraint requirements.lock $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' images/steps.lock) --no-emit-package pytest --no-emit-package pluggy --no-emit-package iniconfig --extra tinker --output-file images/training.lock
 
 .PHONY: ci
-ci: ## What decides whether a change lands
+ci: ## Run the checks that decide whether a change is merged
 	@bash .ci/run

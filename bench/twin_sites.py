@@ -41,7 +41,7 @@ def measure(row: Mapping[str, Any], mirrors: Path) -> dict[str, Any]:
     """Return the repository, and for each FAIL_TO_PASS test the number of values or the reason why it has none."""
     row = normalise(dict(row), row["instance_id"])
     name = row["repo"].replace("/", "+").lower()
-    source = next((each for each in mirrors.iterdir() if each.name.lower() == name), mirrors / name)
+    source = next((path for path in mirrors.iterdir() if path.name.lower() == name), mirrors / name)
     answer = to_answer(row)
     tests, listed = make_twin_tests(answer, row["base_commit"]), answer.FAIL_TO_PASS
     result: dict[str, Any] = {"id": row["instance_id"], "repo": row["repo"], "whole": (source / "repo").exists()}
@@ -57,7 +57,7 @@ def measure(row: Mapping[str, Any], mirrors: Path) -> dict[str, Any]:
         files = tests.find_files(base, listed)
     except NoTwinsError as error:
         return result | {"tests": dict.fromkeys(listed, f"no twins: {str(error)[:40]}")}
-    sites = {test: found for file in files for test, found in file.sites.items() if found}
+    sites = {test: value for file in files for test, value in file.sites.items() if value}
     vocabularies = {file.path: Vocabulary(file.source, file.path) for file in files}
     values: dict[str, int | str] = {test: "a group of another" for test in listed if test in sites}
     for group in group_tests(sites, listed):
@@ -77,24 +77,24 @@ def list_patched(tests: ListedTwinTests) -> list[PatchedFile]:
 
 def read_git(git_dir: Path, name: str) -> str | None:
     """Return a file of a commit."""
-    shown = subprocess.run(["git", "--git-dir", git_dir, "show", name], capture_output=True, check=False)
-    return shown.stdout.decode() if shown.returncode == 0 else None
+    result = subprocess.run(["git", "--git-dir", git_dir, "show", name], capture_output=True, check=False)
+    return result.stdout.decode() if result.returncode == 0 else None
 
 
 def read_release(folder: Path, file: PatchedFile) -> str | None:
     """Return a file of a released version with the hunks of a test patch undone; None if a hunk does not fit it."""
-    path = next((each for name in (file.path, file.before) if name and (each := folder / name).exists()), None)
+    path = next((item for name in (file.path, file.before) if name and (item := folder / name).exists()), None)
     if path is None:
         return None
     text, at = path.read_text(), 0
     for body in re.split(r"^@@ .*\n", "\n".join(file.hunks) + "\n", flags=re.MULTILINE)[1:]:
         lines = body.splitlines(keepends=True)
         old, new = ("".join(line[1:] or "\n" for line in lines if line[:1] in f"{sign} \n") for sign in "-+")
-        known = next((each for each in (new, old) if text.find(each, at) >= 0), None)
-        if known is None:
+        current = next((item for item in (new, old) if text.find(item, at) >= 0), None)
+        if current is None:
             return None
-        start = text.index(known, at)
-        text, at = text[:start] + old + text[start + len(known) :], start + len(old)
+        start = text.index(current, at)
+        text, at = text[:start] + old + text[start + len(current) :], start + len(old)
     return text
 
 
@@ -114,7 +114,7 @@ def explain(tests: ListedTwinTests, files: list[TestFile], base: Mapping[str, st
     place = tests._places.get(name)
     if place is None:
         return "not located"
-    file = next(each for each in files if each.path == place.path)
+    file = next(candidate for candidate in files if candidate.path == place.path)
     module = Module.parse(file.source) if place.path.endswith(".py") else None
     test = module.find_test(place.name) if module else None
     if test is not None:
@@ -125,7 +125,7 @@ def explain(tests: ListedTwinTests, files: list[TestFile], base: Mapping[str, st
     strong = [site for site in new if site.strong and (site.row is None or site.row in place.rows)]
     if not strong:
         return "value twice" if test is not None else "no literal"
-    added = next(each for each in list_patched(tests) if each.path == place.path).added_lines(
+    added = next(candidate for candidate in list_patched(tests) if candidate.path == place.path).added_lines(
         base.get(place.path) or ""
     )
     lines = {file.source.count(b"\n", 0, start) + 1 for site in strong for start, _ in site.spans}
@@ -151,11 +151,11 @@ def main() -> None:
     with ProcessPoolExecutor() as pool:
         results = list(pool.map(partial(measure, mirrors=flags.mirrors), rows, chunksize=4))
     if flags.show:
-        for each in results:
-            for test, value in each["tests"].items():
-                sys.stdout.write(f"{each['id']}\t{value}\t{test}\n")
+        for result in results:
+            for test, value in result["tests"].items():
+                sys.stdout.write(f"{result['id']}\t{value}\t{test}\n")
     for title, chosen in (("base commits", True), ("releases and hunks", False)):
-        print_table(title, [each for each in results if each["whole"] is chosen])
+        print_table(title, [result for result in results if result["whole"] is chosen])
 
 
 def is_found(value: int | str) -> bool:
@@ -165,7 +165,7 @@ def is_found(value: int | str) -> bool:
 
 def print_table(title: str, results: list[dict[str, Any]]) -> None:
     """Print the counts of some rows."""
-    values = [value for each in results for value in each["tests"].values()]
+    values = [value for result in results for value in result["tests"].values()]
     if not values:
         return
     sys.stdout.write(f"\n{title}: {len(results)} rows, {len(values)} FAIL_TO_PASS tests\n")
@@ -174,11 +174,11 @@ def print_table(title: str, results: list[dict[str, Any]]) -> None:
         sys.stdout.write(
             f"  with {count} value(s) {sum(isinstance(value, int) and value >= count for value in values)}\n"
         )
-    for wanted, known in (("a strong site", is_found), ("a value", lambda value: isinstance(value, int))):
-        covered = [[known(value) for value in each["tests"].values()] for each in results if each["tests"]]
+    for label, predicate in (("a strong site", is_found), ("a value", lambda value: isinstance(value, int))):
+        covered = [[predicate(value) for value in result["tests"].values()] for result in results if result["tests"]]
         every, some = sum(map(all, covered)), sum(map(any, covered))
         counts = f"every test {every}, some {some - every}, none {len(results) - some}"
-        sys.stdout.write(f"  rows with {wanted} for {counts}\n")
+        sys.stdout.write(f"  rows with {label} for {counts}\n")
     for reason, count in Counter(value for value in values if isinstance(value, str)).most_common(25):
         sys.stdout.write(f"    {count:5} {reason}\n")
 

@@ -23,7 +23,7 @@ TYPES = {str: "string", bool: "bool", int: "int", float: "float", list: "list", 
 
 
 def rows(source: str) -> Iterator[str]:
-    """The table of a values.yaml, line by line. Raises ValueError for a value without its text."""
+    """Yield the lines of the table of a values.yaml. Raises ValueError for a value without a comment."""
     yield "| Key | Type | Default | Description |"
     yield "|-----|------|---------|-------------|"
     yield from _rows(yaml.compose(source, yaml.SafeLoader), yaml.safe_load(source), source.splitlines(), "")
@@ -45,11 +45,11 @@ def _rows(node: yaml.MappingNode, values: dict[str, Any], lines: list[str], path
 
 
 def arguments(source: str) -> Iterator[str]:
-    """The table of an arguments.yaml, line by line."""
+    """Yield the lines of the table of an arguments.yaml."""
     yield "| WorkflowTemplate | Argument | Allowed values | Description |"
     yield "|------------------|----------|----------------|-------------|"
-    for template, each in yaml.safe_load(source).items():
-        for name, argument in each.items():
+    for template, template_arguments in yaml.safe_load(source).items():
+        for name, argument in template_arguments.items():
             if "choices" in argument:
                 allowed = ", ".join(f"`{choice}`" if choice else "nothing" for choice in argument["choices"])
             else:
@@ -71,7 +71,7 @@ PATTERNS = {
 
 
 def readme(chart: Path) -> str:
-    """What README.md should be."""
+    """Return the text of the chart's README.md."""
     text = (chart / "README.md.gotmpl").read_text()
     text = text.replace(TABLE, "\n".join(rows((chart / "values.yaml").read_text())))
     return text.replace(ARGUMENTS, "\n".join(arguments((chart / "arguments.yaml").read_text())))

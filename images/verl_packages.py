@@ -21,16 +21,23 @@ BUILT_FOR_EACH_OTHER = re.compile(
 )
 
 
-def main(pyproject: Path, lock: Path, needed: Path, kept: Path) -> None:
+def main(pyproject: Path, lock: Path, requirements_file: Path, pins_file: Path) -> None:
     """Write both."""
     project = tomllib.loads(pyproject.read_text())["project"]
-    wanted = [*project["dependencies"], *(name for extra in EXTRAS for name in project["optional-dependencies"][extra])]
-    needed.write_text("".join(f"{name}\n" for name in wanted if not name.startswith(WITHOUT_DEPENDENCIES)))
-    there = {re.sub("[-_.]+", "-", each.name).lower(): each.version for each in distributions()}
-    pins = [f"{name}=={version}" for name, version in there.items() if BUILT_FOR_EACH_OTHER.match(name)]
+    requirements = [
+        *project["dependencies"],
+        *(name for extra in EXTRAS for name in project["optional-dependencies"][extra]),
+    ]
+    requirements_file.write_text(
+        "".join(f"{name}\n" for name in requirements if not name.startswith(WITHOUT_DEPENDENCIES))
+    )
+    versions = {
+        re.sub("[-_.]+", "-", distribution.name).lower(): distribution.version for distribution in distributions()
+    }
+    pins = [f"{name}=={version}" for name, version in versions.items() if BUILT_FOR_EACH_OTHER.match(name)]
     locked = re.findall(r"^([a-z0-9-]+)==([^\s;\\]+)", lock.read_text(), re.MULTILINE)
-    pins += [f"{name}=={version}" for name, version in locked if name not in there]
-    kept.write_text("".join(f"{pin}\n" for pin in sorted(pins)))
+    pins += [f"{name}=={version}" for name, version in locked if name not in versions]
+    pins_file.write_text("".join(f"{pin}\n" for pin in sorted(pins)))
 
 
 if __name__ == "__main__":

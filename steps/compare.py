@@ -16,43 +16,44 @@ from swe_argo.steps.settings import settings
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.runs import no_report
 
-NAMED = 50
-"""The most instances of a list that are printed; compare.json has them all."""
+MAX_PRINTED = 50
+"""Maximum number of printed instances per list; compare.json has all of them."""
 
 
 def compare(store: Store, run_id: str) -> str:
     """Print the comparison, send it to a configured webhook, and return the result in a few words.
 
-    If the webhook rejects the message, that is reported on stderr and is no failure: the evaluation is done. Raises
-    ConfigError for a run without a report.
+    A rejected message is reported on stderr and is not a failure of the step. Raises ConfigError if the run has no
+    report.
     """
     contents = store.get_many([key(Summary, run_id), key(Comparison, run_id)])
     if key(Summary, run_id) not in contents:
         raise no_report(store, run_id)
     summary = Summary.from_bytes(contents[key(Summary, run_id)])
     data = contents.get(key(Comparison, run_id))
-    compared = Comparison.from_bytes(data) if data else None
+    comparison = Comparison.from_bytes(data) if data else None
     lines = (
-        comparison_lines(compared, NAMED)
-        if compared
+        comparison_lines(comparison, MAX_PRINTED)
+        if comparison
         else [f"{run_id}: {summary.word}; not compared with an earlier run"]
     )
     sys.stdout.write("\n".join(lines) + "\n")
-    word = compared.word if compared else "nothing to compare with"
-    return f"{word}{_tell(summary, compared)}"
+    word = comparison.word if comparison else "nothing to compare with"
+    return f"{word}{_send(summary, comparison)}"
 
 
-def _tell(summary: Summary, compared: Comparison | None) -> str:
+def _send(summary: Summary, comparison: Comparison | None) -> str:
+    """Send the comparison to the webhook, if one is set; return the words about it, which begin with a comma."""
     webhook, prefix = settings().webhook, settings().report_url
     if webhook is None:
         return ""
     link = f"{prefix}{page_key(summary.run_id)}" if prefix else ""
     try:
-        post(webhook.get_secret_value(), build_message(summary, compared, link))
+        post(webhook.get_secret_value(), build_message(summary, comparison, link))
     except WebhookError as error:
-        sys.stderr.write(f"compare: the webhook (SWE_ARGO_WEBHOOK) could not be told: {error.reason}\n")
-        return ", webhook not told"
-    return ", webhook told"
+        sys.stderr.write(f"compare: the webhook (SWE_ARGO_WEBHOOK) failed: {error.reason}\n")
+        return ", webhook failed"
+    return ", message sent to the webhook"
 
 
 if __name__ == "__main__":

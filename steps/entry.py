@@ -22,12 +22,12 @@ from pydantic import ValidationError
 
 from swe_argo.steps.contracts.chain import OUTCOME, TRY, Step
 from swe_argo.steps.contracts.data import Instance, RunFile
-from swe_argo.steps.contracts.exit_codes import line
+from swe_argo.steps.contracts.exit_codes import format_exit_line
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.programs import Program
 from swe_argo.steps.contracts.record import Raw, Record
 from swe_argo.steps.contracts.timed import Timed
-from swe_argo.steps.contracts.trajectory import Trajectory, Usage, spent_in
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage, usage_of_trajectory
 from swe_argo.steps.contracts.unit_progress import ProgressWriter
 from swe_argo.steps.errors import (
     EXIT_BUG,
@@ -85,7 +85,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
     _end_cleanly()
     set_up_logging()
     if flags["tied"]:
-        tie_to_stdin()
+        exit_on_stdin_eof()
     progress = ProgressWriter(flags["out"])
     context = Context(
         flags["attempt"],
@@ -104,15 +104,15 @@ def run_step(step: Step, work: Work) -> NoReturn:
         word = next((datum.word for datum in outputs if isinstance(datum, Record) and datum.word), "")
         write_word(flags["out"], word)
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - every end becomes an exit code
-        failure, leaves = _failure(step, context, inputs, error, time.monotonic() - began)
-        _take_back(flags["out"])
+        failure, partial_outputs = _failure(step, context, inputs, error, time.monotonic() - began)
+        _remove_outputs(flags["out"])
         try:
-            _leave(flags["out"] / TRY, failure, leaves, inputs)
+            _write_try(flags["out"] / TRY, failure, partial_outputs, inputs)
         except OSError as full:  # the exit code still says what to do
             sys.stderr.write(f"{step.name}: cannot write {Failure.file}: {full.strerror}\n")
         detail = failure.detail if failure.exit_code == EXIT_BUG else ""
-        sys.stderr.write(f"{line(step.name, failure.reason)}\n{detail}")
-        _announce(step.name, failure.reason, most=REASON, whole=Failure.file)
+        sys.stderr.write(f"{format_exit_line(step.name, failure.reason)}\n{detail}")
+        _announce(step.name, failure.reason, max_length=REASON, whole=Failure.file)
         sys.exit(error.code if isinstance(error, SystemExit) else failure.exit_code)
     shutil.rmtree(flags["out"] / TRY, ignore_errors=True)
     progress.end()
@@ -120,6 +120,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
 
 
 def _with_times(outputs: list[Record | Raw], began_at: str) -> list[Record | Raw]:
+    """Add start and end of the step to the records that have such fields."""
     times = {"began_at": began_at, "ended_at": _now()}
     return [datum.model_copy(update=times) if isinstance(datum, Timed) else datum for datum in outputs]
 
@@ -128,21 +129,21 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _take_back(folder: Path) -> None:
+def _remove_outputs(folder: Path) -> None:
     """Remove the files of a step that failed while writing: they are no result, and failure.json needs the space."""
     for file in [path for path in folder.glob("*") if path.is_file()]:
         file.unlink()
 
 
-def _leave(folder: Path, failure: Failure, leaves: tuple[Record | Raw, ...], inputs: Inputs) -> None:
+def _write_try(folder: Path, failure: Failure, partial_outputs: tuple[Record | Raw, ...], inputs: Inputs) -> None:
     """Write the files of a failed try: reason, cost, and its progress unless the spec disables checkpoints."""
-    write_all(folder, leaves)
-    growing = folder / Trajectory.file
-    usage = spent_in(growing.read_bytes()) if growing.exists() else Usage()
+    write_all(folder, partial_outputs)
+    trajectory_file = folder / Trajectory.file
+    usage = usage_of_trajectory(trajectory_file.read_bytes()) if trajectory_file.exists() else Usage()
     with suppress(ConfigError):
         run = inputs.get(RunFile)
         if run and not run.spec.save_checkpoints:
-            growing.unlink(missing_ok=True)
+            trajectory_file.unlink(missing_ok=True)
     write_all(folder, [failure.model_copy(update={"usage": usage})])
 
 
@@ -153,14 +154,17 @@ def write_word(folder: Path, word: str) -> None:
 
 
 REASON = 150
-"""The most characters of the line for a watcher: Argo keeps it for each try of each unit, and objects are limited."""
+"""Maximum characters of a failure's reason for Argo, which stores it for each try of each unit in a limited object."""
 
 
-def _announce(name: str, reason: str, *, most: int = 1000, whole: str = "its log") -> None:
-    """Write the reason of a failure for watchers of the step, if there is a file for it."""
+def _announce(name: str, reason: str, *, max_length: int = 1000, whole: str = "its log") -> None:
+    """Write the reason of a failure to the file that watchers of the step read, if one is set.
+
+    ``whole``: where the full text is, if it is cut at ``max_length`` characters.
+    """
     if (place := settings().reason_file) is not None:
         with suppress(OSError):
-            place.write_text(one_line(line(name, reason), most, f"all of it: {whole}"), "utf-8")
+            place.write_text(one_line(format_exit_line(name, reason), max_length, f"full text: {whole}"), "utf-8")
 
 
 def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:
@@ -173,7 +177,7 @@ def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser for which an unknown flag is a wrong request: the caller has another version."""
+    """A parser that exits with EXIT_CONFIG on an unknown flag: the caller has another version."""
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 64."""
@@ -204,6 +208,7 @@ def read_flags(program: Program) -> Flags:
 
 
 def _end_cleanly() -> None:
+    """Make SIGTERM and SIGHUP end this process by an exception, so that its sandbox is destroyed."""
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _terminate)
@@ -214,12 +219,12 @@ def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(128 + signal.SIGTERM)
 
 
-def tie_to_stdin() -> None:
-    """End this process, as SIGTERM would, when its standard input closes."""
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
+def exit_on_stdin_eof() -> None:
+    """Terminate this process when its standard input closes."""
+    threading.Thread(target=_wait_for_eof, daemon=True).start()
 
 
-def _end_with_stdin() -> None:
+def _wait_for_eof() -> None:
     # The parent of this step holds the other end: if it dies in any way, this process must not continue.
     while os.read(0, 4096):
         pass
@@ -244,7 +249,7 @@ def run_program(program: Program, work: Callable[[Flags], str | None]) -> NoRetu
             _announce(program.name, error.reason)
             sys.exit(error.exit_code)
         reason = f"{type(error).__name__}: {error}"
-        sys.stderr.write(f"{line(program.name, reason)}\n{traceback.format_exc()}")
+        sys.stderr.write(f"{format_exit_line(program.name, reason)}\n{traceback.format_exc()}")
         _announce(program.name, reason)
         sys.exit(EXIT_BUG)
     sys.exit(EXIT_OK)
@@ -261,27 +266,29 @@ def run_threaded_program(program: Program, work: Callable[[Flags], str | None]) 
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+"""Errors of a full disk."""
 
 
 def _failure(
     step: Step, context: Context, inputs: Inputs, error: BaseException, seconds: float
 ) -> tuple[Failure, tuple[Record | Raw, ...]]:
+    """Return the record of a failed try, with exit code and class by the kind of ``error``, and its partial outputs."""
     error = missing_package(error) or error
     if isinstance(error, StepError):
         failure_class, reason, detail = error.failure_class, error.reason, error.detail
-        exit_code, leaves = error.exit_code, error.leaves
+        exit_code, partial_outputs = error.exit_code, error.partial_outputs
     elif isinstance(error, KeyboardInterrupt):
         failure_class, reason, detail = FailureClass.STEP_KILLED, "interrupted", ""
-        exit_code, leaves = 128 + signal.SIGINT, ()
+        exit_code, partial_outputs = 128 + signal.SIGINT, ()
     elif isinstance(error, SystemExit):  # by _terminate: the sender of the signal may try again
-        failure_class, reason, detail = FailureClass.STEP_KILLED, "told to end (SIGTERM)", ""
-        exit_code, leaves = EXIT_INFRA, ()
+        failure_class, reason, detail = FailureClass.STEP_KILLED, "terminated (SIGTERM)", ""
+        exit_code, partial_outputs = EXIT_INFRA, ()
     elif isinstance(error, OSError) and error.errno in _FULL:
         failure_class, reason, detail = FailureClass.STORAGE, f"{step.name}'s own disk: {error.strerror}", str(error)
-        exit_code, leaves = EXIT_INFRA, ()
+        exit_code, partial_outputs = EXIT_INFRA, ()
     else:
         failure_class, reason = FailureClass.BUG, f"{type(error).__name__}: {error}"
-        detail, exit_code, leaves = traceback.format_exc(), EXIT_BUG, ()
+        detail, exit_code, partial_outputs = traceback.format_exc(), EXIT_BUG, ()
     try:
         instance = inputs.get(Instance)
     except ConfigError:
@@ -298,4 +305,4 @@ def _failure(
         seconds=round(seconds, 3),
         resource_factor=context.resource_factor,
     )
-    return failure, leaves
+    return failure, partial_outputs

@@ -32,13 +32,14 @@ EXTRAS = {
 """Import name of an optional package -> the extra that installs it."""
 
 
-def one_line(text: str, most: int, whole: str = "") -> str:
-    """Return the text in a line of at most ``most`` characters, cut between words. ``whole``: where all of it is."""
+def one_line(text: str, max_length: int, whole: str = "") -> str:
+    """Return the text in a line of at most ``max_length`` characters, cut between words. ``whole``: its full source."""
     line = " ".join(text.split())
-    if len(line) <= most:
+    if len(line) <= max_length:
         return line
     end = f" ... ({whole})" if whole else " ..."
-    head = line[: most - len(end) + 1]
+    head = line[: max_length - len(end) + 1]
+    # Cut at the last space, but keep at least half of the room.
     word = head.rfind(" ", len(head) // 2)  # a long run without spaces has no words to keep whole
     return f"{head[:word] if word > 0 else head[:-1]}{end}"
 
@@ -46,8 +47,8 @@ def one_line(text: str, most: int, whole: str = "") -> str:
 class StepError(Exception):
     """A failure of a step that is not the agent's fault.
 
-    ``reason`` is one line for a person, ``detail`` the output of the infrastructure, ``leaves`` the partial outputs of
-    the try worth keeping (a partial trajectory with its usage).
+    ``reason`` is one line for a person, ``detail`` the output of the infrastructure, ``partial_outputs`` the
+    outputs of the try that are worth storing (a partial trajectory with its usage).
     """
 
     exit_code = EXIT_BUG
@@ -55,13 +56,18 @@ class StepError(Exception):
     """The output of a sandbox command up to its failure."""
 
     def __init__(
-        self, failure_class: FailureClass, reason: str, *, detail: str = "", leaves: tuple[Record | Raw, ...] = ()
+        self,
+        failure_class: FailureClass,
+        reason: str,
+        *,
+        detail: str = "",
+        partial_outputs: tuple[Record | Raw, ...] = (),
     ) -> None:
         # The arguments stay as given: an exception crosses processes by being recreated from them.
         self.failure_class = failure_class
         self.reason = reason
         self.detail = detail
-        self.leaves = leaves
+        self.partial_outputs = partial_outputs
 
     def __str__(self) -> str:
         return self.reason

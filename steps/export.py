@@ -13,7 +13,7 @@ from swe_argo.steps.agents.formats.writers import (
     Format,
     FormatWriters,
     open_writers,
-    put_when_whole,
+    replace_when_complete,
 )
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
@@ -37,7 +37,8 @@ ExportFormat = Literal[Format, "samples"]
 """A format of another project, or samples: the sampled tokens, for training."""
 AT_ONCE = 8
 """The number of units in memory: a trajectory may be many megabytes."""
-_SHOWN = 5
+_MAX_NAMES = 5
+"""Maximum number of units named in a notice."""
 
 
 @dataclass
@@ -66,39 +67,41 @@ def export(
         return _samples(store, run, plan, target.expanduser(), force=force)
     attempts = max((unit.attempt for unit in plan.units), default=1)
     result = ExportResult(target)
-    with open_writers(target, form, run, attempts, force=force) as sheets:
-        _Export(store, run, sheets, result).units(plan.units, form)
+    with open_writers(target, form, run, attempts, force=force) as writers:
+        _Export(store, run, writers, result).units(plan.units, form)
         if not result.units:
-            raise ConfigError(_nothing(store, run, form), field="run")
-    result.notices += sheets.notices
+            raise ConfigError(_describe_empty(store, run, form), field="run")
+    result.notices += writers.notices
     return result
 
 
 def _samples(store: Store, run: RunFile, plan: Plan, target: Path, *, force: bool) -> ExportResult:
-    one = target.suffix == ".parquet" and not target.is_dir()
-    with put_when_whole(target, force=force) as part:
-        if not one:
+    """Write the sampled tokens of all attempts to one file, in the folder ``target`` unless that is a .parquet file."""
+    is_file = target.suffix == ".parquet" and not target.is_dir()
+    with replace_when_complete(target, force=force) as part:
+        if not is_file:
             part.mkdir()
-        written = write_samples(store, run, plan, part if one else part / sample_files.FILE)
-    return ExportResult(target, written.units, written.notices)
+        result = write_samples(store, run, plan, part if is_file else part / sample_files.FILE)
+    return ExportResult(target, result.units, result.notices)
 
 
-def _nothing(store: Store, run: RunFile, form: Format) -> str:
+def _describe_empty(store: Store, run: RunFile, form: Format) -> str:
+    """Return the reason why no unit was written, with a command that helps."""
     agent = run.spec.agent.name
     if not agent_of(run.spec.agent).solves and form not in WITHOUT_TRAJECTORY:
-        return f"run {run.run_id!r} has no trajectories: agent {agent!r} solves nothing; --format preds has its patches"
-    what = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
-    show = f"swe-argo show {run.run_id}{store_flag(store)}"
-    return f"no unit of run {run.run_id!r} has a {what} yet; {show} says how it stands"
+        return f"run {run.run_id!r} has no trajectories: agent {agent!r} does not solve; use --format preds for patches"
+    content = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
+    command = f"swe-argo show {run.run_id}{store_flag(store)}"
+    return f"no unit of run {run.run_id!r} has a {content} yet; for its state: {command}"
 
 
 class _Export:
-    """An export in progress."""
+    """An export in progress. ``retracted``: units whose solve is void, because the model endpoint failed."""
 
-    def __init__(self, store: Store, run: RunFile, sheets: FormatWriters, result: ExportResult) -> None:
-        self.store, self.run, self.sheets, self.result = store, run, sheets, result
+    def __init__(self, store: Store, run: RunFile, writers: FormatWriters, result: ExportResult) -> None:
+        self.store, self.run, self.writers, self.result = store, run, writers, result
         self.retracted = read_retracted(store, run.run_id)
-        self.left_out: list[str] = []
+        self.skipped: list[str] = []
         self.unreadable: list[str] = []
 
     def units(self, units: list[Unit], form: Format) -> None:
@@ -109,20 +112,22 @@ class _Export:
                 self._patches(batch)
             else:
                 self._whole(batch)
-        self._tell(form)
+        self._add_notices(form)
 
     def _patches(self, units: list[Unit]) -> None:
+        """Write the patches of a few units, for a format without trajectories."""
         names = {key(Patch, self.run.run_id, unit.instance_id, unit.attempt): unit for unit in units}
         contents = self.store.get_many(names)
         for name, unit in names.items():
             if name in contents and (unit.instance_id, unit.attempt) not in self.retracted:
-                self.sheets.patch(unit.instance_id, unit.attempt, Patch(contents[name]).text)
+                self.writers.patch(unit.instance_id, unit.attempt, Patch(contents[name]).text)
                 self.result.units += 1
             else:
-                self.left_out.append(unit_name(unit.instance_id, unit.attempt))
+                self.skipped.append(unit_name(unit.instance_id, unit.attempt))
 
     def _whole(self, units: list[Unit]) -> None:
-        kinds = (Trajectory, Patch, GradeRecord, *((TestLog,) if self.sheets.wants_logs else ()))
+        """Write a few units with trajectory, patch and verdict; note those that lack one or have broken files."""
+        kinds = (Trajectory, Patch, GradeRecord, *((TestLog,) if self.writers.wants_logs else ()))
         names = [(self.run.run_id, unit.instance_id, unit.attempt) for unit in units]
         keys_needed = {key(kind, *name) for name in names for kind in kinds} | {key(Instance, *name) for name in names}
         contents = self.store.get_many(keys_needed)
@@ -135,21 +140,22 @@ class _Export:
             if solved is not None:
                 self._write(solved)
                 continue
-            self.left_out.append(unit_name(unit.instance_id, unit.attempt))
-            if self.sheets.wants_failures and key(Instance, *name) in contents:
+            self.skipped.append(unit_name(unit.instance_id, unit.attempt))
+            if self.writers.wants_failures and key(Instance, *name) in contents:
                 instance = Instance.from_bytes(contents[key(Instance, *name)])
                 if failed := list(read_failures(self.store, *name).values()):
                     reason = f"{failed[-1].failure_class.value}: {failed[-1].reason}"
-                    self.sheets.failed(instance, unit.attempt, reason)
+                    self.writers.failed(instance, unit.attempt, reason)
 
     def _write(self, solved: SolvedUnit) -> None:
         try:
-            self.sheets.unit(solved)
+            self.writers.unit(solved)
         except ValueError as error:
             raise ConfigError(f"{solved.instance.instance_id} #{solved.attempt}: {error}", field="run") from error
         self.result.units += 1
 
     def _read_unit(self, contents: dict[str, bytes], unit: Unit, name: tuple[str, str, int]) -> SolvedUnit | None:
+        """Return the unit's files; None if one is missing or the solve is void. Raises ValueError if one is broken."""
         data, patch = contents.get(key(Trajectory, *name)), contents.get(key(Patch, *name))
         if data is None or patch is None or key(Instance, *name) not in contents:
             return None
@@ -166,26 +172,29 @@ class _Export:
             log=None if log is None else log.decode("utf-8", "replace"),
         )
 
-    def _tell(self, form: Format) -> None:
-        what = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
-        for names, one, many in (
-            (self.left_out, f"unit has no {what} and is left out", f"units have no {what} and are left out"),
+    def _add_notices(self, form: Format) -> None:
+        """Add notices about units that are not in the export."""
+        content = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
+        for names, singular, plural in (
+            (self.skipped, f"unit has no {content} and is left out", f"units have no {content} and are left out"),
             (self.unreadable, "unit cannot be read", "units cannot be read"),
         ):
             if names:
-                more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-                self.result.notices.append(f"{count(len(names), one, many)}: {', '.join(names[:_SHOWN])}{more}")
+                more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+                self.result.notices.append(
+                    f"{count(len(names), singular, plural)}: {', '.join(names[:_MAX_NAMES])}{more}"
+                )
 
 
 EXPORT = Program(
     "export",
-    "a run in its store -> its trajectories and patches in the files that other projects' tools read",
+    "a run in its store -> its trajectories and patches in another project's file format",
     (
         Option("store", "folder or s3://bucket/prefix", required=True),
         Option("run", "run id", required=True),
-        Option("format", "whose files", required=True, choices=get_args(ExportFormat)),
+        Option("format", "file format", required=True, choices=get_args(ExportFormat)),
         Option("out", f"folder or file; by default {FOLDER}/<run>/<format>", Path, metavar="PATH"),
-        Option("force", "replace what is there", bool),
+        Option("force", "replace existing files", bool),
     ),
 )
 

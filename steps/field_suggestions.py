@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 
-_MOST = 3
-_CLOSE = 0.5
+_MAX_SUGGESTIONS = 3
+_MIN_RATIO = 0.5
+"""Minimum similarity of a suggestion: difflib's ratio, from 0 to 1."""
 
 
 def suggest_fields(wrong: str, names: Iterable[str], spellings: Mapping[str, Collection[str]] | None = None) -> str:
@@ -14,18 +15,23 @@ def suggest_fields(wrong: str, names: Iterable[str], spellings: Mapping[str, Col
 
     The last word decides, whatever its table: k and select_k's own flag --k are select.k.
     """
-    known = list(names)
+    all_names = list(names)
     word = wrong.rpartition(".")[2].lower().replace("-", "_")
-    same = [one for one in known if word in (_last(one), *(spellings or {}).get(one, ()))]
-    tables = {one.rpartition(".")[0] for one in known} - {""}
-    found = sorted(same, key=lambda one: -_ratio(wrong, one))[:_MOST] or _closest(wrong, [*known, *tables])
-    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
+    exact = [field for field in all_names if word in (_last(field), *(spellings or {}).get(field, ()))]
+    tables = {field.rpartition(".")[0] for field in all_names} - {""}
+    suggestions = sorted(exact, key=lambda field: -_ratio(wrong, field))[:_MAX_SUGGESTIONS] or _closest(
+        wrong, [*all_names, *tables]
+    )
+    return f"; did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else ""
 
 
 def _closest(wrong: str, names: list[str]) -> list[str]:
-    scores = {one: max(_ratio(wrong, one), _ratio(wrong, _last(one)) if "." not in wrong else 0) for one in names}
-    best = max(scores, key=lambda one: scores[one])
-    return [best] if scores[best] >= _CLOSE else []
+    """Return the most similar name, if similar enough. A name without a table is compared with last words, too."""
+    scores = {
+        field: max(_ratio(wrong, field), _ratio(wrong, _last(field)) if "." not in wrong else 0) for field in names
+    }
+    best = max(scores, key=lambda field: scores[field])
+    return [best] if scores[best] >= _MIN_RATIO else []
 
 
 def _last(name: str) -> str:

@@ -14,7 +14,7 @@ from typing import NoReturn
 from swe_argo.steps.argo import semaphores, shards, step_pods
 from swe_argo.steps.argo.recorded_failures import explain
 from swe_argo.steps.argo.stored_units import StoredUnits, read_stored_units
-from swe_argo.steps.contracts.backends import BACKENDS, backend_named
+from swe_argo.steps.contracts.backends import BACKENDS, find_backend
 from swe_argo.steps.contracts.chain import FINALIZE, PAGE
 from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.failure import FailureClass
@@ -47,12 +47,12 @@ class Finalize:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The pod's own cluster, or the kubeconfig's. Raises ConfigError."""
+        """The pod's own cluster, or the kubeconfig's. Raises ConfigError if there is none."""
         return find(KubernetesSpec(namespace=self._namespace))
 
     @cached_property
     def store(self) -> Store:
-        """The store of the run. Raises ConfigError, InfraError."""
+        """The store of the run. Raises ConfigError if its address is wrong, InfraError if it does not answer."""
         return open_store(self._url)
 
     def stop(self) -> None:
@@ -72,11 +72,13 @@ class Finalize:
 
         If the run's spec cannot be read, remove everything that a step could have made.
         """
-        known = self._backend()
+        backend_name = self._backend()
         for backend in BACKENDS.values():
-            if backend.keys and (known == backend.name or (known is None and has_variables(backend.keys))):
+            if backend.keys and (
+                backend_name == backend.name or (backend_name is None and has_variables(backend.keys))
+            ):
                 self.part(partial(self._remove_run, backend.name))
-        if known is None or not backend_named(known).keys:
+        if backend_name is None or not find_backend(backend_name).keys:
             self._log("removed", sweep_run(self.cluster, self.run_id))
 
     def report(self, out: Path | None) -> None:
@@ -103,6 +105,7 @@ class Finalize:
             self.troubles.append(error)
 
     def _write_report(self, stored: StoredUnits) -> Summary:
+        """Return the summary of the stored report if it counts all results, else write the report."""
         try:
             summary = Summary.from_bytes(self.store.get(key(Summary, self.run_id)))
             if summary_counts(summary) == (
@@ -126,12 +129,16 @@ class Finalize:
             return None
 
     def _remove_run(self, backend: str) -> None:
+        """Remove the run's sandboxes at a provider. Raises InfraError if some could not be removed."""
         orphans = list_run(backend, self.run_id, store_id(self._url))
         failures = orphans.remove()
         self._log("removed", [name for name in orphans.names if name not in failures])
         if failures:
             name, reason = next(iter(failures.items()))
-            raise InfraError(FailureClass.SANDBOX_LOST, f"{len(failures)} sandboxes are left, {name} for one: {reason}")
+            raise InfraError(
+                FailureClass.SANDBOX_LOST,
+                f"{len(failures)} sandboxes could not be removed, for example {name}: {reason}",
+            )
 
     def _log(self, action: str, names: list[str]) -> None:
         if names:
@@ -152,20 +159,20 @@ class OutOfTimeError(InfraError):
 def limited(seconds: float) -> Iterator[None]:
     """Raise OutOfTimeError in the main thread, which calls this, after ``seconds``."""
 
-    def over(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise OutOfTimeError(FailureClass.STEP_TIMEOUT, f"not done after {seconds:g} s")
+    def on_alarm(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise OutOfTimeError(FailureClass.STEP_TIMEOUT, f"the clean-up did not end within {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, over)
+    previous = signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def _worst(troubles: list[Exception]) -> Exception:
-    """Return the error for the exit code: first one that a retry may fix, then our own bugs, then a wrong request."""
+    """Return the error that decides the exit code: first one that a retry may fix, then a bug, then a wrong request."""
 
     def rank(error: Exception) -> int:
         return (
@@ -179,15 +186,21 @@ def _worst(troubles: list[Exception]) -> Exception:
 
 def main(flags: Flags) -> None:
     """Do all parts, whichever of them fails; then raise the error that decides the exit code."""
-    one = Finalize(flags["store"], flags["run"], flags["workflow"], flags["namespace"])
+    clean_up = Finalize(flags["store"], flags["run"], flags["workflow"], flags["namespace"])
     with limited(flags["within"]):
-        for part in (one.stop, one.unlock, one.end, one.sweep, lambda: one.report(flags["out"])):
-            one.part(part)
-    if one.troubles:
-        worst = _worst(one.troubles)
-        for other in one.troubles:
-            if other is not worst:
-                sys.stderr.write(f"{other}\n")
+        for part in (
+            clean_up.stop,
+            clean_up.unlock,
+            clean_up.end,
+            clean_up.sweep,
+            lambda: clean_up.report(flags["out"]),
+        ):
+            clean_up.part(part)
+    if clean_up.troubles:
+        worst = _worst(clean_up.troubles)
+        for error in clean_up.troubles:
+            if error is not worst:
+                sys.stderr.write(f"{error}\n")
         raise worst
 
 

@@ -37,6 +37,7 @@ from swe_argo.steps.contracts.chain import GRADE
 from swe_argo.steps.sandbox import load_backend
 
 _SIZE_BYTES = 8
+"""Bytes of a request's size on the wire."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ class Request:
         return len(data).to_bytes(_SIZE_BYTES, "big") + data
 
     @classmethod
-    def read(cls, line: socket.socket) -> Request:
+    def read(cls, channel: socket.socket) -> Request:
         """Read a request. Raises ValueError if the sender goes away before it is complete."""
-        size = int.from_bytes(line.recv(_SIZE_BYTES, socket.MSG_WAITALL), "big")
-        return cls(**json.loads(line.recv(size, socket.MSG_WAITALL)))
+        size = int.from_bytes(channel.recv(_SIZE_BYTES, socket.MSG_WAITALL), "big")
+        return cls(**json.loads(channel.recv(size, socket.MSG_WAITALL)))
 
     def run(self) -> None:
         """Become the program, in a process that was forked for it. Raises SystemExit, and the program's errors."""
@@ -120,24 +121,26 @@ def fork_here() -> tuple[socket.socket, int]:
     Call it before this process has done anything but import. It returns only in this process: a requested program runs
     inside this call, and ends its own process.
     """
-    control, its = socket.socketpair()
+    control, child_control = socket.socketpair()
     if pid := os.fork():
-        its.close()
+        child_control.close()
         return control, pid
     control.close()
     os.setsid()  # Ctrl-C reaches the runner
     _close_standard_streams(0, 1, 2)
-    if request := _serve(its):
+    if request := _serve(child_control):
         request.run()
     sys.exit()
 
 
 def _serve(control: socket.socket) -> Request | None:
+    """Serve until ``control`` closes; in a process forked for a program, return its request."""
     gc.freeze()  # a garbage collection over existing objects would copy them into every program
     return ForkServer(control).serve()
 
 
 def _close_standard_streams(*numbers: int) -> None:
+    """Replace these descriptors by /dev/null."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in numbers:
         os.dup2(nothing, number)
@@ -145,6 +148,7 @@ def _close_standard_streams(*numbers: int) -> None:
 
 
 def _load(step: str, backend: str, *modules: str) -> None:
+    """Import a step with ``modules``, its backend and, for grade, the official harness."""
     for name in (f"swe_argo.steps.{step}", *modules):
         import_module(name)
     if not is_own_backend(backend):  # a user's own backend may start threads, which a fork would lose
@@ -162,25 +166,25 @@ class ForkServer:
         self._control = control
         self._programs: dict[int, socket.socket] = {}
         self._ready = selectors.DefaultSelector()
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
-        signal.set_wakeup_fd(self._wake)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_writer, False)
+        signal.set_wakeup_fd(self._wake_writer)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        for each in (self._control, self._woken):
-            self._ready.register(each, selectors.EVENT_READ)
+        for source in (self._control, self._wake_reader):
+            self._ready.register(source, selectors.EVENT_READ)
 
     def serve(self) -> Request | None:
         """Return the request in a process forked for a program; None in this process when the socket closes."""
         while True:
-            came = [key.fileobj for key, _ in self._ready.select()]
-            for pid, line in self._programs.items():
-                if line in came:
-                    self._pass_on(line.recv(64), pid, line)
-            if self._woken in came:
-                os.read(self._woken, 4096)
+            ready = [key.fileobj for key, _ in self._ready.select()]
+            for pid, channel in self._programs.items():
+                if channel in ready:
+                    self._forward_signals(channel.recv(64), pid, channel)
+            if self._wake_reader in ready:
+                os.read(self._wake_reader, 4096)
             for pid in list(self._programs):
-                self._tell_end(pid)
-            if self._control in came:
+                self._report_exit(pid)
+            if self._control in ready:
                 _, files, _, _ = socket.recv_fds(self._control, 1, 4)
                 if len(files) < 4:
                     return None
@@ -188,43 +192,45 @@ class ForkServer:
                 if request is not None:
                     return request
 
-    def _pass_on(self, signals: bytes, pid: int, line: socket.socket) -> None:
+    def _forward_signals(self, signals: bytes, pid: int, channel: socket.socket) -> None:
+        """Send the requested signals to a program and its group; each byte is the number of a signal."""
         if not signals:  # the requester is gone; a try sees that at its standard input
-            self._ready.unregister(line)
+            self._ready.unregister(channel)
         for number in signals:
             try:
                 os.killpg(pid, number)
             except ProcessLookupError:  # the program has no group of its own yet
                 os.kill(pid, number)
 
-    def _tell_end(self, pid: int) -> None:
+    def _report_exit(self, pid: int) -> None:
+        """Send the exit code to the requester if the program has ended."""
         ended_pid, status = os.waitpid(pid, os.WNOHANG)
         if not ended_pid:
             return
-        line = self._programs.pop(pid)
+        channel = self._programs.pop(pid)
         with suppress(KeyError):
-            self._ready.unregister(line)
-        with line, suppress(OSError):
-            line.send(str(os.waitstatus_to_exitcode(status)).encode())
+            self._ready.unregister(channel)
+        with channel, suppress(OSError):
+            channel.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _fork(self, line: socket.socket, *streams: int) -> Request | None:
+    def _fork(self, channel: socket.socket, *streams: int) -> Request | None:
         """Return the request in the process forked for it. If that fails, the socket is closed without a message."""
         try:
-            request = Request.read(line)
+            request = Request.read(channel)
             pid = os.fork()
         except (ValueError, TypeError, OSError):
-            line.close()
+            channel.close()
         else:
             if pid == 0:
-                self._begin(line, streams)
+                self._begin(channel, streams)
                 return request
-            self._programs[pid] = line
-            self._ready.register(line, selectors.EVENT_READ)
-        for each in streams:
-            os.close(each)
+            self._programs[pid] = channel
+            self._ready.register(channel, selectors.EVENT_READ)
+        for stream in streams:
+            os.close(stream)
         return None
 
-    def _begin(self, line: socket.socket, streams: tuple[int, ...]) -> None:
+    def _begin(self, channel: socket.socket, streams: tuple[int, ...]) -> None:
         """Become a process of its own, with nothing left of its parent."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -232,10 +238,10 @@ class ForkServer:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         self._ready.close()
-        for other in (self._control, line, *self._programs.values()):
-            other.close()
-        for each in (*streams, self._woken, self._wake):
-            os.close(each)
+        for connection in (self._control, channel, *self._programs.values()):
+            connection.close()
+        for descriptor in (*streams, self._wake_reader, self._wake_writer):
+            os.close(descriptor)
 
 
 if __name__ == "__main__":

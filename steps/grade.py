@@ -51,8 +51,8 @@ SANDBOX_MARGIN_S = 2700.0
 def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     """Grade one patch (or layer) in a fresh sandbox, and in a second one if the end of the run is doubtful.
 
-    An empty patch is recorded, not run, unless the agent (idle) makes none. A reference that is no patch first runs in
-    a sandbox of its own: its layer is graded like an agent's.
+    An empty patch is recorded without a run, unless the agent makes none (idle). A reference solution that is a program
+    first runs in its own sandbox: its layer is graded like an agent's.
     """
     run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
     kind, family, problem = agent_of(run_file.spec.agent).kind, load_family(answer.family), ""
@@ -73,8 +73,9 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     tests = _Tests(context, run_file, instance, grader, None if untouched else patch, stored_twins, make_reference)
     graded_run = tests.run()
     if (doubt := graded_run.verdict.doubt) is not None:
-        again = tests.run(again=True, factor=2.0 if doubt.of_size else 1.0)
-        graded_run = replace(again, verdict=after_doubt(doubt, again.verdict))
+        # A doubt of size is about memory or disk, so the second sandbox has twice as much.
+        second_run = tests.run(again=True, factor=2.0 if doubt.of_size else 1.0)
+        graded_run = replace(second_run, verdict=after_doubt(doubt, second_run.verdict))
     confirmation, twins, verdict = None, None, graded_run.verdict
     if _is_to_confirm(run_file, context, verdict) and doubt is None and grader.twin_tests is not None:
         confirmation, twins = tests.confirm(grader.twin_tests)
@@ -84,8 +85,8 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     if verdict.resolved:
         is_ours = _is_ours(run_file, context)
         validated = twins or stored_twins
-        own = [path for finding in verdict.integrity.findings for path in finding.paths] if is_ours else []
-        integrity = excuse_findings(verdict.integrity, [*own, *(validated.reference_paths if validated else ())])
+        own_paths = [path for finding in verdict.integrity.findings for path in finding.paths] if is_ours else []
+        integrity = excuse_findings(verdict.integrity, [*own_paths, *(validated.reference_paths if validated else ())])
         integrity = weigh_confirmation(integrity, confirmation, is_ours=is_ours)
         graded_run = replace(graded_run, verdict=replace(verdict, integrity=integrity))
     record = _record(
@@ -101,7 +102,7 @@ def _run_reference(context: Context, run_file: RunFile, instance: Instance, answ
     family = cast(LayerFamily, load_family(answer.family))
     grading = run_file.spec.grading
     with open_sandbox(
-        replace(context, try_name=_another(context.try_name)),
+        replace(context, try_name=_new_try_name(context.try_name)),
         run_file,
         instance,
         step=GRADE.name,
@@ -110,16 +111,16 @@ def _run_reference(context: Context, run_file: RunFile, instance: Instance, answ
     ) as box:
         family.prepare(box, instance)
         before = record(box)
-        ended = family.run_reference(box, instance, answer)
-        taken = take(box, before)
-    problem = "; ".join(filter(None, (f"the reference solution {ended}" if ended else "", taken.note)))
+        ending = family.run_reference(box, instance, answer)
+        layer = take(box, before)
+    problem = "; ".join(filter(None, (f"the reference solution {ending}" if ending else "", layer.note)))
     if problem:
         sys.stderr.write(f"grade: {problem}\n")
-    return taken.data, problem
+    return layer.data, problem
 
 
 def _is_ours(run_file: RunFile, context: Context) -> bool:
-    """Return whether the patch is a reference or none at all: nobody gains by a wrong verdict there."""
+    """Return whether the patch is a reference or of a control run, which have no motive for a forged verdict."""
     kind = agent_of(run_file.spec.agent).kind
     return kind in (AgentKind.REFERENCE, AgentKind.CONTROL) or context.attempt == CANARY_ATTEMPT
 
@@ -212,7 +213,7 @@ class _Tests:
     @property
     def second(self) -> Context:
         """The context of a second sandbox of this step."""
-        return replace(self.context, try_name=_another(self.context.try_name))
+        return replace(self.context, try_name=_new_try_name(self.context.try_name))
 
     def sandbox(self, context: Context, *, network: bool | None = None) -> AbstractContextManager[Sandbox]:
         """Create a fresh sandbox, by default with the network of official runs.
@@ -233,16 +234,16 @@ class _Tests:
         )
 
 
-def _another(try_name: str) -> str:
+def _new_try_name(try_name: str) -> str:
     """Return the name of the second sandbox; a cluster shows it inside, where it must not reveal which one it is."""
     kinds = {letter: kind for kind in ("0123456789", "abcdef") for letter in kind}
-    drawn = "".join(secrets.choice(kinds.get(letter, letter)) for letter in try_name[-12:])
-    return try_name[:-12] + (drawn if drawn != try_name[-12:] else f"{drawn}0")
+    suffix = "".join(secrets.choice(kinds.get(letter, letter)) for letter in try_name[-12:])
+    return try_name[:-12] + (suffix if suffix != try_name[-12:] else f"{suffix}0")
 
 
 def _files(run: ProcedureRun, verdict: Verdict) -> Iterator[Raw]:
     """Yield the official files, as far as this outcome has them."""
-    yield InstanceLog(run.journal.to_bytes())
+    yield InstanceLog(run.recorder.to_bytes())
     if run.log is not None:
         yield EvalScript(run.script)
         yield TestLog(run.log)
@@ -260,6 +261,7 @@ def _record(
     run: ProcedureRun,
     machine: Machine | None,
 ) -> GradeRecord:
+    """Return the record of the grading. ``machine``: None if no sandbox was needed."""
     return GradeRecord(
         instance_id=instance.instance_id,
         attempt=context.attempt,

@@ -7,19 +7,20 @@ import sys
 from swe_argo.steps.argo.shards import stop_workflows
 from swe_argo.steps.contracts.chain import HALT
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
-from swe_argo.steps.contracts.workflow_marks import made_by
+from swe_argo.steps.contracts.workflow_marks import children_of
 from swe_argo.steps.entry import Flags, run_program
 from swe_argo.steps.kube.kubeconfig import find
 
 
 def main(flags: Flags) -> None:
-    """Stop the Workflows that this one made; an evaluation ends with a report, and each ends those that it made.
+    """Stop the Workflows that the training's Workflow created; an evaluation still writes its report.
 
-    Raises InfraError if they do not end in time or the API server is away; ConfigError without the permissions.
+    Each of them ends those that it created itself. Raises InfraError if they do not end in time or the API server does
+    not answer, ConfigError if a permission is missing.
     """
     cluster = find(KubernetesSpec(namespace=flags["namespace"]))
-    made = f"the Workflows that {flags['workflow']} made"
-    stopped = stop_workflows(cluster, made_by(flags["workflow"]), made, patience_s=flags["within"])
+    title = f"the Workflows that {flags['workflow']} made"
+    stopped = stop_workflows(cluster, children_of(flags["workflow"]), title, patience_s=flags["within"])
     if stopped:
         sys.stderr.write(f"stopped: {', '.join(stopped)}\n")
 

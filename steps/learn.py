@@ -18,15 +18,20 @@ log = logging.getLogger(__name__)
 
 
 def main(flags: Flags) -> str:
-    """Learn from the rollouts of a step. Raises ConfigError, InfraError."""
+    """Learn from the rollouts of a step, write the training's page, and return the result in a few words.
+
+    Raises ConfigError if the key or the spec is wrong, InfraError if Tinker or the store fails.
+    """
     set_up_logging()
     from swe_argo.steps.training.learner import Learner
 
-    ours, store = settings(), open_store(flags["store"])
+    own_settings, store = settings(), open_store(flags["store"])
     training = training_of(store, flags["training"])
-    if ours.tinker_api_key is None:
+    if own_settings.tinker_api_key is None:
         raise ConfigError("is not set", field="TINKER_API_KEY")
-    learner = Learner(store, training, api_key=ours.tinker_api_key.get_secret_value(), base_url=ours.tinker_base_url)
+    learner = Learner(
+        store, training, api_key=own_settings.tinker_api_key.get_secret_value(), base_url=own_settings.tinker_base_url
+    )
     try:
         checkpoint = learner.learn(flags["step"])
     finally:

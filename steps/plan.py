@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
-from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.contracts.chain import CANARY_COUNT, ENGINE_FIELDS, PLAN, SHARD_COUNT
 from swe_argo.steps.contracts.data import Plan
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
 from swe_argo.steps.entry import Flags, run_program
@@ -26,50 +26,53 @@ from swe_argo.steps.store.run_lock import refuse_busy
 def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
     """Resolve the spec, reject specs that cannot work, and write the run's first files. The same spec resumes a run.
 
-    ``submitted``: a recipe from the bucket takes no folder of this machine.
-
-    Nothing is written before all checks have passed. Raises ConfigError, InfraError.
+    ``submitted``: the spec came from a cluster's user, so that its recipe may name no folder of this machine. Nothing
+    is written before all checks have passed. Raises ConfigError if the spec cannot work, InfraError if the hub, the
+    store, the endpoint or the backend does not answer.
     """
     if spec.run_id is None:
         raise ConfigError("a run needs a name", field="run_id")
     store = open_store(spec.store, create=True)
     refuse_busy(store, spec.run_id, settings().hold)
-    with fetch_inputs(spec) as here:
+    with fetch_inputs(spec) as inputs:
         if submitted:
-            refuse_recipe_folder(here.agent)
-        resolution = resolve(spec, here, store)
+            refuse_recipe_folder(inputs.agent)
+        resolution = resolve(spec, inputs, store)
     if resolution.run.program is not None:
-        find_gate(architecture_of(spec.sandbox), doing)  # find it here, or the first agents would lose their time to it
+        find_gateway(
+            architecture_of(spec.sandbox), print_progress
+        )  # now: building it would cost the first agents their time
     write(store, resolution)
     return resolution.plan
 
 
-def _end_earlier(spec: RunSpec, workflow: str) -> None:
+def _remove_earlier_shards(spec: RunSpec, workflow: str) -> None:
+    """Delete shards of the run's earlier Workflows, which would work on the same units."""
     from swe_argo.steps.argo import earlier_workflows
     from swe_argo.steps.kube.kubeconfig import find
 
     for name in earlier_workflows.remove_earlier_shards(find(spec.sandbox.kubernetes), spec.run_id or "", workflow):
-        sys.stderr.write(f"note: {name} of an earlier Workflow still worked: it was ended\n")
+        sys.stderr.write(f"note: deleted {name} of an earlier Workflow, which was still running\n")
 
 
 def main(flags: Flags) -> str:
-    """Plan the run of the flags, cut it into shards, and write an engine's parameters. Returns the plan in a word."""
-    limits = {name: float(most) for name, _, most in (item.partition("=") for item in flags["at-most"])}
+    """Plan the run of the flags, cut it into shards, write an engine's parameters. Return the plan in a few words."""
+    limits = {name: float(maximum) for name, _, maximum in (item.partition("=") for item in flags["at-most"])}
     spec = fit_to_limits(read_spec(flags), limits)
     refuse_fields(spec, flags["refuse"])
     if flags["workflow"]:
-        _end_earlier(spec, flags["workflow"])
-    plan_made = plan(spec, submitted=flags["submitted"])
+        _remove_earlier_shards(spec, flags["workflow"])
+    run_plan = plan(spec, submitted=flags["submitted"])
     size, out = flags["shard-size"], flags["out"]
-    shards = write_shards(open_store(spec.store), plan_made, size, flags["workflow"] or "") if size else 0
+    shards = write_shards(open_store(spec.store), run_plan, size, flags["workflow"] or "") if size else 0
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        counts = {SHARD_COUNT: shards, CANARY_COUNT: len(plan_made.canary_to_do)}
+        counts = {SHARD_COUNT: shards, CANARY_COUNT: len(run_plan.canary_to_do)}
         for name, value in {**counts, **{name: getattr(spec, name) for name in ENGINE_FIELDS}}.items():
             (out / name).write_text(json.dumps(value), "utf-8")
-    for notice in plan_made.notices:
+    for notice in run_plan.notices:
         sys.stderr.write(f"note: {notice}\n")
-    return plan_made.word
+    return run_plan.word
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from swe_argo.steps.training.served_weights import await_weights
 
 
 def main(flags: Flags) -> str:
-    """Plan the round that the flags name, and return it in a word."""
+    """Plan the round that the flags name, and return it in a few words."""
     store, step = open_store(flags["store"]), flags["step"]
     training = training_of(store, flags["training"])
     plan = plan_measurement if flags["held-out"] else plan_rollouts
@@ -24,6 +24,7 @@ def main(flags: Flags) -> str:
         refuse_placeholders(spec)
     if spec and flags["served"] and spec.llm.base_url:
         learned = CheckpointLog(store, training.name).read()
+        # On a cluster the proxy reads new weights by itself: the run must not start with the old ones.
         await_weights(spec.llm.base_url, training.name, (learned[-1].weights if learned else FIRST).version)
     if out := flags["out"]:
         out.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.chain import NEXT_STEP, PLAN_TRAINING, STEP_COUNT
 from swe_argo.steps.contracts.data import DatasetLock, Plan
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec, SelectSpec
-from swe_argo.steps.contracts.spec_table import How
+from swe_argo.steps.contracts.spec_table import Mutable
 from swe_argo.steps.contracts.train_spec import TrainSpec
 from swe_argo.steps.contracts.training import TrainFile, held_out_run_of, run_of
 from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
@@ -34,31 +34,36 @@ from swe_argo.steps.versions import versions
 def plan_training(spec: TrainSpec) -> TrainFile:
     """Write the record of a training; an equal spec resumes it, with new values for fields that only affect execution.
 
-    Raises ConfigError, before anything is written, or InfraError.
+    Raises ConfigError, before anything is written, if the spec is wrong or another training has this name; InfraError
+    if the hub or store does not answer.
     """
     store = open_store(spec.run.store, create=True)
-    before = training_of(store, spec.name) if _has_begun(store, spec.name) else None
-    training = _go_on(store, before, spec) if before else _begin(store, spec)
+    stored = training_of(store, spec.name) if _has_begun(store, spec.name) else None
+    training = _resume(store, stored, spec) if stored else _start(store, spec)
     store.put(key(TrainFile, spec.name), training.to_bytes())
     return training
 
 
 def _has_begun(store: Store, name: str) -> bool:
-    """Return whether anything depends on its spec: until then a spec may be corrected under the same name."""
+    """Return whether a run of the training is planned or a step learnt; until then its spec may still change."""
     plans = [key(Plan, run) for run in (run_of(name, 1), held_out_run_of(name, 0))]
     return bool(store.get_many(plans) or CheckpointLog(store, name).read())
 
 
-def _begin(store: Store, spec: TrainSpec) -> TrainFile:
-    with fetch_inputs(spec.run) as here:
-        selected = read_dataset(spec.run, here, None, store)
+def _start(store: Store, spec: TrainSpec) -> TrainFile:
+    """Return the record of a new training: its dataset, and the division of the instances.
+
+    ``pool`` are the instances to train on, ``held_out`` those to measure with.
+    """
+    with fetch_inputs(spec.run) as inputs:
+        selected = read_dataset(spec.run, inputs, None, store)
         for notice in selected.notices:
             sys.stderr.write(f"note: {notice}\n")
         division = divide(spec, [row["instance_id"] for row in selected.rows])
-        known = {row["instance_id"] for row in selected.rows}
-        others = [each for each in division.held_out if each not in known]
-        rows = [*selected.rows, *(_read_others(spec.run, here, others, store).rows if others else ())]
-    unfit = selected.validation.unfit if selected.validation and not selected.validation.kept else {}
+        known_ids = {row["instance_id"] for row in selected.rows}
+        held_out_ids = [instance_id for instance_id in division.held_out if instance_id not in known_ids]
+        rows = [*selected.rows, *(_read_held_out(spec.run, inputs, held_out_ids, store).rows if held_out_ids else ())]
+    unfit = selected.validation.unfit if selected.validation and not selected.validation.keeps_unfit else {}
     return TrainFile(
         name=spec.name,
         spec=spec,
@@ -71,32 +76,34 @@ def _begin(store: Store, spec: TrainSpec) -> TrainFile:
     )
 
 
-def _read_others(run: RunSpec, here: RunSpec, ids: list[str], store: Store) -> SelectedDataset:
+def _read_held_out(run: RunSpec, inputs: RunSpec, ids: list[str], store: Store) -> SelectedDataset:
     """Return held-out instances that are not among those to train on, without invalid ones."""
-    select = SelectSpec(instance_ids=ids, validated=here.select.validated, keep_invalid=here.select.keep_invalid)
-    return read_dataset(run, here.model_copy(update={"select": select}), None, store)
+    select = SelectSpec(instance_ids=ids, validated=inputs.select.validated, keep_invalid=inputs.select.keep_invalid)
+    return read_dataset(run, inputs.model_copy(update={"select": select}), None, store)
 
 
-def _go_on(store: Store, before: TrainFile, spec: TrainSpec) -> TrainFile:
-    old, new = identity_fields(before.spec), identity_fields(spec)
+def _resume(store: Store, stored: TrainFile, spec: TrainSpec) -> TrainFile:
+    """Return the stored record with the new spec. Raises ConfigError if the spec or the dataset's rows have changed."""
+    old, new = identity_fields(stored.spec), identity_fields(spec)
     changed = [f"{name} was {old[name]!r}, now {new[name]!r}" for name in old if old[name] != new[name]]
     if changed:
         raise ConfigError(
             f"training {spec.name!r} exists with another spec ({', '.join(changed)}); use another name", field="name"
         )
-    if _lock_now(store, before).sha256 != before.dataset.sha256:
+    if _lock_now(store, stored).sha256 != stored.dataset.sha256:
         raise ConfigError(
-            f"the rows of {before.dataset.name} changed since training {spec.name!r} began; use another name",
+            f"the rows of {stored.dataset.name} changed since training {spec.name!r} began; use another name",
             field="run.dataset",
         )
-    return before.model_copy(update={"spec": spec})
+    return stored.model_copy(update={"spec": spec})
 
 
-def _lock_now(store: Store, before: TrainFile) -> DatasetLock:
-    select = SelectSpec(instance_ids=[*before.pool, *before.held_out])
-    run = before.spec.run.model_copy(update={"revision": before.dataset.revision, "select": select})
-    with fetch_inputs(run) as here:
-        return read_dataset(run, here, None, store).lock
+def _lock_now(store: Store, stored: TrainFile) -> DatasetLock:
+    """Return the digest of the training's rows as they are in the dataset now."""
+    select = SelectSpec(instance_ids=[*stored.pool, *stored.held_out])
+    run = stored.spec.run.model_copy(update={"revision": stored.dataset.revision, "select": select})
+    with fetch_inputs(run) as inputs:
+        return read_dataset(run, inputs, None, store).lock
 
 
 def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
@@ -106,17 +113,17 @@ def identity_fields(table: BaseModel, prefix: str = "") -> dict[str, Any]:
         value = getattr(table, name)
         if isinstance(value, BaseModel):
             flat |= identity_fields(value, f"{prefix}{name}.")
-        elif not any(isinstance(mark, How) for mark in info.metadata):
+        elif not any(isinstance(mark, Mutable) for mark in info.metadata):
             flat[f"{prefix}{name}"] = value
     return flat
 
 
 def read_spec(flags: Flags) -> TrainSpec:
-    """Return the spec of the flags: --default < --spec < --spec-text < --set < --training and --store.
+    """Return the spec of the flags; later sources win: --default, --spec, --spec-text, --store, --set, --training.
 
-    With --submitted it names no file of this machine. Raises ConfigError.
+    With --submitted it may name no file of this machine. Raises ConfigError if it is wrong.
     """
-    tables = [of_train_pairs(each for each in flags["default"] if each.partition("=")[2])]
+    tables = [of_train_pairs(pair for pair in flags["default"] if pair.partition("=")[2])]
     tables += [of_train_file(flags["spec"])] if flags["spec"] else []
     tables += [of_train_text(flags["spec-text"], "spec")] if flags["spec-text"] else []
     tables += [{"run": {"store": flags["store"]}}]
@@ -126,15 +133,15 @@ def read_spec(flags: Flags) -> TrainSpec:
 
 
 def main(flags: Flags) -> str:
-    """Plan the training of the flags, and return it in a word."""
+    """Plan the training of the flags, and return it in a few words."""
     training = plan_training(read_spec(flags))
     spec, learned = training.spec, len(CheckpointLog(open_store(training.spec.run.store), training.name).read())
     if out := flags["out"]:
         out.mkdir(parents=True, exist_ok=True)
         for name, value in {STEP_COUNT: spec.steps, NEXT_STEP: learned + 1}.items():
             (out / name).write_text(json.dumps(value), "utf-8")
-    apart = f", {len(training.held_out)} held out" if training.held_out else ""
-    return f"{learned} of {spec.steps} steps learnt, {len(training.pool)} instances to train on{apart}"
+    held_out = f", {len(training.held_out)} held out" if training.held_out else ""
+    return f"{learned} of {spec.steps} steps learnt, {len(training.pool)} instances to train on{held_out}"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from typing import Any
 
 from swe_argo.steps.errors import ConfigError, one_line
 
-_LONGEST = 300
+_MAX_LENGTH = 300
+"""Maximum characters of an import error's text in a message."""
 
 
 def file_of(reference: str) -> Path | None:
@@ -22,7 +23,10 @@ def file_of(reference: str) -> Path | None:
 
 
 def load(reference: str, field: str, *, as_of_now: bool = False) -> Any:
-    """Import the object that a reference names. Raises ConfigError in one line if it does not exist."""
+    """Import the object that a reference names. Raises ConfigError if it does not exist.
+
+    ``as_of_now``: import a file again if it has changed. ``field``: the spec field for the error.
+    """
     module, (place, _, name) = load_module(reference, field, as_of_now=as_of_now), reference.rpartition(":")
     if not hasattr(module, name):
         raise ConfigError(f"{place} has no {name}", field=field)
@@ -32,7 +36,7 @@ def load(reference: str, field: str, *, as_of_now: bool = False) -> Any:
 def load_module(reference: str, field: str, *, as_of_now: bool = False) -> ModuleType:
     """Import the module of a reference; with ``as_of_now`` a changed file is imported again.
 
-    Raises ConfigError in one line if there is none, or it fails.
+    Raises ConfigError if there is none, or its import fails.
     """
     place, _, name = reference.rpartition(":")
     file = file_of(reference)
@@ -41,35 +45,35 @@ def load_module(reference: str, field: str, *, as_of_now: bool = False) -> Modul
     if file is not None and not file.is_file():
         raise ConfigError(f"there is no file {file}", field=field)
     try:
-        return import_module(place) if file is None else _imported(file, as_of_now=as_of_now)
+        return import_module(place) if file is None else _import_file(file, as_of_now=as_of_now)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and file is None and _is_within(error.name or "", place):
             reason = f"there is no module {error.name} here: install it beside swe-argo, or set PYTHONPATH"
         else:
-            reason = f"{place} cannot be imported: {type(error).__name__}: {one_line(str(error), _LONGEST)}"
+            reason = f"{place} cannot be imported: {type(error).__name__}: {one_line(str(error), _MAX_LENGTH)}"
         raise ConfigError(reason, field=field) from error
 
 
 def load_agent(reference: str) -> type[Any]:
     """Import a user's own agent class. Raises ConfigError if it does not follow the protocol (agents/runner.py)."""
-    found = load(reference, "agent.name", as_of_now=True)  # a notebook rewrites it again and again
-    act = getattr(found, "act", None)
-    if not inspect.isclass(found) or not callable(act):
-        raise ConfigError(f"{reference} is no agent: it must be a class with act(self, task)", field="agent.name")
-    if not isinstance(getattr(found, "defaults", {}), dict):
+    agent_class = load(reference, "agent.name", as_of_now=True)  # a notebook rewrites it again and again
+    act = getattr(agent_class, "act", None)
+    if not inspect.isclass(agent_class) or not callable(act):
+        raise ConfigError(f"{reference} is not an agent: expected a class with act(self, task)", field="agent.name")
+    if not isinstance(getattr(agent_class, "defaults", {}), dict):
         raise ConfigError(f"defaults of {reference} must be a dict of fields of AgentSpec", field="agent.name")
     try:
-        inspect.signature(found).bind()
+        inspect.signature(agent_class).bind()
         inspect.signature(act).bind(None, None)
     except TypeError as error:
         raise ConfigError(
-            f"{reference} is no agent: it is made without arguments and has act(self, task) ({error})",
+            f"{reference} is not an agent: expected a class without arguments, with act(self, task) ({error})",
             field="agent.name",
         ) from None
-    return found
+    return agent_class
 
 
-def _imported(file: Path, *, as_of_now: bool) -> ModuleType:
+def _import_file(file: Path, *, as_of_now: bool) -> ModuleType:
     """Import a file as a module, once per process, or once per version of the file."""
     name = f"swe_argo_file_{abs(hash(file.resolve()))}"
     if as_of_now:
@@ -89,4 +93,5 @@ def _imported(file: Path, *, as_of_now: bool) -> ModuleType:
 
 
 def _is_within(missing: str, place: str) -> bool:
+    """Return whether the missing module is ``place`` or a package that contains it: else ``place`` imports it."""
     return place == missing or place.startswith(f"{missing}.")

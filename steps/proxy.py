@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swe_argo.steps.contracts.programs import Option, Program
-from swe_argo.steps.entry import Flags, run_threaded_program, tie_to_stdin
+from swe_argo.steps.entry import Flags, exit_on_stdin_eof, run_threaded_program
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 PROXY = Program(
     "proxy",
-    "Tinker's models -> an OpenAI-compatible endpoint that tells the tokens it sampled",
+    "Tinker's models -> an OpenAI-compatible endpoint that returns the sampled tokens",
     (
         Option("base-model", "model of Tinker, as get_server_capabilities lists it", required=True),
         Option("tokenizer", "folder with its tokenizer files, or an id of the hub; by default the model's own"),
-        Option("name", "what callers name the model by", default="tinker"),
+        Option("name", "name of the model for callers", default="tinker"),
         Option("weights", "tinker:// path of trained weights; by default the base model"),
         Option("store", "folder or s3://bucket/prefix that holds the pointer"),
-        Option("pointer", "key of a file in the store that names the weights, read again and again"),
-        Option("refresh", "seconds between two readings of it", float, 5.0),
-        Option("context", "tokens that prompt and answer may have; by default as Tinker lists it", int),
+        Option("pointer", "key of the file in the store that names the weights, read regularly"),
+        Option("refresh", "seconds between two reads of the pointer", float, 5.0),
+        Option("context", "maximum tokens of prompt and answer; by default Tinker's limit", int),
         Option(
             "tool-format",
-            "how calls are written; by default as the chat template says",
+            "format of tool calls; by default that of the chat template",
             choices=("hermes", "qwen3_coder"),
         ),
-        Option("at-once", "calls that are sampled at a time", int, 256),
-        Option("timeout", "seconds that one call may take", float, 1800.0),
+        Option("at-once", "maximum number of concurrent calls", int, 256),
+        Option("timeout", "maximum seconds per call", float, 1800.0),
         Option("traces", "folder for the calls of each rollout, /t/NAME/v1", Path),
         Option("host", "address to listen on", default="127.0.0.1"),
         Option("port", "port to listen on; 0: any", int, 8000),
-        Option("tied", "end when standard input closes", bool),
+        Option("tied", "exit when standard input closes", bool),
     ),
 )
 NUMBERS = {
@@ -52,21 +52,24 @@ NUMBERS = {
 
 
 def main(flags: Flags) -> None:
-    """Serve until the process is stopped. Raises ConfigError, InfraError."""
-    for name, (least, most) in NUMBERS.items():
-        if flags[name] is not None and not least <= flags[name] <= most:
-            raise ConfigError(f"{flags[name]} is not within {least:,} to {most:,}", field=f"--{name}")
+    """Serve until the process is stopped.
+
+    Raises ConfigError if a flag or key is wrong, InfraError if Tinker, the hub or the store does not answer.
+    """
+    for name, (minimum, maximum) in NUMBERS.items():
+        if flags[name] is not None and not minimum <= flags[name] <= maximum:
+            raise ConfigError(f"{flags[name]} is not within {minimum:,} to {maximum:,}", field=f"--{name}")
     from swe_argo.steps.serving.server import ProxyOptions, serve
     from swe_argo.steps.serving.tinker_sampler import TinkerSource
     from swe_argo.steps.serving.tokenizer_files import find_tokenizer
 
     if flags["tied"]:
-        tie_to_stdin()
-    ours = settings()
-    if ours.tinker_api_key is None:
+        exit_on_stdin_eof()
+    own_settings = settings()
+    if own_settings.tinker_api_key is None:
         raise ConfigError("is not set", field="TINKER_API_KEY")
     if bool(flags["pointer"]) != bool(flags["store"]):
-        raise ConfigError("--pointer names a file in --store: both or none", field="--pointer")
+        raise ConfigError("set --pointer and --store together", field="--pointer")
     options = ProxyOptions(
         tokenizer=find_tokenizer(flags["tokenizer"] or flags["base-model"]),
         model=flags["name"],
@@ -81,10 +84,12 @@ def main(flags: Flags) -> None:
         traces=flags["traces"],
         host=flags["host"],
         port=flags["port"],
-        key=_value(ours.llm_api_key),
-        admin_key=_value(ours.proxy_admin_key),
+        key=_value(own_settings.llm_api_key),
+        admin_key=_value(own_settings.proxy_admin_key),
     )
-    source = TinkerSource(flags["base-model"], ours.tinker_api_key.get_secret_value(), ours.tinker_base_url)
+    source = TinkerSource(
+        flags["base-model"], own_settings.tinker_api_key.get_secret_value(), own_settings.tinker_base_url
+    )
     try:
         asyncio.run(serve(options, source, _announce))
     finally:
@@ -92,7 +97,7 @@ def main(flags: Flags) -> None:
 
 
 def _announce(address: str) -> None:
-    sys.stdout.write(f"the proxy takes calls at {address}\n")
+    sys.stdout.write(f"the proxy listens at {address}\n")
     sys.stdout.flush()
 
 

@@ -14,14 +14,14 @@ from swe_argo.steps.reports.training.publish import publish_training_of
 from swe_argo.steps.reports.validation.write import write_validation_of
 from swe_argo.steps.reports.write import write_report
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.kept_calls import remove_calls_of_solved
+from swe_argo.steps.store.recorded_calls import remove_calls_of_solved
 from swe_argo.steps.store.twins import copy_twins_out
 
 log = logging.getLogger(__name__)
 
 
 def main(flags: Flags) -> str:
-    """Write the report, and return the score in a word."""
+    """Write the report, and return the score in a few words."""
     store, out = open_store(flags["store"]), flags["out"]
     summary = write_report(store, flags["run"], flags["against"] or None)
     write_validation_of(store, flags["run"])

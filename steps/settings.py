@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     """Key of that proxy, which no other endpoint receives."""
     credentials: str | None = Field(None, validation_alias="SWE_ARGO_CREDENTIALS")
     """Name of the cluster's Secret with the keys of this process."""
-    model_gate: Path | None = Field(None, validation_alias="SWE_ARGO_GATE")
+    model_limiter: Path | None = Field(None, validation_alias="SWE_ARGO_LIMITER")
     """Unix socket of the runner that enforces the endpoint's limits over all of its units."""
     groups: Path | None = Field(None, validation_alias="SWE_ARGO_GROUPS")
     """Folder of the runner in which attempts at one instance find the preparation of the first attempt."""
@@ -137,10 +137,11 @@ class Settings(BaseSettings):
 
     @field_validator("log_level", mode="before")
     @classmethod
-    def _known_level(cls, value: object) -> object:
+    def _check_level(cls, value: object) -> object:
+        """Return the level in capitals. Raises ValueError if there is none of that name."""
         level = str(value).strip().upper()
         if level not in LOG_LEVELS:
-            raise ValueError(f"{value!r} is none of {', '.join(LOG_LEVELS)}")
+            raise ValueError(f"{value!r} is not one of {', '.join(LOG_LEVELS)}")
         return level
 
     @field_validator(
@@ -156,15 +157,15 @@ class Settings(BaseSettings):
         mode="before",
     )
     @classmethod
-    def _fit_for_a_header(cls, value: object, info: ValidationInfo) -> object:
-        """Strip the newline that a file or Secret ends with: clients print a header that they refuse, with the key."""
+    def _check_header_value(cls, value: object, info: ValidationInfo) -> object:
+        """Strip a final newline and reject invalid keys: HTTP clients print an invalid header, with the key in it."""
         if not isinstance(value, str):
             return value
         if not (key := value.strip()):
             return None
         word = key.replace(" ", "", 1) if info.field_name == "argo_token" else key  # Bearer ..., Basic ...
         if not all("!" <= letter <= "~" for letter in word):
-            raise ValueError("it holds a blank, a line break or what is not ASCII, as no key does: copy it again")
+            raise ValueError("it contains a space, a line break or a non-ASCII character: copy it again")
         return key
 
     @property
@@ -179,7 +180,7 @@ class Settings(BaseSettings):
             return (self.home or self.cache / "swe-argo").expanduser()
         except RuntimeError:
             raise ConfigError(
-                "this user has no home folder: set SWE_ARGO_HOME to one that can be written", field="home"
+                "this user has no home folder: set SWE_ARGO_HOME to a writable folder", field="home"
             ) from None
 
 
@@ -195,7 +196,7 @@ def settings() -> Settings:
 
 
 def _variable_of(alias: str) -> str:
-    """Return the variable that is set, of a setting's alternatives: pydantic names the first of them."""
+    """Return which of a setting's alternative variables is set: pydantic names the first alternative."""
     for field in Settings.model_fields.values():
         if isinstance(choices := field.validation_alias, AliasChoices) and alias in choices.choices:
             return next((name for name in map(str, choices.choices) if os.environ.get(name)), alias)
@@ -209,6 +210,6 @@ def has_variables(names: Iterable[str]) -> bool:
 
 def variables(names: Iterable[str], prefix: str) -> dict[str, str]:
     """Return the environment's non-empty variables that are in ``names`` or begin with ``prefix``."""
-    wanted_names = set(names)
-    values = {name: value for name, value in os.environ.items() if name in wanted_names or name.startswith(prefix)}
+    name_set = set(names)
+    values = {name: value for name, value in os.environ.items() if name in name_set or name.startswith(prefix)}
     return {name: value for name, value in values.items() if value.strip()}

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from swe_argo.steps.agents.going_on import SolveCalls
+from swe_argo.steps.agents.resume import SolveCalls
 from swe_argo.steps.agents.solving import Solving
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.agents import AgentKind
 from swe_argo.steps.contracts.chain import SOLVE
 from swe_argo.steps.contracts.data import Instance, RunFile
-from swe_argo.steps.contracts.kept_calls import calls_place
 from swe_argo.steps.contracts.record import Place, Raw, Record
+from swe_argo.steps.contracts.recorded_calls import calls_prefix
 from swe_argo.steps.contracts.recording import Recording
 from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
 from swe_argo.steps.entry import Inputs, run_step
@@ -21,7 +21,7 @@ from swe_argo.steps.errors import ConfigError, ForeignAnswerError, StepError
 from swe_argo.steps.sandbox.unit_sandbox import Context
 from swe_argo.steps.store import open_store
 from swe_argo.steps.store.endpoint_marks import UnitMarks
-from swe_argo.steps.store.kept_calls import CallKeeper, find_earlier_calls
+from swe_argo.steps.store.recorded_calls import CallRecorder, find_earlier_calls
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,13 @@ log = logging.getLogger(__name__)
 def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
     """Hide history that HEAD does not reach, run the agent, take its patch; in iterative mode repeat, keep the best.
 
-    Raises ConfigError, InfraError, ResourceError; an error after the agent began carries the agent's partial outputs.
+    Raises ConfigError if the request is wrong, InfraError if the infrastructure fails, ResourceError if the sandbox is
+    too small; an error after the agent began carries the agent's partial outputs.
     """
     run, instance, recording = inputs[RunFile], inputs[Instance], inputs.get(Recording)
     agent = agent_of(run.spec.agent)
     if not agent.solves:
-        raise ConfigError(f"{agent.name!r} does not solve: its patch is there before grade", field="agent.name")
+        raise ConfigError(f"{agent.name!r} does not solve: its patches exist before the run", field="agent.name")
     if agent.kind is AgentKind.REPLAY and recording is None:
         raise ConfigError(f"there is no recording of {instance.instance_id}", field="agent.trajectories")
     marks = _marks(context, run, instance)
@@ -44,14 +45,17 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
         solving = Solving(context, run, instance, recording, calls)
         try:
             outputs: list[Record | Raw] = list(solving.outputs())
-            for each in outputs:
-                if marks and isinstance(each, Trajectory):
-                    marks.end(each.extra.stop_reason, each.answers, each.notes or "")
+            for output in outputs:
+                if marks and isinstance(output, Trajectory):
+                    marks.end(output.extra.stop_reason, output.answers, output.notes or "")
         except StepError as error:
-            marked = marks.fail(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
-            if solving.journal is not None:
-                marked.leaves = (*error.leaves, solving.journal.trajectory(StopReason.INTERRUPTED))
-            raise marked from None
+            marked_error = marks.fail(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
+            if solving.recorder is not None:
+                marked_error.partial_outputs = (
+                    *error.partial_outputs,
+                    solving.recorder.trajectory(StopReason.INTERRUPTED),
+                )
+            raise marked_error from None
         return outputs
 
 
@@ -62,7 +66,7 @@ def _marks(context: Context, run: RunFile, instance: Instance) -> UnitMarks | No
     try:
         return UnitMarks(open_store(context.store), run.run_id, instance.instance_id, context.attempt)
     except ConfigError as error:
-        log.warning("the endpoint's failures in other units are not known here: %s", error)
+        log.warning("the endpoint's failures in other units are unknown: %s", error)
         return None
 
 
@@ -73,8 +77,8 @@ def _calls(context: Context, run: RunFile, instance: Instance) -> Iterator[Solve
     A machine's own copy dies with it. Raises InfraError if the store fails: a fresh start would pay again.
     """
     spec = run.spec
-    wanted = spec.continue_solves and spec.save_checkpoints and agent_of(spec.agent).asks_model
-    if not wanted or not context.store:
+    is_recording = spec.continue_solves and spec.save_checkpoints and agent_of(spec.agent).asks_model
+    if not is_recording or not context.store:
         yield SolveCalls()
         return
     unit = (run.run_id, instance.instance_id, context.attempt)
@@ -82,16 +86,16 @@ def _calls(context: Context, run: RunFile, instance: Instance) -> Iterator[Solve
         store = open_store(context.store)
         earlier = find_earlier_calls(store, *unit)
     except ConfigError as error:
-        log.warning("no answer is kept for a further try, and no earlier one is gone on from: %s", error)
+        log.warning("answers are not recorded for a retry, and earlier answers are not replayed: %s", error)
         yield SolveCalls()
         return
-    place = calls_place(context.kept_as, context.try_name)
-    keeper = CallKeeper(store, f"{Place.UNIT.format(run=unit[0], instance=unit[1], attempt=unit[2])}/{place}")
-    calls = SolveCalls(context.try_name, earlier.calls, keeper.keep, place, earlier.begins_anew)
+    place = calls_prefix(context.kept_as, context.try_name)
+    keeper = CallRecorder(store, f"{Place.UNIT.format(run=unit[0], instance=unit[1], attempt=unit[2])}/{place}")
+    calls = SolveCalls(context.try_name, earlier.calls, keeper.keep, place, earlier.restart_reason)
     if earlier.calls:
-        log.warning("going on from an earlier try: %d answers of its model are known", len(earlier.calls))
-    elif earlier.begins_anew:
-        log.warning("starting over: %s", earlier.begins_anew)
+        log.warning("resuming an earlier try: replaying %d recorded answers", len(earlier.calls))
+    elif earlier.restart_reason:
+        log.warning("starting over: %s", earlier.restart_reason)
     try:
         calls.begin()
         yield calls

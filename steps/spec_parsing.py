@@ -29,8 +29,11 @@ Tables = dict[str, Any]
 """A spec as TOML tables, not checked yet."""
 
 
-def of_file(file: Path) -> Tables:
-    """Return the spec in a TOML file; a bare name that is no file here may be a bundled one. Raises ConfigError."""
+def read_spec_file(file: Path) -> Tables:
+    """Return the spec in a TOML file; a bare name without such a file here may be a bundled one.
+
+    Raises ConfigError if the file is missing or is not TOML.
+    """
     bundled = {path.name: path for path in (TEMPLATES / "runs").glob("*.toml")}
     if str(file) in bundled and not file.exists():
         file = bundled[str(file)]
@@ -46,7 +49,10 @@ def of_file(file: Path) -> Tables:
 
 
 def of_text(text: str, source: str) -> Tables:
-    """Return the spec in a TOML document or a JSON object, each field in its place. Raises ConfigError."""
+    """Return the spec in a TOML document or JSON object, each field in its place.
+
+    Raises ConfigError if it is neither.
+    """
     try:
         tables: Tables = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
@@ -54,11 +60,11 @@ def of_text(text: str, source: str) -> Tables:
         raise ConfigError(f"{source} is not {kind}: {error}") from None
     if isinstance(tables.get("sandbox"), dict):
         tables["sandbox"] = lift_flat_fields(tables["sandbox"])
-    return laid_over({}, tables)
+    return merge_tables({}, tables)
 
 
 def current_name(name: str) -> str:
-    """Return the name of a field that may be named as in an earlier release: ``grading.counter_proof``."""
+    """Return the current name of a field, also for a name of an earlier release: ``grading.counter_proof``."""
     *tables, last = name.split(".")
     return ".".join([*tables, EARLIER_NAMES.get(last, last)])
 
@@ -85,7 +91,7 @@ def has(tables: Tables, path: tuple[str, ...]) -> bool:
 
 def agent_name(tables: Tables) -> str:
     """Return the name of the agent that a spec resolves to."""
-    copy = laid_over({}, tables)
+    copy = merge_tables({}, tables)
     follow(copy)
     agent = copy.get("agent", {})
     name = agent.get("name", RunSpec().agent.name) if isinstance(agent, dict) else ""
@@ -93,25 +99,25 @@ def agent_name(tables: Tables) -> str:
 
 
 def put_item(tables: Tables, item: str) -> None:
-    """Set a field from ``NAME=VALUE``: agent.name=gold. Raises ConfigError."""
+    """Set a field from ``NAME=VALUE``: agent.name=gold. Raises ConfigError if there is no ``=`` or NAME is a table."""
     name, equals, text = item.partition("=")
     if not equals:
         raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
     path = tuple(name.strip().split("."))
     if path[0] == "sandbox" and path[-1] in FLAT_FIELDS and len(path) == 2:
         path = ("sandbox", *FLAT_FIELDS[path[-1]])
-    words = any(field.path == path and field.info.annotation in (str, str | None) for field in fields())
-    put(tables, path, value_of(text) if not words or text[:1] in "\"'" else text.strip())
+    is_text = any(field.path == path and field.info.annotation in (str, str | None) for field in fields())
+    put(tables, path, value_of(text) if not is_text or text[:1] in "\"'" else text.strip())
 
 
-def laid_over(below: Tables, above: Tables) -> Tables:
+def merge_tables(below: Tables, above: Tables) -> Tables:
     """Merge two tables; ``above`` takes precedence."""
     merged = dict(below)
-    for written, value in above.items():
-        name = EARLIER_NAMES.get(written, written)
-        under = merged.get(name)
-        both = isinstance(under, dict) and isinstance(value, dict)
-        merged[name] = laid_over(under, value) if both else laid_over({}, value) if isinstance(value, dict) else value  # type: ignore[arg-type]
+    for key, value in above.items():
+        name = EARLIER_NAMES.get(key, key)
+        existing = merged.get(name)
+        base = existing if isinstance(existing, dict) else {}
+        merged[name] = merge_tables(base, value) if isinstance(value, dict) else value
     return merged
 
 
@@ -122,12 +128,13 @@ def checked(tables: Tables, source: str, admit: Callable[[RunSpec], None] | None
     """
     follow(tables)
     if admit:
-        admit(_validated(tables, source))
+        admit(_validate(tables, source))
     add_own_agent(tables)
-    return _validated(tables, source)
+    return _validate(tables, source)
 
 
-def _validated(tables: Tables, source: str) -> RunSpec:
+def _validate(tables: Tables, source: str) -> RunSpec:
+    """Return the spec, or raise ConfigError that explains every wrong field."""
     try:
         return RunSpec.model_validate(tables)
     except ValidationError as error:
@@ -187,7 +194,7 @@ def follow(tables: Tables) -> None:
         agent["name"] = "r2egym"
 
 
-_WORDS = {
+_MESSAGES = {
     "int_parsing": "input should be a whole number",
     "int_from_float": "input should be a whole number",
     "float_parsing": "input should be a number",
@@ -211,11 +218,11 @@ def explain(
     for problem in error.errors():
         name = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
         if problem["type"] == "extra_forbidden" and problem["loc"][-1] == "api_key":
-            lines.append(f"{name} is no field: a key comes from OPENAI_API_KEY, LLM_API_KEY or a group of config.toml")
+            lines.append(f"{name} is not a field: set OPENAI_API_KEY, LLM_API_KEY or a group of config.toml")
         elif problem["type"] == "extra_forbidden":
             lines.append(f"there is no field {name!r}{suggest_fields(name, names, spellings)}")
         else:
-            message = _WORDS.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
+            message = _MESSAGES.get(problem["type"], problem["msg"]).removeprefix("Value error, ")
             message = message[0].lower() + message[1:]
             # A value that is refused for its secrets is not repeated, nor a value that the message already has.
             names_value = (
@@ -225,7 +232,7 @@ def explain(
                 or repr(problem["input"]) in message
             )
             suffix = "" if names_value else f", not {problem['input']!r}"
-            words = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
-            near = difflib.get_close_matches(str(problem.get("input")), words, 1, 0.6)
+            allowed = re.findall(r"'([^']*)'", str(problem.get("ctx", {}).get("expected", "")))
+            near = difflib.get_close_matches(str(problem.get("input")), allowed, 1, 0.6)
             lines.append(f"{name}: {message}{suffix}" + (f"; did you mean {near[0]!r}?" if near else ""))
     return f"{source}: " + "; ".join(lines)

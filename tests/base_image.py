@@ -106,20 +106,20 @@ def _programs(names: str) -> list[Path]:
 
 def _everything() -> Iterator[tuple[str, Path]]:
     """Path in the image -> file of this machine."""
-    found = _programs(_JOBS + _MORE)
+    programs = _programs(_JOBS + _MORE)
     python = Path(os.path.realpath(sys.executable))
     stdlib = Path(sysconfig.get_path("stdlib"))
     modules = list(_walk(stdlib))
     git_core = Path(subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip())
     templates = Path("/usr/share/git-core/templates")
     git = [*_walk(git_core), *_walk(templates)]
-    for program in found:
+    for program in programs:
         yield f"/usr/bin/{program.name}", program
     for module in (*modules, *git):
         yield str(module), module
     yield str(python), python
-    libraries = _libraries([python, *found, *git, *(m for m in modules if m.suffix == ".so")])
-    libraries |= {path for each in libraries if each.name == "libc.so.6" for path in _beside(each, _USUAL)}
+    libraries = _libraries([python, *programs, *git, *(m for m in modules if m.suffix == ".so")])
+    libraries |= {path for lib in libraries if lib.name == "libc.so.6" for path in _beside(lib, _USUAL)}
     for library in libraries:
         yield str(library), library
     for name in PYTHON_PACKAGES:
@@ -149,8 +149,8 @@ def _walk(root: Path) -> Iterator[Path]:
 def _libraries(binaries: list[Path]) -> set[Path]:
     """The shared libraries of these programs, the loader included."""
     real = sorted({str(path.resolve()) for path in binaries})
-    said = subprocess.run(["ldd", *real], capture_output=True, text=True, check=False).stdout
-    words = [word for line in said.splitlines() if not line.endswith(":") for word in line.split()]
+    output = subprocess.run(["ldd", *real], capture_output=True, text=True, check=False).stdout
+    words = [word for line in output.splitlines() if not line.endswith(":") for word in line.split()]
     return {Path(word) for word in words if word.startswith("/")}
 
 

@@ -59,8 +59,8 @@ class Way:
         writer.close()
 
     async def _passed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with _open_line(*self._server) as (there, back):
-            ways = [asyncio.ensure_future(_flow(reader, back)), asyncio.ensure_future(_flow(there, writer))]
+        async with _open_line(*self._server) as (upstream, back):
+            ways = [asyncio.ensure_future(_flow(reader, back)), asyncio.ensure_future(_flow(upstream, writer))]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:

@@ -26,7 +26,7 @@ class NoDebianError(Exception):
     """Why there is no base image."""
 
 
-def kept(name: str) -> Path:
+def cache_path(name: str) -> Path:
     """Where something that is dear to make is kept between test runs, outside the repository."""
     folder = settings().home_folder / "tests"
     folder.mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,8 @@ def root_archive(packages: str = PACKAGES) -> Path:
     """
     mirror, release = _mirror()
     key = hashlib.sha256(f"{RECIPE} {release} {packages}".encode()).hexdigest()[:12]
-    archive = kept(f"debian-{release}-{key}.tar")
-    with kept("debian.lock").open("w") as lock:
+    archive = cache_path(f"debian-{release}-{key}.tar")
+    with cache_path("debian.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
             _make(archive, mirror, release, packages)
@@ -71,10 +71,10 @@ def _make(archive: Path, mirror: str, release: str, packages: str) -> None:
     with tempfile.TemporaryDirectory(prefix=".debian-", dir=archive.parent) as scratch:
         root, new = Path(scratch) / "root", Path(scratch) / "new.tar"
         command = [debootstrap, "--variant=minbase", f"--include={packages}", release, str(root), mirror]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            raise NoDebianError(f"debootstrap {release} from {mirror} failed: {' | '.join(said[-2:])}")
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            lines = [line for line in (result.stdout + result.stderr).splitlines() if line.strip()]
+            raise NoDebianError(f"debootstrap {release} from {mirror} failed: {' | '.join(lines[-2:])}")
         subprocess.run(
             ["tar", "-C", str(root), *(f"--exclude=./{name}" for name in _LEFT_OUT), "-cf", str(new), "."], check=True
         )

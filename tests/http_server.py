@@ -28,13 +28,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, status: int, body: bytes | str | Mapping[str, Any] | list[Any] = b"", **headers: str) -> None:
         """A whole answer, JSON of a mapping or a list; to HEAD its headers alone, named like ``Content_Type``."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, Mapping | list):
             body = json.dumps(body)
-            named = {"Content-Type": "application/json"} | named
+            all_headers = {"Content-Type": "application/json"} | all_headers
         data = body.encode() if isinstance(body, str) else body
         self.send_response(status)
-        for name, value in ({"Content-Length": str(len(data))} | named).items():
+        for name, value in ({"Content-Length": str(len(data))} | all_headers).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

@@ -49,7 +49,7 @@ class KubeApi:
     url: str = ""
     objects: dict[tuple[str, str], Plain] = field(default_factory=dict)
     """By kind, in the plural, and name."""
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path with query and body, in order; a list of whole objects is marked ``bodies`` in place of its body."""
     busy: int = 0
     """So many next requests are answered 503."""
@@ -81,7 +81,7 @@ class KubeApi:
 
     def changed(self, method: str) -> list[str]:
         """Names of what was changed by a method, in order."""
-        return [where.split("?")[0].rpartition("/")[2] for how, where, _ in self.asked if how == method]
+        return [where.split("?")[0].rpartition("/")[2] for how, where, _ in self.requests if how == method]
 
     def cluster(self) -> Cluster:
         """As the code under test is handed it."""
@@ -103,8 +103,8 @@ class KubeApi:
         kind, name = match[1], match[2] or ""
         if kind in self.forbidden:
             verb = VERBS.get(request.method, "get" if name else "list")
-            who = f'User "system:serviceaccount:evals:one" cannot {verb} resource "{kind}" in API group ""'
-            return refusal(403, f'{kind} is forbidden: {who} in the namespace "{NAMESPACE}"')
+            subject = f'User "system:serviceaccount:evals:one" cannot {verb} resource "{kind}" in API group ""'
+            return refusal(403, f'{kind} is forbidden: {subject} in the namespace "{NAMESPACE}"')
         if not name:
             return self.create(kind, request.body) if request.method == "POST" else self._list(kind, request)
         if (kind, name) not in self.objects:
@@ -134,7 +134,7 @@ class KubeApi:
 
     def choose(self, kind: str, query: dict[str, str]) -> list[Plain]:
         """The objects that the selectors of a query name."""
-        return [each for (of, _), each in self.objects.items() if of == kind and _is_chosen(each, query)]
+        return [item for (of, _), item in self.objects.items() if of == kind and _is_chosen(item, query)]
 
     def _list(self, kind: str, request: Request) -> Response:
         names_only = NAMES_ONLY in request.accepts
@@ -145,7 +145,7 @@ class KubeApi:
         return 200, {
             "kind": NAMES_ONLY if names_only else "List",
             "metadata": {"continue": more},
-            "items": [{"metadata": each["metadata"]} for each in items] if names_only else items,
+            "items": [{"metadata": item["metadata"]} for item in items] if names_only else items,
         }
 
 
@@ -174,12 +174,12 @@ def serving(api: Api) -> Iterator[Api]:
 
     class KubeHandler(Handler):
         def respond(self) -> None:
-            sent = self.body()
-            body = json.loads(sent) if sent else None
+            raw = self.body()
+            body = json.loads(raw) if raw else None
             parts, accepts = urlsplit(self.path), self.headers.get("Accept") or ""
             listing = PATH.fullmatch(parts.path)
             is_whole = self.command == "GET" and listing and not listing[2] and NAMES_ONLY not in accepts
-            api.asked.append((self.command, self.path, "bodies" if is_whole else body))
+            api.requests.append((self.command, self.path, "bodies" if is_whole else body))
             api.over.wait(api.hang_s)
             if api.away:
                 api.away -= 1
@@ -206,12 +206,12 @@ def refusal(code: int, message: str, reason: str = "") -> Response:
     return code, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code}
 
 
-def _is_chosen(each: Plain, query: dict[str, str]) -> bool:
-    labels = each["metadata"].get("labels") or {}
-    fields = {"status.phase": (each.get("status") or {}).get("phase", "Pending")}
+def _is_chosen(item: Plain, query: dict[str, str]) -> bool:
+    labels = item["metadata"].get("labels") or {}
+    fields = {"status.phase": (item.get("status") or {}).get("phase", "Pending")}
     selectors = re.findall(r"[^,(]+(?:\([^)]*\))?", query.get("labelSelector", ""))
-    return all(_holds(one, labels) for one in selectors) and all(
-        _holds(one, fields) for one in query.get("fieldSelector", "").split(",") if one
+    return all(_holds(selector, labels) for selector in selectors) and all(
+        _holds(selector, fields) for selector in query.get("fieldSelector", "").split(",") if selector
     )
 
 

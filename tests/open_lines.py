@@ -25,12 +25,12 @@ class OpenLines:
 
     async def close(self, server: asyncio.Server) -> None:
         """Close the server and every connection at this end, however far it has come. Nothing else has the loop."""
-        for door in server.sockets:  # asyncio forgets a connection that it takes while its server closes
-            asyncio.get_running_loop().remove_reader(door)
-        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # those that take a connection, too
+        for listener in server.sockets:  # asyncio forgets a connection that it takes while its server closes
+            asyncio.get_running_loop().remove_reader(listener)
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:  # those that take a connection, too
             for task, writer in self._lines.items():
                 task.cancel()
                 writer.transport.abort()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         server.close()
         await asyncio.gather(*(writer.wait_closed() for writer in self), return_exceptions=True)

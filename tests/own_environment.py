@@ -20,15 +20,15 @@ class NotInstalledError(Exception):
     """Why something cannot be installed on this machine, in one line."""
 
 
-def make_environment(folder: Path, requirements: Path, *, what: str, timeout_s: float) -> Path:
+def make_environment(folder: Path, requirements: Path, *, name: str, timeout_s: float) -> Path:
     """Its python: a new environment in ``folder``, which has the packages of a file and none that these ask for.
 
     What pip says is seen while it works, on stderr: stdout is left to the caller. ``timeout_s``: of either half. Raises
-    NotInstalledError, which names ``what``.
+    NotInstalledError, which names ``name``.
     """
     python = folder / "bin" / "python"
-    _call([sys.executable, "-m", "venv", "--clear", str(folder)], what, timeout_s)
-    _call([str(python), "-m", "pip", "install", "--no-deps", "-r", str(requirements)], what, timeout_s)
+    _call([sys.executable, "-m", "venv", "--clear", str(folder)], name, timeout_s)
+    _call([str(python), "-m", "pip", "install", "--no-deps", "-r", str(requirements)], name, timeout_s)
     return python
 
 
@@ -39,16 +39,16 @@ def install_library(name: str, requirements: Path, *, size: str) -> Path:
     (PYTHONPATH), whichever it is: only its version is installed. Raises NotInstalledError.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    wanted = "\0".join([requirements.read_text(), sys.version])
-    home = cache / "swe-argo" / name / hashlib.sha256(wanted.encode()).hexdigest()[:16]
+    fingerprint = "\0".join([requirements.read_text(), sys.version])
+    home = cache / "swe-argo" / name / hashlib.sha256(fingerprint.encode()).hexdigest()[:16]
     home.mkdir(parents=True, exist_ok=True)
-    python, done = home / "venv" / "bin" / "python", home / "installed"
+    python, marker = home / "venv" / "bin" / "python", home / "installed"
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
+        if not marker.exists():
             sys.stderr.write(f"{name} comes into {home}, once: {size}\n")
-            make_environment(home / "venv", requirements, what=name, timeout_s=INSTALL_TIMEOUT_S)
-            done.touch()
+            make_environment(home / "venv", requirements, name=name, timeout_s=INSTALL_TIMEOUT_S)
+            marker.touch()
         _describe_project(python)
     return python
 
@@ -57,20 +57,20 @@ def _describe_project(python: Path) -> None:
     version = str(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
     [packages] = python.parents[1].glob("lib/python3*/site-packages")
     folder = packages / f"swe_argo-{version}.dist-info"
-    for each in packages.glob("swe_argo-*.dist-info"):
-        if each != folder:
-            shutil.rmtree(each)
+    for path in packages.glob("swe_argo-*.dist-info"):
+        if path != folder:
+            shutil.rmtree(path)
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: swe-argo\nVersion: {version}\n")
 
 
-def _call(words: list[str], what: str, timeout_s: float) -> None:
+def _call(words: list[str], title: str, timeout_s: float) -> None:
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             words, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False, timeout=timeout_s
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NotInstalledError(f"{what} cannot be installed: {error}") from None
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["pip says nothing"]
-        raise NotInstalledError(f"{what} cannot be installed: {lines[-1]}")
+        raise NotInstalledError(f"{title} cannot be installed: {error}") from None
+    if result.returncode != 0:
+        lines = result.stderr.strip().splitlines() or ["pip says nothing"]
+        raise NotInstalledError(f"{title} cannot be installed: {lines[-1]}")

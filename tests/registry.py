@@ -28,7 +28,7 @@ class Registry:
     blobs: dict[str, bytes] = field(default_factory=dict)
     """By digest."""
     failures: list[tuple[int, str, str]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     """The names of which a manifest was asked for, in order."""
 
     def add(self, name: str, layer: bytes, tag: str = "latest") -> str:
@@ -58,7 +58,7 @@ class Registry:
     def config(self, reference: str) -> dict[str, Any]:
         """The image's configuration, once all that its manifest names has arrived."""
         manifest = json.loads(self.manifests[reference])
-        missing = [each["digest"] for each in manifest["layers"] if each["digest"] not in self.blobs]
+        missing = [layer["digest"] for layer in manifest["layers"] if layer["digest"] not in self.blobs]
         assert not missing, f"{reference} lacks layers {missing}"
         config: dict[str, Any] = json.loads(self.blobs[manifest["config"]["digest"]])
         return config
@@ -80,7 +80,7 @@ def serve() -> Iterator[Registry]:
             if self.path == "/v2/":
                 self._send(b"{}", "application/json")
             elif kind == "manifests":
-                registry.asked.append(name)
+                registry.requests.append(name)
                 manifest = registry.manifests.get(f"{name}:{reference}")
                 if registry.failures:
                     self._fail(*registry.failures.pop(0))
@@ -140,8 +140,8 @@ def serve() -> Iterator[Registry]:
         yield registry
 
 
-def _split(rest: str) -> tuple[str, str, str]:
-    name, _, reference = rest.rpartition("/")
+def _split(path: str) -> tuple[str, str, str]:
+    name, _, reference = path.rpartition("/")
     name, _, kind = name.rpartition("/")
     return name, kind, reference
 

@@ -87,7 +87,7 @@ def s3_endpoint() -> Iterator[str]:
 
 
 @contextmanager
-def other_server(habit: Habit, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def odd_server(habit: Habit, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Buckets as a server of another habit has them; they are those of the ``bucket`` fixture."""
     with moto(habit) as address, monkeypatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", address)

@@ -23,7 +23,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Said:
+class ScriptedTurn:
     """An answer of a model: what it thought, and the one tool that it called."""
 
     thought: str
@@ -39,7 +39,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 def edits(patch: str) -> list[Edit]:
     """The hunks of a unified diff that changes files which are there before and after."""
-    found = []
+    changes = []
     for part in re.split(r"^diff --git .*\n", patch, flags=re.MULTILINE)[1:]:
         path = re.search(r"^\+\+\+ b/(.+)$", part, re.MULTILINE)
         assert path, part
@@ -47,20 +47,20 @@ def edits(patch: str) -> list[Edit]:
             lines = [line for line in hunk.splitlines(keepends=True) if line[:1] in " +-"]
             old = "".join(line[1:] for line in lines if line[0] in " -")
             new = "".join(line[1:] for line in lines if line[0] in " +")
-            found.append(Edit(path[1], old, new))
-    return found
+            changes.append(Edit(path[1], old, new))
+    return changes
 
 
-def conversation(instance_id: str, scaffold: str) -> list[Said]:
+def conversation(instance_id: str, scaffold: str) -> list[ScriptedTurn]:
     """Look, edit, run the tests, finish: what solves ``instance_id`` with the tools of ``scaffold``."""
     patch = rows()[instance_id]["patch"]
     if scaffold == "mini-swe-agent":
         return _in_bash(patch)
     editor = "file_editor" if scaffold == "r2egym" else "str_replace_editor"
     shell = ("execute_bash", "cmd" if scaffold == "r2egym" else "command")
-    said = [Said("I look at what there is.", shell[0], {shell[1]: "ls && git status --short"})]
+    turns = [ScriptedTurn("I look at what there is.", shell[0], {shell[1]: "ls && git status --short"})]
     for path in dict.fromkeys(edit.path for edit in edits(patch)):
-        said.append(Said(f"Let me read {path}.", editor, {"command": "view", "path": f"/testbed/{path}"}))
+        turns.append(ScriptedTurn(f"Let me read {path}.", editor, {"command": "view", "path": f"/testbed/{path}"}))
     for edit in edits(patch):
         arguments = {
             "command": "str_replace",
@@ -68,21 +68,21 @@ def conversation(instance_id: str, scaffold: str) -> list[Said]:
             "old_str": edit.old,
             "new_str": edit.new,
         }
-        said.append(Said("This is where it goes wrong.", editor, arguments))
-    said.append(Said("Now the tests.", shell[0], {shell[1]: TESTS}))
+        turns.append(ScriptedTurn("This is where it goes wrong.", editor, arguments))
+    turns.append(ScriptedTurn("Now the tests.", shell[0], {shell[1]: TESTS}))
     end = {"r2egym": ("finish", {"command": "submit"}), "sweagent": ("submit", {})}
     tool, arguments = end.get(scaffold, ("finish", {"message": "The issue is fixed."}))
-    return [*said, *[Said("It is done.", tool, arguments)] * (2 if scaffold == "sweagent" else 1)]
+    return [*turns, *[ScriptedTurn("It is done.", tool, arguments)] * (2 if scaffold == "sweagent" else 1)]
 
 
-def _in_bash(patch: str) -> list[Said]:
+def _in_bash(patch: str) -> list[ScriptedTurn]:
     apply = f"git apply <<'END_OF_PATCH'\n{patch}END_OF_PATCH"
     submit = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && git diff"
     return [
-        Said("I look at what there is.", "bash", {"command": "ls && git status --short"}),
-        Said("This mends it.", "bash", {"command": apply}),
-        Said("Now the tests.", "bash", {"command": TESTS}),
-        Said("It is done.", "bash", {"command": submit}),
+        ScriptedTurn("I look at what there is.", "bash", {"command": "ls && git status --short"}),
+        ScriptedTurn("This mends it.", "bash", {"command": apply}),
+        ScriptedTurn("Now the tests.", "bash", {"command": TESTS}),
+        ScriptedTurn("It is done.", "bash", {"command": submit}),
     ]
 
 
@@ -95,15 +95,15 @@ def answers(instance_id: str, scaffold: str, *, fn_calling: bool) -> list[Answer
     """The conversation as a model's answers, in function calling or in text."""
     if scaffold == "oneshot":
         return [Answer(oneshot(instance_id))]
-    return [_answer(said, scaffold, fn_calling) for said in conversation(instance_id, scaffold)]
+    return [_answer(turn, scaffold, fn_calling) for turn in conversation(instance_id, scaffold)]
 
 
-def _answer(said: Said, scaffold: str, fn_calling: bool) -> Answer:
+def _answer(turn: ScriptedTurn, scaffold: str, fn_calling: bool) -> Answer:
     if fn_calling:
-        return Answer(said.thought, calls=(Call(said.tool, said.arguments),))
+        return Answer(turn.thought, calls=(Call(turn.tool, turn.arguments),))
     if scaffold == "mini-swe-agent":
-        return Answer(f"THOUGHT: {said.thought}\n\n```mswea_bash_command\n{said.arguments['command']}\n```")
-    return function_text(said.tool, said.thought, **{name: str(value) for name, value in said.arguments.items()})
+        return Answer(f"THOUGHT: {turn.thought}\n\n```mswea_bash_command\n{turn.arguments['command']}\n```")
+    return function_text(turn.tool, turn.thought, **{name: str(value) for name, value in turn.arguments.items()})
 
 
 def solving(scaffold: str, *, fn_calling: bool = True) -> Script:
@@ -117,7 +117,7 @@ def solving(scaffold: str, *, fn_calling: bool = True) -> Script:
 def file(scaffold: str, *, fn_calling: bool = True) -> dict[str, Any]:
     """The same as a script for ``python -m tests.model_server --script FILE``."""
     conversations = [
-        {"when": _title(row), "play": [_item(each) for each in answers(name, scaffold, fn_calling=fn_calling)]}
+        {"when": _title(row), "play": [_item(answer) for answer in answers(name, scaffold, fn_calling=fn_calling)]}
         for name, row in rows().items()
     ]
     return {"conversations": conversations, "otherwise": [{"text": "Ready."}]}

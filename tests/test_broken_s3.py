@@ -10,16 +10,16 @@ import pytest
 from tests.broken_s3 import breakable
 
 
-def test_what_passes_while_the_way_is_taken_down_is_closed_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_way_closes_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     failed: list[object] = []
     monkeypatch.setattr("sys.unraisablehook", failed.append)
-    with warnings.catch_warnings(record=True) as left, socket.create_server(("127.0.0.1", 0)) as server:
+    with warnings.catch_warnings(record=True) as caught, socket.create_server(("127.0.0.1", 0)) as server:
         warnings.simplefilter("always")
-        for said in [b"GET / HTTP/1.1\r\n\r\n", b""] * 15:
+        for request in [b"GET / HTTP/1.1\r\n\r\n", b""] * 15:
             with ExitStack() as lines, breakable("127.0.0.1", 0, server.getsockname()) as way:
                 port = int(way.url.rpartition(":")[2])
                 for _ in range(3):
-                    lines.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(said)
+                    lines.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(request)
         gc.collect()
-    assert [str(each.message) for each in left] == []
+    assert [str(warning.message) for warning in caught] == []
     assert failed == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.aliases import translate_arguments
 from swe_argo.workflows.cli.main import app
 from tests.paths import ROOT
 
@@ -47,9 +47,9 @@ def commands(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_docs_links_are_valid(page: Path) -> None:
     broken = []
-    for link in (one or other for one, other in LINK.findall(page.read_text())):
+    for link in (inline or reference for inline, reference in LINK.findall(page.read_text())):
         path, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", link):
             continue
@@ -61,11 +61,11 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def flags_of(command: Any) -> set[str]:
     """Every spelling of a command's flags."""
-    return {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+    return {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_every_command_line_names_a_command_and_its_flags(page: Path) -> None:
+def test_docs_commands_are_valid(page: Path) -> None:
     group: Any = typer.main.get_command(app)
     unknown = []
     for line in commands(page.read_text()):
@@ -74,15 +74,15 @@ def test_every_command_line_names_a_command_and_its_flags(page: Path) -> None:
         if command is None:
             unknown.append(line)
             continue
-        taken = our_names(words) if words[0] in {"run", "submit"} else words
-        flags = {word.split("=")[0] for word in taken[1:] if word.startswith("-") and not re.match(r"-\d", word)}
+        translated = translate_arguments(words) if words[0] in {"run", "submit"} else words
+        flags = {word.split("=")[0] for word in translated[1:] if word.startswith("-") and not re.match(r"-\d", word)}
         if not hasattr(command, "commands") and (missing := flags - flags_of(command) - {"--help", "--help-all"}):
             unknown.append(f"{line}: {sorted(missing)}")
     assert unknown == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_every_make_target_exists(page: Path) -> None:
+def test_docs_name_existing_make_targets(page: Path) -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = page.read_text()
     spoken = [word for words in TARGET.findall(text) for word in words.split()]
@@ -93,3 +93,8 @@ def test_every_make_target_exists(page: Path) -> None:
         for word in words.split()
     ]
     assert set(spoken) - targets == set()
+
+
+def test_changelog_has_one_short_line_per_change() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    assert [line for line in lines if len(line) > 120 or line.startswith(" ")] == []

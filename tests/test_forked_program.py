@@ -56,11 +56,11 @@ print("\\ncode", program.wait())
 def run_by_runner(root: str, *words: str, cwd: Path, env: dict[str, str]) -> tuple[int, str]:
     """The exit code and what it printed."""
     command = [sys.executable, "-c", RUNNER.format(root), *words]
-    done = subprocess.run(
+    result = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, cwd=cwd, env=env, timeout=120
     )
-    said, _, code = done.stdout.rpartition("\ncode ")
-    return int(code), said
+    output, _, code = result.stdout.rpartition("\ncode ")
+    return int(code), output
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def started(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
 
 
-def test_forked_program_sees_the_state_of_a_started_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_program_has_same_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_THE_TEST", "1")
     env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"OF_ITS_OWN": "ü"}
     for cwd in (folder, ROOT):
@@ -91,38 +91,38 @@ ROOTS = ("the command line", "an interpreter")
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_forked_step_sees_the_state_of_a_started_one(tmp_path: Path, root: str) -> None:
+def test_forked_step_has_same_state(tmp_path: Path, root: str) -> None:
     env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"PYTHONUTF8": "1"}
     for cwd in (tmp_path, ROOT):
         env["PYTHONPATH"] = str(ROOT)
-        code, said = run_by_runner(root, "tell", "a b", cwd=cwd, env=env)
+        code, output = run_by_runner(root, "tell", "a b", cwd=cwd, env=env)
         assert code == 0
-        assert json.loads(said) == json.loads(started("tell", "a b", cwd=cwd, env=env).stdout)
+        assert json.loads(output) == json.loads(started("tell", "a b", cwd=cwd, env=env).stdout)
 
 
 @pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGTERM", "SIGKILL", "thread"])
 @pytest.mark.parametrize("root", ROOTS)
-def test_forked_step_ends_like_a_started_one(tmp_path: Path, root: str, end: str) -> None:
+def test_forked_step_ends_alike(tmp_path: Path, root: str, end: str) -> None:
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     real = started(end, cwd=tmp_path, env=env)
     assert run_by_runner(root, end, cwd=tmp_path, env=env) == (real.returncode, real.stdout)
 
 
-def test_forked_program_leaves_no_state_to_the_next(folder: Path) -> None:
+def test_forked_program_leaves_no_state(folder: Path) -> None:
     run_program(PROGRAM, ["change"], folder)
     real = started("tell", cwd=folder, env=dict(os.environ))
     assert json.loads(run_program(PROGRAM, ["tell"], folder).stdout) == json.loads(real.stdout)
 
 
 @pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGINT", "SIGTERM", "SIGKILL", "thread"])
-def test_forked_program_ends_like_a_started_one(end: str, folder: Path) -> None:
+def test_forked_program_ends_alike(end: str, folder: Path) -> None:
     forked = run_program(PROGRAM, [end], folder)
     real = started(end, cwd=folder, env=dict(os.environ))
     assert (forked.returncode, forked.stdout) == (real.returncode, real.stdout)
     assert forked.stderr.splitlines()[-1:] == real.stderr.splitlines()[-1:]
 
 
-def test_past_its_time_it_is_killed(tmp_path: Path) -> None:
+def test_forked_program_times_out(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         run_program(PROGRAM, ["hang", str(tmp_path / "pid")], timeout_s=5)
     pid = int((tmp_path / "pid").read_text())
@@ -130,11 +130,11 @@ def test_past_its_time_it_is_killed(tmp_path: Path) -> None:
         time.sleep(0.02)
 
 
-def test_what_is_read_while_importing_is_known(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=True, timeout=120)
-    assert [name for name in done.stdout.split() if not name.startswith(EARLY)] == []
+def test_early_variables_are_complete(tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=True, timeout=120)
+    assert [name for name in result.stdout.split() if not name.startswith(EARLY)] == []
 
 
-def test_early_variables_take_effect_in_a_program(folder: Path) -> None:
+def test_early_variables_take_effect(folder: Path) -> None:
     env = os.environ | {"PYTHONUTF8": "1", "PYTHONWARNINGS": "error"}
     assert json.loads(run_program(PROGRAM, ["tell"], folder, env).stdout)["flags"].count("utf8_mode=1") == 1

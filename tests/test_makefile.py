@@ -42,19 +42,19 @@ def set_up(checkout: Path, *stamps: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["run", "view", "wheel"])
-def test_make_installs_the_base_lock_alone(checkout: Path, target: str) -> None:
+def test_make_installs_base_lock(checkout: Path, target: str) -> None:
     commands = planned(checkout, target)
     assert BASE in commands
     assert FULL not in commands
 
 
 @pytest.mark.parametrize("target", ["setup", "test", "lint", "templates"])
-def test_make_adds_the_whole_lock_and_says_why(checkout: Path, target: str) -> None:
+def test_make_adds_whole_lock(checkout: Path, target: str) -> None:
     commands = planned(checkout, target)
     assert commands.index(BASE) < commands.index(f"what make {target} needs") < commands.index(FULL)
 
 
-def test_make_test_adds_to_the_environment_of_a_run(checkout: Path) -> None:
+def test_make_test_extends_environment(checkout: Path) -> None:
     set_up(checkout, ".ready")
     commands = planned(checkout, "test")
     assert "-m venv" not in commands
@@ -62,7 +62,7 @@ def test_make_test_adds_to_the_environment_of_a_run(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["run", "test"])
-def test_make_leaves_a_whole_environment_alone(checkout: Path, target: str) -> None:
+def test_make_keeps_full_environment(checkout: Path, target: str) -> None:
     set_up(checkout, ".ready", LINKED, ".full")
     commands = planned(checkout, target)
     assert "-m venv" not in commands
@@ -70,7 +70,7 @@ def test_make_leaves_a_whole_environment_alone(checkout: Path, target: str) -> N
 
 
 @pytest.mark.parametrize("target", ["run", "test"])
-def test_make_links_a_new_file_and_installs_nothing_else(checkout: Path, target: str) -> None:
+def test_make_links_new_files(checkout: Path, target: str) -> None:
     set_up(checkout, ".ready", LINKED, ".full")
     (checkout / "steps").mkdir()
     (checkout / "steps" / "new.py").touch()
@@ -81,7 +81,7 @@ def test_make_links_a_new_file_and_installs_nothing_else(checkout: Path, target:
 
 
 @pytest.mark.parametrize(("tool", "command"), [("uv", "uv pip install"), ("", "-m pip")])
-def test_make_installs_with_uv_unless_there_is_none(checkout: Path, tool: str, command: str) -> None:
+def test_make_prefers_uv(checkout: Path, tool: str, command: str) -> None:
     lines = planned(checkout, "run", f"UV={tool}").splitlines()
     (install,) = [line for line in lines if BASE in line]
     assert command in install

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheel"), needs_go]  # it is built in the checkout
 
@@ -53,9 +53,9 @@ def run(installed: Path, cwd: Path, *words: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_it_evaluates_the_bundled_dataset(installed: Path, tmp_path: Path) -> None:
-    done = run(installed, tmp_path, "run", "--k", "1", "--run-id", "first")
-    assert done.returncode == 0, done.stderr
+def test_wheel_evaluates_bundled_dataset(installed: Path, tmp_path: Path) -> None:
+    result = run(installed, tmp_path, "run", "--k", "1", "--run-id", "first")
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "results/runs/first/report/report.html").is_file()
 
 
@@ -64,7 +64,7 @@ def test_wheel_runs_bundled_run_file(installed: Path, tmp_path: Path) -> None:
     assert 'dataset = "verified"' in result.stdout, result.stderr
 
 
-def test_it_has_the_chart_and_says_where(installed: Path, tmp_path: Path) -> None:
+def test_wheel_contains_chart(installed: Path, tmp_path: Path) -> None:
     chart = Path(run(installed, tmp_path, "chart").stdout.strip())
     assert chart.is_relative_to(installed)
     assert (chart / "Chart.yaml").read_bytes() == (ROOT / "charts/swe-argo/Chart.yaml").read_bytes()
@@ -74,14 +74,12 @@ def test_it_has_the_chart_and_says_where(installed: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(("architecture", "machine"), [("amd64", 62), ("arm64", 183)])
 def test_wheel_carries_the_model_gateway(installed: Path, tmp_path: Path, architecture: str, machine: int) -> None:
     """It is found without Go and a folder to keep it in; ELF files name their machine in bytes 18 and 19."""
-    code = (
-        "import sys; from swe_argo.steps.agents.gate.binary import find_gate; print(find_gate(sys.argv[1])[:20].hex())"
-    )
+    code = "import sys, swe_argo.steps.agents.gateway.binary as b; print(b.find_gateway(sys.argv[1])[:20].hex())"
     environment = {"PYTHONPATH": str(installed), "SWE_ARGO_HOME": "/none", "PATH": "/none"}
     command = [sys.executable, "-P", "-c", code, architecture]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    header = bytes.fromhex(done.stdout)
-    assert header[:4] == b"\x7fELF", done.stderr
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    header = bytes.fromhex(result.stdout)
+    assert header[:4] == b"\x7fELF", result.stderr
     assert int.from_bytes(header[18:20], "little") == machine
 
 
@@ -98,15 +96,15 @@ def sdist(wheel: Path) -> Path:
     return file
 
 
-def test_sdist_builds_the_same_wheel_without_go(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+def test_sdist_builds_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     assert contents(build_wheel(sdist, tmp_path, PATH="/none")) == contents(wheel)
 
 
-def test_build_names_the_way_out_without_go(sdist: Path, tmp_path: Path) -> None:
+def test_build_names_missing_go(sdist: Path, tmp_path: Path) -> None:
     shutil.unpack_archive(sdist, tmp_path)
     (source,) = tmp_path.iterdir()
-    shutil.rmtree(source / "steps/agents/gate/built")
-    done = subprocess.run(
+    shutil.rmtree(source / "steps/agents/gateway/built")
+    result = subprocess.run(
         build_with("wheel", tmp_path),
         cwd=source,
         env=os.environ | {"PATH": "/none"},
@@ -114,8 +112,8 @@ def test_build_names_the_way_out_without_go(sdist: Path, tmp_path: Path) -> None
         text=True,
         check=False,
     )
-    assert done.returncode == 1
-    assert "install Go 1.24 or newer" in done.stderr
+    assert result.returncode == 1
+    assert "install Go 1.24 or newer" in result.stderr
 
 
 def test_wheel_owns_two_packages(installed: Path) -> None:
@@ -123,7 +121,7 @@ def test_wheel_owns_two_packages(installed: Path) -> None:
     assert names == {"swe_argo", "swe_argo_verifiers"}
 
 
-def test_wheel_lives_beside_llama_index_workflows(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_lives_beside_llama_index(wheel: Path, tmp_path: Path) -> None:
     """Its package is called ``workflows``."""
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
@@ -143,6 +141,6 @@ from workflows import Workflow
     subprocess.run([python, "-m", "pip", "check"], check=True, cwd=tmp_path)
 
 
-def test_it_is_typed(installed: Path) -> None:
+def test_wheel_is_typed(installed: Path) -> None:
     assert (installed / "swe_argo/steps/py.typed").is_file()
     assert (installed / "swe_argo/workflows/py.typed").is_file()

@@ -43,8 +43,8 @@ class WandbServer:
         if "UpsertBucket" in query:
             return {"upsertBucket": self._upsert(variables)}
         if "RunResumeStatus" in query:
-            found = self.runs.get((variables["project"], variables["name"]))
-            bucket = found and self._bucket(variables["project"], variables["name"], found)
+            run = self.runs.get((variables["project"], variables["name"]))
+            bucket = run and self._bucket(variables["project"], variables["name"], run)
             return {"model": {"id": "2", "name": variables["project"], "entity": ENTITY, "bucket": bucket}}
         if "Viewer" in query:
             return {
@@ -112,12 +112,12 @@ def wandb_server() -> Iterator[WandbServer]:
             if server.status != 200:
                 self.body()
                 return self.answer(server.status, {"error": "not today"})
-            sent = json.loads(self.body() or b"{}")
+            body = json.loads(self.body() or b"{}")
             if self.path == "/graphql":
-                return self.answer(200, {"data": server.answer_query(sent["query"], sent.get("variables") or {})})
+                return self.answer(200, {"data": server.answer_query(body["query"], body.get("variables") or {})})
             parts = self.path.strip("/").split("/")
             if parts[0] == "files" and parts[-1] == "file_stream":
-                server.stream(parts[2], parts[3], sent.get("files") or {})
+                server.stream(parts[2], parts[3], body.get("files") or {})
                 return self.answer(200, {})
             server.unknown.append(self.path)
             return self.answer(404)

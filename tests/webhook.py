@@ -29,21 +29,21 @@ class Webhook:
 @contextmanager
 def webhook(answers: Sequence[Answer], delay_s: float = 0.0) -> Iterator[Webhook]:
     """The last answer is given for ever."""
-    kept = Webhook()
+    received = Webhook()
 
     class Webhooks(Handler):
         def respond(self) -> None:
             if (self.command, self.path) != ("POST", PATH):
-                kept.others.append(f"{self.command} {self.path}")
+                received.others.append(f"{self.command} {self.path}")
                 return self.answer(404)
-            kept.times.append(time.monotonic())
-            kept.bodies.append(json.loads(self.body()))
-            code, headers = answers[min(len(kept.bodies), len(answers)) - 1]
+            received.times.append(time.monotonic())
+            received.bodies.append(json.loads(self.body()))
+            code, headers = answers[min(len(received.bodies), len(answers)) - 1]
             time.sleep(delay_s)
             with suppress(OSError):  # the other side has gone
                 self.answer(code, "ok", **headers)
             return None
 
     with serve(Webhooks) as address:
-        kept.url = f"{address}{PATH}"
-        yield kept
+        received.url = f"{address}{PATH}"
+        yield received

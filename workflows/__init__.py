@@ -1,1 +1,1 @@
-"""What runs the steps: this machine, and the command line."""
+"""Engines that run the steps (this machine, Argo Workflows), the Python API and the command line."""

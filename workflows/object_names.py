@@ -1,4 +1,4 @@
-"""Names that the chart, the WorkflowTemplates and a person's commands share."""
+"""Names of Kubernetes objects that the chart, the WorkflowTemplates and the command line share."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import re
 import secrets
 
 EVALUATE, SHARD, NIGHTLY = "swe-argo-evaluate", "swe-argo-shard", "swe-argo-nightly"
-"""WorkflowTemplates of a run and of its parts; the CronWorkflow."""
+"""WorkflowTemplates of a run and of its shards; the CronWorkflow."""
 TRAIN, ROUND = "swe-argo-train", "swe-argo-round"
 """WorkflowTemplates of a training and of one of its steps."""
 SETTINGS, LIMITS, ARTIFACTS = "swe-argo-settings", "swe-argo-limits", "swe-argo-artifacts"
 """ConfigMaps of the chart."""
-NO_SECRET = "swe-argo-no-secret"  # noqa: S105 - the name of a Secret that never is there
-"""What the settings say where they name no Secret."""
+NO_SECRET = "swe-argo-no-secret"  # noqa: S105 - the name of a Secret that never exists
+"""Placeholder in settings without a Secret."""
 SUBMITTER = "swe-argo-submitter"
-"""Role of the chart with all that a person needs here."""
+"""The chart's Role with all permissions that these commands need."""
 
-_LONGEST = 50
+_MAX_LENGTH = 50
+"""Maximum characters of the run's part of a Workflow name; a dash and five random characters follow."""
 
 
 def workflow_name(run: str) -> str:
-    """A fresh name for a Workflow of this run: at most 56 characters, so that ``-s00017`` fits into Kubernetes' 63."""
-    head = re.sub(r"[^a-z0-9-]+", "-", run.lower())[:_LONGEST].strip("-") or "run"
+    """Return a new Workflow name for this run: at most 56 characters, so that ``-s00017`` fits into Kubernetes' 63."""
+    head = re.sub(r"[^a-z0-9-]+", "-", run.lower())[:_MAX_LENGTH].strip("-") or "run"
     return f"{head}-{secrets.token_hex(3)[:5]}"

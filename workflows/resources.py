@@ -1,4 +1,4 @@
-"""What each step may take: the only such numbers, for this machine and for every cluster."""
+"""Time limits, retries and resources of the steps, for this machine and for every cluster."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ CREATE_S = 1800.0
 
 
 RUNS = 2
-"""Official test runs of one grade, at most: a second one if the first is in doubt."""
+"""Maximum official test runs of one grade: a second one if the first is in doubt."""
 CONFIRMING_RUNS = 15
-"""Further test runs of a grade, at most: 5 validate an instance's sites, 6 confirm its patch, 4 explain surprises."""
+"""Maximum further test runs of a grade: 5 validate an instance's sites, 6 confirm its patch, 4 explain surprises."""
 NEIGHBOUR_RUNS = 10
-"""Further runs with neighbour inputs, at most: 7 validate them, 1 tries the patch, 2 explain surprises."""
+"""Maximum further runs with neighbour inputs: 7 validate them, 1 tries the patch, 2 explain surprises."""
 NEIGHBOUR_SHARE = 5
-"""The tests of such a run may take this part of their limit (``swe_argo.steps.grading.twins.neighbours``)."""
+"""Divisor of the tests' time limit in such a run (``swe_argo.steps.grading.twins.neighbours``)."""
 CONFIRMING_CREATE_S = 300.0
-"""Seconds to start the sandbox of such a run, whose image is there by then."""
+"""Seconds to start the sandbox of such a run: its image is already pulled."""
 
 OUTAGE_S = 900.0
-"""Seconds that a try is held back while its engine does not answer."""
+"""Maximum seconds that a try waits while its engine does not answer."""
 
 OUTAGE_POLL_S = 2.0
 
 STORE_OUTAGE_S = 600.0
-"""Seconds that a finished step's files are offered to a store that fails."""
+"""Maximum seconds of retries to write a finished step's files to a store that fails."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,25 @@ class Retry:
     cap_s: float = 60.0
 
     def pause_s(self, failures: int) -> float:
-        """Seconds to wait after this many failures (from 1)."""
+        """Return the seconds to wait after ``failures`` failures (from 1)."""
         return float(min(self.first_s * self.factor ** (failures - 1), self.cap_s))
 
 
 def retry(spec: RunSpec) -> Retry:
-    """How often a step is tried again."""
+    """Return the retry policy of a step."""
     return Retry(limit=spec.retries)
 
 
 def deadline_s(step: str, spec: RunSpec) -> float:
-    """Seconds one try of a step may take in all: its sandbox, its work, and room for its own bookkeeping.
+    """Return the maximum seconds of one try of a step: its sandbox, its work and some overhead.
 
-    In iterative mode each attempt of a solve has a sandbox of its own; the agent's time is for all of them.
+    In iterative mode each attempt of a solve has its own sandbox; the agent's time is for all attempts together.
     """
     if step != "solve":
         limit_s = spec.grading.timeout_s
         confirming_s = CONFIRMING_RUNS * (CONFIRMING_CREATE_S + limit_s)
         confirming_s += NEIGHBOUR_RUNS * (CONFIRMING_CREATE_S + limit_s / NEIGHBOUR_SHARE)
+        # The 600 s here and below are for all work before, between and after the sandboxes.
         official_s = RUNS * (CREATE_S + spec.grading.timeout_s) + 600.0
         return official_s + (confirming_s if spec.grading.confirm != "never" else 0.0)
     attempts = spec.agent.iterative_max_attempts if spec.agent.iterative else 1
@@ -65,24 +66,24 @@ def deadline_s(step: str, spec: RunSpec) -> float:
 
 
 # -- on Argo ---------------------------------------------------------------------------------------------------------
-# Deadlines stand on each other: what works < its step's pod < that pod's sandbox; all tries of all units of a shard, in
-# the waves that its window makes, < the shard < the run. A step that ended at the limit of its tests would turn a
-# verdict (tests timed out) into a failure of the infrastructure.
+# Deadlines are nested: the work < its step's pod < that pod's sandbox; all tries of all units of a shard, WINDOW at a
+# time, < the shard < the run. A pod with the same limit as its tests would turn a verdict (tests timed out) into an
+# infrastructure failure.
 
 MAX_AGENT_S = 3600
-"""The longest an agent may work there."""
+"""Maximum seconds of an agent on Argo."""
 MAX_TESTS_S = 1800
-"""The longest tests may run there: the official limit."""
+"""Maximum seconds of tests on Argo: the official limit."""
 PIPELINE_LIMITS = {"agent.timeout_s": MAX_AGENT_S, "grading.timeout_s": MAX_TESTS_S}
-"""The same, by the fields of the spec."""
+"""These limits by field of the spec."""
 LOCAL = ("max_cost_usd", "give_up_after", "llm.config", "sandbox.e2b.templates", "sandbox.ags.mapping")
-"""Fields of the spec that no pod can keep: none knows what the others cost or came to, or a file of a person's
-machine."""
+"""Fields of the spec that pods cannot apply: a pod knows neither the cost and results of other pods nor files of the
+user's machine."""
 
 
 @dataclass(frozen=True)
 class Pod:
-    """What the pod of a step asks for. Memory is limited, CPU is not: a step mostly waits for its sandbox."""
+    """Resource requests of a step's pod. Memory is limited, CPU is not: a step mostly waits for its sandbox."""
 
     cpu: str
     memory: str
@@ -107,31 +108,32 @@ PODS = {
 """Step -> its pod."""
 
 WAITER = Pod("10m", "64Mi", "256Mi", 0)
-"""What waits for a shard is Argo's own program, sized by its settings (``executor.resources``): a guess."""
+"""Estimate for a pod that waits for a shard: Argo's own program, sized by its settings (``executor.resources``)."""
 
 PENDING = "15m"
-"""How long a pod may wait for a node and its image."""
+"""Maximum time that a pod waits for a node and its image."""
 
 SHARD_UNITS = 44
-"""Units of a shard: with all their tries used up, its Workflow stays below 1 MiB before compression."""
+"""Units per shard: even with all tries used, its Workflow stays below 1 MiB before compression."""
 WINDOW = 10
-"""Units of a shard that are begun at a time."""
+"""Concurrent units of a shard."""
 SHARDS = 64
-"""Shards of a run that are begun at a time; what runs at all is the semaphores' to say."""
+"""Concurrent shards of a run; the semaphores limit the running units."""
 SHARD_S = 108 * 3600
+"""Maximum seconds of a shard."""
 RUN_S = 7 * 24 * 3600
 """At 50 units a time, 20,000 units take six days."""
 ROUND_S = 2 * RUN_S + 24 * 3600
-"""A step of a training: a run, what is learnt of it, a measurement."""
+"""Limit for a step of a training: a run, learning, a measurement."""
 TRAIN_S = 180 * 24 * 3600
 
 TRIES_PAUSE = "30s"
-"""Between the first two tries."""
+"""Pause between the first two tries."""
 OUTAGES = 5
-"""Further tries of a step that an outage ended: each waits for its end by itself, some ten minutes."""
+"""Retries of a step that an outage ended: each waits some ten minutes for the outage to end."""
 PLAN_PAUSE = "10s"
-"""For plan: a person waits for the answer that a spec is wrong."""
+"""Pause for plan: it is short because a person waits for the errors of a wrong spec."""
 CHILD_PAUSE = "5s"
-"""The same for the pod that waits for a shard: a shard with units that failed is a failed one, every time."""
+"""Pause for the pod that waits for a shard: a shard with failed units fails again every time."""
 TRIES_GROWTH = (2, "10m")
-"""Factor of the pauses that follow, and their cap."""
+"""Factor of the later pauses, and their maximum."""

@@ -27,7 +27,7 @@ LIFECYCLE = {
     "rules": [
         {
             "rulePriority": 1,
-            "description": "what newer images replaced",
+            "description": "images replaced by newer images",
             "selection": {
                 "tagStatus": "untagged",
                 "countType": "sinceImagePushed",
@@ -46,7 +46,7 @@ class WrongError(Exception):
 
 
 def say(text: str) -> None:
-    """A line for the person who watches."""
+    """Print a line."""
     sys.stdout.write(f"{text}\n")
 
 
@@ -54,52 +54,58 @@ def folder_of(registry: str, region: str) -> tuple[str | None, str]:
     """(account or None, folder) of HOST/FOLDER. Raises WrongError if it is no ECR registry of this region."""
     if not registry:
         return None, FOLDER
-    found = REGISTRY.fullmatch(registry.rstrip("/"))
-    if not found:
-        raise WrongError(f"{registry} is no registry of Amazon ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com/FOLDER")
-    if found["region"] != region:
-        raise WrongError(f"{registry} is in {found['region']}, but AWS_REGION is {region}: change one of them")
-    return found["account"], found["folder"] or ""
+    match = REGISTRY.fullmatch(registry.rstrip("/"))
+    if not match:
+        raise WrongError(f"{registry} is not an Amazon ECR registry: ACCOUNT.dkr.ecr.REGION.amazonaws.com/FOLDER")
+    if match["region"] != region:
+        raise WrongError(f"{registry} is in {match['region']}, but AWS_REGION is {region}: change one of them")
+    return match["account"], match["folder"] or ""
 
 
 def make_repositories(ecr: Any, account: str | None, names: list[str]) -> list[str]:
-    """Make those that are missing, give all of them scan and lifecycle; their URIs. ``account`` None: the caller's."""
-    of = {"registryId": account} if account else {}
+    """Create missing repositories and update scan and lifecycle of all. Return their URIs.
+
+    With ``account`` None it is the caller's account.
+    """
+    registry = {"registryId": account} if account else {}
     uris = []
     for name in names:
         try:
-            made = ecr.create_repository(repositoryName=name, imageScanningConfiguration=SCAN, **of)
-            uri = made["repository"]["repositoryUri"]
-            say(f"made   {uri}")
+            created = ecr.create_repository(repositoryName=name, imageScanningConfiguration=SCAN, **registry)
+            uri = created["repository"]["repositoryUri"]
+            say(f"created {uri}")
         except ecr.exceptions.RepositoryAlreadyExistsException:
-            uri = ecr.describe_repositories(repositoryNames=[name], **of)["repositories"][0]["repositoryUri"]
-            ecr.put_image_scanning_configuration(repositoryName=name, imageScanningConfiguration=SCAN, **of)
-            say(f"exists {uri}")
-        ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=json.dumps(LIFECYCLE), **of)
+            uri = ecr.describe_repositories(repositoryNames=[name], **registry)["repositories"][0]["repositoryUri"]
+            ecr.put_image_scanning_configuration(repositoryName=name, imageScanningConfiguration=SCAN, **registry)
+            say(f"exists  {uri}")
+        ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=json.dumps(LIFECYCLE), **registry)
         uris.append(uri)
     return uris
 
 
 def make_cache(ecr: Any, prefix: str, secret: str) -> str:
-    """Let ``HOST/prefix/NAME`` be Docker Hub's NAME, pulled with the account in ``secret``; HOST/prefix.
+    """Cache Docker Hub's NAME as ``HOST/prefix/NAME``, with the account in ``secret``. Return HOST/prefix.
 
-    Its repositories appear at the first pull, as the template says.
+    The first pull creates each repository from the template.
     """
     rule = {"ecrRepositoryPrefix": prefix, "credentialArn": secret}
     try:
-        made = ecr.create_pull_through_cache_rule(upstreamRegistryUrl=UPSTREAM, upstreamRegistry="docker-hub", **rule)
-        say(f"made   cache {prefix} of {UPSTREAM}")
+        response = ecr.create_pull_through_cache_rule(
+            upstreamRegistryUrl=UPSTREAM, upstreamRegistry="docker-hub", **rule
+        )
+        say(f"created cache {prefix} of {UPSTREAM}")
     except ecr.exceptions.PullThroughCacheRuleAlreadyExistsException:
-        (there,) = ecr.describe_pull_through_cache_rules(ecrRepositoryPrefixes=[prefix])["pullThroughCacheRules"]
-        if there["upstreamRegistryUrl"] != UPSTREAM:
+        (rule_before,) = ecr.describe_pull_through_cache_rules(ecrRepositoryPrefixes=[prefix])["pullThroughCacheRules"]
+        if rule_before["upstreamRegistryUrl"] != UPSTREAM:
+            upstream = rule_before["upstreamRegistryUrl"]
             raise WrongError(
-                f"the cache {prefix} is of {there['upstreamRegistryUrl']}: name another folder in PULL_THROUGH_PREFIX"
+                f"the cache {prefix} belongs to {upstream}: name another folder in PULL_THROUGH_PREFIX"
             ) from None
-        made = ecr.update_pull_through_cache_rule(**rule)
-        say(f"exists cache {prefix} of {UPSTREAM}")
+        response = ecr.update_pull_through_cache_rule(**rule)
+        say(f"exists  cache {prefix} of {UPSTREAM}")
     template = {
         "prefix": prefix,
-        "description": "images of the benchmark, as nodes pulled them",
+        "description": "cached images of the benchmark",
         "appliedFor": ["PULL_THROUGH_CACHE"],
         "lifecyclePolicy": json.dumps(LIFECYCLE),
     }
@@ -107,38 +113,39 @@ def make_cache(ecr: Any, prefix: str, secret: str) -> str:
         ecr.create_repository_creation_template(**template)
     except ecr.exceptions.TemplateAlreadyExistsException:
         ecr.update_repository_creation_template(**template)
-    return f"{made['registryId']}.dkr.ecr.{ecr.meta.region_name}.amazonaws.com/{prefix}"
+    return f"{response['registryId']}.dkr.ecr.{ecr.meta.region_name}.amazonaws.com/{prefix}"
 
 
 def repositories(options: argparse.Namespace) -> None:
-    """The command of that name."""
+    """Run the command of this name."""
     account, folder = folder_of(options.registry, options.region)
     names = [f"{folder}/{name}" if folder else name for name in options.names]
     if options.dry_run:
         for name in names:
             say(
-                f"would make repository {name} in {options.region} (scan on push, untagged images expire after 14 days)"
+                f"would create repository {name} in {options.region} "
+                "(scan on push, untagged images expire after 14 days)"
             )
         return
     uris = make_repositories(_client(options.region), account, names)
     host = uris[0].partition("/")[0]
-    say(f"images go to: export IMAGE_REGISTRY={host}/{folder}".rstrip("/"))
+    say(f"push images to it: export IMAGE_REGISTRY={host}/{folder}".rstrip("/"))
     sign_in = f"docker login --username AWS --password-stdin {host}"
     say(f"sign in to push: aws ecr get-login-password --region {options.region} | {sign_in}")
 
 
 def cache(options: argparse.Namespace) -> None:
-    """The command of that name."""
+    """Run the command of this name."""
     if not SECRET.fullmatch(options.secret):
         raise WrongError(
-            "DOCKER_HUB_SECRET is no ARN of a Secrets Manager secret whose name begins with ecr-pullthroughcache/, "
-            "as ECR wants it, with the keys username and accessToken"
+            "DOCKER_HUB_SECRET is not an ARN of a Secrets Manager secret whose name begins with ecr-pullthroughcache/, "
+            "as ECR requires, with the keys username and accessToken"
         )
     if options.dry_run:
-        say(f"would make cache {options.prefix} of {UPSTREAM} in {options.region}, and a template for what it pulls")
+        say(f"would create cache {options.prefix} of {UPSTREAM} in {options.region}, and a template for repositories")
         return
-    made = make_cache(_client(options.region), options.prefix, options.secret)
-    say(f"runs use it by: export SANDBOX_REGISTRY={made}")
+    address = make_cache(_client(options.region), options.prefix, options.secret)
+    say(f"use it in runs: export SANDBOX_REGISTRY={address}")
 
 
 def _client(region: str) -> Any:

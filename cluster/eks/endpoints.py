@@ -27,7 +27,7 @@ class WrongError(Exception):
 
 @dataclass(frozen=True)
 class Network:
-    """What endpoints are made of: ids, the subnets being those of nodes, one a zone."""
+    """Ids for creating endpoints, with one subnet of nodes per zone."""
 
     vpc: str
     subnets: list[str]
@@ -36,66 +36,66 @@ class Network:
 
 
 def say(text: str) -> None:
-    """A line for the person who watches."""
+    """Print a line."""
     sys.stdout.write(f"{text}\n")
 
 
 def network(eks: Any, ec2: Any, cluster: str) -> Network:
-    """Of a cluster that eksctl made. Raises WrongError if there is none, or none of its subnets is private."""
+    """Return the network of a cluster of eksctl. Raises WrongError without the cluster or without private subnets."""
     try:
         config = eks.describe_cluster(name=cluster)["cluster"]["resourcesVpcConfig"]
     except eks.exceptions.ResourceNotFoundException:
-        raise WrongError(f"there is no cluster {cluster} in {eks.meta.region_name}: make cluster-up") from None
-    found = ec2.describe_subnets(
+        raise WrongError(f"no cluster {cluster} in {eks.meta.region_name}: run make cluster-up") from None
+    subnets = ec2.describe_subnets(
         Filters=[
             {"Name": "vpc-id", "Values": [config["vpcId"]]},
             # eksctl's mark of the subnets whose nodes have no public address
             {"Name": "tag:kubernetes.io/role/internal-elb", "Values": ["1"]},
         ]
     )["Subnets"]
-    if not found:
+    if not subnets:
         raise WrongError(
-            f"no subnet of {config['vpcId']} has the tag kubernetes.io/role/internal-elb=1 of private ones"
+            f"no subnet of {config['vpcId']} has the tag kubernetes.io/role/internal-elb=1, which marks private subnets"
         )
-    zones = {each["AvailabilityZone"]: each["SubnetId"] for each in found}
+    zones = {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in subnets}
     tables = ec2.describe_route_tables(
-        Filters=[{"Name": "association.subnet-id", "Values": [each["SubnetId"] for each in found]}]
+        Filters=[{"Name": "association.subnet-id", "Values": [subnet["SubnetId"] for subnet in subnets]}]
     )["RouteTables"]
     return Network(
         vpc=config["vpcId"],
         subnets=sorted(zones.values()),
-        routes=sorted(each["RouteTableId"] for each in tables),
-        # All nodes are in it, and it lets its members through to each other.
+        routes=sorted(table["RouteTableId"] for table in tables),
+        # All nodes are members, and the group allows traffic between its members.
         group=config["clusterSecurityGroupId"],
     )
 
 
 def up(eks: Any, ec2: Any, cluster: str) -> None:
-    """Make those that the VPC has not."""
-    region, at = eks.meta.region_name, network(eks, ec2, cluster)
-    there = {each["ServiceName"] for each in _endpoints(ec2, {"vpc-id": at.vpc})}
+    """Create the missing endpoints of the VPC."""
+    region, vpc_network = eks.meta.region_name, network(eks, ec2, cluster)
+    existing = {endpoint["ServiceName"] for endpoint in _endpoints(ec2, {"vpc-id": vpc_network.vpc})}
     tags = [{"ResourceType": "vpc-endpoint", "Tags": [{"Key": OWNER, "Value": cluster}]}]
     for short in (*GATEWAYS, *INTERFACES):
         service = f"com.amazonaws.{region}.{short}"
-        if service in there:
-            say(f"exists {service} in {at.vpc}")
+        if service in existing:
+            say(f"exists  {service} in {vpc_network.vpc}")
             continue
         if short in GATEWAYS:
-            more: dict[str, Any] = {"VpcEndpointType": "Gateway", "RouteTableIds": at.routes}
+            options: dict[str, Any] = {"VpcEndpointType": "Gateway", "RouteTableIds": vpc_network.routes}
         else:
-            more = {
+            options = {
                 "VpcEndpointType": "Interface",
-                "SubnetIds": at.subnets,
-                "SecurityGroupIds": [at.group],
+                "SubnetIds": vpc_network.subnets,
+                "SecurityGroupIds": [vpc_network.group],
                 "PrivateDnsEnabled": True,
             }
-        ec2.create_vpc_endpoint(VpcId=at.vpc, ServiceName=service, TagSpecifications=tags, **more)
-        say(f"made   {service} in {at.vpc}")
+        ec2.create_vpc_endpoint(VpcId=vpc_network.vpc, ServiceName=service, TagSpecifications=tags, **options)
+        say(f"created {service} in {vpc_network.vpc}")
 
 
 def down(ec2: Any, cluster: str, *, patience_s: float = 600, pause_s: float = 5) -> None:
-    """Delete those that ``up`` made, and wait until they are gone."""
-    ids = [each["VpcEndpointId"] for each in _endpoints(ec2, {f"tag:{OWNER}": cluster})]
+    """Delete the endpoints that ``up`` created, and wait for their deletion."""
+    ids = [endpoint["VpcEndpointId"] for endpoint in _endpoints(ec2, {f"tag:{OWNER}": cluster})]
     if not ids:
         say(f"no endpoints of cluster {cluster}")
         return
@@ -103,18 +103,20 @@ def down(ec2: Any, cluster: str, *, patience_s: float = 600, pause_s: float = 5)
     if failed:
         raise WrongError(f"{failed[0]['ResourceId']} cannot be deleted: {failed[0]['Error']['Message']}")
     until = time.monotonic() + patience_s
-    while left := _endpoints(ec2, {f"tag:{OWNER}": cluster}):
+    while remaining := _endpoints(ec2, {f"tag:{OWNER}": cluster}):
         if time.monotonic() > until:
-            raise WrongError(f"{left[0]['VpcEndpointId']} is still {left[0]['State']} after {patience_s:.0f} s")
+            raise WrongError(
+                f"{remaining[0]['VpcEndpointId']} is still {remaining[0]['State']} after {patience_s:.0f} s"
+            )
         time.sleep(pause_s)
     say(f"deleted {', '.join(ids)}")
 
 
 def _endpoints(ec2: Any, filters: dict[str, str]) -> list[Any]:
-    wanted = [{"Name": name, "Values": [value]} for name, value in filters.items()]
-    pages = ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=wanted)
+    request_filters = [{"Name": name, "Values": [value]} for name, value in filters.items()]
+    pages = ec2.get_paginator("describe_vpc_endpoints").paginate(Filters=request_filters)
     # One that is gone is told of for a while.
-    return [each for page in pages for each in page["VpcEndpoints"] if each["State"].lower() != "deleted"]
+    return [endpoint for page in pages for endpoint in page["VpcEndpoints"] if endpoint["State"].lower() != "deleted"]
 
 
 def main() -> int:

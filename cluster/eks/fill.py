@@ -22,10 +22,10 @@ VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 
 
 def fill(text: str, values: dict[str, str]) -> str:
-    """The text with its variables replaced. Raises ValueError that names what is missing or no plain value."""
+    """Replace the variables of a text. Raises ValueError with the name of a missing or unsafe value."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if name not in values:
             raise ValueError(f"{name} is not set")
         if not VALUE.fullmatch(values[name]):

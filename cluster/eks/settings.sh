@@ -124,9 +124,9 @@ in_cluster() {
   [ -z "$DRY_RUN" ] || return 0
   context="${KUBE_CONTEXT:-$(kubectl config current-context 2>/dev/null || true)}"
   case "$context" in
-    "") die "there is no kube context: eksctl utils write-kubeconfig --cluster $CLUSTER --region $AWS_REGION" ;;
+    "") die "no kube context is set: run eksctl utils write-kubeconfig --cluster $CLUSTER --region $AWS_REGION" ;;
     "$KUBE_CONTEXT" | *"@$CLUSTER.$AWS_REGION.eksctl.io" | *":$AWS_REGION:"*":cluster/$CLUSTER") ;;
-    *) die "the kube context $context is not of cluster $CLUSTER in $AWS_REGION: name it in CLUSTER and AWS_REGION, or KUBE_CONTEXT=$context if you mean it" ;;
+    *) die "the kube context $context does not belong to cluster $CLUSTER in $AWS_REGION: change CLUSTER and AWS_REGION, or set KUBE_CONTEXT=$context to use it" ;;
   esac
 }
 

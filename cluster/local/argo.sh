@@ -19,7 +19,7 @@ install_argo() {
   for each in workflow-controller argoexec manifests/base/crds/full/argoproj.io_workflows.yaml; do
     [ -e "$ARGO_HOME/$each" ] || refuse "ARGO_HOME=$ARGO_HOME lacks $each"
   done
-  running kube-apiserver >/dev/null || refuse "there is no cluster of this machine's own in $STATE: cluster up"
+  running kube-apiserver >/dev/null || refuse "no local cluster in $STATE: run cluster up"
   SECONDS=0
   exec 9>"$STATE/lock"
   flock 9

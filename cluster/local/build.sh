@@ -36,7 +36,7 @@ build() { # [NAME...]: all that `up` needs, and helm where there is none, unless
       coredns) build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns ;;
       helm) build_helm ;;
       s3) build_s3 ;;
-      *) refuse "there is no $name to build" ;;
+      *) refuse "unknown program: $name" ;;
     esac
   done
 }
@@ -84,7 +84,7 @@ build_kubernetes() {
   local began=$SECONDS folder="$STATE/build/kubernetes" x=k8s.io/component-base/version
   built kubernetes "v$KUBERNETES" "${KUBERNETES_PROGRAMS[@]}" && return
   kubernetes_module "$folder"
-  (cd "$folder" && go mod tidy >"$LOGS/build.log" 2>&1) || die "Go modules are not to be had: $(tail -n 1 "$LOGS/build.log")"
+  (cd "$folder" && go mod tidy >"$LOGS/build.log" 2>&1) || die "cannot download Go modules: $(tail -n 1 "$LOGS/build.log")"
   go_build "$folder" "$BIN/" "-X $x.gitVersion=v$KUBERNETES -X $x.gitMajor=1 -X $x.gitMinor=34 -X $x.gitTreeState=clean" \
     "${KUBERNETES_PROGRAMS[@]/#/k8s.io/kubernetes/cmd/}"
   stamp kubernetes "v$KUBERNETES"
@@ -116,7 +116,7 @@ get() { # FOLDER VERSION PACKAGE...: a module of ours with these as its tools
   rm -rf "$1"
   mkdir -p "$1"
   (cd "$1" && go mod init "cluster/${1##*/}" && go get -tool "${packages[@]/%/@$2}") >"$LOGS/build.log" 2>&1 ||
-    die "Go modules are not to be had: $(tail -n 1 "$LOGS/build.log")"
+    die "cannot download Go modules: $(tail -n 1 "$LOGS/build.log")"
 }
 
 build_module() { # NAME VERSION PACKAGE [LINKER-FLAGS]

@@ -76,5 +76,5 @@ launch_s3() { # in memory: what is in it ends with it
   start s3 "$server" -H "$GATEWAY" -p "$S3_PORT"
   wait_for 60 S3 curl -fs "http://$GATEWAY:$S3_PORT/moto-api/"
   # (made already, it stays as it is)
-  curl -fs -o /dev/null -X PUT "${signed[@]}" "http://$GATEWAY:$S3_PORT/$BUCKET" || die "the S3 server makes no bucket $BUCKET"
+  curl -fs -o /dev/null -X PUT "${signed[@]}" "http://$GATEWAY:$S3_PORT/$BUCKET" || die "the S3 server cannot create the bucket $BUCKET"
 }

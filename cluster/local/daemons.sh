@@ -58,5 +58,5 @@ wait_for() { # SECONDS WHAT COMMAND...: until it succeeds
     "$@" >/dev/null 2>&1 && return
     sleep 0.2
   done
-  die "waited in vain for $what; the logs are in $LOGS"
+  die "timed out while waiting for $what; see the logs in $LOGS"
 }

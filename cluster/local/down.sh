@@ -3,7 +3,7 @@
 
 down() { # [--all]: programs, certificates and image archives too
   SECONDS=0
-  [ "$(id -u)" = 0 ] || refuse "only root can take the cluster down; try sudo"
+  [ "$(id -u)" = 0 ] || refuse "stopping the cluster requires root: try sudo"
   [ -d "$STATE" ] || return 0
   exec 9>"$STATE/lock"
   flock 9

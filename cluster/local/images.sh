@@ -4,7 +4,7 @@
 
 load() { # IMAGE-OR-ARCHIVE...: an archive (docker save, OCI), or an image of the Docker engine
   local each name part
-  [ $# -gt 0 ] || refuse "load what? an image archive, or the name of an image in the local Docker engine"
+  [ $# -gt 0 ] || refuse "usage: load IMAGE_ARCHIVE, or load NAME of an image in the local Docker engine"
   mkdir -p "$IMAGES"
   part="$IMAGES/.part-$$" # two may be loaded at a time
   # shellcheck disable=SC2064 # now: the function's variables are gone when it ends
@@ -17,7 +17,7 @@ load() { # IMAGE-OR-ARCHIVE...: an archive (docker save, OCI), or an image of th
         refuse "$each is neither an archive nor an image of the local Docker engine"
     fi
     name="$(name_in "$part")"
-    [ -n "$name" ] || refuse "$each holds no image that has a name: write it with docker save, or mkimage.py"
+    [ -n "$name" ] || refuse "$each contains no image with a name: write the archive with docker save or mkimage.py"
     mv "$part" "$IMAGES/${name//\//_}.tar"
     if running containerd >/dev/null; then
       import "$IMAGES/${name//\//_}.tar"
@@ -34,7 +34,7 @@ name_in() { # ARCHIVE: the first name of an image in it
 }
 
 import() { # ARCHIVE: only those of its layers are unpacked that are not there yet
-  ctr_ images import --local "$1" >/dev/null || die "containerd did not take $1"
+  ctr_ images import --local "$1" >/dev/null || die "containerd could not import $1"
 }
 
 images() { ctr_ images ls -q | grep -v '^sha256:' || true; }

@@ -12,9 +12,9 @@ kind_why_not() { # one line that says why there can be no cluster here; nothing 
   local version
   version="$(kind version -q)"
   if [ "$(printf '%s\n' "$KIND_NEEDED" "$version" | sort -V | head -n 1)" != "$KIND_NEEDED" ]; then
-    echo "the network of kind $version enforces no policies: install kind $KIND_NEEDED or newer"
+    echo "kind $version does not enforce network policies: install kind $KIND_NEEDED or newer"
   elif ! command -v kubectl >/dev/null; then
-    echo "kind is there, but kubectl is not: install it"
+    echo "kubectl is not installed: install it"
   fi
 }
 

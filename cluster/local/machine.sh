@@ -7,34 +7,34 @@ PACKAGES="runc:runc iptables:iptables nft:nftables conntrack:conntrack ip:iprout
 why_not() { # one line that says why there can be no cluster here; nothing if there can
   local missing
   if [ "$(uname -s)" != Linux ]; then
-    echo "it needs Linux, this is $(uname -s): use a Linux machine, or install Docker and kind"
+    echo "the local cluster requires Linux, not $(uname -s): use a Linux machine, or install Docker and kind"
   elif [ "$(id -u)" != 0 ]; then
-    echo "it needs root, for network, mounts and cgroups: try sudo, or install Docker and kind"
+    echo "the local cluster requires root, for network, mounts and cgroups: try sudo, or install Docker and kind"
   elif ((${#CONTAINERD} > 95)); then
-    echo "the path $STATE is too long for the sockets in it: set SWE_ARGO_CLUSTER to a shorter one"
+    echo "the path $STATE is too long for its sockets: set SWE_ARGO_CLUSTER to a shorter path"
   elif ! grep -q ' /sys/fs/cgroup' /proc/mounts; then
-    echo "no cgroups are mounted at /sys/fs/cgroup: use a machine, or a container, that has them"
+    echo "no cgroups are mounted at /sys/fs/cgroup: use a machine or container with cgroups"
   elif [ ! -d /proc/sys/net/bridge ] && ! modprobe br_netfilter 2>/dev/null; then
-    echo "the kernel's module br_netfilter is not there, without which policies do not hold: load it"
+    echo "the kernel module br_netfilter is not loaded, but network policies require it: load it"
   elif missing="$(missing_packages)" && [ -n "$missing" ] && ! command -v apt-get >/dev/null; then
-    echo "apt-get is not there to install what Debian packages as $missing: install these"
+    echo "apt-get is not available to install the Debian packages $missing: install their programs"
   elif ! all_built && ! why_not_build; then
     :
   elif other_kubelet; then
-    echo "another kubelet runs here already (pgrep -x kubelet): stop it, or use its cluster"
+    echo "another kubelet is running on this machine (pgrep -x kubelet): stop it, or use its cluster"
   elif missing="$(taken)"; then
-    echo "a route is in the way of the pods' addresses ($missing): delete it"
+    echo "a route conflicts with the pods' addresses ($missing): delete it"
   fi
 }
 
 why_not_build() { # fail if it printed why the programs cannot be built
   local go
   if ! go="$(go env GOVERSION 2>/dev/null)"; then
-    echo "its programs are to be built, and Go is not installed: install Go $GO_NEEDED or newer"
+    echo "the cluster's programs cannot be built without Go: install Go $GO_NEEDED or newer"
   elif [ "$(printf '%s\n' "$GO_NEEDED" "${go#go}" | sort -V | head -n 1)" != "$GO_NEEDED" ]; then
-    echo "its programs are to be built with Go $GO_NEEDED or newer, and this is ${go#go}: install a newer one"
+    echo "the cluster's programs cannot be built with Go ${go#go}: install Go $GO_NEEDED or newer"
   elif ! (cd / && timeout 60 go list -m "k8s.io/kubernetes@v$KUBERNETES" >/dev/null 2>&1); then
-    echo "its programs are to be built, and their Go modules cannot be fetched: it needs a network, or a GOPROXY that answers"
+    echo "the cluster's programs cannot be built, because their Go modules cannot be downloaded: check the network, or set GOPROXY"
   else
     return 0
   fi

@@ -24,9 +24,9 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def layer_of(pairs: list[str]) -> bytes:
-    """A layer with each ``FILE:/path`` at its path, executable, the folders above it, and a /tmp for everybody."""
+    """Return a layer with each ``FILE:/path`` at its path, executable, with its folders and a world-writable /tmp."""
     buffer = io.BytesIO()
-    made: set[str] = set()
+    added_folders: set[str] = set()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         scratch = tarfile.TarInfo("tmp")
         scratch.type, scratch.mode = tarfile.DIRTYPE, 0o1777
@@ -38,9 +38,9 @@ def layer_of(pairs: list[str]) -> bytes:
             for depth in range(1, len(parts)):
                 folder = tarfile.TarInfo("/".join(parts[:depth]))
                 folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-                if folder.name not in made:
+                if folder.name not in added_folders:
                     tar.addfile(folder)
-                made.add(folder.name)
+                added_folders.add(folder.name)
             _add(tar, "/".join(parts), content, mode=0o755)
     return buffer.getvalue()
 
@@ -92,7 +92,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> Non
 
 
 def main(arguments: list[str]) -> None:
-    """The command line above."""
+    """Run the command line described above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reference")
     parser.add_argument("out", type=Path)
@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> None:
         layers = [layer_of(given.add)] if given.add else [path.read_bytes() for path in given.layer]
     except OSError as error:
         parser.error(str(error))
-    environment = given.env if any(each.startswith("PATH=") for each in given.env) else [PATH, *given.env]
+    environment = given.env if any(variable.startswith("PATH=") for variable in given.env) else [PATH, *given.env]
     config = {"Env": environment, "Cmd": given.cmd, "WorkingDir": given.workdir}
     write_images(given.out, [Image(given.reference, layers, config)])
 

@@ -11,16 +11,17 @@ from swe_argo.steps.errors import InfraError
 from swe_argo.steps.sandbox.apply_commands import RESET, try_commands
 from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 
-_OPENS = re.compile(r"<([\w-]+)>")
+_OPENING_TAG = re.compile(r"<([\w-]+)>")
 _FENCE = re.compile(r"```(\w+)?\n(.*?)```", re.DOTALL)
-_FILE = "/var/tmp/swe-argo-answer.diff"  # noqa: S108 - path in the sandbox
+_PATCH_PATH = "/var/tmp/swe-argo-answer.diff"  # noqa: S108 - path in the sandbox
 _TIMEOUT_S = 900.0
 
 
-def patch_in(answer: str) -> str:
+def extract_patch(answer: str) -> str:
     """Return the patch in an answer as swebench 5.0.2's extract_diff does.
 
-    In order: the first element, then fence, named diff or patch; the first of any name; all text up to ``</s>``.
+    It is the first of these that exists: an element ``<diff>`` or ``<patch>``; a code fence of these names; an element
+    of any name; a fence of any name; all text up to ``</s>``.
     """
     blocks = [*_elements(answer), *_FENCE.findall(answer)]
     tagged = next((text for name, text in blocks if name in ("diff", "patch")), None)
@@ -32,17 +33,18 @@ def patch_in(answer: str) -> str:
 def _elements(answer: str) -> Iterator[tuple[str, str]]:
     r"""Yield name and content of each match of ``<([\w-]+)>(.*?)</\1>``, in linear time.
 
-    The expression itself takes minutes if a model repeats one tag until it is cut off: it seeks every tag's end.
+    The expression itself takes minutes if a model repeats one tag until it is cut off, as it seeks the end of each.
+    Here a tag without an end is sought once.
     """
-    at, never_closed = 0, set()
-    while match := _OPENS.search(answer, at):
-        name, at = match[1], match.end()
-        end = -1 if name in never_closed else answer.find(f"</{name}>", at)
+    position, unclosed = 0, set()
+    while match := _OPENING_TAG.search(answer, position):
+        name, position = match[1], match.end()
+        end = -1 if name in unclosed else answer.find(f"</{name}>", position)
         if end < 0:
-            never_closed.add(name)
+            unclosed.add(name)
         else:
-            yield name, answer[at:end]
-            at = end + len(f"</{name}>")
+            yield name, answer[position:end]
+            position = end + len(f"</{name}>")
 
 
 def is_patch(text: str) -> bool:
@@ -51,16 +53,22 @@ def is_patch(text: str) -> bool:
 
 
 def describe_apply(box: Sandbox, patch: bytes) -> tuple[str, int]:
-    """Apply the patch. Return a message about the result, and 0 if a command accepted the patch, else 1."""
+    """Apply the patch. Return a message about the result, and 0 if a command accepted the patch, else 1.
+
+    Raises as ``apply``.
+    """
     command, output = apply(box, patch)
     return (f"taken by {command}", 0) if command else (f"not taken:\n{output}", 1)
 
 
 def apply(box: Sandbox, patch: bytes) -> tuple[str | None, str]:
-    """Apply ``patch`` as the grader will. Return the accepting command or None, and its output. Raises as Sandbox."""
-    box.write(_FILE, patch)
+    """Apply ``patch`` as the grader will. Return the accepting command or None, and its output.
+
+    Raises the errors of Sandbox, and InfraError if a command does not end in time.
+    """
+    box.write(_PATCH_PATH, patch)
     output = ""
-    for command, result in try_commands(partial(_run, box), _FILE):
+    for command, result in try_commands(partial(_run, box), _PATCH_PATH):
         output = result.stdout.decode("utf-8", "replace")
         if result.exit_code == 0:
             return command, output
@@ -69,6 +77,7 @@ def apply(box: Sandbox, patch: bytes) -> tuple[str | None, str]:
 
 
 def _run(box: Sandbox, command: str) -> ExecResult:
+    """Run a command, both streams merged. Raises InfraError if it does not end in time."""
     result = box.exec(command, timeout_s=_TIMEOUT_S, merge=True, max_output_bytes=1 << 20)
     if result.timed_out:
         raise InfraError(FailureClass.EXEC, f"{command!r} did not end within {_TIMEOUT_S:.0f} s")

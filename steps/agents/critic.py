@@ -40,15 +40,18 @@ class AttemptResult:
     patch: bytes
 
 
-def accepts(critic: str, left: AttemptResult) -> bool:
-    """Return whether the critic accepts an attempt, so that no other is needed (OpenHands' critics of these names)."""
-    has_patch = bool(left.patch.strip())
+def accepts(critic: str, result: AttemptResult) -> bool:
+    """Return whether the critic accepts an attempt, so that no other is needed (OpenHands' critics of these names).
+
+    ``pass`` accepts all, ``empty_patch`` any patch, ``finish_with_patch`` the patch of an agent that finished.
+    """
+    has_patch = bool(result.patch.strip())
     match critic:
         case "pass":
             return True
         case "empty_patch":
             return has_patch
-    return has_patch and left.reason in FINISHED
+    return has_patch and result.reason in FINISHED
 
 
 def choose_best(critic: str, attempts: Sequence[AttemptResult]) -> int:
@@ -59,6 +62,7 @@ def choose_best(critic: str, attempts: Sequence[AttemptResult]) -> int:
 
     def rank(number: int) -> tuple[int, bool, int]:
         result = attempts[number]
+        # 2: accepted; 1: not accepted, but ended without an error; 0: ended by an error.
         worth = 2 if accepts(critic, result) else 0 if result.reason in ERRORS else 1
         return worth, bool(result.patch.strip()), number
 

@@ -1,4 +1,4 @@
-"""First messages of a conversation per prompt style, for prompt files that another program sends to models."""
+"""First messages of a conversation in a prompt style, for prompt files that another program sends to models."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ MINI: Final = "mini-swe-agent"
 LAYOUTS: Final = ("style-2", "style-3")
 STYLES: Final = (TOOLS, *LAYOUTS, *SCAFFOLDS, MINI)
 """Prompt styles. tools: the issue, and the use of bash and submit_solution. style-2, style-3: SWE-bench's published
-layouts with the issue alone, as their retrieved files come from another dataset. Others: the two messages of that
-scaffold."""
+layouts with the issue only, as their retrieved files come from another dataset. Others: that scaffold's messages."""
 PROGRAM: Final = "program"
 """Style of runs whose agent is a program: the instruction, which the program surrounds with its own text."""
 FIELD: Final = "--prompt-style"
 
 
-def style_named(name: str) -> str:
+def parse_style(name: str) -> str:
     """Return a style by its name; ``2`` and ``3`` are short forms. Raises ConfigError if it is unknown."""
     style = f"style-{name}" if name in ("2", "3") else name
     if style not in STYLES:
-        known = ", ".join(STYLES)
-        raise ConfigError(f"{name!r} is no style{did_you_mean(name, list(STYLES))}; there are {known}", field=FIELD)
+        styles = ", ".join(STYLES)
+        raise ConfigError(
+            f"unknown prompt style {name!r}{did_you_mean(name, list(STYLES))}: use one of {styles}", field=FIELD
+        )
     return style
 
 
@@ -61,42 +62,47 @@ def first_messages(
     fn_calling: bool = False,
     hints: bool = False,
 ) -> list[Message]:
-    """Return the system and the user message. Only facts that an agent may know are shown, hints only on request.
+    """Return the system and the user message, without facts hidden from agents, and with hints only on request.
 
-    ``instruction`` and ``words``: contents of the files that ``spec`` names, for scaffolds. Raises ConfigError.
+    ``instruction`` and ``words``: contents of the files that ``spec`` names, for scaffolds. Raises ConfigError if a
+    template fails on the instance, or the library of style mini-swe-agent is not installed.
     """
     if not hints:
         instance = instance.model_copy(update={"hints_text": None, "context": None})
     if style in SCAFFOLDS:
         opening = open_scaffold(spec, instance, instruction, words, fn_calling=fn_calling)
-        return _pair(opening.system, opening.instruction)
+        return _system_and_user(opening.system, opening.instruction)
     if style == PROGRAM:
         return [{"role": "user", "content": templates.render(instruction, instance)}]
     if style == MINI:
-        return _of_mini_swe_agent(spec, instance, instruction, fn_calling=fn_calling)
+        return _mini_swe_agent_messages(spec, instance, instruction, fn_calling=fn_calling)
     if style in LAYOUTS:
         prompt = file_layouts.render_prompt(style, instance.problem_statement, (), ())
         first, rest = (message["content"] for message in file_layouts.prompt_messages(prompt))
-        return _pair(first, f"{rest.rstrip()}\n\n{templates.render(_own('style'), instance)}")
+        return _system_and_user(first, f"{rest.rstrip()}\n\n{templates.render(_read_prompt('style'), instance)}")
+    # The style is TOOLS.
     system = {"working_dir": instance.workdir, "max_turns": spec.max_steps}
-    return _pair(
-        templates.render_text(_own("system"), "the system prompt", system, FIELD),
-        templates.render(_own("issue"), instance),
+    return _system_and_user(
+        templates.render_text(_read_prompt("system"), "the system prompt", system, FIELD),
+        templates.render(_read_prompt("issue"), instance),
     )
 
 
-def _own(name: str) -> str:
+def _read_prompt(name: str) -> str:
     return (templates.prompts_folder() / "verl" / f"{name}.j2").read_text("utf-8")
 
 
-def _pair(system: str, user: str) -> list[Message]:
+def _system_and_user(system: str, user: str) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
-def _of_mini_swe_agent(spec: AgentSpec, instance: Instance, instruction: str, *, fn_calling: bool) -> list[Message]:
+def _mini_swe_agent_messages(
+    spec: AgentSpec, instance: Instance, instruction: str, *, fn_calling: bool
+) -> list[Message]:
+    """Return the messages of the library's own templates; ``instruction`` replaces the user's if not empty."""
     settings = library.swebench_config(library.load(), fn_calling=fn_calling, max_observation=spec.max_observation)
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
     names = settings["environment"] | {"task": issue_with_hints(instance), "cwd": instance.workdir}
     system, user = (settings["agent"][f"{part}_template"] for part in ("system", "instance"))
-    told = templates.render(instruction, instance) if instruction else environment.from_string(user).render(names)
-    return _pair(environment.from_string(system).render(names), told)
+    user_text = templates.render(instruction, instance) if instruction else environment.from_string(user).render(names)
+    return _system_and_user(environment.from_string(system).render(names), user_text)

@@ -1,17 +1,17 @@
-# Makes everything unreadable that HEAD does not reach, in the repository of the working directory and in every
-# repository below it, then walks all objects to prove it. Prints `key value` lines; history.py reads them.
+# Makes everything that HEAD does not reach unreadable, in the repository of the working directory and in every
+# repository below it, then walks all objects to verify it. Prints `key value` lines for history.py.
 #
-# What stays is a list and everything else goes: the branch of HEAD, tags on HEAD's history, the index, and one new pack
-# of the objects these reach. Rebuilding needs no opinion on reflogs, stashes, notes, replace refs, worktrees, alternates,
-# cruft, .keep and .promisor packs, or files somebody left in .git. GIT_DIR is always given, so nobody asks who owns it.
-# Objects that only the index names stay: they are what the agent is shown by `git status`, and no history.
-# Nothing outside the repository's folder is touched: a sandbox without isolation shares this machine.
+# Only these stay: the branch of HEAD, tags on HEAD's history, the index, and one new pack of the objects these reach.
+# An allow-list covers reflogs, stashes, notes, replace refs, worktrees, alternates, cruft, .keep and .promisor packs, and
+# unknown files in .git. GIT_DIR is always set, so git does not check the owner. Objects that only the index refers to
+# stay: `git status` shows them to the agent, and they are no history.
+# Nothing outside the repository's folder is changed: a sandbox without isolation shares this machine.
 set -euo pipefail
 export LC_ALL=C
 for name in ${!GIT_@}; do unset "$name"; done
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-# A home of its own: no configuration but the repository's, and no "dubious ownership" while looking for it.
+# An empty home: only the repository's configuration is read, without "dubious ownership" errors while looking for it.
 export HOME=$tmp XDG_CONFIG_HOME=$tmp GIT_CONFIG_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0
 root=$(pwd -P)
 printf '[safe]\n\tdirectory = *\n\tdirectory = "%s"\n' "$root" >"$tmp/.gitconfig"
@@ -26,8 +26,8 @@ refuse() { echo "refused $1"; exit 0; }
 names() { sed 's/ .*//' | sort -u; }
 
 all_objects() { g cat-file --batch-all-objects --batch-check='%(objectname)' | sort -u; }
-# Every object of HEAD, of the tags that stay and of the index, one a line. The variables are those of `clean`.
-wanted() {
+# Prints every object of HEAD, of the remaining tags and of the index, one per line. Uses the variables of `clean`.
+reachable() {
   { [ -z "$head" ] || echo "$head"; names <"$tmp/tags"; g ls-files -s | awk '$1 != "160000" { print $2 }'; } >"$tmp/tips"
   [ ! -s "$tmp/tips" ] || g rev-list --objects $missing --stdin <"$tmp/tips"
 }
@@ -35,7 +35,7 @@ wanted() {
 clean() { # one repository, by its working tree
   local tree=$1 dir branch head missing= entry
   dir=$(cd "$tree" && cd "$(g rev-parse --absolute-git-dir)" && pwd -P)
-  case "$dir/" in "$root"/*) ;; *) refuse "$tree keeps its history elsewhere, in $dir" ;; esac
+  case "$dir/" in "$root"/*) ;; *) refuse "the history of $tree is outside the repository, in $dir" ;; esac
   [ "$(cd "$tree" && cd "$(g rev-parse --git-common-dir)" && pwd -P)" = "$dir" ] || refuse "$tree is a linked worktree"
   echo "$dir" >>"$tmp/cleaned"
   export GIT_DIR=$dir GIT_WORK_TREE=$tree
@@ -48,18 +48,18 @@ clean() { # one repository, by its working tree
   fi
   branch=$(g symbolic-ref -q HEAD || true)
   head=$(g rev-parse -q --verify 'HEAD^{commit}' || true)
-  if [ "$tree" = "$root" ] && [ -z "$head" ]; then refuse "HEAD of $tree is no commit that can be read"; fi
+  if [ "$tree" = "$root" ] && [ -z "$head" ]; then refuse "HEAD of $tree is not a readable commit"; fi
   removed=$((removed + $(g for-each-ref | wc -l)))
   : >"$tmp/tags"
   [ -z "$head" ] || g for-each-ref --merged="$head" --format='%(objectname) %(refname)' refs/tags >"$tmp/tags"
-  wanted >"$tmp/wanted"
-  names <"$tmp/wanted" >"$tmp/keep"
+  reachable >"$tmp/reachable"
+  names <"$tmp/reachable" >"$tmp/keep"
   : >"$tmp/shallow"
   [ ! -f "$dir/shallow" ] || sort -u "$dir/shallow" | comm -12 - "$tmp/keep" >"$tmp/shallow"
 
   rm -rf "$dir/swe-argo"
   mkdir -p "$dir/swe-argo/pack" "$dir/swe-argo/info"
-  g pack-objects -q --delta-base-offset "$dir/swe-argo/pack/pack" <"$tmp/wanted" >/dev/null
+  g pack-objects -q --delta-base-offset "$dir/swe-argo/pack/pack" <"$tmp/reachable" >/dev/null
   for entry in "$dir"/* "$dir"/.[!.]*; do
     case "${entry#"$dir"/}" in
       HEAD | config | config.worktree | description | hooks | index | sharedindex.* | info | modules | swe-argo) ;;
@@ -74,7 +74,7 @@ clean() { # one repository, by its working tree
   [ ! -s "$tmp/shallow" ] || cp "$tmp/shallow" "$dir/shallow"
   clean_config "$dir/config"
   clean_config "$dir/config.worktree"
-  # Never written in place: a copy of an image may share the file with it.
+  # Replaced, not overwritten: a copy of an image may share the file with the image.
   if [ -n "$branch" ]; then echo "ref: $branch" >"$dir/HEAD.new"; elif [ -n "$head" ]; then echo "$head" >"$dir/HEAD.new"; fi
   [ ! -f "$dir/HEAD.new" ] || mv -f "$dir/HEAD.new" "$dir/HEAD"
   if [ -n "$branch" ] && [ -n "$head" ]; then echo "$head $branch" >>"$tmp/tags"; fi
@@ -84,7 +84,7 @@ clean() { # one repository, by its working tree
   unset GIT_DIR GIT_WORK_TREE
 }
 
-# Remotes, what tells of them, credentials for them, and what could bring them back from another file.
+# Removes remotes, settings and credentials for them, and includes that could restore them.
 clean_config() {
   local name
   [ -f "$1" ] || return 0
@@ -98,22 +98,22 @@ clean_config() {
   done
 }
 
-verify() { # asks git anew, as an agent would
+verify() { # with new git commands, as an agent would run
   local found
   all_objects >"$tmp/all"
   after=$((after + $(wc -l <"$tmp/all")))
-  wanted >"$tmp/wanted"
-  names <"$tmp/wanted" >"$tmp/keep"
+  reachable >"$tmp/reachable"
+  names <"$tmp/reachable" >"$tmp/keep"
   found=$(comm -23 "$tmp/all" "$tmp/keep" | wc -l)
   unreachable=$((unreachable + found))
   [ "$found" -eq 0 ] || problem "$found objects remain that HEAD does not reach"
   found=$(comm -13 "$tmp/all" "$tmp/keep" | wc -l)
   [ "$found" -eq 0 ] || problem "$found objects of HEAD are missing"
   [ "$(g rev-parse -q --verify 'HEAD^{commit}' || true)" = "$head" ] || problem "HEAD moved"
-  [ "$(g symbolic-ref -q HEAD || true)" = "$branch" ] || problem "HEAD left its branch"
+  [ "$(g symbolic-ref -q HEAD || true)" = "$branch" ] || problem "HEAD is on another branch"
   sort "$tmp/tags" >"$tmp/kept"
   found=$(g for-each-ref --format='%(objectname) %(refname)' | sort | comm -3 - "$tmp/kept" | wc -l)
-  [ "$found" -eq 0 ] || problem "$found refs remain or are gone"
+  [ "$found" -eq 0 ] || problem "$found refs differ from the expected ones"
   [ -z "$(g remote)" ] || problem "remotes remain"
   for found in logs worktrees objects/info/alternates objects/info/http-alternates info/grafts FETCH_HEAD ORIG_HEAD; do
     [ ! -e "$dir/$found" ] || problem "$found remains"
@@ -122,7 +122,7 @@ verify() { # asks git anew, as an agent would
   [ "$found" -eq 0 ] || problem "$found files beside the pack remain"
 }
 
-drop_worktrees() { # checkouts of other commits that share this repository, where they lie inside it
+drop_worktrees() { # checkouts of other commits inside this repository that share it
   local entry path
   for entry in "$root"/.git/worktrees/*/gitdir; do
     [ -f "$entry" ] || continue
@@ -136,7 +136,7 @@ drop_worktrees() { # checkouts of other commits that share this repository, wher
   done
 }
 
-drop_modules() { # submodules that no checkout uses have nothing that HEAD could reach
+drop_modules() { # HEAD cannot reach anything in submodules that no checkout uses
   local entry dir
   [ -d "$root/.git/modules" ] || return 0
   find "$root/.git/modules" -name HEAD -type f >"$tmp/modules"
@@ -146,10 +146,10 @@ drop_modules() { # submodules that no checkout uses have nothing that HEAD could
   done <"$tmp/modules"
 }
 
-command -v git >/dev/null || refuse "there is no git"
-if [ ! -d "$root/.git" ] || [ -L "$root/.git" ]; then refuse "there is no git repository of its own at $root"; fi
+command -v git >/dev/null || refuse "git is not installed"
+if [ ! -d "$root/.git" ] || [ -L "$root/.git" ]; then refuse "$root has no git repository (a .git folder)"; fi
 drop_worktrees
-# Deepest first: a repository that borrows objects from the one around it takes them while they are there.
+# Deepest first: a nested repository that borrows objects of the outer one copies them before they are removed.
 find "$root" -path "$root/.git" -prune -o -name .git -print -prune |
   awk -F/ '{ print NF "\t" $0 }' | sort -rn | cut -f 2- >"$tmp/below"
 while IFS= read -r entry; do

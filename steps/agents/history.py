@@ -16,7 +16,7 @@ _SCRIPT = Path(__file__).resolve().with_name("hide_history.sh")
 
 
 def hide_history(sandbox: Sandbox) -> History:
-    """Make all objects in /testbed's repository unreadable that HEAD does not reach, and verify it.
+    """Make all objects that HEAD does not reach unreadable in /testbed's repository, and verify it.
 
     Their date does not matter: images made before swebench 4.1.0 hold commits after the base commit, and HEAD is a
     commit made with the image, so the fix may be older than HEAD. Agents have searched for it (swebench #465, #471).
@@ -33,11 +33,11 @@ def hide_history(sandbox: Sandbox) -> History:
     report: dict[str, str] = {}
     problems = []
     for line in result.stdout.decode("utf-8", "replace").splitlines():
-        word, _, rest = line.partition(" ")
-        if word in ("refused", "problem"):
-            problems.append(rest)
+        key, _, value = line.partition(" ")
+        if key in ("refused", "problem"):
+            problems.append(value)
         else:
-            report[word] = rest
+            report[key] = value
     if problems or "unreachable_after" not in report:
         raise ConfigError(
             f"no agent can work in {sandbox.machine.image}: {'; '.join(problems) or 'its history was not verified'}; "

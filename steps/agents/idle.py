@@ -7,5 +7,5 @@ from swe_argo.steps.contracts.trajectory import StopReason
 
 
 def act(_task: Task) -> StopReason:
-    """Leave the repository as it is."""
+    """Finish at once without any change."""
     return StopReason.FINISHED

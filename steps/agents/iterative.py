@@ -11,9 +11,9 @@ from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
 from swe_argo.steps.contracts.solve_record import SolveAttempt
 from swe_argo.steps.contracts.trajectory import Trajectory, Usage
 
-HOTTER = 0.1
-"""Temperature of later attempts if the spec's is 0: a plain repetition would end the same way (OpenHands)."""
-WORTH_IT = 0.1
+RETRY_TEMPERATURE = 0.1
+"""Temperature of later attempts if the spec's is 0, because a repetition would end the same way (OpenHands)."""
+MIN_TIME_SHARE = 0.1
 """Fraction of the agent's time required for a further attempt, which includes creating its sandbox."""
 
 
@@ -21,7 +21,7 @@ WORTH_IT = 0.1
 class Attempt:
     """A finished attempt. ``trajectory`` and its usage cover this attempt only."""
 
-    left: critic.AttemptResult
+    ending: critic.AttemptResult
     trajectory: Trajectory
     temperature: float | None
 
@@ -36,31 +36,31 @@ def is_iterative(spec: AgentSpec) -> bool:
     return spec.iterative and agent_of(spec).asks_model
 
 
-def attempt_temperature(wished: float | None, number: int) -> float | None:
-    """Return the temperature of an attempt by its number."""
-    return HOTTER if number > 1 and wished == 0 else wished
+def attempt_temperature(temperature: float | None, number: int) -> float | None:
+    """Return the temperature of an attempt by its number, from 1; ``temperature`` is the spec's."""
+    return RETRY_TEMPERATURE if number > 1 and temperature == 0 else temperature
 
 
-def needs_another_attempt(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float) -> bool:
-    """Return whether to make another attempt: the critic refused, and time, tokens and money are left."""
+def needs_another_attempt(spec: AgentSpec, attempts: Sequence[Attempt], remaining_s: float) -> bool:
+    """Return whether to make another attempt: the critic refused, and no limit is reached."""
     if not is_iterative(spec) or len(attempts) >= spec.iterative_max_attempts:
         return False
-    if critic.accepts(spec.critic, attempts[-1].left) or left_s < WORTH_IT * spec.timeout_s:
+    if critic.accepts(spec.critic, attempts[-1].ending) or remaining_s < MIN_TIME_SHARE * spec.timeout_s:
         return False
-    return remaining_limits(spec, attempts, left_s) is not None
+    return remaining_limits(spec, attempts, remaining_s) is not None
 
 
-def remaining_limits(spec: AgentSpec, attempts: Sequence[Attempt], left_s: float) -> AgentSpec | None:
-    """Return the spec with the rest of the limits that cover the whole instance; None if one is used up."""
+def remaining_limits(spec: AgentSpec, attempts: Sequence[Attempt], remaining_s: float) -> AgentSpec | None:
+    """Return the spec with what remains of the limits for the whole instance; None if one is used up."""
     spent = total_usage(attempts)
     tokens, money = spec.max_total_tokens, spec.max_cost_usd
     if tokens is not None:
         tokens -= spent.prompt_tokens + spent.completion_tokens
     if money is not None:
         money -= spent.cost_usd or 0.0
-    if left_s <= 0 or (tokens is not None and tokens <= 0) or (money is not None and money <= 0):
+    if remaining_s <= 0 or (tokens is not None and tokens <= 0) or (money is not None and money <= 0):
         return None
-    return spec.model_copy(update={"timeout_s": left_s, "max_total_tokens": tokens, "max_cost_usd": money})
+    return spec.model_copy(update={"timeout_s": remaining_s, "max_total_tokens": tokens, "max_cost_usd": money})
 
 
 def total_usage(attempts: Sequence[Attempt]) -> Usage:
@@ -70,19 +70,19 @@ def total_usage(attempts: Sequence[Attempt]) -> Usage:
 
 def choose_attempt(spec: AgentSpec, attempts: Sequence[Attempt]) -> int:
     """Return the index of the attempt whose patch is graded."""
-    return critic.choose_best(spec.critic, [attempt.left for attempt in attempts])
+    return critic.choose_best(spec.critic, [attempt.ending for attempt in attempts])
 
 
 def merge_trajectories(attempts: Sequence[Attempt], best: int) -> Trajectory:
     """Return the chosen attempt's trajectory with the others embedded in full."""
     if len(attempts) == 1:
         return attempts[0].trajectory
-    named = [with_attempt_number(attempt.trajectory, number) for number, attempt in enumerate(attempts, 1)]
-    note = f"attempt {best + 1} of {len(attempts)}, the one whose patch is graded"
+    numbered = [with_attempt_number(attempt.trajectory, number) for number, attempt in enumerate(attempts, 1)]
+    note = f"attempt {best + 1} of {len(attempts)}; its patch is graded"
     own = attempts[best].trajectory
     return embed_trajectories(
         own.model_copy(update={"notes": f"{own.notes}; {note}" if own.notes else note}),
-        [other for place, other in enumerate(named) if place != best],
+        [trajectory for place, trajectory in enumerate(numbered) if place != best],
     )
 
 
@@ -98,11 +98,11 @@ def describe_attempts(spec: AgentSpec, attempts: Sequence[Attempt], best: int) -
     return [
         SolveAttempt(
             number=place + 1,
-            stop_reason=attempt.left.reason,
+            stop_reason=attempt.ending.reason,
             temperature=attempt.temperature,
-            accepted=critic.accepts(spec.critic, attempt.left),
+            accepted=critic.accepts(spec.critic, attempt.ending),
             chosen=place == best,
-            patch_bytes=len(attempt.left.patch),
+            patch_bytes=len(attempt.ending.patch),
             usage=attempt.usage,
         )
         for place, attempt in enumerate(attempts)

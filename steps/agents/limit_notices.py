@@ -7,28 +7,30 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 
 
 def describe_limits(spec: RunSpec) -> list[str]:
-    """Return a sentence with all limits, and the defaults of the agent's project where these differ."""
+    """Return a sentence with all limits, and the defaults of the agent's project if these differ."""
     own = agent_of(spec.agent).defaults
-    if not own.read_from:
+    if not own.source_version:
         return []
-    usual = RunSpec(agent=AgentSpec(name=spec.agent.name))
-    said = ", ".join(
-        now if now == then else f"{now} (by default {then})" for now, then in zip(_all(spec), _all(usual), strict=True)
+    default_spec = RunSpec(agent=AgentSpec(name=spec.agent.name))
+    limits = ", ".join(
+        value if value == default else f"{value} (default {default})"
+        for value, default in zip(_list_limits(spec), _list_limits(default_spec), strict=True)
     )
-    return [f"limits of {spec.agent.name}, by default those of {own.read_from}: {said}"]
+    return [f"limits of {spec.agent.name} (defaults of {own.source_version}): {limits}"]
 
 
-def _all(spec: RunSpec) -> list[str]:
+def _list_limits(spec: RunSpec) -> list[str]:
+    """Return all limits in words, in a fixed order."""
     agent, llm = spec.agent, spec.llm
-    told, ended = agent.told_after, agent.ended_after
+    soft_limit, hard_limit = agent.soft_step_limit, agent.hard_step_limit
     return [
-        f"{told} steps" + (f", ended after {ended}" if ended > told else ""),
-        "no limit of tokens" if agent.max_token_limit is None else f"{agent.max_token_limit:,} tokens of context",
-        "no limit of money" if agent.max_cost_usd is None else f"{agent.max_cost_usd:g} $ where a price is known",
-        f"{agent.command_timeout_s:,g} s a command"
-        + (f" and {agent.commands_timeout_s:,g} s in all" if agent.commands_timeout_s else ""),
-        f"{agent.timeout_s:,g} s an instance",
-        f"{llm.timeout:,g} s a call",
+        f"{soft_limit} steps" + (f", ended after {hard_limit}" if hard_limit > soft_limit else ""),
+        "no context limit" if agent.max_token_limit is None else f"{agent.max_token_limit:,} tokens of context",
+        "no cost limit" if agent.max_cost_usd is None else f"${agent.max_cost_usd:g} if prices are known",
+        f"{agent.command_timeout_s:,g} s per command"
+        + (f" and {agent.commands_timeout_s:,g} s for all commands" if agent.commands_timeout_s else ""),
+        f"{agent.timeout_s:,g} s per instance",
+        f"{llm.timeout:,g} s per call",
         f"{agent.max_malformed or 'any number of'} malformed answers",
         "temperature not sent" if llm.temperature is None else f"temperature {llm.temperature:g}",
         "top_p not sent" if llm.top_p is None else f"top_p {llm.top_p:g}",

@@ -14,33 +14,37 @@ from swe_argo.steps.models.images import text_of
 from swe_argo.steps.models.reply import Message
 
 EXCUSED_S = 300.0
-"""Most seconds lost to the endpoint that are given back; a step's deadline includes them."""
+"""Most seconds lost to the endpoint that extend the agent's time; a step's deadline includes them."""
 CHARACTERS_A_TOKEN = 3.5
 """Estimate for English code and prose if the endpoint does not count tokens."""
 
 
 class Limits:
-    """Limits and consumption of an attempt. A step is a model answer, or each executed call of one (OpenHands)."""
+    """Limits and consumption of an attempt. A step is a model answer, or each executed call in it (OpenHands)."""
 
     def __init__(self, spec: AgentSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self.spec = spec
-        self.max_steps = spec.told_after
+        self.max_steps = spec.soft_step_limit
         self.steps = 0
         self._clock = clock
         self._end = clock() + spec.timeout_s
         self._lost_s = 0.0
+        """Seconds lost to the endpoint."""
         self._commands_s = 0.0
+        """Seconds that commands took."""
         self._context = 0.0
+        """Tokens in the conversation, partly estimated."""
         self._uncounted = 0.0
+        """Estimated tokens of the calls for which the endpoint reported none."""
 
     @property
     def remaining(self) -> int:
-        """Return the steps left until the agent is told to finish; 0 or negative afterwards."""
+        """Return the steps that remain before the agent is asked to finish; 0 or negative afterwards."""
         return self.max_steps - self.steps
 
     @property
     def left_s(self) -> float:
-        """Return the seconds left, at least a little, for use as a timeout."""
+        """Return the remaining seconds, always positive, for use as a timeout."""
         return max(0.001, self._end + min(self._lost_s, EXCUSED_S) - self._clock())
 
     @property
@@ -50,7 +54,10 @@ class Limits:
 
     @property
     def out_of_time(self) -> bool:
-        """Return whether the time is used up. Raises InfraError if only the endpoint's delays used it up."""
+        """Return whether the time is used up; up to EXCUSED_S lost to the endpoint extend it.
+
+        Raises InfraError if it is used up only because of longer delays of the endpoint.
+        """
         over = self._clock() - self._end
         if over < min(self._lost_s, EXCUSED_S):
             return False
@@ -81,11 +88,11 @@ class Limits:
             self._context = metrics.prompt_tokens + (metrics.completion_tokens or 0)
 
     def reached(self, usage: Usage) -> StopReason | None:
-        """Return the limit that forbids another call, if any."""
+        """Return the limit that forbids another call, None if there is none. Raises InfraError, see ``out_of_time``."""
         spec = self.spec
         if self.out_of_time or self._commands_s >= (spec.commands_timeout_s or math.inf):
             return StopReason.TIMEOUT
-        if self.steps >= spec.ended_after:
+        if self.steps >= spec.hard_step_limit:
             return StopReason.ABSOLUTE_STEPS
         if self._context >= (spec.max_token_limit or math.inf):
             return StopReason.CONTEXT_LIMIT
@@ -98,6 +105,7 @@ class Limits:
 
 
 def _estimate(message: Message) -> float:
+    """Return the estimated number of tokens of a message's text and calls."""
     calls = message.get("tool_calls") or []
     texts = [text_of(message.get("content")), *(str(call.get("function")) for call in calls)]
     return sum(map(len, map(str, texts))) / CHARACTERS_A_TOKEN

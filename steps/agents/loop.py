@@ -22,7 +22,7 @@ def act(task: Task) -> StopReason:
     """Work on the issue in the scaffold that ``task.spec`` names.
 
     The conversation is: system message, instruction, then in turn the model's unchanged message and its results. Raises
-    InfraError, ResourceError and ConfigError; all earlier turns are in the journal.
+    the errors of Sandbox and, except NoReplyError, of Model; all earlier turns are in the recorder.
     """
     return _Loop(task).run()
 
@@ -31,7 +31,7 @@ class _Loop:
     """State of one attempt."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.journal = task, task.journal
+        self.task, self.recorder = task, task.recorder
         self.scaffold = SCAFFOLDS[task.spec.name]
         self.opening = open_scaffold(task.spec, task.instance, task.instruction, task.words, fn_calling=task.fn_calling)
         self.tools, self.format = self.opening.tools, self.opening.format
@@ -39,14 +39,17 @@ class _Loop:
         self.limits = Limits(task.spec, task.clock)
         self.messages: list[Message] = []
         self.malformed: list[Problem] = []
+        """Problems of the malformed answers since the last valid one."""
         self.shortened = 0
+        """How often the conversation was shortened."""
 
     def run(self) -> StopReason:
         """Run turns until the agent finishes or a limit is reached."""
         self._open()
         while True:
-            if (reason := self.limits.reached(self.journal.usage)) is not None:
+            if (reason := self.limits.reached(self.recorder.usage)) is not None:
                 return reason
+            # The model has been asked to finish, so an end is not its own decision.
             is_out_of_steps = self.limits.remaining <= 0
             definitions = self.format.definitions(self.tools)
             reply = ask(self.task, self.limits, self.messages, definitions, self.format.stop)
@@ -69,28 +72,29 @@ class _Loop:
         task = self.task
         system, instruction = self.opening.system, self.opening.instruction
         definitions = [tool.definition for tool in self.tools.tools]
-        self.journal.agent = self.journal.agent.model_copy(update={"tool_definitions": definitions})
+        self.recorder.agent = self.recorder.agent.model_copy(update={"tool_definitions": definitions})
         images = task.instance.images if task.spec.issue_images else []
         content = with_images(instruction, images) if images else instruction
         for message in ({"role": "system", "content": system}, {"role": "user", "content": content}):
-            self._hear(message)
-        self.journal.add_message("system", system)
-        self.journal.add_message("user", instruction + describe_images(images))
+            self._add_to_conversation(message)
+        self.recorder.add_message("system", system)
+        self.recorder.add_message("user", instruction + describe_images(images))
 
     def _shorten(self) -> bool:
-        """Drop the older half of the turns from the conversation. Return False if there are none to drop."""
+        """Drop the older half of the turns from the conversation. Return False if there are too few."""
         answers = [place for place, message in enumerate(self.messages) if message["role"] == "assistant"]
         if len(answers) < 2:
             return False
         self.messages[answers[0] : answers[len(answers) // 2]] = []
         self.shortened += 1
-        self.journal.note = f"the conversation was too long for the endpoint and was shortened {self.shortened} times"
+        self.recorder.note = f"the conversation was too long for the endpoint and was shortened {self.shortened} times"
         return True
 
     def _perform(self, reply: Reply, calls: list[ParsedCall]) -> bool:
         """Execute the calls in turn, up to one that ends the work. Return whether one did.
 
-        The calls are recorded first, so that they are known if the sandbox is lost during one.
+        The calls are recorded before execution, so that the record has them if the sandbox is lost. Calls after the one
+        that ends the work get no observation.
         """
         tool_calls = [
             ToolCall(
@@ -100,7 +104,7 @@ class _Loop:
             )
             for call in calls
         ]
-        self.journal.add_agent_turn(reply.text, tool_calls, reasoning=reply.reasoning, metrics=reply.metrics)
+        self.recorder.add_agent_turn(reply.text, tool_calls, reasoning=reply.reasoning, metrics=reply.metrics)
         self.malformed.clear()
         observations: list[ToolObservation] = []
         for call in calls:
@@ -110,13 +114,13 @@ class _Loop:
             if observations[-1].ends:
                 break
         ends = observations[-1].ends
-        texts = [each.text for each in observations]
-        texts[-1] += "" if ends else self._count()
+        texts = [observation.text for observation in observations]
+        texts[-1] += "" if ends else self._step_suffix()
         extras = [
-            ResultExtra(exit_code=one.exit_code, timed_out=one.timed_out, seconds=round(one.seconds, 3), cut=one.cut)
-            for one in observations
+            ResultExtra(exit_code=obs.exit_code, timed_out=obs.timed_out, seconds=round(obs.seconds, 3), cut=obs.cut)
+            for obs in observations
         ]
-        results = self.journal.add_observations(
+        results = self.recorder.add_observations(
             [
                 Result(source_call_id=call.tool_call_id, content=text, extra=extra)
                 for call, text, extra in zip(tool_calls, texts, extras, strict=False)
@@ -126,7 +130,7 @@ class _Loop:
         return ends
 
     def _correct(self, reply: Reply, answer_message: Message, malformed: Malformed) -> StopReason | None:
-        """Tell the model about a malformed answer. Return a stop reason after too many."""
+        """Tell the model about a malformed answer. Return the stop reason after too many in a row, else None."""
         self.malformed.append(malformed.problem)
         calls = [
             ToolCall(
@@ -137,31 +141,32 @@ class _Loop:
         extra: dict[str, Any] = {"malformed": malformed.problem.value}
         if reply.calls and not calls:  # function calls although none were offered
             extra["function_calls"] = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
-        self.journal.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics, **extra)
+        self.recorder.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics, **extra)
         if len(self.malformed) >= (self.task.spec.max_malformed or math.inf):
             empty = all(problem is Problem.EMPTY for problem in self.malformed)
             return StopReason.EMPTY_ANSWER if empty else StopReason.MALFORMED
-        corrections = self._answer(reply, [malformed.correction + self._count()])
+        corrections = self._answer(reply, [malformed.correction + self._step_suffix()])
         if calls:
-            self.journal.add_observations(
-                [Result(source_call_id=each["tool_call_id"], content=each["content"]) for each in corrections]
+            self.recorder.add_observations(
+                [Result(source_call_id=message["tool_call_id"], content=message["content"]) for message in corrections]
             )
         else:
-            self.journal.add_message("user", "\n\n".join(each["content"] for each in corrections))
+            self.recorder.add_message("user", "\n\n".join(message["content"] for message in corrections))
         return None
 
     def _answer(self, reply: Reply, texts: list[str]) -> list[Message]:
+        """Add the format's messages for results or a correction to the conversation, and return them."""
         answer = self.format.answer(reply, texts)
         for message in answer:
-            self._hear(message)
+            self._add_to_conversation(message)
         return answer
 
-    def _hear(self, message: Message) -> None:
+    def _add_to_conversation(self, message: Message) -> None:
         self.messages.append(message)
         self.limits.count_message(message)
 
-    def _count(self) -> str:
-        """Return the suffix of an observation: steps left, or the request to finish if there are none."""
-        if self.limits.remaining <= 0 and self.limits.steps < self.task.spec.ended_after:
+    def _step_suffix(self) -> str:
+        """Return the suffix of an observation: the remaining steps, or the request to finish if there are none."""
+        if self.limits.remaining <= 0 and self.limits.steps < self.task.spec.hard_step_limit:
             return f"\n\nAll of your {self.limits.max_steps} steps are used up. Call {self.opening.finish} now."
         return count_steps(self.scaffold, self.limits.remaining)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from swe_argo.steps.agents.going_on import AgentClock, AttemptCalls, ContinuedModel, SolveCalls
+from swe_argo.steps.agents.resume import AgentClock, AttemptCalls, ContinuedModel, SolveCalls
 from swe_argo.steps.agents.task import Forwards, NoModel
 from swe_argo.steps.contracts.agents import Agent
 from swe_argo.steps.contracts.data import RunFile

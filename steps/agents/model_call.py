@@ -1,4 +1,4 @@
-"""A single model call of an agent, recorded in the journal and counted against the limits whatever its result."""
+"""A single model call of an agent, recorded and counted against the limits whatever its result."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ def ask(
     tools: list[ToolDefinition] | None,
     stop: list[str] | None = None,
 ) -> Reply | StopReason:
-    """Return the answer, or the stop reason if there is none. Raises InfraError and ConfigError, as Model."""
-    model, journal = task.model, task.journal
+    """Return the answer, or the stop reason if there is none. Raises as ``Model.ask``, except NoReplyError."""
+    model, recorder = task.model, task.recorder
     try:
         reply = model.ask(messages, tools=tools, temperature=task.temperature, timeout_s=limits.left_s, stop=stop)
     except NoReplyError as error:
-        journal.note = error.detail
-        journal.set_usage(model.usage)
+        recorder.note = error.detail
+        recorder.set_usage(model.usage)
         if error.metrics is not None:
-            journal.add_agent_turn("", [], metrics=error.metrics)
+            recorder.add_agent_turn("", [], metrics=error.metrics)
         limits.lost(model.lost_s)
+        # The call's timeout was the agent's remaining time.
         late = error.reason is StopReason.CALL_TIMEOUT and limits.out_of_time
         return StopReason.TIMEOUT if late else error.reason
     except BaseException:
-        journal.set_usage(model.usage)  # count a failed call's usage however the process ends
+        recorder.set_usage(model.usage)  # count a failed call's usage however the process ends
         raise
-    journal.usage = model.usage
+    recorder.usage = model.usage
     limits.lost(model.lost_s)
     return reply

@@ -13,9 +13,9 @@ from swe_argo.steps.contracts.data import WORKDIR
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _UNIT = "(?:seconds?|secs?|minutes?|mins?|hours?|ms|us|µs|ns|s|m|h)"
-_VARIES = tuple(
-    (re.compile(pattern), instead)
-    for pattern, instead in (
+_VOLATILE = tuple(
+    (re.compile(pattern), placeholder)
+    for pattern, placeholder in (
         (r"\nSteps Remaining: \d+\s*\Z", ""),
         (r"\n\nAll of your \d+ steps are used up\. Call \w+ now\.\s*\Z", ""),
         # Before the patterns for numbers, which UUIDs contain.
@@ -50,28 +50,30 @@ _HUNK = re.compile(r"^@@ (.*?) @@.*$", re.MULTILINE)
 """Hunk header; git's settings decide about the text after its numbers."""
 
 
-def is_same_observation(then: str, now: str, workdir: str = WORKDIR) -> bool:
-    """Return whether two texts are the same except for varying parts and trailing white space.
+def is_same_observation(before: str, after: str, workdir: str = WORKDIR) -> bool:
+    """Return whether two texts are equal, ignoring varying parts and trailing white space.
 
     ``workdir``: name of the repository's folder.
     """
-    return then == now or without_volatile_parts(then, workdir) == without_volatile_parts(now, workdir)
+    return before == after or without_volatile_parts(before, workdir) == without_volatile_parts(after, workdir)
 
 
 def without_volatile_parts(text: str, workdir: str = WORKDIR) -> str:
     """Return the text with placeholders for varying parts."""
+    # A sandbox without its own root has the repository in /some/folder/testbed: drop /some/folder.
     text = re.sub(rf"(?:/[\w.+@~-]+)+(?={re.escape(workdir)}(?![\w-]))", "", text)
-    for pattern, instead in _VARIES:
-        text = pattern.sub(instead, text)
+    for pattern, placeholder in _VOLATILE:
+        text = pattern.sub(placeholder, text)
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip()
 
 
-def is_same_patch(then: str, now: str) -> bool:
+def is_same_patch(before: str, after: str) -> bool:
     """Return whether two diffs make the same changes, ignoring the order of files and the names of blobs."""
-    return then == now or _files(then) == _files(now)
+    return before == after or _files(before) == _files(after)
 
 
 def _files(patch: str) -> list[str]:
+    """Return a diff's parts, one per file, sorted, without the names of blobs and the text after hunk numbers."""
     begins = re.search(r"^diff --git ", patch, re.MULTILINE)
     files = re.split(r"^(?=diff --git )", patch[begins.start() :] if begins else patch, flags=re.MULTILINE)
     return sorted(_HUNK.sub(r"@@ \1", _BLOBS.sub("", file)).rstrip() for file in files if file.strip())

@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.data import Instance
 
 @dataclass(frozen=True)
 class Opening:
-    """A scaffold's tools as worded for the model, and the first two messages."""
+    """A scaffold's tools as described to the model, and the first two messages."""
 
     tools: Toolset
     finish: str
@@ -31,20 +31,20 @@ def open_scaffold(spec: AgentSpec, instance: Instance, instruction: str, words: 
     ``instruction``: text of the prompt template; ``words``: text of the file with the scaffold's wording, or empty.
     """
     scaffold = SCAFFOLDS[spec.name]
-    own = toolset(scaffold.name, spec.scaffold_fidelity, instance.workdir)
-    tools, own_system = scaffold_text.word_tool_texts(own, words)
+    base_tools = toolset(scaffold.name, spec.scaffold_fidelity, instance.workdir)
+    tools, own_system = scaffold_text.word_tool_texts(base_tools, words)
     finish = next(tool.name for tool in tools.tools if tool.ends)
     calls = call_format(fn_calling, scaffold.rules)
-    described = calls.instructions(tools)
+    instructions = calls.instructions(tools)
     return Opening(
         tools,
         finish,
         calls,
-        templates.system_prompt(scaffold.name, finish, described, own_system, instance.workdir),
-        templates.render(instruction, instance) + count_steps(scaffold, spec.told_after),
+        templates.system_prompt(scaffold.name, finish, instructions, own_system, instance.workdir),
+        templates.render(instruction, instance) + count_steps(scaffold, spec.soft_step_limit),
     )
 
 
 def count_steps(scaffold: Scaffold, remaining: int) -> str:
-    """Return the suffix with the steps left, if the scaffold's project adds one to its messages."""
+    """Return the suffix with the remaining steps, if the scaffold's project adds one to its messages."""
     return f"\nSteps Remaining: {max(remaining, 0)}" if scaffold.counts_steps else ""

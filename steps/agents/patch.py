@@ -35,22 +35,25 @@ class Start:
 
 @dataclass(frozen=True)
 class ExtractedPatch:
-    """A patch, with a note if it is empty for another reason than a lack of changes."""
+    """A patch. ``note`` is the reason if it is empty although files may have changed, or names omitted files."""
 
     data: bytes
     note: str = ""
 
 
 def record_start(sandbox: Sandbox, head: str) -> Start:
-    """Return ``head``'s tree and the differences from it before an agent works. Raises InfraError, ResourceError."""
+    """Return ``head``'s tree and the differences from it before an agent works.
+
+    Raises ResourceError if the machine runs out of disk or memory, InfraError if it fails otherwise.
+    """
     result = sandbox.exec(
         _SCRIPT.read_text(),
         timeout_s=TIMEOUT_S,
-        env=_LIMITS | {"WHAT": "begin", "HEAD": head},
+        env=_LIMITS | {"PHASE": "begin", "HEAD": head},
         max_output_bytes=MAX_BYTES,
     )
     if result.exit_code != 0:
-        raise script_failure("remembering the state of the repository", result)
+        raise script_failure("recording the state of the repository", result)
     root, tree, raw = result.stdout.split(b"\0", 2)
     return Start(root=root.decode(), tree=tree.decode(), dirty=_entries(raw))
 
@@ -59,46 +62,49 @@ def extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
     """Return the diff of the working tree against the HEAD of ``start``, wherever HEAD is now.
 
     It applies with ``git apply``. New files are included. Ignored files are not, unless force-added or committed.
-    Differences from before the agent's work that it left unchanged are omitted: the grader's sandbox has them, too.
+    Earlier differences that the agent did not change are omitted, because the grader's sandbox has them, too.
     Nested repositories and submodules are included by their files. Files above LARGE_BYTES are omitted, with a note.
     The patch is empty, with a note, if the agent made it impossible (deleted HEAD's objects and their copy, removed
-    git, filled the disk, changed more than MAX_BYTES). The sandbox is one in which the agent has worked
-    (``as_untrusted``). Raises InfraError if its backend reports it lost.
+    git, filled the disk, changed more than MAX_BYTES). ``sandbox`` must be wrapped by ``as_untrusted``. Raises
+    InfraError if its backend reports it lost.
     """
     try:
         return _extract(sandbox, start)
     except (SandboxBroken, ResourceError) as error:
-        return ExtractedPatch(b"", f"no patch can be taken: {error.reason}")
+        return ExtractedPatch(b"", f"the patch cannot be extracted: {error.reason}")
     except OSError as error:
-        return ExtractedPatch(b"", f"no patch can be taken: {error}")
+        return ExtractedPatch(b"", f"the patch cannot be extracted: {error}")
 
 
 def _extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
+    """Return the patch: list all differences, then take the diff without those that the agent did not make."""
     env = _LIMITS | {"ROOT": start.root, "TREE": start.tree}
     script = _SCRIPT.read_text()
-    result = sandbox.exec(script, timeout_s=TIMEOUT_S, cwd="/", env=env | {"WHAT": "look"}, max_output_bytes=MAX_BYTES)
+    result = sandbox.exec(script, timeout_s=TIMEOUT_S, cwd="/", env=env | {"PHASE": "look"}, max_output_bytes=MAX_BYTES)
     if result.exit_code != 0 or result.truncated:
-        return ExtractedPatch(b"", _why(result))
+        return ExtractedPatch(b"", _failure_reason(result))
+    # ``side`` is the name of the script's git directory, which the second call uses again.
     side, _, raw = result.stdout.partition(b"\0")
-    now, last_line = _entries(raw), _last_line(result)
+    changes, last_line = _entries(raw), _last_line(result)
     note = last_line if last_line.startswith("left out, ") else ""
-    if now == start.dirty:
+    if changes == start.dirty:
         return ExtractedPatch(b"", note)
-    undo = b"".join(_undo(path, entry) for path, entry in now.items() if start.dirty.get(path) == entry)
+    # Differences that existed before are reset to HEAD in the script's own index, so the diff omits them.
+    undo = b"".join(_undo(path, entry) for path, entry in changes.items() if start.dirty.get(path) == entry)
     undo_file = f"/var/tmp/swe-argo-undo-{secrets.token_hex(8)}" if undo else ""  # noqa: S108 - path in the sandbox
     if undo:
         sandbox.write(undo_file, undo)
-    env |= {"WHAT": "diff", "SIDE": side.decode("ascii", "replace"), "UNDO": undo_file}
+    env |= {"PHASE": "diff", "SIDE": side.decode("ascii", "replace"), "UNDO": undo_file}
     patch = sandbox.exec(script, timeout_s=TIMEOUT_S, cwd="/", env=env, max_output_bytes=MAX_BYTES)
     if patch.exit_code != 0:
-        return ExtractedPatch(b"", _why(patch))
+        return ExtractedPatch(b"", _failure_reason(patch))
     if patch.truncated:
         return ExtractedPatch(b"", f"the patch is larger than {MAX_BYTES >> 20} MiB")
     return ExtractedPatch(patch.stdout, note)
 
 
 def _entries(raw: bytes) -> dict[bytes, bytes]:
-    """Parse repeated ``:modes names status NUL path NUL``."""
+    """Return path -> entry of ``git diff-index --raw -z``: repeated ``:modes names status NUL path NUL``."""
     fields = raw.split(b"\0")
     return dict(zip(fields[1::2], fields[0:-1:2], strict=False))
 
@@ -109,15 +115,16 @@ def _undo(path: bytes, entry: bytes) -> bytes:
     return (b"0 " if mode == b"000000" else mode + b" ") + name + b"\t" + path + b"\0"
 
 
-def _why(result: ExecResult) -> str:
-    """Return the reason for a missing patch."""
+def _failure_reason(result: ExecResult) -> str:
+    """Return the reason for a missing patch: a timeout, too much output, or the script's last message."""
     if result.timed_out:
-        return f"no patch can be taken within {TIMEOUT_S:.0f} s"
+        return f"the patch cannot be extracted within {TIMEOUT_S:.0f} s"
     if result.truncated:
-        return "there are too many changes to list"
-    return _last_line(result) or f"no patch can be taken: exit code {result.exit_code}"
+        return "the list of changes is too long"
+    return _last_line(result) or f"the patch cannot be extracted: exit code {result.exit_code}"
 
 
 def _last_line(result: ExecResult) -> str:
+    """Return the last line of stderr, up to 300 characters."""
     lines = result.stderr[-4000:].decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:300] if lines else ""

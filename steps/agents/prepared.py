@@ -26,19 +26,21 @@ from swe_argo.steps.store.runs import record_of
 
 @dataclass
 class Prepared:
-    """Outputs of units known before any unit runs: ``files`` maps store keys to bytes."""
+    """Outputs of units that exist before any unit runs: ``files`` maps store keys to bytes."""
 
     model: str
     files: dict[str, bytes] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     draw_key: str = ""
-    """Draw key of the earlier run that is graded again; else empty."""
+    """``RunFile.draw_key`` of the earlier run if its patches are graded again, else empty."""
 
 
-def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
+def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], all_ids: list[str]) -> Prepared:
     """Return the files of the spec's agent: patches, recordings, and verdicts of instances without a prediction.
 
-    ``chosen`` are the selected rows, ``known`` all ids of the dataset. Raises ConfigError.
+    ``chosen`` are the selected rows, ``all_ids`` the ids of all rows of the dataset. Raises ConfigError if the agent's
+    input is missing, malformed or of another dataset, if the task family takes no patches, or if the agent cannot work
+    here.
     """
     ids = [row["instance_id"] for row in chosen]
     agent = agent_of(spec.agent)
@@ -47,20 +49,20 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
         case AgentKind.REFERENCE:
             patches = {row["instance_id"]: row["patch"] for row in chosen}
             if not any(patches.values()) and all(rows.family_of(row).hands_on == "patch" for row in chosen):
-                raise ConfigError(f"none of its {len(ids):,} instances has a reference patch", field="dataset")
-            return _hand_on(spec, Prepared(spec.agent.model or agent.name), patches, ids)
+                raise ConfigError(f"none of the {len(ids):,} selected instances has a reference patch", field="dataset")
+            return _add_patches(spec, Prepared(spec.agent.model or agent.name), patches, ids)
         case AgentKind.GIVEN if spec.agent.earlier_run is not None:
             return _from_run(spec, store, ids)
         case AgentKind.GIVEN:
             if not spec.agent.predictions:
                 raise ConfigError(
-                    "agent 'given' needs a predictions file: --predictions FILE", field="agent.predictions"
+                    "agent 'given' requires a predictions file: --predictions FILE", field="agent.predictions"
                 )
-            read = predictions.read(spec.agent.predictions, ids, known, spec.agent.model)
-            prepared = Prepared(spec.agent.model or read.model, notices=list(read.notices))
-            return _hand_on(spec, prepared, read.patches, ids)
+            result = predictions.read(spec.agent.predictions, ids, all_ids, spec.agent.model)
+            prepared = Prepared(spec.agent.model or result.model, notices=list(result.notices))
+            return _add_patches(spec, prepared, result.patches, ids)
         case AgentKind.REPLAY:
-            return _recorded(spec, chosen, known)
+            return _from_recordings(spec, chosen, all_ids)
     check(agent)
     styled = agent.takes_prompt_style
     notices = retrieval.notices(spec.dataset, spec.agent.prompt_style, chosen) if styled else []
@@ -68,30 +70,37 @@ def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], known: li
 
 
 def _refuse_patches(spec: RunSpec, chosen: list[dict[str, Any]]) -> None:
-    """Refuse patches for rows whose task family expects another deliverable. Raises ConfigError."""
+    """Raise ConfigError if the agent gives patches, but a row's task family requires files."""
     agent = agent_of(spec.agent)
     gives_patches = agent.takes_prompt_style or (agent.kind is AgentKind.GIVEN and spec.agent.earlier_run is None)
-    other = next((row for row in chosen if rows.family_of(row).hands_on != "patch"), None) if gives_patches else None
-    if other is not None:
+    refused_row = (
+        next((row for row in chosen if rows.family_of(row).hands_on != "patch"), None) if gives_patches else None
+    )
+    if refused_row is not None:
         raise ConfigError(
-            f"agent {agent.name} hands on patches, and {other['instance_id']} is judged by the files of its machine",
+            f"agent {agent.name} produces patches, but the submission of {refused_row['instance_id']} is files",
             field="agent.name",
         )
 
 
-def _hand_on(spec: RunSpec, prepared: Prepared, patches: dict[str, Any], ids: Iterable[str]) -> Prepared:
+def _add_patches(spec: RunSpec, prepared: Prepared, patches: dict[str, Any], ids: Iterable[str]) -> Prepared:
+    """Add a patch for every attempt to ``prepared.files``, and return it.
+
+    An instance without an entry in ``patches`` gets a verdict instead. An entry of None is an empty patch.
+    """
     run = spec.run_id or ""
     for instance_id in ids:
         for attempt in range(1, spec.attempts + 1):
-            name = (run, instance_id, attempt)
+            unit_key = (run, instance_id, attempt)
             if instance_id not in patches:
-                prepared.files[key(GradeRecord, *name)] = _nothing(instance_id, attempt).to_bytes()
+                prepared.files[key(GradeRecord, *unit_key)] = _no_prediction(instance_id, attempt).to_bytes()
                 continue
-            prepared.files[key(Patch, *name)] = Patch.from_text(patches[instance_id] or "").to_bytes()
+            prepared.files[key(Patch, *unit_key)] = Patch.from_text(patches[instance_id] or "").to_bytes()
     return prepared
 
 
-def _nothing(instance_id: str, attempt: int) -> GradeRecord:
+def _no_prediction(instance_id: str, attempt: int) -> GradeRecord:
+    """Return the verdict of a unit without a prediction, which needs no grading."""
     return GradeRecord(
         instance_id=instance_id,
         attempt=attempt,
@@ -104,6 +113,7 @@ def _nothing(instance_id: str, attempt: int) -> GradeRecord:
 
 
 def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
+    """Return the patches and layers of an earlier run, to grade them again; units without a patch get a verdict."""
     source = spec.agent.earlier_run or ""
     run = record_of(store, RunFile, source)
     prepared = Prepared(spec.agent.model or run.model, draw_key=run.draw_key)
@@ -113,7 +123,7 @@ def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
             try:
                 prepared.files[key(Patch, *new)] = store.get(old)
             except FileNotFoundError:
-                prepared.files[key(GradeRecord, *new)] = _nothing(instance_id, attempt).to_bytes()
+                prepared.files[key(GradeRecord, *new)] = _no_prediction(instance_id, attempt).to_bytes()
                 continue
             with suppress(FileNotFoundError):
                 layer = store.get(key(Layer, source, instance_id, attempt))
@@ -121,16 +131,19 @@ def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
     return prepared
 
 
-def _recorded(spec: RunSpec, chosen: list[dict[str, Any]], known: list[str]) -> Prepared:
+def _from_recordings(spec: RunSpec, chosen: list[dict[str, Any]], all_ids: list[str]) -> Prepared:
+    """Return the recorded actions of the chosen rows, the same for each attempt. Raises ConfigError as ``prepare``."""
     if not spec.agent.trajectories:
-        raise ConfigError("agent 'replay' needs recorded trajectories: --trajectories PATH", field="agent.trajectories")
+        raise ConfigError(
+            "agent 'replay' requires recorded trajectories: --trajectories PATH", field="agent.trajectories"
+        )
     from swe_argo.steps.agents.replay import recordings
 
     workdirs = {row["instance_id"]: rows.workdir_of(row) for row in chosen}
-    read = recordings.read(spec.agent.trajectories, workdirs, known)
-    prepared = Prepared(spec.agent.model or read.model or "replay", notices=list(read.notices))
+    result = recordings.read(spec.agent.trajectories, workdirs, all_ids)
+    prepared = Prepared(spec.agent.model or result.model or "replay", notices=list(result.notices))
     for instance_id in workdirs:
         for attempt in range(1, spec.attempts + 1):
             name = key(Recording, spec.run_id or "", instance_id, attempt)
-            prepared.files[name] = read.by_id[instance_id].to_bytes()
+            prepared.files[name] = result.by_id[instance_id].to_bytes()
     return prepared

@@ -13,21 +13,24 @@ from swe_argo.steps.contracts.agents import is_own
 from swe_argo.steps.contracts.families import is_own_family
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.spec_fields import SpecField, file_fields
-from swe_argo.steps.contracts.spec_table import File, How
+from swe_argo.steps.contracts.spec_table import File, Mutable
 from swe_argo.steps.datasets.records import local_path
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.plugins import file_of
 
 
 def input_hashes(spec: RunSpec) -> dict[str, str]:
-    """Return field -> sha256 of its file or folder, which under one run id may move but not change."""
-    named = {field.name: field.of(spec) for field in _hashed_fields()}
+    """Return field -> sha256 of its file or folder, which under one run id may move but not change.
+
+    A field that names an earlier run (``run:ID``) keeps its text. Raises ConfigError if a file is missing.
+    """
+    paths = {field.name: field.of(spec) for field in _hashed_fields()}
     hashes = {}
     if is_own(spec.agent.name) and (file := file_of(spec.agent.name)):
-        named["agent.file"] = str(file)
+        paths["agent.file"] = str(file)
     if spec.family and is_own_family(spec.family) and (file := file_of(spec.family)):
-        named["family.file"] = str(file)
-    for name, value in named.items():
+        paths["family.file"] = str(file)
+    for name, value in paths.items():
         if value is None:
             continue
         if value.startswith(FROM_RUN):
@@ -46,8 +49,8 @@ def input_hashes(spec: RunSpec) -> dict[str, str]:
 
 def decisive_hashes(hashes: dict[str, str]) -> dict[str, str]:
     """Return the hashes of decisive files, without those that affect only execution, such as sandbox resources."""
-    how = {field.name for field in _hashed_fields() if field.is_how}
-    return {name: value for name, value in hashes.items() if name not in how}
+    mutable = {field.name for field in _hashed_fields() if field.is_changeable}
+    return {name: value for name, value in hashes.items() if name not in mutable}
 
 
 def identity_fields(spec: RunSpec) -> dict[str, Any]:
@@ -56,13 +59,15 @@ def identity_fields(spec: RunSpec) -> dict[str, Any]:
 
 
 def _hashed_fields() -> list[SpecField]:
+    """Return the fields that always hold a path, unlike those that may also hold a name."""
     return [field for field in file_fields() if field.file and not field.file.or_name]
 
 
 def _flat(table: BaseModel, prefix: str) -> Iterable[tuple[str, Any]]:
+    """Yield the dotted name and the value of each decisive field, nested tables included."""
     for name, info in type(table).model_fields.items():
         value = getattr(table, name)
         if isinstance(value, BaseModel):
             yield from _flat(value, f"{prefix}{name}.")
-        elif How() not in info.metadata and File() not in info.metadata:
+        elif Mutable() not in info.metadata and File() not in info.metadata:
             yield f"{prefix}{name}", value

@@ -20,9 +20,9 @@ class Runner(Protocol):
     """
 
     def act(self, task: Task, /) -> StopReason:
-        """Work on the issue until it ends; the turns are in ``task.journal``, the changes in ``task.box``.
+        """Work on the issue until it ends; the turns are in ``task.recorder``, the changes in ``task.box``.
 
-        Raises what Sandbox and Model raise: InfraError, ResourceError, ConfigError.
+        Raises the errors of Sandbox and Model: InfraError, ResourceError, ConfigError.
         """
 
 
@@ -40,10 +40,12 @@ def runner_of(agent: Agent) -> Runner:
 
 
 def act(agent: Agent, task: Task) -> StopReason:
-    """Run the agent. Raises what it raises, and ConfigError if it returns no StopReason."""
+    """Run the agent. Raises the agent's errors, and ConfigError if it returns no StopReason."""
     reason = runner_of(agent).act(task)
     if not isinstance(reason, StopReason):
-        raise ConfigError(f"act of {agent.runs} returned {reason!r}, not a StopReason", field="agent.name")
+        raise ConfigError(
+            f"agent {agent.runs} returned {reason!r} from act(); expected a StopReason", field="agent.name"
+        )
     return reason
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from swe_argo.steps.agents import iterative
 from swe_argo.steps.agents.critic import AttemptResult
-from swe_argo.steps.agents.going_on import AgentClock, AttemptCalls, DivergedError, SolveCalls
-from swe_argo.steps.agents.handing_on import HandedOn, WorkStart, describe_start, prepare, start_of
 from swe_argo.steps.agents.iterative import Attempt
-from swe_argo.steps.agents.journal import Journal
 from swe_argo.steps.agents.model_access import calls_of_attempt, find_endpoint, open_forwarder_for, open_model_for
+from swe_argo.steps.agents.recorder import Recorder
+from swe_argo.steps.agents.resume import AgentClock, AttemptCalls, DivergedError, SolveCalls
 from swe_argo.steps.agents.runner import act
+from swe_argo.steps.agents.submission import Submission, WorkStart, describe_start, prepare, start_of
 from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
 from swe_argo.steps.contracts.agents import AgentKind
@@ -37,14 +37,18 @@ from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 log = logging.getLogger(__name__)
 AROUND_S = 3600.0
-"""Extra lifetime of a sandbox beyond its agent's, for hiding the history and taking the patch."""
+"""Extra lifetime of a sandbox beyond its agent's, for hiding the history and extracting the patch."""
 
 
 @dataclass(frozen=True)
 class FinishedAttempt(Attempt):
-    """A finished attempt with its records."""
+    """A finished attempt with its records.
 
-    result: HandedOn
+    ``history`` is None if no history was hidden. ``note`` explains a broken sandbox, or an empty or incomplete patch.
+    ``replayed`` compares with the recording, None unless the agent replays one.
+    """
+
+    result: Submission
     history: History | None
     machine: Machine
     note: str
@@ -63,62 +67,68 @@ class Solving:
         recording: Recording | None,
         calls: SolveCalls | None = None,
     ) -> None:
-        """Set up a solve. ``calls``: recorded calls to resume from, and the recorder of new ones."""
+        """Set up a solve.
+
+        ``recording``: the actions to repeat, for a replaying agent. ``calls``: the recorded calls to resume from, and
+        the recorder of new ones; None neither resumes nor records.
+        """
         self.calls = calls or SolveCalls()
         self.context, self.run, self.instance, self.recording = context, run, instance, recording
         self.agent = agent_of(run.spec.agent)
         self.spec = _with_task_limit(run.spec.agent, self.agent.defaults.timeout_s, instance)
         self.seconds: dict[str, float] = defaultdict(float)
+        """Stage -> seconds, summed over the attempts."""
         self.attempts: list[FinishedAttempt] = []
-        self.journal: Journal | None = None
-        """The journal of the newest attempt whose agent began."""
+        self.recorder: Recorder | None = None
+        """The recorder of the newest attempt whose agent began."""
         self._clock: AgentClock | None = None
-        """Clock since the agent first began."""
+        """Clock of the agent's time; None until an agent first begins."""
         self._endpoint = find_endpoint(run) if self.agent.asks_model else None
 
     def outputs(self) -> Iterator[Trajectory | Patch | Layer | SolveRecord]:
-        """Yield the outputs of the best attempt, after attempts until the critic accepts."""
-        while self._attempt() and iterative.needs_another_attempt(self.spec, self.attempts, self._left_s):
+        """Make attempts until the critic accepts one or a limit is reached, and yield the best one's outputs."""
+        while self._attempt() and iterative.needs_another_attempt(self.spec, self.attempts, self._remaining_s):
             pass
         best = iterative.choose_attempt(self.spec, self.attempts)
-        done = self.attempts[best]
+        best_attempt = self.attempts[best]
         record = SolveRecord(
             instance_id=self.instance.instance_id,
             attempt=self.context.attempt,
             agent=self.agent.name,
-            stop_reason=done.left.reason,
-            history=done.history,
-            machine=done.machine,
+            stop_reason=best_attempt.ending.reason,
+            history=best_attempt.history,
+            machine=best_attempt.machine,
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             usage=iterative.total_usage(self.attempts),
             continued=self._continued(),
             kept_calls=self.calls.kept_as,
-            patch_bytes=len(done.result.patch),
-            layer_bytes=len(done.result.layer),
-            layer=done.result.summary,
-            patch_note=done.note,
+            patch_bytes=len(best_attempt.result.patch),
+            layer_bytes=len(best_attempt.result.layer),
+            layer=best_attempt.result.summary,
+            patch_note=best_attempt.note,
             attempts=iterative.describe_attempts(self.spec, self.attempts, best),
-            replayed=done.replayed,
+            replayed=best_attempt.replayed,
         )
         yield iterative.merge_trajectories(self.attempts, best)
-        yield Patch(done.result.patch)
+        yield Patch(best_attempt.result.patch)
         if load_family(self.instance.family).hands_on == "layer":
-            yield Layer(done.result.layer)
+            yield Layer(best_attempt.result.layer)
         yield record
 
     def _continued(self) -> Continued | None:
-        reused = [call for done in self.attempts for call in done.calls.reused]
+        """Return a summary of the calls taken over from earlier tries; None if there were none to take over."""
+        reused = [call for attempt in self.attempts for call in attempt.calls.reused]
         if not reused and not self.calls.started_over:
             return None
         return Continued(
             tries=list(dict.fromkeys(call.try_name for call in reused)),
-            calls=sum(call.ended is None for call in reused),
-            usage=sum((done.calls.inherited for done in self.attempts), Usage()),
+            calls=sum(call.ended is None for call in reused),  # the others got no answer
+            usage=sum((attempt.calls.inherited for attempt in self.attempts), Usage()),
             started_over=self.calls.started_over,
         )
 
     @property
-    def _left_s(self) -> float:
+    def _remaining_s(self) -> float:
         """Return the seconds left of the agent's time, which starts when the agent first begins."""
         return self.spec.timeout_s - (self._clock() if self._clock else 0.0)
 
@@ -129,9 +139,10 @@ class Solving:
         try:
             return self._attempt_once(number)
         except DivergedError as error:
-            log.warning("attempt %d is started over, an earlier try cannot be gone on from: %s", number, error)
+            log.warning("attempt %d starts over, because the earlier try cannot be resumed: %s", number, error)
             self.calls.start_over(number, str(error))
             if self._clock:
+                # The abandoned replay has advanced the clock.
                 self._clock.set(worked_s)
             return self._attempt_once(number)
 
@@ -158,33 +169,34 @@ class Solving:
                 start = self._prepare(box, member)
             if self._clock is None:
                 self._clock = AgentClock()
-            spec = iterative.remaining_limits(self.spec, self.attempts, self._left_s)
+            spec = iterative.remaining_limits(self.spec, self.attempts, self._remaining_s)
             if spec is None:
                 return False
             temperature = iterative.attempt_temperature(self.run.spec.llm.temperature, number)
             calls = calls_of_attempt(self.calls, self.agent, number, self._clock, box.machine.workdir)
-            self.journal = self._journal(temperature, calls, self._clock)
+            self.recorder = self._recorder(temperature, calls, self._clock)
             began_s = self._clock()
             with self._stage("agent"):
-                acted = self._act_in(box, spec, self.journal, temperature, calls)
-            trajectory = self.journal.alone(acted.reason, self._clock() - began_s)
+                agent_end = self._act_in(box, spec, self.recorder, temperature, calls)
+            trajectory = self.recorder.alone(agent_end.reason, self._clock() - began_s)
+            # The usage of replayed calls was spent by an earlier try.
             self.calls.spent += trajectory.extra.usage - calls.inherited
             with self._stage("patch"):
-                result = start.take(self._untrusted(box)) if acted.patch is None else HandedOn(acted.patch)
+                result = start.take(self._untrusted(box)) if agent_end.patch is None else Submission(agent_end.patch)
         replayed = None
         if self.recording is not None and self.agent.kind is AgentKind.REPLAY:
             from swe_argo.steps.agents.replay import agent
 
-            replayed = agent.compare_with_recording(self.recording, self.journal, result.patch)
+            replayed = agent.compare_with_recording(self.recording, self.recorder, result.patch)
         self.attempts.append(
             FinishedAttempt(
-                left=AttemptResult(acted.reason, result.answer),
+                ending=AttemptResult(agent_end.reason, result.answer),
                 result=result,
                 trajectory=trajectory,
                 temperature=temperature if self.agent.asks_model else None,
                 history=start.history,
                 machine=box.machine,
-                note="; ".join(filter(None, (acted.note, result.note))),
+                note="; ".join(filter(None, (agent_end.note, result.note))),
                 replayed=replayed,
                 calls=calls,
             )
@@ -192,15 +204,16 @@ class Solving:
         return True
 
     def _prepare(self, box: Sandbox, member: GroupMember) -> WorkStart:
-        """Prepare the sandbox for the agent, or take over the state of the snapshot it was copied from."""
+        """Prepare the sandbox for the agent, or return the start state of the snapshot from which it was made."""
         if member.snapshot is not None:
             return start_of(member.start)
         start = prepare(box, self.instance)
         if member.prepares:
-            member.keep(describe_start(start))
+            member.keep(describe_start(start))  # its group's other attempts start from this snapshot
         return start
 
-    def _journal(self, temperature: float | None, calls: AttemptCalls, clock: AgentClock) -> Journal:
+    def _recorder(self, temperature: float | None, calls: AttemptCalls, clock: AgentClock) -> Recorder:
+        """Return a recorder for a new attempt; its file also contains the earlier attempts."""
         run = self.run
         extra = None
         if self.agent.asks_model:
@@ -211,26 +224,28 @@ class Solving:
         info = AgentInfo(name=name, version=version, model_name=run.model, extra=extra)
         file = self.context.leaves / Trajectory.file if self.context.leaves else None
         earlier = [
-            iterative.with_attempt_number(done.trajectory, number) for number, done in enumerate(self.attempts, 1)
+            iterative.with_attempt_number(attempt.trajectory, number) for number, attempt in enumerate(self.attempts, 1)
         ]
-        return Journal(
+        return Recorder(
             info,
             run.run_id,
             self.instance.instance_id,
             self.context.attempt,
             file,
             earlier=earlier,
-            watch=self._tell_turn,
+            watch=self._report_turn,
             calls=calls,
             clock=clock,
         )
 
-    def _tell_turn(self, turn: Turn, number: int) -> None:
-        usage = iterative.total_usage(self.attempts) + (self.journal.usage if self.journal else Usage())
+    def _report_turn(self, turn: Turn, number: int) -> None:
+        """Write the agent's newest turn, and the usage of all attempts, to the unit's progress."""
+        usage = iterative.total_usage(self.attempts) + (self.recorder.usage if self.recorder else Usage())
         self.context.progress.take_turn(turn, number, self._most_turns, usage)
 
     @property
     def _most_turns(self) -> int | None:
+        """Return the most turns that the agent can take, for the progress; None if there is no limit."""
         if self.recording is not None:
             return len(self.recording.actions)
         return self.spec.most_turns
@@ -239,18 +254,18 @@ class Solving:
         return as_untrusted(box, enlarged=self.context.resource_factor > 1)
 
     def _act_in(
-        self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
+        self, box: Sandbox, spec: AgentSpec, recorder: Recorder, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
         """Run the agent until it ends or breaks its sandbox."""
         try:
-            return self._act(self._untrusted(box), spec, journal, temperature, calls)
+            return self._act(self._untrusted(box), spec, recorder, temperature, calls)
         except SandboxBroken as error:
             return AgentEnd(StopReason.SANDBOX_BROKEN, note=error.reason)
 
     def _act(
-        self, box: Sandbox, spec: AgentSpec, journal: Journal, temperature: float | None, calls: AttemptCalls
+        self, box: Sandbox, spec: AgentSpec, recorder: Recorder, temperature: float | None, calls: AttemptCalls
     ) -> AgentEnd:
-        """Run the agent."""
+        """Run the agent with access to its model. Raises SandboxBroken, and the errors of the agent."""
         with (
             open_model_for(self.agent, self.run, calls) as model,
             open_forwarder_for(self.agent, self.run, temperature, calls) as forwarder,
@@ -259,7 +274,7 @@ class Solving:
                 instance=self.instance,
                 spec=spec,
                 box=box,
-                journal=journal,
+                recorder=recorder,
                 model=model,
                 instruction=self.run.instruction,
                 words=self.run.words,
@@ -271,11 +286,13 @@ class Solving:
                 clock=calls.clock,
             )
             if not self.agent.asks_model:
-                journal.add_message("user", self.instance.problem_statement)
+                # Such an agent records no prompt.
+                recorder.add_message("user", self.instance.problem_statement)
             return AgentEnd(act(self.agent, task), task.patch)
 
     @contextmanager
     def _stage(self, name: Phase) -> Iterator[None]:
+        """Report a stage in the unit's progress, and add its duration to ``seconds``."""
         began = time.monotonic()
         self.context.progress.enter(name)
         try:
@@ -285,7 +302,7 @@ class Solving:
 
 
 def _with_task_limit(spec: AgentSpec, default_s: float, instance: Instance) -> AgentSpec:
-    """Return the spec with the task's own time limit if that is shorter and nobody set another one."""
+    """Return the spec with the task's own time limit if that is shorter and the spec has the default limit."""
     limit_s = instance.machine.agent_timeout_s if instance.machine else None
     if limit_s is None or limit_s >= spec.timeout_s or spec.timeout_s != default_s:
         return spec

@@ -1,21 +1,21 @@
-# Compares the working tree with the tree it had as HEAD. Called by patch.py with WHAT=begin, look or diff.
+# Compares the working tree with its original HEAD. Called by patch.py with PHASE=begin, look or diff.
 #
-# All work is done in a git directory of our own, outside the repository, which holds a copy of HEAD's tree: no
-# configuration, index, hook, filter or diff driver of the agent has a say, its own index is not touched, and a patch
-# can be taken even where .git was deleted. The repository's objects are a second source, should the copy be gone. The git
-# directory is made anew each time, under a name that did not exist while the agent worked.
+# All work is done in a separate git directory with a copy of HEAD's tree, so that no configuration, index, hook, filter
+# or diff driver of the agent has an effect, its index does not change, and a patch can be extracted even if .git was
+# deleted. The repository's objects are a fallback for a deleted copy. The git directory is created each time, under a
+# name that did not exist while the agent worked.
 set -euo pipefail
 export LC_ALL=C
 for name in ${!GIT_@}; do unset "$name"; done
-gone() { echo "$1" >&2; exit 66; } # 66: nothing can be taken, and that is the agent's doing
-command -v git >/dev/null || gone "git is gone"
+gone() { echo "$1" >&2; exit 66; } # 66: the agent made a patch impossible
+command -v git >/dev/null || gone "git is missing"
 copy=${TMPDIR:-/var/tmp}/swe-argo-head
-if [ "$WHAT" = begin ]; then
+if [ "$PHASE" = begin ]; then
   root=$(pwd -P)
   rm -rf "$copy"
 else
   root=$ROOT tree=$TREE
-  cd "$root" 2>/dev/null || gone "the folder of the repository is gone"
+  cd "$root" 2>/dev/null || gone "the repository's folder is missing"
 fi
 side=
 for folder in "${TMPDIR:-/var/tmp}" /var/tmp /tmp /dev/shm; do
@@ -23,9 +23,9 @@ for folder in "${TMPDIR:-/var/tmp}" /var/tmp /tmp /dev/shm; do
   if [ -z "${SIDE:-}" ]; then side=$(mktemp -d "$folder/swe-argo-XXXXXXXXXXXX" 2>/dev/null) || true
   elif [ -d "$folder/$SIDE" ]; then side=$folder/$SIDE; fi
 done
-[ -d "$side" ] || gone "there is no folder to take the patch in"
+[ -d "$side" ] || gone "no folder for temporary files is usable"
 alternates=$root/.git/objects:$copy/objects
-# The second line of defence after GIT_DIR: no configuration of a user or of the machine.
+# A second defence after GIT_DIR: no configuration of a user or the machine applies.
 export HOME=$side XDG_CONFIG_HOME=$side GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
 limited() { LIMIT_S=$1 mine "${@:2}"; }
 mine() {
@@ -36,14 +36,14 @@ mine() {
 }
 theirs() { timeout 60 git --no-replace-objects --git-dir="$root/.git" --work-tree="$root" -c core.fsmonitor= "$@"; }
 
-[ "$WHAT" != begin ] || tree=$(theirs rev-parse "$HEAD^{tree}")
+[ "$PHASE" != begin ] || tree=$(theirs rev-parse "$HEAD^{tree}")
 if [ ! -d "$side/objects" ]; then
   format=; [ ${#tree} -eq 40 ] || format=--object-format=sha256
   (cd "$side" && git init -q --bare --template= $format .)
   mkdir -p "$side/info"
 fi
-# A repository inside the tree would be taken as a bare commit name, or stop git. Its files are what counts, so its .git
-# steps aside meanwhile.
+# Git records a nested repository as a commit name only, or stops. The patch needs its files, so its .git is renamed
+# meanwhile.
 ASIDE=.swe-argo-aside
 step_aside() {
   find "$root" -path "$root/.git" -prune -o -name .git -print -prune >"$side/aside"
@@ -56,8 +56,8 @@ step_back() {
 }
 trap step_back EXIT
 
-# The tree in which a submodule is its files: as git apply takes changes to them, they belong into the patch. Where its
-# HEAD cannot be read, they are the files as they lie there.
+# Replaces submodules in the tree by their files, because git apply accepts changes to them. If a submodule's HEAD cannot
+# be read, its current files are used.
 expand_submodules() {
   local entry path inner files=()
   mine read-tree "$tree"
@@ -80,41 +80,41 @@ expand_submodules() {
   fi
   tree=$(mine write-tree)
 }
-if [ "$WHAT" = begin ]; then
+if [ "$PHASE" = begin ]; then
   expand_submodules
   mkdir -p "$copy"
   (cd "$copy" && git init -q --bare --template= $format .)
   limited 600 rev-list --objects "$tree" | limited 600 pack-objects -q "$copy/objects/pack/pack" >/dev/null
 fi
 
-# Git opens what it reads: a pipe of that name would stop it. No pipe is ever part of a patch.
+# Git would block on opening a pipe. Pipes are never part of a patch.
 drop_pipes() { find "$root" "$copy" -type p -delete 2>/dev/null || true; }
 
-# Larger files stay out, as nothing could apply them, and a file of holes is as large as it likes: what HEAD has in their
-# place stays as it is.
+# Large files are left out, because no grader could apply them and sparse files can have any size: their version in HEAD
+# stays.
 large() { find "$root" -path "$root/.git" -prune -o -type f -size "+${LARGE_KIB}k" -printf '%P\0' | head -c 65536; }
 
 look() {
-  local name others=()
+  local name excludes=()
   drop_pipes
-  mine read-tree "$tree" 2>"$side/errors" || gone "the repository and the copy of its HEAD are gone"
+  mine read-tree "$tree" 2>"$side/errors" || gone "the repository and the copy of its HEAD are missing"
   step_aside
   {
     if [ -f "$root/.git/info/exclude" ]; then head -c 1000000 "$root/.git/info/exclude" || true; fi
     printf '\n%s\n' "$ASIDE"
   } >"$side/info/exclude"
-  while IFS= read -r -d '' name; do others+=(":(exclude,top,literal)$name"); done < <(large)
-  [ ${#others[@]} -eq 0 ] || echo "left out, as larger than $((LARGE_KIB >> 10)) MiB: ${others[0]#*)}" >"$side/left_out"
-  # Exit code 1: a file vanished or could not be read, the others were taken. More: nothing was.
-  limited 600 add -A --ignore-errors -- . ${others[@]+"${others[@]}"} 2>"$side/errors" || [ $? -eq 1 ] ||
-    gone "git cannot take up the changes: $(tail -n 1 "$side/errors" | head -c 300)"
+  while IFS= read -r -d '' name; do excludes+=(":(exclude,top,literal)$name"); done < <(large)
+  [ ${#excludes[@]} -eq 0 ] || echo "left out, larger than $((LARGE_KIB >> 10)) MiB: ${excludes[0]#*)}" >"$side/left_out"
+  # Exit code 1: a file vanished or could not be read, all excludes were added. Above 1: none was.
+  limited 600 add -A --ignore-errors -- . ${excludes[@]+"${excludes[@]}"} 2>"$side/errors" || [ $? -eq 1 ] ||
+    gone "git cannot add the changes: $(tail -n 1 "$side/errors" | head -c 300)"
   # Ignored files that were added by force or committed are no longer ignored.
   theirs ls-files -c -i --exclude-standard -z 2>/dev/null >"$side/forced" || true
   [ ! -s "$side/forced" ] || mine update-index --add --remove -z --stdin <"$side/forced" 2>/dev/null || true
   mine diff-index --cached --raw -z --abbrev=64 --no-renames "$tree"
 }
 
-case $WHAT in
+case $PHASE in
   begin)
     printf '%s\0%s\0' "$root" "$tree"
     look

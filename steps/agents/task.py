@@ -1,4 +1,4 @@
-"""Input of an agent: the issue, a sandbox with the repository, a model, and a journal for its turns."""
+"""Input of an agent: the issue, a sandbox with the repository, a model, and a recorder for its turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.data import Instance
 from swe_argo.steps.contracts.recipe import AgentProgram
@@ -43,7 +43,7 @@ class Forwards(Protocol):
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
     ) -> Forwarded: ...
 
-    def refuse(self, path: str, why: str) -> Forwarded: ...  # noqa: D102
+    def refuse(self, path: str, reason: str) -> Forwarded: ...  # noqa: D102
 
 
 class NoModel:
@@ -54,23 +54,25 @@ class NoModel:
     lost_s = 0.0
 
     def ask(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse the request. Raises ConfigError."""
-        raise ConfigError("this agent asked a model, and does not say that it does: asks_model", field="agent.name")
+        """Raise ConfigError: the agent did not declare that it asks a model."""
+        raise ConfigError(
+            "this agent asked a model without declaring it: set asks_model = True on its class", field="agent.name"
+        )
 
 
 @dataclass
 class Task:
-    """An attempt at an issue. An agent is ``act(task) -> StopReason`` and records its turns in ``journal``.
+    """An attempt at an issue. An agent is ``act(task) -> StopReason`` and records its turns in ``recorder``.
 
-    ``act`` raises what Sandbox and Model raise (InfraError, ResourceError, ConfigError), never NoReplyError.
+    ``act`` raises the errors of Sandbox and Model (InfraError, ResourceError, ConfigError), never NoReplyError.
     """
 
     instance: Instance
     spec: AgentSpec
     box: Sandbox
-    journal: Journal
+    recorder: Recorder
     model: Model
-    """``NoModel`` if the agent asks none."""
+    """``NoModel`` if the agent asks no model."""
     instruction: str
     """Text of the prompt template, not yet rendered."""
     fn_calling: bool
@@ -87,6 +89,11 @@ class Task:
 
     clock: Callable[[], float] = time.monotonic
     """Clock of the agent's time, in seconds."""
+
+    @property
+    def journal(self) -> Recorder:
+        """Alias of ``recorder``, for agents written for earlier versions."""
+        return self.recorder
 
     @property
     def issue(self) -> str:

@@ -1,4 +1,4 @@
-"""Ends the work left by earlier Workflows of a run, before the run is planned anew.
+"""Removal of shards of a run's earlier Workflows, before the run is planned again.
 
 ``argo terminate`` ends a run's Workflow and none of its shards: they would run the same units beside the new ones.
 """
@@ -19,19 +19,20 @@ PODS_S = 180.0
 def remove_earlier_shards(
     cluster: Cluster, run_id: str, own: str, *, patience_s: float = PODS_S, pause_s: float = 1.0
 ) -> list[str]:
-    """Delete the run's running shards that belong to other Workflows than ``own``; return their names.
+    """Delete the run's running shards whose parent is not the Workflow ``own``; return their names.
 
-    Afterwards no step of the run works. Deleted, not stopped: Argo releases all semaphore holds of a deleted Workflow
-    (see semaphores.py), and its result is not needed. Raises InfraError if pods run on, ConfigError without the rights.
+    Afterwards no step of the run works. Shards are deleted, not stopped: Argo releases all semaphore holds of a deleted
+    Workflow (see semaphores.py), and its result is not needed. Raises InfraError if step pods still run after
+    ``patience_s`` or the API server does not answer, ConfigError without the rights.
     """
     labels = f"{RUN}={run_id},{KIND}=shard,{PARENT}!={own},{COMPLETED}!=true"
     with cluster.client() as client:
-        names = [each["metadata"]["name"] for each in list_objects(names_only(client), cluster, "workflows", labels)]
+        names = [item["metadata"]["name"] for item in list_objects(names_only(client), cluster, "workflows", labels)]
     for name in names:
         delete_object(cluster, "workflows", name, field="--workflow")
     if running := running_step_pods(cluster, run_id, patience_s, pause_s):
         raise InfraError(
             FailureClass.STEP_KILLED,
-            f"an earlier Workflow of run {run_id} works on, and units would run twice: pods {', '.join(running[:3])}",
+            f"an earlier Workflow of run {run_id} still runs, so units would run twice: pods {', '.join(running[:3])}",
         )
     return names

@@ -1,4 +1,4 @@
-"""Failures of units that wrote none themselves, derived from Argo's nodes."""
+"""Failures of tries that stored no failure themselves, derived from Argo's nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.steps.errors import one_line
 from swe_argo.steps.kube.requests import Plain, moment
 
 LIST, CHILD = "list", "child"
-"""Steps of the engine's own: reading the units of a shard; making a shard's Workflow and waiting for it."""
+"""Argo's own steps: reading the units of a shard; creating a shard's Workflow and waiting for it."""
 
 
 @dataclass(frozen=True)
@@ -42,25 +42,26 @@ class FailedShard:
     """Name of the pod or Workflow that failed."""
     reason: Reason
     node: Plain
+    """The failed node, or the Workflow's status, with the times of the failure."""
 
-    def failure(self, of: UnitName, begins: Stage) -> Failure:
-        """Return the shard's failure for one of its units, at the step that would have come first."""
-        why = replace(self.reason, words=f"its shard never came to it: {self.reason.words}")
-        return _failure(of, begins.value, self.node, why).model_copy(update={"seconds": 0.0})
+    def failure(self, unit_name: UnitName, begins: Stage) -> Failure:
+        """Return the shard's failure as a failure of one of its units, at the step ``begins``, which never started."""
+        reason = replace(self.reason, words=f"its shard never started it: {self.reason.words}")
+        return _failure(unit_name, begins.value, self.node, reason).model_copy(update={"seconds": 0.0})
 
 
 def unit_failure(node: Plain) -> Failure | None:
     """Return the failure of a try; None if its pod did not fail, or never started because of a stop."""
-    of, why = unit(node), failure_reason(node)
-    return _failure(of, template(node), node, why) if of and why else None
+    unit_name, reason = unit(node), failure_reason(node)
+    return _failure(unit_name, template(node), node, reason) if unit_name and reason else None
 
 
 def find_lost(workflow: Plain) -> Iterator[LostAttempt]:
-    """Yield the failed tries of a shard's units. Raises InfraError if the Workflow does not hold its nodes."""
+    """Yield the failed solve and grade tries of a shard's units. Raises InfraError if the nodes cannot be read."""
     for node in pods(workflow):
-        of = unit(node)
-        if of and template(node) in (SOLVE.name, GRADE.name) and (recorded := unit_failure(node)):
-            yield LostAttempt(of, pod_name(workflow, node), recorded)
+        unit_name = unit(node)
+        if unit_name and template(node) in (SOLVE.name, GRADE.name) and (failure := unit_failure(node)):
+            yield LostAttempt(unit_name, pod_name(workflow, node), failure)
 
 
 def failed_shard(workflow: Plain) -> FailedShard | None:
@@ -77,12 +78,13 @@ def failed_shard(workflow: Plain) -> FailedShard | None:
     if last and last.get("phase") in FAILED:
         return _failed_shard(shard, name, pod_name(workflow, last), last, failure_reason(last))
     # Refused as a whole (a missing template, an invalid list): use its own message, or that of its first node.
-    messages = (str(each.get("message") or "") for each in (status, *all_nodes))
-    whole = {**status, "message": next(filter(None, messages), "")}
-    return _failed_shard(shard, name, name, whole, of_workflow(name, whole))
+    messages = (str(item.get("message") or "") for item in (status, *all_nodes))
+    summary = {**status, "message": next(filter(None, messages), "")}
+    return _failed_shard(shard, name, name, summary, of_workflow(name, summary))
 
 
 ENDED = (FailureClass.STEP_KILLED, FailureClass.STOPPED)
+"""Failures that a stop signal to a waiting pod may cause."""
 
 
 def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
@@ -90,8 +92,8 @@ def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
 
     Raises InfraError if the Workflow does not hold its nodes.
     """
-    told_to_stop = bool((workflow.get("spec") or {}).get("shutdown"))
-    last: dict[str, Plain] = {}
+    is_stopping = bool((workflow.get("spec") or {}).get("shutdown"))
+    last: dict[str, Plain] = {}  # shard number -> node of its latest try
     for node in sorted((node for node in pods(workflow) if template(node) == CHILD), key=_began):
         last[parameter(node, "number")] = node
     run = str(workflow["metadata"]["name"])
@@ -100,29 +102,31 @@ def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
         for number, node in last.items()
     )
     # A pod that waits for a shard gets the run's stop signal, and reports it itself.
-    return [each for each in shards if each and not (told_to_stop and each.reason.failure_class in ENDED)]
+    return [shard for shard in shards if shard and not (is_stopping and shard.reason.failure_class in ENDED)]
 
 
 def _began(node: Plain) -> str:
+    """Return a node's start time as a sort key: RFC 3339 in UTC sorts as text."""
     return str(node.get("startedAt") or "")
 
 
-def _failed_shard(shard: str, workflow: str, name: str, node: Plain, why: Reason | None) -> FailedShard | None:
-    """Return the failed shard, or None if the run was stopped, even if its pods had started."""
-    return FailedShard(shard, workflow, name, why, node) if why and shard and not was_stopped(node) else None
+def _failed_shard(shard: str, workflow: str, name: str, node: Plain, reason: Reason | None) -> FailedShard | None:
+    """Return the failed shard; None without a reason or a shard number, or if the run was stopped."""
+    return FailedShard(shard, workflow, name, reason, node) if reason and shard and not was_stopped(node) else None
 
 
-def _failure(of: UnitName, step: str, node: Plain, why: Reason) -> Failure:
+def _failure(unit_name: UnitName, step: str, node: Plain, reason: Reason) -> Failure:
+    """Return the record of a unit's failure at a step, with times and message of the node."""
     began, finished = moment(node.get("startedAt")), moment(node.get("finishedAt"))
     finished = finished or time.time()
     return Failure(
         step=step,
-        instance_id=of.instance_id,
-        attempt=of.attempt,
-        failure_class=why.failure_class,
-        reason=one_line(why.words, 500),
+        instance_id=unit_name.instance_id,
+        attempt=unit_name.attempt,
+        failure_class=reason.failure_class,
+        reason=one_line(reason.words, 500),
         detail=f"Argo Workflows: {node.get('phase')}: {node.get('message') or 'no message'}",
-        exit_code=why.exit_code,
+        exit_code=reason.exit_code,
         occurred_at=datetime.fromtimestamp(finished, UTC).isoformat(timespec="seconds"),
         # From Argo's start of the node, so the time waiting for a machine counts.
         seconds=round(max(0.0, finished - began), 3) if began and has_begun(node) else 0.0,

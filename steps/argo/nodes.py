@@ -46,14 +46,14 @@ def nodes(workflow: Plain) -> dict[str, Plain]:
     if status.get("offloadNodeStatusVersion"):
         raise InfraError(
             FailureClass.STORAGE,
-            f"the nodes of Workflow {name} are in Argo's database alone (nodeStatusOffLoad): what became of its units "
-            "is not known here; argo get shows it",
+            f"the nodes of Workflow {name} are only in Argo's database (nodeStatusOffLoad), so the state of its units "
+            "is unknown here: see argo get",
         )
     return {}
 
 
 def unpack_nodes(packed: str) -> dict[str, Plain]:
-    """Decode ``status.compressedNodes``: base64 of gzip. Raises ValueError, OSError, EOFError, zlib.error."""
+    """Decode ``status.compressedNodes``: base64 of gzip. Raises ValueError, OSError, EOFError or zlib.error if bad."""
     return cast("dict[str, Plain]", json.loads(gzip.decompress(base64.b64decode(packed))))
 
 
@@ -68,30 +68,33 @@ def template(node: Plain) -> str:
 
 
 def pod_name(workflow: Plain, node: Plain) -> str:
-    """Return a node's pod name by Argo's rule (workflow/util/pod_name.go, v2): workflow, template, hash of its name."""
-    whole, node_id = str(workflow["metadata"]["name"]), str(node["id"])
-    if node_id == whole:
-        return whole
+    """Return a node's pod name by Argo's rule (workflow/util/pod_name.go, v2): workflow, template, hash of its name.
+
+    A node's id ends with that hash. Argo cuts the part before it to 242 characters.
+    """
+    workflow_name, node_id = str(workflow["metadata"]["name"]), str(node["id"])
+    if node_id == workflow_name:
+        return workflow_name
     number = node_id.rpartition("-")[2]
-    return f"{f'{whole}-{template(node)}'[:242]}-{number}"
+    return f"{f'{workflow_name}-{template(node)}'[:242]}-{number}"
 
 
 def parameter(node: Plain, name: str, side: Literal["inputs", "outputs"] = "inputs") -> str:
     """Return the value of one of a node's parameters, or ""."""
-    for each in (node.get(side) or {}).get("parameters") or []:
-        if each.get("name") == name:
-            return str(each.get("value") or "")
+    for item in (node.get(side) or {}).get("parameters") or []:
+        if item.get("name") == name:
+            return str(item.get("value") or "")
     return ""
 
 
 def tries_of(node: Plain, by_id: dict[str, Plain]) -> list[Plain]:
-    """Return a Retry node's tries, oldest first. Its children are its tries and its successors."""
-    below = [by_id[name] for name in node.get("children") or [] if name in by_id]
-    return [each for each in below if template(each) == template(node)]
+    """Return a Retry node's tries, oldest first: those of its children with its template; the rest are successors."""
+    children = [by_id[name] for name in node.get("children") or [] if name in by_id]
+    return [child for child in children if template(child) == template(node)]
 
 
 def unit(node: Plain) -> UnitName | None:
-    """Return the unit that a step's node works on, or None."""
+    """Return the unit that a node works on, by its parameters ``id`` and ``attempt``; None if it has no such."""
     instance, attempt = parameter(node, "id"), parameter(node, "attempt")
     return UnitName(instance, int(attempt)) if instance and attempt.isdigit() else None
 

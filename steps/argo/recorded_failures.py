@@ -1,4 +1,4 @@
-"""Writes the failures that Argo knows into the store, for units with neither verdict nor failure there."""
+"""Storage of failures from Argo's status, for units without a stored verdict or failure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from swe_argo.steps.store import Store
 def explain(cluster: Cluster, store: Store, stored: StoredUnits, parent_name: str) -> list[StepError]:
     """Write a failure for each failed try without a record of its own, of units without verdict; update ``stored``.
 
-    It is written under the name of the try's pod, where the try itself would have put it, so a second call writes
-    nothing. A unit whose turn never came gets none. Returns the errors for single Workflows. Raises InfraError,
-    ConfigError if nothing can be read.
+    A failure's key contains the name of the try's pod, as the try's own record would, so a second call writes nothing.
+    A unit that never started gets none. Returns one error per Workflow that could not be interpreted. Raises InfraError
+    if the API server or the store does not answer, ConfigError without the rights.
     """
-    books = _FailureRecords(store, stored)
-    shards: set[str] = set()
+    records = _FailureRecords(store, stored)
+    shards: set[str] = set()  # numbers of the shards that have a Workflow
     for workflow in failed_shards(cluster, stored.run_id, parent_name) if stored.open else ():
         shards.add(str(workflow["metadata"]["labels"].get(SHARD)))
-        books.enter(workflow)
-    if stored.open and (own := read_parent(cluster, parent_name)):
-        books.enter_unmade(own, shards)
-    return books.troubles
+        records.enter(workflow)
+    if stored.open and (parent := read_parent(cluster, parent_name)):
+        records.enter_unmade(parent, shards)
+    return records.troubles
 
 
 class _FailureRecords:
@@ -38,41 +38,46 @@ class _FailureRecords:
         self.troubles: list[StepError] = []
 
     def enter(self, workflow: Plain) -> None:
+        """Record the failures of a shard's Workflow: of its tries, or of all its units if it reached none."""
         try:
-            items = {(each.unit, each.name): each.failure for each in find_lost(workflow)}
-            if shut := failed_shard(workflow):
-                items |= self._all_of(shut)
+            items = {(attempt.unit, attempt.name): attempt.failure for attempt in find_lost(workflow)}
+            if failed := failed_shard(workflow):
+                items |= self._all_of(failed)
         except StepError as error:
             self.troubles.append(error)
             return
         self._write(items)
 
     def enter_unmade(self, own: Plain, recorded_shards: set[str]) -> None:
-        """Record the shards of the run's own Workflow that have no Workflow of their own."""
+        """Record the shards whose Workflow the run's Workflow ``own`` could not create, except ``recorded_shards``."""
         try:
-            for shut in find_unmade_shards(own):
-                if shut.shard not in recorded_shards:
-                    self._write(self._all_of(shut))
+            for failed in find_unmade_shards(own):
+                if failed.shard not in recorded_shards:
+                    self._write(self._all_of(failed))
         except StepError as error:
             self.troubles.append(error)
 
-    def _all_of(self, shut: FailedShard) -> dict[tuple[UnitName, str], Failure]:
-        units = shard_units(self.store, self.stored.run_id, shut.workflow)
+    def _all_of(self, failed: FailedShard) -> dict[tuple[UnitName, str], Failure]:
+        """Return (unit, name of the failed pod or Workflow) -> failure, for each planned unit of a failed shard."""
+        units = shard_units(self.store, self.stored.run_id, failed.workflow)
         planned_units = [(unit, self.stored.planned[unit]) for unit in units if unit in self.stored.planned]
-        return {(of, shut.name): shut.failure(of, planned.begins) for of, planned in planned_units}
+        return {
+            (unit_name, failed.name): failed.failure(unit_name, planned.begins) for unit_name, planned in planned_units
+        }
 
     def _write(self, items: dict[tuple[UnitName, str], Failure]) -> None:
+        """Store the failures of units without verdict, except those that the try has stored itself."""
         new = {
-            what: failure
-            for what, failure in items.items()
-            if what[0] in self.stored.open
-            # A step that gets SIGTERM cannot know the cause; its own record says that it was killed.
-            and (what not in self.stored.failed or failure.failure_class is FailureClass.STOPPED)
+            unit_try: failure
+            for unit_try, failure in items.items()
+            if unit_try[0] in self.stored.open
+            # A step that gets SIGTERM records only that it was killed; that the run was stopped overrides its record.
+            and (unit_try not in self.stored.failed or failure.failure_class is FailureClass.STOPPED)
         }
         self.store.put_many(
             {
-                key(Failure, self.stored.run_id, of.instance_id, of.attempt, name): failure.to_bytes()
-                for (of, name), failure in new.items()
+                key(Failure, self.stored.run_id, unit_name.instance_id, unit_name.attempt, name): failure.to_bytes()
+                for (unit_name, name), failure in new.items()
             }
         )
         self.stored.failed |= new.keys()

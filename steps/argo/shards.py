@@ -21,18 +21,21 @@ T = TypeVar("T")
 PATIENCE = RetryPolicy(total_s=60.0)
 """Retries of code that ends runs: it has a deadline, so it waits less than a step for an API server that is away."""
 _WHOLE_AT_ONCE = "10"
-"""Page size for whole Workflows: a shard's may take a megabyte."""
+"""Objects per page when whole Workflows are listed: the Workflow of a shard may take a megabyte."""
 
 
 def read_parent(cluster: Cluster, name: str) -> Plain | None:
-    """Return the run's own Workflow, or None if it is gone. Raises ConfigError without the right, InfraError."""
-    doing = f"reading Workflow {name}"
+    """Return the run's own Workflow, or None if it is gone.
+
+    Raises ConfigError without the right, InfraError if the API server does not answer.
+    """
+    operation = f"reading Workflow {name}"
     with cluster.client() as client:
-        return _call(lambda: find_object(client, path("workflows", cluster.namespace, name)), doing)
+        return _call(lambda: find_object(client, path("workflows", cluster.namespace, name)), operation)
 
 
 def failed_shards(cluster: Cluster, run_id: str, parent_name: str) -> Iterator[Plain]:
-    """Yield the shards' Workflows that have not succeeded, whole, ended or running. Raises as read_parent()."""
+    """Yield the whole Workflows of the shards that failed or still run. Raises as ``read_parent``."""
     labels = f"{_of(run_id, parent_name)},{PHASE}!={Phase.SUCCEEDED}"
     with cluster.client() as client:
         yield from list_objects(client, cluster, "workflows", labels, limit=_WHOLE_AT_ONCE)
@@ -43,26 +46,26 @@ def stop_shards(
 ) -> list[str]:
     """Stop the run's running shards, and wait until they have ended; return their names.
 
-    A shard that appears meanwhile is stopped too. Raises InfraError if some have not ended after ``patience_s``, or the
-    API server is away; ConfigError without the rights.
+    A shard that appears meanwhile is stopped too. ``pause_s``: seconds between looks. Raises InfraError if some have
+    not ended after ``patience_s``, or the API server does not answer; ConfigError without the rights.
     """
     return stop_workflows(cluster, _of(run_id, parent_name), "the run's shards", patience_s=patience_s, pause_s=pause_s)
 
 
-def stop_workflows(cluster: Cluster, labels: str, what: str, *, patience_s: float, pause_s: float = 2.0) -> list[str]:
-    """Stop all Workflows with these labels, as ``stop_shards``; ``what`` names them in messages."""
-    until = time.monotonic() + patience_s
+def stop_workflows(cluster: Cluster, labels: str, title: str, *, patience_s: float, pause_s: float = 2.0) -> list[str]:
+    """Stop all Workflows with these labels, as ``stop_shards``; ``title`` names them in messages."""
+    deadline = time.monotonic() + patience_s
     stopped: dict[str, None] = {}
     while running := _unended(cluster, labels):
         for name, phase in running.items():
             if name not in stopped:
                 _shut_down(cluster, name, phase)
                 stopped[name] = None
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise InfraError(
                 FailureClass.STEP_TIMEOUT,
-                f"{len(running)} of {what} have not ended {patience_s:.0f} s after they were told to, "
-                f"{next(iter(running))} for one: is Argo's workflow-controller running?",
+                f"{len(running)} of {title} have not ended {patience_s:.0f} s after they were stopped, "
+                f"for example {next(iter(running))}: is Argo's workflow-controller running?",
             )
         time.sleep(pause_s)
     return list(stopped)
@@ -71,11 +74,16 @@ def stop_workflows(cluster: Cluster, labels: str, what: str, *, patience_s: floa
 def list_objects(
     client: ApiClient, cluster: Cluster, kind: str, labels: str, *, limit: str = "500", **fields: str
 ) -> Iterator[Plain]:
-    """Yield objects by labels, one page in memory at a time, with retries while the API server is away."""
-    doing = f"listing {kind} in namespace {cluster.namespace}"
+    """Yield objects by labels, one page of ``limit`` in memory at a time. Raises as ``read_parent``.
+
+    ``kind``: the plural, such as ``pods``; ``fields``: further query parameters, such as ``fieldSelector``.
+    """
+    operation = f"listing {kind} in namespace {cluster.namespace}"
     query = {"labelSelector": labels, "limit": limit, **fields}
     while True:
-        page = _call(partial(request_object, client, "GET", path(kind, cluster.namespace), query=dict(query)), doing)
+        page = _call(
+            partial(request_object, client, "GET", path(kind, cluster.namespace), query=dict(query)), operation
+        )
         yield from page.get("items") or []
         query["continue"] = (page.get("metadata") or {}).get("continue") or ""
         if not query["continue"]:
@@ -83,62 +91,68 @@ def list_objects(
 
 
 def names_only(client: ApiClient) -> ApiClient:
-    """Make the client request names and labels only, a fraction of the objects; return it."""
+    """Make the client request only the metadata of objects, a fraction of their size; return the client."""
     client.set_default_header("Accept", METADATA_LIST)
     return client
 
 
 def _of(run_id: str, parent_name: str) -> str:
+    """Return the label selector of a run's shards."""
     return f"{RUN}={run_id},{shards_of(parent_name)}"
 
 
 def _unended(cluster: Cluster, labels: str) -> dict[str, str]:
+    """Return name -> phase of the Workflows that have not ended."""
     with cluster.client() as client:
         workflows = list_objects(names_only(client), cluster, "workflows", f"{labels},{COMPLETED}!=true")
-        return {each["metadata"]["name"]: each["metadata"]["labels"].get(PHASE, "") for each in workflows}
+        return {workflow["metadata"]["name"]: workflow["metadata"]["labels"].get(PHASE, "") for workflow in workflows}
 
 
 def _shut_down(cluster: Cluster, name: str, phase: str) -> None:
     # A Workflow that still waits for a lock obeys only Terminate; it has made nothing for an exit handler.
-    how = {"spec": {"shutdown": "Stop" if phase == Phase.RUNNING else "Terminate"}}
-    change_workflow(cluster, name, how, f"stopping Workflow {name}")
+    patch = {"spec": {"shutdown": "Stop" if phase == Phase.RUNNING else "Terminate"}}
+    change_workflow(cluster, name, patch, f"stopping Workflow {name}")
 
 
-def change_workflow(cluster: Cluster, name: str, how: Plain, doing: str) -> None:
-    """Merge ``how`` into a Workflow; ignore one that is gone by now. Raises as stop_shards() does."""
+def change_workflow(cluster: Cluster, name: str, patch: Plain, operation: str) -> None:
+    """Merge ``patch`` into a Workflow, unless it is gone by now. Raises as ``read_parent``."""
     with cluster.client() as client:
         client.set_default_header("Content-Type", MERGE_PATCH)
         try:
             call(
-                partial(request_object, client, "PATCH", path("workflows", cluster.namespace, name), how),
-                doing,
+                partial(request_object, client, "PATCH", path("workflows", cluster.namespace, name), patch),
+                operation,
                 PATIENCE,
             )
         except ApiException as error:
             if error.status != 404:
-                raise _refusal(error, doing) from error
+                raise _refusal(error, operation) from error
 
 
 def delete_object(cluster: Cluster, kind: str, name: str, *, field: str) -> None:
-    """Delete an object, which may be gone. ``field``: the setting to change if this is forbidden. Raises StepError."""
-    doing = f"deleting {name} of {kind}"
+    """Delete an object, which may be gone. Raises as ``read_parent``.
+
+    ``field``: the setting that the ConfigError names.
+    """
+    operation = f"deleting {name} of {kind}"
     with cluster.client() as client:
         try:
-            call(partial(request_object, client, "DELETE", path(kind, cluster.namespace, name)), doing, PATIENCE)
+            call(partial(request_object, client, "DELETE", path(kind, cluster.namespace, name)), operation, PATIENCE)
         except ApiException as error:
             if error.status != 404:
-                raise refused(error, doing, field=field) from error
+                raise refused(error, operation, field=field) from error
 
 
-def _call(act: Callable[[], T], doing: str) -> T:
+def _call(act: Callable[[], T], operation: str) -> T:
+    """Make a request with retries; raise a refusal as ConfigError or InfraError. ``operation`` is for messages."""
     try:
-        return call(act, doing, PATIENCE)
+        return call(act, operation, PATIENCE)
     except ApiException as error:
-        raise _refusal(error, doing) from error
+        raise _refusal(error, operation) from error
 
 
-def _refusal(error: ApiException, doing: str) -> StepError:
-    """Return the failure of a refusal: 404 on a list means no Argo; a missing right is named with the account."""
+def _refusal(error: ApiException, operation: str) -> StepError:
+    """Return the failure of a refused request; 404 for a list of Workflows means that Argo is not installed."""
     if error.status == 404:
-        return ConfigError(f"{doing}: this cluster has no Argo Workflows", field="--workflow")
-    return refused(error, doing, field="--workflow")
+        return ConfigError(f"{operation}: this cluster has no Argo Workflows", field="--workflow")
+    return refused(error, operation, field="--workflow")

@@ -1,4 +1,4 @@
-"""Waiting for the end of a run's step pods: a sandbox may be removed only when nobody works in it."""
+"""Waiting for the end of a run's step pods: a sandbox may be removed only when no step uses it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from swe_argo.steps.errors import InfraError
 from swe_argo.steps.kube.client import Cluster
 
 UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods that have not ended."""
 KILL_S = 45.0
 """Seconds for a deleted pod: the 30 s that Kubernetes gives its processes, and the kubelet's report."""
 
 
 def end_step_pods(cluster: Cluster, run_id: str, *, patience_s: float, pause_s: float = 1.0) -> list[str]:
-    """Wait until no pod of the run's units runs any more, and delete the rest; return the names of the deleted.
+    """Wait up to ``patience_s`` for the pods of the run's units to end, then delete the rest; return their names.
 
-    A stopped step has 30 s to remove its sandbox, and its files are stored after that. Raises InfraError if some still
-    run (a node that is out of reach), ConfigError without the rights.
+    A stopped step has 30 s to remove its sandbox, and its files are stored after that. Raises InfraError if deleted
+    pods still run (a node that is out of reach) or the API server does not answer, ConfigError without the rights.
     """
     running = running_step_pods(cluster, run_id, patience_s, pause_s)
     for name in running:
         delete_object(cluster, "pods", name, field="--namespace")
-    if running and (still := running_step_pods(cluster, run_id, KILL_S, pause_s)):
+    if running and (remaining := running_step_pods(cluster, run_id, KILL_S, pause_s)):
         raise InfraError(
             FailureClass.NODE_LOST,
-            f"{len(still)} pods of the run's steps do not end, {still[0]} for one: their node may be lost",
+            f"{len(remaining)} pods of the run's steps do not end, for example {remaining[0]}: their node may be lost",
         )
     return running
 
 
 def running_step_pods(cluster: Cluster, run_id: str, patience_s: float, pause_s: float) -> list[str]:
-    """Return the pods of the run's units that still run after ``patience_s``."""
-    until = time.monotonic() + patience_s
-    while (running := _running(cluster, run_id)) and time.monotonic() < until:
+    """Wait up to ``patience_s`` for the pods of the run's units to end; return the names of those that still run."""
+    deadline = time.monotonic() + patience_s
+    while (running := _running(cluster, run_id)) and time.monotonic() < deadline:
         time.sleep(pause_s)
     return running
 
@@ -46,4 +47,4 @@ def _running(cluster: Cluster, run_id: str) -> list[str]:
     steps = f"{RUN}={run_id},{STEP} in ({LIST},{SOLVE.name},{GRADE.name})"
     with cluster.client() as client:
         pods = list_objects(names_only(client), cluster, "pods", steps, fieldSelector=UNENDED)
-        return [each["metadata"]["name"] for each in pods]
+        return [pod["metadata"]["name"] for pod in pods]

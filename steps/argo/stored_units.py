@@ -16,13 +16,13 @@ from swe_argo.steps.store import Store
 
 @dataclass
 class StoredUnits:
-    """Units known by names of files alone; only the plan is read."""
+    """The state of a run's units, known from the plan and the names of the stored files."""
 
     run_id: str
     planned: dict[UnitName, Unit]
     graded: set[UnitName] = field(default_factory=set)
     failed: set[tuple[UnitName, str]] = field(default_factory=set)
-    """Unit and name of the try."""
+    """Tries with a stored failure: (unit, name of the try)."""
 
     @property
     def open(self) -> set[UnitName]:
@@ -31,7 +31,10 @@ class StoredUnits:
 
 
 def read_stored_units(store: Store, run_id: str) -> StoredUnits | None:
-    """Read a run's units; None if it was never planned. Raises ConfigError for an unreadable plan, InfraError."""
+    """Read a run's units; None if the store has no such run. A run without a plan has no units.
+
+    Raises ConfigError for an unreadable plan, InfraError if the store fails.
+    """
     names = (key(RunFile, run_id), key(Plan, run_id))
     files = store.get_many(names)
     if names[0] not in files:
@@ -45,24 +48,26 @@ def read_stored_units(store: Store, run_id: str) -> StoredUnits | None:
     stored = StoredUnits(run_id, {UnitName(unit.instance_id, unit.attempt): unit for unit in units})
     prefix = f"runs/{run_id}/units/"
     for name in store.keys(prefix) if units else []:
+        # <instance>/<attempt>/<file>; the padding keeps other keys from failing here.
         instance, attempt, file = (*name.removeprefix(prefix).split("/", 2), "", "")[:3]
-        of = UnitName(instance, int(attempt)) if attempt.isdigit() else None
-        if of in stored.planned:
-            _note(stored, of, file)
+        unit_name = UnitName(instance, int(attempt)) if attempt.isdigit() else None
+        if unit_name in stored.planned:
+            _note(stored, unit_name, file)
     return stored
 
 
-def _note(stored: StoredUnits, of: UnitName, file: str) -> None:
+def _note(stored: StoredUnits, unit_name: UnitName, file: str) -> None:
+    """Add what the existence of a unit's file says: grade.json is a verdict, tries/<try>/failure.json a failed try."""
     if file == GradeRecord.file:
-        stored.graded.add(of)
+        stored.graded.add(unit_name)
     elif file.startswith("tries/") and file.endswith(f"/{Failure.file}"):
-        stored.failed.add((of, file.split("/")[1]))
+        stored.failed.add((unit_name, file.split("/")[1]))
 
 
 def shard_units(store: Store, run_id: str, workflow: str) -> list[UnitName]:
-    """Return the units of a shard by the name of its Workflow.
+    """Return the units of a shard, from the stored list under the name of its Workflow.
 
-    Raises ConfigError if its list is missing or malformed, InfraError.
+    Raises ConfigError if its list is missing or malformed, InfraError if the store fails.
     """
     name = key(Shard, run_id, name=workflow)
     try:

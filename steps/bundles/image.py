@@ -17,7 +17,7 @@ from swe_argo.steps.bundles.stored import StoredBundle
 from swe_argo.steps.bundles.tools import find_skopeo
 from swe_argo.steps.bundles.tree import write_tar
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.errors import ConfigError, InfraError, one_line
 from swe_argo.steps.host.folders import temporary_folder
 
@@ -30,29 +30,31 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def push_image(bundle: StoredBundle, name: str, copier: bytes) -> str:
-    """Push the image, by default with its version as tag. Return its full name with the manifest's digest.
+    """Push the image to ``name``, by default with its version as tag. Return its full name with the manifest's digest.
 
-    Raises ConfigError if skopeo is missing or may not push there; InfraError.
+    ``copier`` is the static program to add. Raises ConfigError if skopeo is missing or the registry denies access,
+    InfraError if pushing fails for another reason.
     """
     skopeo = find_skopeo()
+    # A colon before the last slash belongs to the registry's port.
     last = name.rpartition("/")[2]
     tagged = name if ":" in last else f"{name}:{_tag(bundle)}"
     with temporary_folder() as layout:
-        doing(f"packing {bundle.name} {bundle.version}")
+        print_progress(f"packing {bundle.name} {bundle.version}")
         digest = write_layout(bundle, layout, copier)
-        doing(f"pushing {tagged}")
+        print_progress(f"pushing {tagged}")
         words = [skopeo, "copy", "--quiet", "--retry-times=3", f"oci:{layout}", f"docker://{tagged}"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = one_line(done.stderr.strip().rpartition("\n")[2], 300)
-        if "unauthorized" in said.lower() or "denied" in said.lower():
-            raise ConfigError(f"{said}: skopeo login {name.partition('/')[0]}", field=name, detail=done.stderr)
-        raise InfraError(FailureClass.STORAGE, f"could not push {tagged}: {said}", detail=done.stderr)
+        result = subprocess.run(words, capture_output=True, text=True, check=False)
+    if result.returncode:
+        message = one_line(result.stderr.strip().rpartition("\n")[2], 300)
+        if "unauthorized" in message.lower() or "denied" in message.lower():
+            raise ConfigError(f"{message}: skopeo login {name.partition('/')[0]}", field=name, detail=result.stderr)
+        raise InfraError(FailureClass.STORAGE, f"could not push {tagged}: {message}", detail=result.stderr)
     return f"{tagged.rpartition(':')[0]}@{digest}"
 
 
 def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
-    """Write the image as an OCI layout. Return its manifest's digest."""
+    """Write the image as an OCI layout into ``layout``. Return its manifest's digest."""
     blobs = layout / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     layer, plain = _write_layer(bundle, blobs, copier)
@@ -65,10 +67,10 @@ def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
     manifest = {
         "schemaVersion": 2,
         "mediaType": _MANIFEST,
-        "config": _put(blobs, json.dumps(config).encode(), _CONFIG),
+        "config": _add_file(blobs, json.dumps(config).encode(), _CONFIG),
         "layers": [layer],
     }
-    described = _put(blobs, json.dumps(manifest).encode(), _MANIFEST)
+    described = _add_file(blobs, json.dumps(manifest).encode(), _MANIFEST)
     index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [described]}
     (layout / "index.json").write_text(json.dumps(index), "utf-8")
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}', "utf-8")
@@ -76,7 +78,7 @@ def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
 
 
 def _write_layer(bundle: StoredBundle, blobs: Path, copier: bytes) -> tuple[dict[str, Any], str]:
-    """Return the layer's descriptor, and the digest of the uncompressed tar."""
+    """Write the layer as a blob. Return its descriptor, and the digest of the uncompressed tar."""
     part = blobs / "layer"
     with part.open("wb") as file:
         packed = _Hashing(file)
@@ -106,11 +108,13 @@ class _Hashing(io.RawIOBase):
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def _put(blobs: Path, data: bytes, kind: str) -> dict[str, Any]:
+def _add_file(blobs: Path, data: bytes, kind: str) -> dict[str, Any]:
+    """Write a blob. Return its OCI descriptor; ``kind`` is its media type."""
     name = hashlib.sha256(data).hexdigest()
     (blobs / name).write_bytes(data)
     return {"mediaType": kind, "size": len(data), "digest": f"sha256:{name}"}
 
 
 def _tag(bundle: StoredBundle) -> str:
+    """Return the default tag, VERSION-ARCHITECTURE; tags cannot contain the plus of a local version."""
     return f"{bundle.version.replace('+', '-') or 'latest'}-{bundle.facts.architecture}"

@@ -27,33 +27,42 @@ VERSIONS: Mapping[str, str] = MappingProxyType(
 _SYMLINK = 1 << 27
 """Go's fs.ModeSymlink."""
 _FOLDER = 1 << 31
+"""Go's fs.ModeDir."""
 _UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip")
+"""Folders of the standard library that bundles leave out."""
 
 
 def install_interpreter(python: str, architecture: Architecture, target: Path, scratch: Path) -> str:
-    """Unpack the interpreter for Linux into ``target``. Return its full version. Raises ConfigError, InfraError."""
+    """Unpack the interpreter for Linux into ``target``. Return its full version.
+
+    Raises ConfigError if Go is missing or the module does not exist, InfraError if it cannot be downloaded.
+    """
     return _unpack(_module(python, scratch) / f"linux-{architecture}", target)
 
 
 def interpreter_here(python: str, scratch: Path) -> Path:
-    """Unpack the interpreter for this machine. Raises ConfigError if there is none, InfraError."""
+    """Unpack the interpreter for this machine. Return the path of its program.
+
+    Raises ConfigError if there is none for this system, else what ``install_interpreter`` raises.
+    """
     architecture = "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "amd64"
     source = _module(python, scratch) / f"{sys.platform}-{architecture}"
     if not source.is_dir():
-        raise ConfigError(f"agents of PyPI are not built on {sys.platform}: build on Linux or macOS", field="agent")
+        raise ConfigError(f"agents from PyPI cannot be built on {sys.platform}: build on Linux or macOS", field="agent")
     target = scratch / "python-here"
     _unpack(source, target)
     return target / "bin" / f"python{python}"
 
 
 def _module(python: str, scratch: Path) -> Path:
+    """Download the module. Return its folder with one interpreter per system and architecture."""
     words = [*go(), "mod", "download", "-json", f"{MODULE}@{VERSIONS[python]}"]
     answer = json.loads(run_tool(words, f"{MODULE} {VERSIONS[python]}", cwd=scratch, env={"GOFLAGS": "-mod=mod"}))
     return Path(answer["Dir"]) / "python" / "internal" / "data"
 
 
 def _unpack(source: Path, target: Path) -> str:
-    """Unpack the module, whose binaries are compressed and whose links and modes are in a list."""
+    """Unpack an interpreter, whose links and modes are listed in ``files.json``. Return its full version."""
     target.mkdir(parents=True)
     for entry in json.loads((source / "files.json").read_text("utf-8"))["files"]:
         path = target / entry["name"]
@@ -67,6 +76,7 @@ def _unpack(source: Path, target: Path) -> str:
 
 
 def _unpack_entry(entry: dict[str, Any], source: Path, path: Path) -> None:
+    """Write one entry of ``files.json`` to ``path``: a folder, a link or a file, whose data may be compressed."""
     packed = source / f"{entry['name']}.gz"
     if entry["perm"] & _FOLDER:
         path.mkdir(exist_ok=True)

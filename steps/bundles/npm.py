@@ -13,35 +13,40 @@ from swe_argo.steps.contracts.recipe import Architecture, Libc, NpmSource
 from swe_argo.steps.errors import ConfigError
 
 _CPU = {"amd64": "x64", "arm64": "arm64"}
+"""Architecture -> npm's name of it."""
 _MODULES = "node_modules"
 
 
 def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
     """Install the package into ``files``. Return packages and versions of all that was installed.
 
-    Raises ConfigError: no such version, a lock of another version, missing files to keep; InfraError.
+    Raises ConfigError if there is no such version, if the lock is for another version, or if files named by the recipe
+    are missing; InfraError if the registry cannot be reached.
     """
     source = _source(chosen)
-    what = f"{source.package} {chosen.recipe.version}"
+    title = f"{source.package} {chosen.recipe.version}"
     _write_package(chosen, scratch)
     if chosen.lock is not None:
         (scratch / "package-lock.json").write_bytes(chosen.lock)
     # Not ci, which refuses a lock without all machines' packages: a mirror may lack some of those.
     words = [*npm(), "install", *_options(architecture, chosen.recipe.libc)]
-    run_tool(words, what, cwd=scratch, package=source.package)
+    run_tool(words, title, cwd=scratch, package=source.package)
     modules = scratch / _MODULES
     packages = _installed(modules)
     if source.node:
         _take_node(modules, files)
     shutil.rmtree(modules / ".bin", ignore_errors=True)
     (modules / ".package-lock.json").unlink(missing_ok=True)
-    _keep(scratch, files, source.keep or [_MODULES], what)
-    _link(files, source.links, what)
+    _keep(scratch, files, source.keep or [_MODULES], title)
+    _link(files, source.links, title)
     return packages
 
 
 def lock_npm(chosen: ChosenRecipe, scratch: Path) -> bytes:
-    """Return package-lock.json of the package as resolved now, all architectures. Raises ConfigError, InfraError."""
+    """Return package-lock.json of the package as resolved now, for all architectures.
+
+    Raises ConfigError if there is no such version, InfraError if the registry cannot be reached.
+    """
     _write_package(chosen, scratch)
     words = [*npm(), "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
     package = _source(chosen).package
@@ -55,6 +60,7 @@ def _source(chosen: ChosenRecipe) -> NpmSource:
 
 
 def _write_package(chosen: ChosenRecipe, scratch: Path) -> None:
+    """Write a package.json that requires the package and, if the recipe sets ``node``, node for every architecture."""
     source = _source(chosen)
     nodes = {f"node-linux-{cpu}": source.node for cpu in _CPU.values()} if source.node else {}
     package = {
@@ -68,6 +74,7 @@ def _write_package(chosen: ChosenRecipe, scratch: Path) -> None:
 
 
 def _options(architecture: Architecture, libc: Libc) -> list[str]:
+    """Return npm's options for the files of another machine: Linux with this architecture and C library."""
     return [
         *("--ignore-scripts", "--no-audit", "--no-fund", "--omit=dev", "--os=linux"),
         *(f"--cpu={_CPU[architecture]}", f"--libc={'musl' if libc == 'musl' else 'glibc'}"),
@@ -77,8 +84,8 @@ def _options(architecture: Architecture, libc: Libc) -> list[str]:
 def _installed(modules: Path) -> dict[str, str]:
     """Return the packages that are present; npm also lists those omitted for other machines."""
     listed = json.loads((modules / ".package-lock.json").read_text("utf-8"))["packages"]
-    there = {place: entry for place, entry in listed.items() if (modules.parent / place).is_dir()}
-    return {place.rpartition(f"{_MODULES}/")[2]: entry["version"] for place, entry in sorted(there.items())}
+    present = {place: entry for place, entry in listed.items() if (modules.parent / place).is_dir()}
+    return {place.rpartition(f"{_MODULES}/")[2]: entry["version"] for place, entry in sorted(present.items())}
 
 
 def _take_node(modules: Path, files: Path) -> None:
@@ -90,12 +97,13 @@ def _take_node(modules: Path, files: Path) -> None:
         shutil.rmtree(package)
 
 
-def _keep(root: Path, files: Path, patterns: list[str], what: str) -> None:
+def _keep(root: Path, files: Path, patterns: list[str], title: str) -> None:
+    """Copy what matches the patterns into the bundle. Raises ConfigError, about ``title``, if one matches nothing."""
     for pattern in patterns:
-        found = sorted(root.glob(pattern.removesuffix("/**")))
-        if not found:
-            raise ConfigError(f"{what} has no files {pattern}", field="source.npm.keep")
-        for path in found:
+        matches = sorted(root.glob(pattern.removesuffix("/**")))
+        if not matches:
+            raise ConfigError(f"{title} has no files {pattern}", field="source.npm.keep")
+        for path in matches:
             target = files / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir() and not path.is_symlink():
@@ -104,11 +112,12 @@ def _keep(root: Path, files: Path, patterns: list[str], what: str) -> None:
                 shutil.copy2(path, target, follow_symlinks=False)
 
 
-def _link(files: Path, links: dict[str, str], what: str) -> None:
+def _link(files: Path, links: dict[str, str], title: str) -> None:
+    """Create links: name -> pattern of the target. Raises ConfigError unless exactly one file matches."""
     for name, pattern in links.items():
-        found = sorted(files.glob(pattern))
-        if len(found) != 1:
-            raise ConfigError(f"{what} has {len(found)} files {pattern}, not one", field="source.npm.links")
+        matches = sorted(files.glob(pattern))
+        if len(matches) != 1:
+            raise ConfigError(f"{title} has {len(matches)} files {pattern}; expected one", field="source.npm.links")
         link = files / name
         link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(os.path.relpath(found[0], link.parent))
+        link.symlink_to(os.path.relpath(matches[0], link.parent))

@@ -18,6 +18,7 @@ from swe_argo.steps.contracts.recipe import BUNDLE_PLACE, Architecture, PypiSour
 from swe_argo.steps.errors import ConfigError, InfraError, one_line
 
 _MACHINE = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Architecture -> its name in wheels' tags."""
 _WHEELS = "wheels"
 _NEWEST_GLIBC = 28
 """Wheels for glibc 2.28 run on Debian 10, Ubuntu 20.04 and anything newer."""
@@ -26,22 +27,23 @@ _NEWEST_GLIBC = 28
 def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, scratch: Path) -> dict[str, str]:
     """Install interpreter and package into ``files``. Return packages and versions of all that was installed.
 
-    Raises ConfigError: no such version, or a dependency without a wheel for these machines; InfraError.
+    Raises ConfigError if there is no such version, or if a dependency has no wheel for these machines; InfraError if
+    the registry cannot be reached.
     """
     source = _source(chosen)
     version = install_interpreter(source.python, architecture, files / "python", scratch)
     site = files / "python" / "lib" / f"python{source.python}" / "site-packages"
     if chosen.lock is None:
-        wanted = [_requirement(chosen)]
+        requirements = [_requirement(chosen)]
     else:
         (scratch / "lock").write_bytes(chosen.lock)
-        wanted = ["--require-hashes", "--no-deps", "--requirement", str(scratch / "lock")]
+        requirements = ["--require-hashes", "--no-deps", "--requirement", str(scratch / "lock")]
     _make_wheels(source, scratch)
-    report = _pip(chosen, architecture, scratch, ["--target", str(site), *wanted])
+    report = _pip(chosen, architecture, scratch, ["--target", str(site), *requirements])
     packages = {name: version for name, version, _ in _reported(report)}
     if chosen.lock is not None and source.sources:
-        made = ["--no-index", "--no-deps", *(line.split()[0] for line in source.sources)]
-        report = _pip(chosen, architecture, scratch, ["--target", str(site), *made])
+        built_sources = ["--no-index", "--no-deps", *(line.split()[0] for line in source.sources)]
+        report = _pip(chosen, architecture, scratch, ["--target", str(site), *built_sources])
         packages |= {name: version for name, version, _ in _reported(report)}
     _compile(files, interpreter_here(source.python, scratch))
     return {"python": version, **packages}
@@ -50,7 +52,7 @@ def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, 
 def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
     """Return requirements with hashes of the package as resolved now, for all its architectures.
 
-    Raises ConfigError, InfraError.
+    Raises ConfigError if it cannot be resolved, InfraError if the registry cannot be reached.
     """
     hashes: dict[tuple[str, str], set[str]] = {}
     _make_wheels(_source(chosen), scratch)
@@ -67,14 +69,14 @@ def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
                 if sha256:
                     hashes.setdefault((name, version), set()).add(sha256)
     lines = [
-        f"{name}=={version} " + " ".join(f"--hash=sha256:{each}" for each in sorted(found))
-        for (name, version), found in sorted(hashes.items())
+        f"{name}=={version} " + " ".join(f"--hash=sha256:{item}" for item in sorted(digests))
+        for (name, version), digests in sorted(hashes.items())
     ]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _make_wheels(source: PypiSource, scratch: Path) -> None:
-    """Build missing wheels; the build only knows this machine, so they must be pure Python."""
+    """Build wheels of the recipe's ``sources``. The build only knows this machine, so they must be pure Python."""
     if source.sources:
         (scratch / "sources").write_text("\n".join(source.sources), "utf-8")
         words = [*pip(), "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:"]
@@ -91,10 +93,11 @@ def _requirement(chosen: ChosenRecipe) -> str:
     return f"{_source(chosen).package}=={chosen.recipe.version}"
 
 
-def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted: list[str]) -> dict[str, Any]:
-    """Install with pip for other machines, too. Return pip's report."""
+def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, requirements: list[str]) -> dict[str, Any]:
+    """Install ``requirements`` (pip's arguments) for an architecture that may not be this one. Return pip's report."""
     source, report = _source(chosen), scratch / f"report-{architecture}.json"
     machine = _MACHINE[architecture]
+    # pip takes only wheels for the listed platforms, so every glibc up to the newest is listed, newest first.
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_NEWEST_GLIBC, 4, -1)]
     platforms += [f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}", f"linux_{machine}"]
     words = [
@@ -103,31 +106,31 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, wanted
         *(word for name in platforms for word in ("--platform", name)),
         *(["--ignore-requires-python"] if source.any_python else []),
         *(["--find-links", str(scratch / _WHEELS)] if source.sources else []),
-        *wanted,
+        *requirements,
     ]
-    what = f"{source.package} {chosen.recipe.version} for Python {source.python} on {architecture}"
-    run_tool(words, what, cwd=scratch, package=source.package)
+    title = f"{source.package} {chosen.recipe.version} for Python {source.python} on {architecture}"
+    run_tool(words, title, cwd=scratch, package=source.package)
     answer: dict[str, Any] = json.loads(report.read_text("utf-8"))
     if not source.any_python:
-        _require_python(answer, source.python, what)
+        _require_python(answer, source.python, title)
     return answer
 
 
-def _require_python(report: dict[str, Any], python: str, what: str) -> None:
+def _require_python(report: dict[str, Any], python: str, title: str) -> None:
     """Raise ConfigError for a package that needs another Python; pip 23.2 checks the Python it runs with."""
-    for each in report["install"]:
-        metadata = each["metadata"]
+    for item in report["install"]:
+        metadata = item["metadata"]
         required = metadata.get("requires_python") or ""
         if python not in SpecifierSet(required):
             reason = f"Package {metadata['name']!r} requires a different Python: {python} not in {required!r}"
-            raise ConfigError(f"{what} cannot be installed: {reason}", field="agent")
+            raise ConfigError(f"{title} cannot be installed: {reason}", field="agent")
 
 
 def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     """Yield name, version and sha256 of each wheel; "" for those built here, as builds are not reproducible."""
-    for each in report["install"]:
-        metadata = each["metadata"]
-        download = each["download_info"]
+    for item in report["install"]:
+        metadata = item["metadata"]
+        download = item["download_info"]
         made_here = download["url"].startswith("file:")
         sha256 = "" if made_here else download["archive_info"]["hashes"]["sha256"]
         yield metadata["name"].lower(), metadata["version"], sha256
@@ -139,7 +142,7 @@ def _compile(files: Path, interpreter: Path) -> None:
         *(str(interpreter), "-I", "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"),
         *("-s", str(files), "-p", BUNDLE_PLACE, str(files / "python" / "lib")),
     ]
-    done = subprocess.run(words, env={}, capture_output=True, check=False)
-    if done.returncode not in (0, 1):  # 1: some files are not valid Python of this version, such as templates
-        said = one_line(done.stderr.decode(errors="replace"), 300)
-        raise InfraError(FailureClass.STORAGE, f"could not compile the agent's files: {said}")
+    result = subprocess.run(words, env={}, capture_output=True, check=False)
+    if result.returncode not in (0, 1):  # 1: some files are not valid Python of this version, such as templates
+        message = one_line(result.stderr.decode(errors="replace"), 300)
+        raise InfraError(FailureClass.STORAGE, f"could not compile the agent's files: {message}")

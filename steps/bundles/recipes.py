@@ -32,31 +32,43 @@ class ChosenRecipe:
 
 
 def choose_recipe(spec: AgentSpec) -> ChosenRecipe:
-    """Return the recipe of a spec whose agent is a program. Raises ConfigError."""
+    """Return the recipe of a spec whose agent is a program.
+
+    Raises ConfigError if its options contradict each other, or if the recipe or the command is missing or invalid.
+    """
     if spec.command is not None:
         if spec.file is not None:
-            raise ConfigError("a recipe has its own command: --agent-file or --agent-command", field="agent.command")
+            raise ConfigError("use either --agent-file or --agent-command, not both", field="agent.command")
         return ChosenRecipe(of_command(spec))
     if spec.folder:
-        raise ConfigError("needs the command that is to be run: --agent-command", field="agent.folder")
+        raise ConfigError("set the command to run: --agent-command", field="agent.folder")
     if spec.file is None and spec.name == PROGRAM:
-        raise ConfigError("agent program needs --agent-file or --agent-command", field="agent.name")
+        raise ConfigError("agent program requires --agent-file or --agent-command", field="agent.name")
     return read_chosen(Path(spec.file).expanduser() if spec.file else find_shipped(spec.name), spec.version)
 
 
 def read_chosen(file: Path, version: str | None = None) -> ChosenRecipe:
-    """Return the recipe in a file, optionally for another version of its package. Raises ConfigError."""
+    """Return the recipe in a file; ``version``: another version of its package, for which there is no lock.
+
+    Raises ConfigError if the recipe is invalid or is not a package with versions.
+    """
     recipe = read_recipe(file)
     lock = file.with_suffix(".lock")
     if version is None or version == recipe.version:
         return ChosenRecipe(recipe, lock.read_bytes() if recipe.is_package and lock.is_file() else None)
     if not recipe.is_package:
-        raise ConfigError(f"{recipe.name} has no versions: its files are given", field="agent.version")
+        raise ConfigError(
+            f"{recipe.name} has no versions to choose from: its files come from a folder or an image",
+            field="agent.version",
+        )
     return ChosenRecipe(recipe.model_copy(update={"version": version}))
 
 
 def find_recipe(reference: str) -> tuple[Path, str | None]:
-    """Return the file and the version named by ``NAME[@VERSION]`` or ``FILE.toml[@VERSION]``. Raises ConfigError."""
+    """Return the file and the version named by ``NAME[@VERSION]`` or ``FILE.toml[@VERSION]``.
+
+    The version is None if none is named. Raises ConfigError for an unknown name or an invalid version.
+    """
     name, _, version = reference.partition("@") if not Path(reference).is_file() else (reference, "", "")
     try:
         legal_version(version)
@@ -73,20 +85,20 @@ def shipped_names() -> list[str]:
 def find_shipped(name: str) -> Path:
     """Return the file of a shipped recipe. Raises ConfigError if there is none of that name."""
     if name not in shipped_names():
-        there = ", ".join([*shipped_names(), "or FILE.toml"])
-        raise ConfigError(f"there is no agent program {name!r}: {there}", field="agent")
+        choices = ", ".join([*shipped_names(), "or FILE.toml"])
+        raise ConfigError(f"there is no agent program {name!r}: {choices}", field="agent")
     return SHIPPED / f"{name}.toml"
 
 
 def read_recipe(file: Path) -> Recipe:
-    """Return the recipe in a TOML file. Raises ConfigError in one line: no such file, no TOML, an invalid field."""
+    """Return the recipe in a TOML file. Raises ConfigError if the file is missing, not TOML or has an invalid field."""
     try:
         tables = tomllib.loads(file.read_text("utf-8"))
         recipe = Recipe.model_validate(tables)
     except FileNotFoundError:
         raise ConfigError(f"there is no file {file}", field="agent.file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise ConfigError(f"{file} is no recipe: {error}", field="agent.file") from None
+        raise ConfigError(f"{file} is not a recipe: {error}", field="agent.file") from None
     except ValidationError as error:
         raise ConfigError(explain(error, str(file), list(_fields(Recipe))), field="agent.file") from None
     if recipe.source.folder is not None:
@@ -96,7 +108,7 @@ def read_recipe(file: Path) -> Recipe:
 
 
 def of_command(spec: AgentSpec) -> Recipe:
-    """Return the recipe of ``--agent-command``; a first word with ``./`` is relative to its files.
+    """Return the recipe of ``--agent-command``; a first word with ``./`` is a path in the bundle.
 
     Raises ConfigError if the command is invalid.
     """
@@ -104,10 +116,10 @@ def of_command(spec: AgentSpec) -> Recipe:
     try:
         words = shlex.split(spec.command or "")
     except ValueError as error:
-        raise ConfigError(f"{spec.command!r} is no command: {error}", field="agent.command") from None
+        raise ConfigError(f"{spec.command!r} is not a command: {error}", field="agent.command") from None
     if words and words[0].startswith("./"):
         if source == Source():
-            raise ConfigError(f"{words[0]} is to be in a folder or an image: --agent-folder", field="agent.command")
+            raise ConfigError(f"{words[0]} must be in a folder or an image: set --agent-folder", field="agent.command")
         words[0] = f"{{bundle}}/{words[0].removeprefix('./')}"
     try:
         return Recipe(name=_name_of(words), protocol=spec.protocol, command=words, source=source)
@@ -116,7 +128,7 @@ def of_command(spec: AgentSpec) -> Recipe:
 
 
 def _name_of(words: list[str]) -> str:
-    """Return the command's name: its program's name if valid."""
+    """Return the command's program's name if it is valid as a recipe's name, else COMMAND_NAME."""
     try:
         return legal_name(Path(words[0]).name.lower()) if words else COMMAND_NAME
     except ValueError:
@@ -127,6 +139,7 @@ def _fields(model: type[BaseModel], above: str = "") -> Any:
     """Yield the names of all fields, with their tables' names as prefixes."""
     for name, field in model.model_fields.items():
         yield above + name
+        # A table may be optional or in a list: it is then an argument of the annotation.
         for part in (field.annotation, *getattr(field.annotation, "__args__", ())):
             if isinstance(part, type) and issubclass(part, BaseModel):
                 yield from _fields(part, f"{above}{name}.")

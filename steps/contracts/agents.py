@@ -1,4 +1,4 @@
-"""The agents as values: what each one is, what runs it, and the defaults of its own project."""
+"""The agents as values: kind, module, and the defaults of each agent's project."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any, TypeGuard
 
 
 class AgentKind(StrEnum):
-    """What a run of it measures."""
+    """The kind of an agent: the source of its patches."""
 
     AGENT = "agent"
     REFERENCE = "reference"
-    """The reference patches: all that can be resolved."""
+    """Reference patches: every gradeable instance should be resolved."""
     CONTROL = "control"
-    """Untouched repositories, graded although nothing changed: nothing should be resolved."""
+    """Untouched repositories: no instance should be resolved."""
     GIVEN = "given"
-    """Patches made elsewhere."""
+    """Patches from a file or from another run."""
     REPLAY = "replay"
-    """Recorded actions, performed again."""
+    """Recorded actions, replayed."""
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """An agent's own settings, by the names of the fields of ``AgentSpec`` and ``LlmSpec``."""
+    """Default settings of an agent, by the names of the fields of ``AgentSpec`` and ``LlmSpec``."""
 
-    read_from: str = ""
-    """The version of the project that they were read from; empty where they are ours."""
+    source_version: str = ""
+    """Project version that the defaults come from; empty if they are our own."""
     steps: int = 40
-    """Steps after which it is told to finish."""
+    """Steps after which the agent must finish."""
     more_steps: int = 0
-    """Steps from then on, after which it is ended; without any it is ended untold."""
+    """Further steps after which the agent is stopped; 0: it is stopped without being asked to finish."""
     max_token_limit: int | None = 65_536
     max_cost_usd: float | None = None
     command_timeout_s: float = 90.0
@@ -42,77 +42,74 @@ class Defaults:
     temperature: float | None = 0.0
     top_p: float | None = None
     timeout: float = 600.0
-    """Seconds of one call of the model."""
+    """Time limit of one model call, in seconds."""
 
     @property
     def agent(self) -> dict[str, Any]:
-        """Fields of ``AgentSpec``."""
+        """Return the fields of ``AgentSpec``."""
         names = ("max_token_limit", "max_cost_usd", "command_timeout_s", "commands_timeout_s", "timeout_s")
         return {name: getattr(self, name) for name in (*names, "max_malformed")}
 
     @property
     def llm(self) -> dict[str, Any]:
-        """Fields of ``LlmSpec``."""
+        """Return the fields of ``LlmSpec``."""
         return {name: getattr(self, name) for name in ("temperature", "top_p", "timeout")}
 
 
 _LOOP = "swe_argo.steps.agents.loop"
 _PROGRAM = "swe_argo.steps.agents.program"
 DAY_OF_WORK_S = 28_800.0
-"""Eight hours: what OpenHands' evaluation gives an instance, and ours where a project sets no end."""
-
-
+"""Eight hours: OpenHands' time limit of an instance, and ours if a project sets none."""
 PROGRAM = "program"
-"""An agent that is a program of its own: it runs in the sandbox, and its calls of the model are carried out of it."""
+"""Name of an agent program with the user's own recipe. It runs in the sandbox; the gateway forwards its model calls."""
 PROGRAMS: tuple[str, ...] = ("aider", "claude-code", "codex", "opencode", "openhands-cli", "qwen-code")
-"""Those that this project has recipes for (steps/bundles/recipes)."""
+"""Agent programs with a recipe in this project (steps/bundles/recipes)."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """What the rest of the project must know of an agent; how it works is known to what runs it alone."""
+    """An agent's properties that the rest of the project needs."""
 
     name: str
     kind: AgentKind = AgentKind.AGENT
     runs: str | None = None
-    """The module with its ``act(task) -> StopReason``, or ``module:Class`` of one's own, imported when it is to act.
-    None: it solves nothing, its patches are there before any unit runs."""
+    """Module with ``act(task) -> StopReason``, or a user's ``module:Class``, imported when the agent acts. None: its
+    patches exist before any unit runs."""
     asks_model: bool = False
     calls_tools: bool = False
-    """Whether its model acts by calling tools, one answer a step: then limits of steps hold, and a template may
-    instruct it."""
+    """Whether its model acts by tool calls, one response per step: then step limits and instruction templates apply."""
     runs_commands: bool = False
-    """Whether anything runs in its sandbox at all: then that must be isolated."""
+    """Whether it runs commands in its sandbox, which must then be isolated."""
     prompt: str | None = None
-    """Template of its first instruction, in templates/prompts; None: it has words of its own, or needs none."""
+    """Template of its first instruction, in templates/prompts; None if it has its own prompt, or none."""
     takes_prompt_style: bool = False
     """Whether its prompt is one of SWE-bench's published layouts, filled with the files of the row."""
     has_check: bool = False
-    """Whether ``runs`` also has ``check()``, which plan calls: it raises ConfigError where it cannot work here."""
+    """Whether ``runs`` also has ``check()``, which plan calls and which raises ConfigError if it cannot work here."""
     aliases: tuple[str, ...] = ()
-    """Names that users of other tools know it by."""
+    """Names of this agent in other tools."""
     openhands_class: str | None = None
-    """What OpenHands' own files call it, where that is another name."""
+    """Its name in OpenHands' own files, if different."""
     defaults: Defaults = Defaults()
 
     @property
     def solves(self) -> bool:
-        """Whether it needs a sandbox to come to its patch."""
+        """Whether it needs a sandbox to make its patch."""
         return self.runs is not None
 
     @property
     def takes_time(self) -> bool:
-        """Whether it works at all: one that neither asks a model nor runs anything is done as soon as it begins."""
+        """Whether it works at all: an agent without model calls and commands ends at once."""
         return self.solves and (self.asks_model or self.runs_commands)
 
     @property
     def is_program(self) -> bool:
-        """Whether it is a program of its own, run in the sandbox (swe_argo.steps.contracts.recipe)."""
+        """Whether it is an agent program, which runs in the sandbox (swe_argo.steps.contracts.recipe)."""
         return self.runs == _PROGRAM
 
     @property
     def is_scaffold(self) -> bool:
-        """Whether it is data over the one loop: it has words that can be others, and is told before it is ended."""
+        """Whether it is a scaffold, i.e. data for our loop: its texts can be replaced, and it is asked to finish."""
         return self.runs == _LOOP
 
 
@@ -138,7 +135,7 @@ _TABLE = (
         prompt="r2egym",
         aliases=("EditAgent",),
         defaults=Defaults(
-            read_from="R2E-Gym 353348a (agent.py, run/edit.py)",
+            source_version="R2E-Gym 353348a (agent.py, run/edit.py)",
             more_steps=10,
             timeout_s=50_000.0,
             max_malformed=None,
@@ -155,7 +152,7 @@ _TABLE = (
         aliases=("CodeActAgent",),
         openhands_class="CodeActAgent",
         defaults=Defaults(
-            read_from="OpenHands 0.62.0 (run_infer.sh, llm_config.py, shared.py)",
+            source_version="OpenHands 0.62.0 (run_infer.sh, llm_config.py, shared.py)",
             steps=100,
             max_token_limit=None,
             command_timeout_s=300.0,
@@ -172,7 +169,7 @@ _TABLE = (
         runs_commands=True,
         prompt="sweagent",
         defaults=Defaults(
-            read_from="SWE-agent 1.1.0 (config/default.yaml, tools.py, models.py)",
+            source_version="SWE-agent 1.1.0 (config/default.yaml, tools.py, models.py)",
             steps=250,
             max_token_limit=None,
             max_cost_usd=3.0,
@@ -191,7 +188,7 @@ _TABLE = (
         has_check=True,
         aliases=("mini",),
         defaults=Defaults(
-            read_from="mini-swe-agent 2.4.6 (config/benchmarks/swebench.yaml)",
+            source_version="mini-swe-agent 2.4.6 (config/benchmarks/swebench.yaml)",
             steps=250,
             max_token_limit=None,
             max_cost_usd=3.0,
@@ -209,16 +206,15 @@ _TABLE = (
 AGENTS: Mapping[str, Agent] = MappingProxyType({agent.name: agent for agent in _TABLE})
 """Name -> agent."""
 AGENT_ALIASES: Mapping[str, str] = MappingProxyType({alias: agent.name for agent in _TABLE for alias in agent.aliases})
-"""Name that other tools' users know -> name."""
+"""Name in another tool -> our name."""
 
 
 def is_own(name: object) -> TypeGuard[str]:
-    """Whether it names an agent of one's own: ``package.module:Class`` or ``path/to/file.py:Class``."""
+    """Whether it names a user's own agent: ``package.module:Class`` or ``path/to/file.py:Class``."""
     return isinstance(name, str) and ":" in name
 
 
 def is_model_agent(name: str | None) -> bool:
-    """Whether it is the name of one of ours that asks a model, with tools that are ours: agent programs have their own.
-    For names in files, which may be anybody's."""
+    """Whether a name, perhaps from another project's file, is one of our agents with a model and our own tools."""
     agent = AGENTS.get(name or "")
     return agent is not None and agent.asks_model and not agent.is_program

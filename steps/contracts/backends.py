@@ -1,4 +1,4 @@
-"""The backends as values: where their sandboxes are, and the package that makes them, imported late."""
+"""The sandbox backends as values, with their packages, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from types import MappingProxyType
 from typing import Literal, TypeGuard
 
 MiniImages = Literal["folders", "containers"]
-"""In what form the images of the bundled dataset can be made for a backend."""
+"""The form of the bundled dataset's images for a backend."""
 
 
 @dataclass(frozen=True)
 class SandboxBackend:
-    """What the rest of the project must know of a backend before it is connected."""
+    """A backend's properties that are needed before it is connected."""
 
     name: str
     package: str
-    """The package with ``backend.connect(spec)``, and what else it offers in modules of these names: readiness, care,
-    diagnosis, orphans (docs/add-a-backend.md). ``module:connect`` of one's own."""
+    """Package with ``backend.connect(spec)`` and optional modules: readiness, hooks, diagnosis, orphans
+    (docs/add-a-backend.md). For a user's own backend ``module:connect``."""
     on_cluster: bool = False
-    """Whether its sandboxes run on the machines of a cluster, within the limits of a namespace, and not on this one."""
+    """Whether its sandboxes run on a cluster, within the limits of a namespace, and not on this machine."""
     keys: tuple[str, ...] = ()
-    """Of a provider's backend: the variables of the environment that hold the account's keys. Its sandboxes are at the
-    provider, and whoever has these can make them, from this machine or from a pod."""
+    """Environment variables with the account's keys, for the backend of a provider: sandboxes can be created with them
+    from this machine and from pods."""
     mini_images: MiniImages | None = None
     mounts_bundles: bool = False
-    """Whether it mounts the files of an agent program (SandboxRequest.bundle); else they are brought into each sandbox
-    by the sandbox's own means, unless what it was made from has them."""
+    """Whether it mounts the files of an agent program (SandboxRequest.bundle); else they are uploaded to each sandbox
+    whose template lacks them."""
     snapshots: bool = False
-    """Whether it makes sandboxes from the state of another (swe_argo.steps.sandbox.protocol.Snapshots)."""
+    """Whether it creates sandboxes from snapshots (swe_argo.steps.sandbox.protocol.Snapshots)."""
 
     @property
     def serves_pods(self) -> bool:
-        """Whether the pod of a step can make its sandboxes, and not only this machine."""
+        """Whether a step's pod can create its sandboxes, and not only this machine."""
         return self.on_cluster or bool(self.keys)
 
 
@@ -51,10 +51,10 @@ BACKENDS: Mapping[str, SandboxBackend] = MappingProxyType({backend.name: backend
 
 
 def is_own_backend(name: object) -> TypeGuard[str]:
-    """Whether it names a backend of one's own: ``package.module:connect`` or ``path/to/file.py:connect``."""
+    """Whether it names a user's own backend: ``package.module:connect`` or ``path/to/file.py:connect``."""
     return isinstance(name, str) and ":" in name
 
 
-def backend_named(name: str) -> SandboxBackend:
-    """Of ours, or one's own."""
+def find_backend(name: str) -> SandboxBackend:
+    """Return one of our backends, or a user's own."""
     return BACKENDS.get(name) or SandboxBackend(name, name)

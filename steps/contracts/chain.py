@@ -1,4 +1,4 @@
-"""The chain as values: every program with its flags, every step with what it takes and gives."""
+"""The chain as values: every program with its flags, every step with its input and output files."""
 
 from __future__ import annotations
 
@@ -20,21 +20,19 @@ from swe_argo.steps.contracts.verdict import EvalScript, GradeRecord, InstanceLo
 Kind = type[Record] | type[Raw]
 
 TRY = "try"
-"""Folder among a step's outputs for what a failed try leaves; its other outputs are written only on success."""
+"""Folder of a step's outputs with the partial outputs of a failed try; other outputs are written only on success."""
 OUTCOME = "outcome"
-"""File among a program's outputs that says in a word what it came to."""
+"""Output file of a program with its result in a word."""
 PAGE = "report.html"
-"""The report's page; other files of a report lie beside it."""
+"""The report's page; the other files of a report are beside it."""
 ENGINE_FIELDS = ("retries", "fail_fast")
-"""Fields of the spec that an engine heeds and no step: plan, which reads the spec, writes each to a file, as JSON."""
+"""Fields of the spec for engines, not for steps: plan writes each to an output file, as JSON."""
 SHARD_COUNT = "shards"
-"""File among plan's outputs: into how many parts it cut the plan."""
-
-
+"""Output file of plan with the number of shards."""
 CANARY_COUNT = "canary"
-"""The same: how many units of the canary it has to grade first, in the part of the name ``CANARY_SHARD``."""
+"""Output file of plan with the number of canary units to grade first, which are in the shard ``CANARY_SHARD``."""
 CANARY_SHARD = "check"
-"""As long as the numbers of shards: names of Workflows have no room for more."""
+"""Name of the canary's shard: as short as a shard's number, because names of Workflows have no room for more."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +42,19 @@ class Step:
     name: str
     takes: tuple[Kind, ...]
     gives: tuple[Kind, ...]
-    """Files that are there whenever the step exits 0. The first is stored last: where it lies, the step is done."""
+    """Files that exist whenever the step exits 0. The first is stored last: if it exists, the step is complete."""
     may_take: tuple[Kind, ...] = ()
-    """Files that only some units have."""
+    """Input files of some units only."""
     may_give: tuple[Kind, ...] = ()
-    """Files that only some outcomes have."""
+    """Output files of some outcomes only."""
 
     @property
     def program(self) -> Program:
-        """What runs it."""
+        """Return the program that runs the step."""
         return Program(
             self.name,
-            f"takes {_names(self.takes)} (optional: {_names(self.may_take)}); "
-            f"gives {_names(self.gives)} (by outcome: {_names(self.may_give)})",
+            f"read {_names(self.takes)} (optional: {_names(self.may_take)}); "
+            f"write {_names(self.gives)} (by outcome: {_names(self.may_give)})",
             STEP_OPTIONS,
         )
 
@@ -70,10 +68,10 @@ STEP_OPTIONS = (
     Option("out", "folder for the output files", Path, required=True),
     Option("attempt", "number of the attempt, from 1", int, 1),
     Option("try", "name of this try, unique for the unit", default="0"),
-    Option("resource-factor", "multiplies the sandbox's limits", float, 1.0),
-    Option("store", "the run's store, for what a killed try is to leave; none: nothing", metavar="URL"),
+    Option("resource-factor", "factor of the sandbox's limits", float, 1.0),
+    Option("store", "the run's store, for partial outputs of a killed try; by default none", metavar="URL"),
     Option("kept-as", "name of this try's folder in the store; by default --try", metavar="NAME"),
-    Option("tied", "end when standard input closes", bool),
+    Option("tied", "exit when standard input closes", bool),
 )
 
 
@@ -114,23 +112,22 @@ _PARAMETERS = (
     *("agent.max_steps", "attempts", "sandbox.backend", "fail_fast", "sandbox.resource_factor", "retries"),
     "stop_on_canary",
 )
-"""Fields of the spec that plan takes by flags of their own, because a person on Argo chooses them in a form."""
+"""Fields of the spec that plan also takes as flags, for the form in Argo's UI."""
 
 
 def _field_options() -> tuple[Option, ...]:
     by_name = {field.name: field for field in fields()}
-    chosen = [by_name[name] for name in _PARAMETERS]
     return tuple(
-        Option(each.option, f"{each.name} where the spec does not say it; empty: nothing", field=each.name)
-        for each in chosen
+        Option(field.option, f"{field.name} if the spec does not set it; empty: unset", field=field.name)
+        for field in (by_name[name] for name in _PARAMETERS)
     )
 
 
 _SUBMITTED = (
-    Option("submitted", "the spec comes from a submitter: refuse local files, code and backends of this machine", bool),
+    Option("submitted", "treat the spec as submitted: refuse local files, code and backends of this machine", bool),
     Option(
         "plugins",
-        "own agents, backends and families that a submitted spec may name, with commas between them",
+        "comma-separated custom agents, backends and families that a submitted spec may use",
         default="",
         metavar="MODULE:NAME",
     ),
@@ -138,32 +135,33 @@ _SUBMITTED = (
 _PLANNED = (OUTCOME, SHARD_COUNT, CANARY_COUNT, *ENGINE_FIELDS)
 PLAN = Program(
     "plan",
-    f"a RunSpec -> {RunFile.file}, {Plan.file}, {Instance.file}, {Answer.file} in its store; "
-    f"then come {SOLVE.name} and {GRADE.name}",
+    f"resolve a RunSpec and write {RunFile.file}, {Plan.file}, {Instance.file}, {Answer.file} to its store, "
+    f"for {SOLVE.name} and {GRADE.name}",
     (
-        Option("run-id", "the run's name, whatever the spec says", field="run_id"),
-        Option("store", "the run's store, whatever the spec says", field="store"),
+        Option("run-id", "name of the run; overrides the spec", field="run_id"),
+        Option("store", "the run's store; overrides the spec", field="store"),
         *_field_options(),
         Option("spec", "a spec, TOML or JSON", Path, metavar="FILE"),
-        Option("spec-text", "a spec as text, TOML or JSON; it wins over --spec", default=""),
-        Option("set", "a field, whatever else says it", repeated=True, metavar="NAME=VALUE"),
-        Option("at-most", "refuse a spec in which this field is more", repeated=True, metavar="NAME=NUMBER"),
+        Option("spec-text", "a spec as text, TOML or JSON; overrides --spec", default=""),
+        Option("set", "a field; overrides the spec", repeated=True, metavar="NAME=VALUE"),
+        Option("at-most", "refuse a spec in which this field is greater", repeated=True, metavar="NAME=NUMBER"),
         Option("refuse", "refuse a spec that sets this field", repeated=True, metavar="NAME"),
         *_SUBMITTED,
-        Option("shard-size", "write shards/ too, of so many units", int, metavar="N"),
-        Option("workflow", "the run's Workflow: what others left at work is ended first", metavar="NAME"),
+        Option("shard-size", "also write shards/, of N units each", int, metavar="N"),
+        Option("workflow", "the run's Workflow; earlier ones of the run are stopped first", metavar="NAME"),
         _out(_PLANNED),
     ),
     writes=_PLANNED,
 )
 REPORT = Program(
     "report",
-    "store -> report/: official summaries, predictions, figures, leaderboard bundle, page, and a comparison on request",
+    "write report/ from a store: official summaries, predictions, figures, leaderboard bundle, page, and a comparison "
+    "on request",
     (
         _STORE,
         _RUN,
         Option(
-            "against", "run to compare with; last: the newest finished one of the same spec; empty: none", metavar="RUN"
+            "against", "run to compare with; last: the newest complete run of the same spec; empty: none", metavar="RUN"
         ),
         _out((OUTCOME, PAGE)),
     ),
@@ -171,62 +169,60 @@ REPORT = Program(
 )
 CANARY = Program(
     "canary",
-    "a run's canary, graded -> whether its machines are to be believed; 64 where they are not and the run stops there",
+    "check a run's graded canary: whether its machines can be trusted; exit with 64 if not and the run must stop",
     (_STORE, _RUN, _out((OUTCOME,))),
     writes=(OUTCOME,),
 )
 COMPARE = Program(
     "compare",
-    "a run's report -> a message: what it resolved, gained and lost, to whoever has a webhook",
+    "send a run's result to its webhook: instances resolved, gained and lost",
     (_STORE, _RUN, _out((OUTCOME,))),
     writes=(OUTCOME,),
 )
 FINALIZE = Program(
     "finalize",
-    "a run's Workflow that ended -> nothing of the run runs on, and a report that says what is known",
+    "stop what remains of a run whose Workflow has ended, and write its report",
     (
         _STORE,
         _RUN,
         Option("workflow", "the run's Workflow", required=True, metavar="NAME"),
         Option("namespace", "namespace of the Workflow; by default the one of this pod"),
         _out((OUTCOME, PAGE)),
-        Option("within", "end by then, done or not", float, 570.0, metavar="SECONDS"),
+        Option("within", "time limit, after which it exits even if unfinished", float, 570.0, metavar="SECONDS"),
     ),
     writes=(OUTCOME, PAGE),
 )
 
 HALT = Program(
     "halt",
-    "a Workflow of a training that ended -> what it made ends too, and all that this made",
+    "stop all Workflows that an ended Workflow of a training created, and those that these created",
     (
-        Option("workflow", "the Workflow that ended", required=True, metavar="NAME"),
+        Option("workflow", "the ended Workflow", required=True, metavar="NAME"),
         Option("namespace", "namespace of the Workflow; by default the one of this pod"),
-        Option("within", "seconds for them to end", float, 1500.0, metavar="SECONDS"),
+        Option("within", "time limit for them to stop", float, 1500.0, metavar="SECONDS"),
     ),
 )
 
 _TRAINING = Option("training", "name of the training", required=True, metavar="NAME")
 _STEP = Option("step", "number of the step, from 1", int, required=True)
 STEP_COUNT = "steps"
-"""File among plan_training's outputs: how many steps the training has."""
+"""Output file of plan_training with the number of steps of the training."""
 NEXT_STEP = "next_step"
-"""The same: the first that is not learnt yet."""
+"""Output file of plan_training with the first step that is not learnt yet."""
 IS_DUE = "due"
-"""File among plan_round's outputs: true, or false where the step is learnt already (its measurement: done, or none)."""
+"""Output file of plan_round: true, or false if the step is learnt (its measurement: complete, or none)."""
 SPEC = "spec"
-"""The same: the RunSpec of its run as JSON text, or nothing."""
+"""Output file of plan_round with the RunSpec of its run as JSON, empty if there is none."""
 PLAN_TRAINING = Program(
     "plan_training",
-    "a TrainSpec -> train.json in its store: what is trained on, what is measured with",
+    "resolve a TrainSpec and write train.json to its store: the instances to train on and to measure with",
     (
         _STORE,
-        Option("training", "the training's name, whatever the spec says", metavar="NAME"),
+        Option("training", "name of the training; overrides the spec", metavar="NAME"),
         Option("spec", "a spec of a training, TOML or JSON", Path, metavar="FILE"),
-        Option("spec-text", "the same as text; it wins over --spec", default=""),
-        Option(
-            "default", "a field where no spec says it; an empty value: nothing", repeated=True, metavar="NAME=VALUE"
-        ),
-        Option("set", "a field, whatever else says it", repeated=True, metavar="NAME=VALUE"),
+        Option("spec-text", "a spec as text, TOML or JSON; overrides --spec", default=""),
+        Option("default", "a field if the spec does not set it; empty: unset", repeated=True, metavar="NAME=VALUE"),
+        Option("set", "a field; overrides the spec", repeated=True, metavar="NAME=VALUE"),
         *_SUBMITTED,
         _out((OUTCOME, STEP_COUNT, NEXT_STEP)),
     ),
@@ -234,12 +230,12 @@ PLAN_TRAINING = Program(
 )
 PLAN_ROUND = Program(
     "plan_round",
-    "a training and what its steps so far came to -> the RunSpec of a step's rollouts, or of its measurement",
+    "write the RunSpec of a training step's rollouts, or of its measurement",
     (
         _STORE,
         _TRAINING,
         _STEP,
-        Option("held-out", "the run that measures the weights that the step makes, if one is due", bool),
+        Option("held-out", "write the run that measures the step's weights, if one is due", bool),
         Option("served", "wait until the training's endpoint answers with its newest weights", bool),
         _out((OUTCOME, IS_DUE, SPEC)),
     ),
@@ -247,7 +243,7 @@ PLAN_ROUND = Program(
 )
 LEARN = Program(
     "learn",
-    "the rollouts of a step -> new weights, which the proxy serves, a line of checkpoints.jsonl, figures",
+    "learn from a step's rollouts: write new weights, which the proxy serves, a line of checkpoints.jsonl, and figures",
     (_STORE, _TRAINING, _STEP, _out((OUTCOME, PAGE))),
     writes=(OUTCOME, PAGE),
 )

@@ -1,4 +1,4 @@
-"""What plan hands on, and the patch; beside it shard.py, trajectory.py, solve_record.py, layer.py, verdict.py."""
+"""The output files of plan, and the patch. Others: shard.py, trajectory.py, solve_record.py, layer.py, verdict.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 from enum import StrEnum
 from typing import ClassVar, Literal, Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.families import SWEBENCH
@@ -18,34 +18,34 @@ from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 
 WORKDIR = "/testbed"
-"""Where images have the repository, unless their family says otherwise."""
+"""Folder of the repository in an image, unless its family has another."""
 
 # -- plan ------------------------------------------------------------------------------------------------------------
 
 
 class DatasetLock(Part):
-    """What exactly was read."""
+    """The exact dataset that was read."""
 
     name: str
     split: str
     revision: str | None
     rows: int
     sha256: str
-    """Over the selected rows, canonical JSON, in order of their ids."""
+    """Hash of the selected rows as canonical JSON, sorted by id."""
 
 
 class UsedValidation(Part):
-    """A validation that chose a run's instances."""
+    """The validation that filters a run's instances."""
 
     validation_id: str
     unfit: dict[str, str]
-    """Selected instance that it does not call valid -> its class there, or ``not_validated``."""
-    kept: bool
-    """Whether these are run all the same."""
+    """Selected instance that is not valid -> its fitness, or ``not_validated``."""
+    keeps_unfit: bool = Field(alias="kept")
+    """Whether these instances are run nevertheless."""
 
 
 class RunFile(Record):
-    """The spec and what it resolved to; the first file of a run."""
+    """The resolved spec, the first file of a run."""
 
     file: ClassVar[str] = "run.json"
     place: ClassVar[Place] = Place.RUN
@@ -55,56 +55,56 @@ class RunFile(Record):
     model: str
     """Name in predictions and official file names."""
     versions: dict[str, str]
-    """swe-argo, swebench, python, code (commit of this project where known), platform."""
+    """swe-argo, swebench, python, code (commit of this project if known), platform."""
     created_at: str
-    """ISO 8601. To the microsecond, for runs of one name in two stores are told apart by it."""
+    """ISO 8601 with microseconds, which distinguish runs of one name in two stores."""
     input_hashes: dict[str, str] = {}
-    """field of the spec that names a file -> sha256 of that file."""
+    """Field of the spec that names a file -> sha256 of that file."""
     image_digests: dict[str, str] = {}
-    """image -> digest, where known when the run was planned."""
+    """Image -> digest, if known when the run was planned."""
     instruction: str = ""
-    """Text of the prompt template that the agent is instructed by; empty where it has none."""
+    """Text of the agent's prompt template; empty if it has none."""
     words: str = ""
-    """Text of the file with the scaffold's words; empty where they are its own."""
+    """Text of the file of --scaffold-words; empty without one."""
     program: AgentProgram | None = None
-    """Of a run whose agent is a program of its own."""
+    """The agent program, if the agent is one."""
     speaks: list[WireProtocol] = []
-    """The protocols of such an agent's endpoint."""
+    """Protocols of an agent program's endpoint."""
     fn_calling: bool | None = None
-    """Whether tools are called by the endpoint's function calling, or in text; None where no tool is called."""
+    """Whether tools are called by function calling (or else in text); None if no tools are called."""
     validation: UsedValidation | None = None
-    """None where the spec names none."""
+    """None if the spec names none."""
     not_gradeable: dict[str, str] = {}
-    """Selected instance that was left out, for it cannot be graded -> why."""
+    """Selected instance that was left out because it cannot be graded -> reason."""
     planning: Usage = Usage()
-    """What plan's own small calls of the model took, each time that it planned."""
+    """Usage of plan's own test requests, summed over all plans of the run."""
     draw_key: str = ""
-    """The secret of all draws of confirmations, in hexadecimal digits; a regrade has that of the run it grades again.
-    Empty in runs of older releases."""
+    """Secret of all confirmation draws, hexadecimal; a regrade has that of the graded run. Empty in runs of older
+    releases."""
 
     def draw_seed(self, instance_id: str, attempt: int) -> bytes:
-        """Return the secret that decides a unit's draws: the same in every try, so that nobody can draw again."""
+        """Return the secret of a unit's draws, which is equal in all tries so that nobody can draw again."""
         if not self.draw_key:
             return secrets.token_bytes(32)
         return hmac.digest(bytes.fromhex(self.draw_key), f"{instance_id}/{attempt}".encode(), "sha256")
 
     @property
     def agent_title(self) -> str:
-        """Who works on the issues, for people: of an agent program the recipe, with its version where it has one."""
+        """Return the agent's display name: for an agent program its recipe and version."""
         if self.program is None:
             return agent_of(self.spec.agent).name
         return f"{self.program.recipe.name} {self.program.recipe.version}".rstrip()
 
     @property
     def call_format(self) -> Literal["function_calling", "text"] | None:
-        """``fn_calling`` in the words of trajectories and reports."""
+        """Return ``fn_calling`` as trajectories and reports write it."""
         if self.fn_calling is None:
             return None
         return "function_calling" if self.fn_calling else "text"
 
 
 class Stage(StrEnum):
-    """Where a unit begins."""
+    """The step at which a unit begins."""
 
     SOLVE = "solve"
     GRADE = "grade"
@@ -112,7 +112,7 @@ class Stage(StrEnum):
 
 
 CANARY_ATTEMPT = 0
-"""Number of the units that grade an instance's own reference patch before a run's attempts, from 1, begin."""
+"""Attempt number of canary units, which grade reference patches; a run's own attempts start at 1."""
 
 
 class Unit(Part):
@@ -126,46 +126,46 @@ class Unit(Part):
 
 
 class Plan(Record):
-    """What is to be done, ordered by repository so that images are shared."""
+    """The units of a run, ordered by repository so that images are shared."""
 
     file: ClassVar[str] = "plan.json"
     place: ClassVar[Place] = Place.RUN
     run_id: str
     units: list[Unit]
     notices: list[str] = []
-    """What a person should know before the run: a slice that was cut, images that take disk, ..."""
+    """Notes for the user before the run: a truncated selection, disk space of images, ..."""
     canary: list[Unit] = []
-    """Reference patches that are graded first, on the run's own machines; no units of the run."""
+    """Units that grade reference patches first, on the run's machines; they do not count as units of the run."""
     unpredicted: int = 0
-    """Units that nothing is done for: no prediction, no patch of the earlier run."""
+    """Units without a prediction, or without a patch in the earlier run: they are not run."""
 
     @property
     def word(self) -> str:
-        """What is done, was done, and is not done, for whoever begins the run."""
+        """Return the counts of units to do, done before and without a prediction."""
         done_before = len(self.units) - len(self.to_do) - self.unpredicted
-        words = [f"{len(self.to_do)} {'unit' if len(self.to_do) == 1 else 'units'} to do"]
-        words += [f"{done_before} done before"] if done_before else []
-        words += [f"{self.unpredicted} without a prediction"] if self.unpredicted else []
-        return ", ".join(words)
+        parts = [f"{len(self.to_do)} {'unit' if len(self.to_do) == 1 else 'units'} to do"]
+        parts += [f"{done_before} done before"] if done_before else []
+        parts += [f"{self.unpredicted} without a prediction"] if self.unpredicted else []
+        return ", ".join(parts)
 
     @property
     def to_do(self) -> list[Unit]:
-        """The units that have something to do."""
+        """Return the units that are not complete."""
         return [unit for unit in self.units if unit.begins is not Stage.NONE]
 
     @property
     def canary_to_do(self) -> list[Unit]:
-        """Those of the canary that are not known to be resolved."""
+        """Return the canary units that are not known to be resolved."""
         return [unit for unit in self.canary if unit.begins is not Stage.NONE]
 
 
 class TaskMachine(Part):
-    """What a task says of the machine that it is worked on in, where the person who runs it says nothing else."""
+    """A task's own settings of its sandbox, which the spec may override."""
 
     workdir: str | None = None
-    """Where work begins; None: where the image has it."""
+    """Working directory; None: the image's."""
     variables: dict[str, str] = {}
-    """Of the environment of all commands."""
+    """Environment variables of all commands."""
     cpus: float | None = None
     memory_mb: int | None = None
     disk_mb: int | None = None
@@ -173,20 +173,20 @@ class TaskMachine(Part):
 
 
 class FileContext(Part):
-    """A file that a prompt shows."""
+    """A file that is part of a prompt."""
 
     path: str
     text: str | None = None
-    """Its content; None where it is to be read in the sandbox."""
+    """Its content; None to read it in the sandbox."""
     windows: list[tuple[int, int]] | None = None
-    """Only these lines of it, from 1, both ends included; all of them by default. One that would begin above the first
-    line is counted from the last, as SWE-bench's own windows are."""
+    """Ranges of lines to show, from 1, both ends included; None: all lines. A range that starts before line 1 counts
+    from the last line, as SWE-bench's own windows do."""
     readme: bool = False
-    """Whether it stands before the others, as what the repository says of itself."""
+    """Whether it is a README, which comes before the other files."""
 
 
 class Instance(Record):
-    """What an agent may know about an issue."""
+    """The part of a row that an agent may see."""
 
     file: ClassVar[str] = "instance.json"
     place: ClassVar[Place] = Place.INSTANCE
@@ -201,19 +201,19 @@ class Instance(Record):
     images: list[str] = []
     """Addresses of the issue's images, http(s): or data:."""
     context: list[FileContext] | None = None
-    """For agent oneshot: the files that a retrieval column names, in its order."""
+    """Files of the retrieval column, in its order, for agent oneshot."""
     resource_factor: float = 1.0
-    """Multiplies what its sandboxes may take, before any retry does."""
+    """Factor of its sandboxes' limits before any retry."""
     created_at: str = ""
     difficulty: str | None = None
     family: str = SWEBENCH
     workdir: str = WORKDIR
-    """Where its image has the repository."""
+    """Folder of the repository in its image."""
     machine: TaskMachine | None = None
 
 
 class Answer(Record):
-    """What an agent may not know: what grading needs, in the shape of its family. Handed to grade alone."""
+    """The part of a row that only grade reads and no agent may see, in its family's format."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     file: ClassVar[str] = "answer.json"
@@ -221,7 +221,7 @@ class Answer(Record):
     instance_id: str
     family: str = SWEBENCH
     row_sha256: str = ""
-    """Of its normalised row: what a validation was made of. Empty in runs that were planned before there was any."""
+    """Hash of the normalised row, which validations compare. Empty in runs of older releases."""
 
 
 # -- solve -----------------------------------------------------------------------------------------------------------
@@ -235,13 +235,13 @@ class Patch(Raw):
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The bytes of a patch that came through JSON: surrogates of PEP 383 are the bytes they stand for."""
+        """Return the patch of text from JSON, whose surrogates (PEP 383) stand for undecodable bytes."""
         try:
             return cls(text.encode("utf-8", "surrogateescape"))
-        except UnicodeEncodeError:  # half of a surrogate pair: not text at all, and it will not apply
+        except UnicodeEncodeError:  # half of a surrogate pair: not text, and the patch will not apply
             return cls(text.encode("utf-8", "replace"))
 
     @property
     def text(self) -> str:
-        """The patch as JSON carries it; ``from_text`` gives the same bytes again."""
+        """Return the patch as text for JSON, from which ``from_text`` restores the bytes."""
         return self.data.decode("utf-8", "surrogateescape")

@@ -1,24 +1,24 @@
-"""How a program of ours says that its try need not be repeated: an exit code, and a line that begins with its name.
+"""Final failures of a step program, which are not retried: an exit code, and a line that starts with its name.
 
-Whatever else ends a pod says nothing of ours, whatever its code: a node that is drained while Argo's own program starts
-(exit code 2), a kubelet, an eviction, an image that is broken. That is the world's, and is tried again.
+Any other end of a pod is an infrastructure failure and is retried, whatever its exit code: a node that is drained while
+Argo's own program starts (exit code 2), a kubelet, an eviction, a broken image.
 """
 
 from __future__ import annotations
 
 FINAL = (64, 70)
-"""Exit codes: a wrong request, a bug of ours."""
+"""Exit codes of a wrong request and of a bug in swe-argo."""
 
 
-def line(program: str, reason: str) -> str:
-    """What a program says of its end: Argo shows it behind the exit code."""
+def format_exit_line(program: str, reason: str) -> str:
+    """Return a program's last line, which Argo shows after the exit code."""
     return f"{program}: {reason}"
 
 
-def final(program: str) -> str:
-    """Regular expression of Go and Python over Argo's message of a pod: the program itself says that it is final.
+def final_exit_pattern(program: str) -> str:
+    """Return the regular expression (Go and Python) of a pod's message in Argo if the program failed finally.
 
-    argoexec, which starts it, ends with 64 too, in words of its own.
+    The program's name is part of it, because argoexec, which starts the program, also exits with 64.
     """
     codes = "|".join(str(code) for code in FINAL)
-    return f"^main: [A-Za-z]* ?[(]exit code ({codes})[)]: {line(program, '')}"
+    return f"^main: [A-Za-z]* ?[(]exit code ({codes})[)]: {format_exit_line(program, '')}"

@@ -1,4 +1,4 @@
-"""What a failed try leaves: whose failure it was, why, and what it cost."""
+"""Failures of tries: class, reason and cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.trajectory import Usage
 
 
 class FailureClass(StrEnum):
-    """Whose failure it was, when it was not the agent's."""
+    """The cause of a failure that is not the agent's."""
 
     SANDBOX_CREATE = "sandbox_create"
     SANDBOX_LOST = "sandbox_lost"
@@ -29,25 +29,25 @@ class FailureClass(StrEnum):
     OUT_OF_DISK = "out_of_disk"
     TEST_ENVIRONMENT = "test_environment"
     MODEL = "model"
-    """The model's endpoint failed: 429 and 5xx beyond all retries, timeouts, dropped connections."""
+    """The model endpoint failed: 429 or 5xx after all retries, timeouts, dropped connections."""
     MODEL_ACCESS = "model_access"
-    """A key that is dead or a quota that is used up: nothing can be asked until somebody mends it."""
+    """The endpoint rejects the key, or its quota is used up: no call succeeds until that is fixed."""
     ENGINE = "engine"
-    """What runs the steps could not be asked, or does not do its part: no unit's, but that of who asked."""
+    """The engine that runs the steps does not answer or does not work; no unit's failure, but a whole program's."""
     STEP_KILLED = "step_killed"
     STEP_TIMEOUT = "step_timeout"
     STOPPED = "stopped"
-    """Nobody's: the run was stopped in the midst of it. The unit was not run, and did not fail."""
+    """The run was stopped while the unit ran. This is no failure: the unit counts as not run."""
     CONFIG = "config"
     BUG = "bug"
 
 
 OF_ENDPOINT = frozenset({FailureClass.MODEL, FailureClass.MODEL_ACCESS})
-"""Failures of the model's endpoint: neither the agent's, nor of the machines and the store that a run has."""
+"""Failures of the model endpoint, not of the run's machines or store."""
 
 
 class Failure(Record):
-    """What a failed try leaves."""
+    """The failure of a try."""
 
     file: ClassVar[str] = "failure.json"
     place: ClassVar[Place] = Place.TRY
@@ -58,17 +58,17 @@ class Failure(Record):
     reason: str
     """One line for a person."""
     detail: str = ""
-    """What the infrastructure said, verbatim, or the traceback."""
+    """The infrastructure's message, verbatim, or the traceback."""
     exit_code: int
     occurred_at: str
     seconds: float = 0.0
     resource_factor: float = Field(default=1.0, gt=0)
     usage: Usage = Usage()
-    """What the try had spent on its model."""
+    """Model usage of the try."""
 
 
 class StepLog(Raw):
-    """What the step of a failed try printed on stderr, its end."""
+    """The end of a failed step's stderr."""
 
     file: ClassVar[str] = "step.log"
     place: ClassVar[Place] = Place.TRY

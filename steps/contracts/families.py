@@ -1,4 +1,4 @@
-"""The families of tasks by name: the module of each, imported when rows are read or a machine is prepared."""
+"""The task families by name, with their modules, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         SWEBENCH: "swe_argo.steps.families.swebench.family",
     }
 )
-"""Name -> module whose ``FAMILY`` is a ``steps.families.family.Family``. The first that recognizes a row has it."""
+"""Name -> module whose ``FAMILY`` is a ``steps.families.family.Family``. The first that recognizes a row is used."""
 
 
 def is_own_family(name: str) -> bool:
-    """Whether it names a family of one's own: ``package.module:Name`` or ``path/to/file.py:Name``."""
+    """Whether it names a user's own family: ``package.module:Name`` or ``path/to/file.py:Name``."""
     return ":" in name

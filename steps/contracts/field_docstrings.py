@@ -1,7 +1,7 @@
-"""What a field of a model says about itself: the docstring below it, read from the source when somebody asks.
+"""Docstrings of model fields, read from the source on demand.
 
-pydantic's ``use_attribute_docstrings`` reads the source of every model whenever it is imported; a step would pay for
-that at each start, and only ``--help`` shows it.
+Only ``--help`` shows them. pydantic's ``use_attribute_docstrings`` would read every model's source at import, and so
+slow down the start of every step.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from pydantic import BaseModel
 
 
 def docstring_of(model: type[BaseModel], field: str) -> str:
-    """That of the nearest class that has one; empty where none has."""
-    for each in model.__mro__:
-        if issubclass(each, BaseModel) and (said := _read(each.__module__).get((each.__qualname__, field))):
-            return said
+    """Return the docstring of a field from the nearest class that has one; empty if none has."""
+    for base in model.__mro__:
+        if issubclass(base, BaseModel) and (text := _read(base.__module__).get((base.__qualname__, field))):
+            return text
     return ""
 
 
 @cache
 def _read(module: str) -> dict[tuple[str, str], str]:
-    """(class, field) -> its docstring, of the classes at the top of a module."""
+    """Return (class, field) -> docstring for the top-level classes of a module."""
     file = sys.modules[module].__file__
     assert file is not None
-    found = {}
-    for each in ast.parse(Path(file).read_bytes()).body:
-        if not isinstance(each, ast.ClassDef):
+    docstrings = {}
+    for node in ast.parse(Path(file).read_bytes()).body:
+        if not isinstance(node, ast.ClassDef):
             continue
-        for field, said in zip(each.body, each.body[1:], strict=False):
-            match field, said:
+        for field, docstring in zip(node.body, node.body[1:], strict=False):
+            match field, docstring:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[each.name, name] = inspect.cleandoc(text)
-    return found
+                    docstrings[node.name, name] = inspect.cleandoc(text)
+    return docstrings

@@ -1,4 +1,4 @@
-"""Names that travel: which strings may stand in keys, paths and labels, and the tokens made from them."""
+"""Rules of ids that appear in store keys, paths and labels, and tokens made from them."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ def is_run_id(text: str) -> bool:
 
 
 def is_tag(text: str) -> bool:
-    """Whether a word can be a tag of a run: it stands in tables, addresses and lists with commas as it is."""
+    """Whether a word can be a tag of a run, which appears in tables, addresses and comma-separated lists."""
     return _TAG.fullmatch(text) is not None
 
 
 MODEL_BYTES = 200
+"""Maximum length of a model's name, in bytes."""
 FILE_BYTES = 255
-"""Of a file's name, on every system that there is."""
-MODEL_RULE = (
-    f"at most {MODEL_BYTES} bytes, every character printable, no backslash, and neither '.', '-' nor a blank in front"
-)
+"""Maximum length of a file's name, in bytes, on every file system."""
+MODEL_RULE = f"at most {MODEL_BYTES} bytes, printable, no backslash, no '.' or '-' in front, no space at either end"
 
 
 def is_model_name(text: str) -> bool:
     """Whether a model's name can stand in reports and in the names of their files."""
-    fine = text.isprintable() and "\\" not in text and bool(text) and text == text.strip()
-    return fine and text[0] not in ".-" and len(text.encode()) <= MODEL_BYTES
+    is_printable = text.isprintable() and "\\" not in text and bool(text) and text == text.strip()
+    return is_printable and text[0] not in ".-" and len(text.encode()) <= MODEL_BYTES
 
 
 def store_id(url: str) -> str:
-    """Tells the stores apart in which runs of one name may be: for who labels what is made for a run."""
+    """Return a token of a store's address, to label what is made for a run: other stores may have a run of its name."""
     return hashlib.sha256(url.rstrip("/").encode()).hexdigest()[:12]
 
 
 def model_token(model: str) -> str:
-    """The model's name as the harness writes it in file names: ``/`` becomes ``__`` (swebench reporting.py)."""
+    """Return a model's name as the harness writes it in file names: ``/`` becomes ``__`` (swebench reporting.py)."""
     return model.replace("/", "__")

@@ -1,4 +1,4 @@
-"""What solve hands on of families whose answer is no patch: the files that changed in the machine."""
+"""Layers: the submission of families whose answer is not a patch, as a diff of the sandbox's files."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from swe_argo.steps.contracts.record import AnyText, Part, Place, Raw
 
 
 class Layer(Raw):
-    """The changes of an agent to its machine (steps/layers/archive.py), for families whose answer is not a patch.
+    """The files that an agent changed in its sandbox (steps/layers/archive.py).
 
-    Empty if nothing changed, so that the layer of an earlier try is not taken for this one."""
+    Empty, not missing, if there are none, so that it replaces the layer of an earlier try.
+    """
 
     file: ClassVar[str] = "layer.tgz"
     place: ClassVar[Place] = Place.UNIT
 
 
 class LayerChange(Part):
-    """A file or folder that a layer has or removes."""
+    """A file or folder that a layer adds, changes or removes."""
 
     path: AnyText
-    """Absolute; bytes that are no text as surrogates of PEP 383."""
+    """Absolute path; undecodable bytes are surrogates (PEP 383)."""
     change: Literal["new", "changed", "deleted"]
     size: int = 0
-    """Bytes of a file."""
+    """Size of a file, in bytes."""
 
 
 class LayerSummary(Part):
-    """What a layer changes."""
+    """The number of changes in a layer, and the first ones."""
 
     new: int
     changed: int
     deleted: int
-    """Files and folders; what was in a folder that is deleted counts with it."""
+    """Deleted files and folders; a deleted folder counts once."""
     first: list[LayerChange]
-    """In order of their paths, as many as people read."""
+    """The first changes by path, as many as a page shows."""

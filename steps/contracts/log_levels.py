@@ -1,4 +1,4 @@
-"""What a program may be asked to print, from most to least."""
+"""Log levels of programs, from most to least output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine: the sandbox that a stage ran in, as its record tells it."""
+"""Machine: a sandbox in a record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from swe_argo.steps.contracts.record import Part
 
 
 class Machine(Part):
-    """The sandbox a stage ran in."""
+    """The sandbox in which a stage ran."""
 
     backend: str
     image: str
@@ -19,6 +19,6 @@ class Machine(Part):
     memory_mb: int | None = None
     resource_factor: float = 1.0
     workdir: str = WORKDIR
-    """Where it has the repository, and commands begin."""
+    """Folder of the repository, in which commands run."""
     usd_per_hour: float | None = None
-    """What its provider takes while it runs; None where nobody does, or its price is not known."""
+    """The provider's price while it runs; None if it is free or unknown."""

@@ -1,4 +1,4 @@
-"""A program as a value: its name, flags and files; its parser and every command line that starts it come from here."""
+"""Programs as values: name, flags and files, from which parsers and command lines are made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Option:
-    """A flag: ``--name=VALUE``, or ``--name`` alone where ``kind`` is bool."""
+    """A flag: ``--name=VALUE``, or ``--name`` alone if ``kind`` is bool."""
 
     name: str
     meaning: str
@@ -20,23 +20,24 @@ class Option:
     choices: tuple[str, ...] = ()
     metavar: str | None = None
     field: str = ""
-    """Of the spec, which it sets."""
+    """Field of the spec that it sets."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """``python -m swe_argo.steps.<name>``."""
+    """A program of the chain: ``python -m swe_argo.steps.<name>``."""
 
     name: str
     meaning: str
     options: tuple[Option, ...]
     writes: tuple[str, ...] = ()
-    """Files that are in the folder ``--out`` when it has succeeded."""
+    """Files in the folder ``--out`` after success."""
 
     def command_line(self, values: Mapping[str, object]) -> list[str]:
-        """Option name -> value as flags, in this order; a list repeats its flag, None and False leave it out.
+        """Return the flags of option name -> value, in this order; a list repeats its flag, None and False omit it.
 
-        Raises ValueError: no such option, or a required one without a value.
+        Raises:
+            ValueError: An option is unknown, or a required one has no value.
         """
         options = {option.name: option for option in self.options}
         if unknown := values.keys() - options.keys():
@@ -45,9 +46,9 @@ class Program:
             raise ValueError(f"{self.name} needs {', '.join(missing)}")
         flags = []
         for name, value in values.items():
-            for each in value if isinstance(value, list | tuple) else [value]:
-                if each is True:
+            for item in value if isinstance(value, list | tuple) else [value]:
+                if item is True:
                     flags.append(f"--{name}")
-                elif each is not None and each is not False:
-                    flags.append(f"--{name}={each}")
+                elif item is not None and item is not False:
+                    flags.append(f"--{name}={item}")
         return flags

@@ -1,4 +1,4 @@
-"""What a program of a whole run is doing: a line each on its standard output, for whoever started it to show."""
+"""Progress lines of a program on its standard output, which its caller shows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-OFTEN_S = 1.0
+INTERVAL_S = 1.0
 """Seconds between two lines of one count."""
 
 
-def doing(what: str) -> None:
-    """Say it. What stands before a colon is the phase, the rest is how far it has come."""
-    sys.stdout.write(f"{what}\n")
+def print_progress(text: str) -> None:
+    """Print a progress line: the phase, and after a colon how far it has come."""
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def counted(items: Collection[T], what: str) -> Iterator[T]:
-    """The items, and now and then how many of them are done."""
+def count_progress(items: Collection[T], phase: str) -> Iterator[T]:
+    """Yield the items, and print their count at intervals."""
     last_line_at = float("-inf")
     for number, item in enumerate(items):
-        if (now := time.monotonic()) - last_line_at >= OFTEN_S:
-            doing(f"{what}: {number:,} of {len(items):,}")
+        if (now := time.monotonic()) - last_line_at >= INTERVAL_S:
+            print_progress(f"{phase}: {number:,} of {len(items):,}")
             last_line_at = now
         yield item

@@ -1,4 +1,4 @@
-"""An agent program: where its files come from, how it is run, and what of it a run records."""
+"""Recipes of agent programs: the source of their files, their command, and their record in a run."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from swe_argo.steps.contracts.record import Part
 from swe_argo.steps.contracts.trajectory import StopReason
 
 BUNDLE_PLACE = "/opt/swe-argo/agent"
-"""Where a sandbox has an agent's files, read-only."""
-WORDS = ("bundle", "instruction", "instruction_file", "model", "base_url", "home")
-"""What may stand in braces in a recipe's command, variables and files."""
+"""Folder of an agent's files in a sandbox, read-only."""
+PLACEHOLDERS = ("bundle", "instruction", "instruction_file", "model", "base_url", "home")
+"""Placeholders, in braces, of a recipe's command, variables and files."""
 Protocol = Literal["chat", "responses", "anthropic"]
-"""What an agent program speaks to its model: OpenAI chat completions, OpenAI Responses, Anthropic messages."""
+"""Protocol between an agent program and its model: OpenAI chat completions, OpenAI Responses, Anthropic messages."""
 Architecture = Literal["amd64", "arm64"]
 Libc = Literal["any", "glibc", "musl"]
 
@@ -24,30 +24,31 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,62}")
 
 
 def legal_name(value: str) -> str:
-    """The name. Raises ValueError where it can be none."""
+    """Return the name of an agent program. Raises ValueError if it is invalid."""
     if not _NAME.fullmatch(value):
-        raise ValueError("a name is up to 64 lower-case letters, digits, '.', '_' and '-'")
+        raise ValueError("expected a name of at most 64 lower-case letters, digits, '.', '_' and '-'")
     return value
 
 
 def legal_version(value: str) -> str:
-    """The version. Raises ValueError where no registry could have it."""
+    """Return the version of a package. Raises ValueError if it is invalid."""
     if value and not _VERSION.fullmatch(value):
-        raise ValueError(f"{value!r} is no version: one exact version, as 2.1.330")
+        raise ValueError(f"{value!r} is not an exact version such as 2.1.330")
     return value
 
 
 def _path_in_home(value: str) -> str:
     if value.startswith("/") or ".." in value.split("/") or not value.strip("/"):
-        raise ValueError(f"{value!r} is not a path in HOME, as .codex/config.toml")
+        raise ValueError(f"{value!r} is not a path relative to HOME, such as .codex/config.toml")
     return value
 
 
 def _legal_text(value: str) -> str:
-    """Raises ValueError for a word in braces that nothing stands for; other braces are text."""
-    for word in re.findall(r"\{([a-z_]+)\}", value):
-        if word not in WORDS:
-            raise ValueError(f"nothing stands for {{{word}}}: there are {', '.join(f'{{{name}}}' for name in WORDS)}")
+    """Refuse an unknown placeholder; other braces are text."""
+    for placeholder in re.findall(r"\{([a-z_]+)\}", value):
+        if placeholder not in PLACEHOLDERS:
+            names = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise ValueError(f"unknown placeholder {{{placeholder}}}: use {names}")
     return value
 
 
@@ -59,38 +60,38 @@ class NpmSource(Part):
 
     package: str
     keep: list[str] = []
-    """Patterns of the files that the bundle keeps, as node_modules/@openai/codex-linux-*/vendor/**; all by default."""
+    """Patterns of files to keep in the bundle, e.g. node_modules/@openai/codex-linux-*/vendor/**; by default all."""
     links: dict[str, str] = {}
-    """Name in the bundle -> pattern of the one file that it is a link to: bin/codex, whatever the architecture."""
+    """Link in the bundle -> pattern of the one file that it points to: bin/codex, on any architecture."""
     node: str | None = None
-    """Version of node that the bundle brings along, as node/bin/node; None: the program needs none."""
+    """Version of node to add to the bundle, as node/bin/node; None if the program needs none."""
 
 
 class PypiSource(Part):
-    """A package of PyPI, in an interpreter that the bundle brings along: python/bin/python3."""
+    """A package of PyPI, with an interpreter in the bundle: python/bin/python3."""
 
     package: str
     python: Literal["3.11", "3.14"] = "3.14"
     any_python: bool = False
-    """Take the package although it says that it is for another Python."""
+    """Accept the package although it requires another Python."""
     sources: list[str] = []
-    """What of it there are no wheels of, and which is pure Python: lines of requirements with hashes."""
+    """Pure-Python dependencies without wheels: lines of requirements with hashes."""
 
 
 class Source(Part):
-    """Where an agent's files come from: one of these."""
+    """The source of an agent's files: at most one of these."""
 
     npm: NpmSource | None = None
     pypi: PypiSource | None = None
     folder: str | None = None
-    """A folder of this machine; in a recipe's file a relative one is beside that file."""
+    """Folder of this machine; in a recipe's file relative to that file."""
     image: str | None = None
-    """An OCI image with the files at its root, for clusters."""
+    """OCI image with the files at its root, for clusters."""
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
+    def _check_single_source(self) -> Self:
         if len([name for name in type(self).model_fields if getattr(self, name) is not None]) > 1:
-            raise ValueError("an agent's files come from one place: npm, pypi, folder or image")
+            raise ValueError("several sources of the agent's files: use one of npm, pypi, folder and image")
         return self
 
 
@@ -99,51 +100,51 @@ class Recipe(Part):
 
     name: Annotated[str, AfterValidator(legal_name)]
     version: Annotated[str, AfterValidator(legal_version)] = ""
-    """Of the package; needed for npm and pypi."""
+    """Version of the package; required for npm and pypi."""
     protocol: Protocol = "chat"
     command: Annotated[list[Text], Field(min_length=1)]
-    """Its words."""
+    """Command line, one item per argument."""
     env: dict[str, Text] = {}
-    """Variables of its environment."""
+    """Environment variables."""
     files: dict[Annotated[str, AfterValidator(_path_in_home)], Text] = {}
-    """Path in HOME -> what is written there before it runs."""
+    """Path in HOME -> content, written before the program starts."""
     exits: dict[int, StopReason] = {}
-    """Exit code -> what it means; by default 0 that it finished, and any other that it crashed."""
+    """Exit code -> stop reason; by default 0 is finished, and any other a crash."""
     libc: Libc = "any"
-    """What its files need of an image: any is a static program, a script, or one that brings all along."""
+    """C library that the image must have; any: a static program, a script, or a program with its own."""
     architectures: Annotated[list[Architecture], Field(min_length=1)] = ["amd64", "arm64"]
     source: Source = Source()
 
     @model_validator(mode="after")
-    def _with_a_version(self) -> Self:
+    def _check_package(self) -> Self:
         if (self.source.npm or self.source.pypi) and not self.version:
-            raise ValueError("a package needs its exact version")
+            raise ValueError("version is missing: a package needs its exact version")
         if self.source.pypi and self.libc != "glibc":
-            raise ValueError('a package of PyPI brings an interpreter along that needs libc = "glibc"')
+            raise ValueError('set libc = "glibc": the interpreter of a PyPI package needs it')
         return self
 
     @property
     def is_package(self) -> bool:
-        """Whether its files are made by ``swe-argo agents build``."""
+        """Whether ``swe-argo agents build`` makes its files."""
         return bool(self.source.npm or self.source.pypi)
 
 
 class BundleFacts(Part):
-    """The files of an agent program as a run has them."""
+    """The files of a run's agent program."""
 
     digest: str
-    """sha256 over the tree: paths, kinds, contents, and what may be executed."""
+    """sha256 of the tree: paths, kinds, contents and executable bits."""
     architecture: Architecture
     libc: Libc
     image: str | None = None
-    """The OCI image with these files, where the run's sandboxes are on a cluster."""
+    """OCI image with these files, for sandboxes on a cluster."""
     packages: dict[str, str] = {}
-    """Package -> version, of all that was installed."""
+    """Installed package -> version."""
 
 
 class AgentProgram(Part):
-    """The agent program of a run: its recipe, resolved, and its files."""
+    """The agent program of a run: its resolved recipe and its files."""
 
     recipe: Recipe
     bundle: BundleFacts | None = None
-    """None where the command needs no files of its own."""
+    """None if the command needs no files."""

@@ -1,4 +1,4 @@
-"""What a datum is: a JSON object or raw bytes that know their file name and where in the store they lie."""
+"""Data of the store: JSON objects and raw bytes that know their file name and place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator
 
 
 def finite(value: object) -> float | None:
-    """Return a number, also one that is written as text; None for anything else, infinity and NaN."""
+    """Return a number, also if it is written as text; None for infinity, NaN and anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -43,7 +43,7 @@ def _without_non_finite(value: Any) -> Any:
 
 
 class Place(StrEnum):
-    """Which folder of a run a datum lies in."""
+    """The folder of a datum in the store."""
 
     RUN = "runs/{run}"
     SHARDS = "runs/{run}/shards"
@@ -65,11 +65,11 @@ class Record(BaseModel):
 
     @property
     def word(self) -> str:
-        """What it comes to, in a word or two, for whoever watches the run; empty where there is nothing to say."""
+        """Return the result in a word or two, for progress lines; empty if it has none."""
         return ""
 
     def to_bytes(self) -> bytes:
-        """The file's content: JSON, ASCII only, so that any text (lone surrogates too) survives."""
+        """Return the file's content: JSON in ASCII, so that any text survives, even lone surrogates."""
         return (to_json(self.model_dump(mode="json"), indent=1) + "\n").encode()
 
     @classmethod
@@ -80,14 +80,14 @@ class Record(BaseModel):
 
 @dataclass(frozen=True)
 class Raw:
-    """A datum whose bytes are somebody else's format, kept byte for byte."""
+    """A datum in another project's format, stored byte for byte."""
 
     data: bytes
     file: ClassVar[str]
     place: ClassVar[Place]
 
     def to_bytes(self) -> bytes:
-        """The file's content, unchanged."""
+        """Return the file's content, unchanged."""
         return self.data
 
     @classmethod
@@ -109,9 +109,9 @@ AnyText = Annotated[str, PlainValidator(_text), PlainSerializer(lambda v: v, ret
 class Part(BaseModel):
     """A piece of a record."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
 
 def key(datum: type[Record] | type[Raw], run: str, instance: str = "", attempt: int = 0, name: str = "") -> str:
-    """The store key of a datum: one layout, the same in a folder and in a bucket."""
+    """Return the store key of a datum, which is the same in a folder and in a bucket."""
     return f"{datum.place.value}/{datum.file}".format(run=run, instance=instance, attempt=attempt, name=name)

@@ -1,4 +1,4 @@
-"""Recording: actions that agent ``replay`` performs again, and whether they came out the same."""
+"""Recordings: actions for agent ``replay``, and the comparison of a replay with its recording."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 
 
 class Action(Part):
-    """A recorded call of a tool, and what was observed then where the recording tells."""
+    """A recorded tool call, with its observation if that was recorded."""
 
     tool: str
     arguments: dict[str, Any]
@@ -17,26 +17,26 @@ class Action(Part):
 
 
 class Recording(Record):
-    """Actions to perform again, written by plan for agent ``replay`` from whatever format they were recorded in."""
+    """Actions to replay, which plan reads from any supported format and writes for agent ``replay``."""
 
     file: ClassVar[str] = "recording.json"
     place: ClassVar[Place] = Place.UNIT
     source: str
     scaffold: str | None = None
-    """Whose tools they are, where it is one of ours: its observations can be compared word by word."""
+    """The scaffold whose tools were used, if it is one of ours: its observations can be compared exactly."""
     actions: list[Action]
     patch: AnyText | None = None
-    """What it came to, where the recording tells."""
+    """The recorded patch, if any."""
     stop_reason: StopReason | None = None
-    """Why it stopped then, where the recording tells."""
+    """The recorded stop reason, if any."""
 
 
 class Replayed(Part):
-    """Whether a replay came out as its recording."""
+    """The comparison of a replay with its recording."""
 
     observations: int
     """Recorded observations that could be compared."""
     differing: list[int] = []
-    """The actions, from 1, that were observed otherwise."""
+    """Numbers, from 1, of the actions with different observations."""
     same_patch: bool | None = None
-    """None where the recording has no patch."""
+    """None if the recording has no patch."""

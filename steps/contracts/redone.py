@@ -1,11 +1,10 @@
-"""What is kept of a unit's verdict when a person has the unit done again (--redo).
+"""The archive of a unit's verdict when the unit is run again (--redo).
 
-A verdict is put away in this order, and whoever is killed in between leaves what can be told apart:
+A verdict is archived in this order, so that the next plan can complete an interrupted archiving:
 
-1. Its files are copied into the folder that is named by its content: nothing has changed.
-2. ``redone.json`` is put beside them: from here on the next plan finishes it, whatever that one is asked for. Until
-   then the verdict stands as long as ``grade.json`` is there, and its folder is no earlier verdict yet.
-3. The run's ``summary.json`` goes, which would tell of the old verdict, then the unit's files, ``grade.json`` last.
+1. Its files are copied into a folder that is named after their content. The verdict still counts.
+2. ``redone.json`` is written beside them. From now on the next plan completes the archiving, whatever its request.
+3. The run's ``summary.json``, which has the old verdict, is removed, then the unit's files, ``grade.json`` last.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from swe_argo.steps.contracts.verdict import Outcome
 
 _FOLDER = "redone-"
 RETRACTED = "retracted-"
-"""How the tries are called that were solved until the model's endpoint proved to have ended them."""
+"""Name prefix of tries whose solve was retracted because the model endpoint had ended it."""
 
 
-def kept_as(verdict: bytes) -> str:
-    """Name among a unit's tries under which the verdict of these bytes is kept: done again, it is kept once."""
+def archive_name(verdict: bytes) -> str:
+    """Return the name of a verdict's archive among the unit's tries, made from its content. Idempotent."""
     return f"{_FOLDER}{hashlib.sha256(verdict).hexdigest()[:12]}"
 
 
-def is_kept(name: str) -> bool:
-    """Whether a file of a unit, by its name in the unit's folder, is of a verdict that was put away, or is to be."""
+def is_archived(name: str) -> bool:
+    """Whether a file of a unit, by its path in the unit's folder, belongs to an archived verdict."""
     return name.startswith(f"tries/{_FOLDER}")
 
 
 class Redone(Record):
-    """An earlier verdict. Its files lie beside it, under the names that they had."""
+    """An archived verdict. Its files are beside it, under their own names."""
 
     file: ClassVar[str] = "redone.json"
     place: ClassVar[Place] = Place.TRY
@@ -41,12 +40,12 @@ class Redone(Record):
     attempt: int
     outcome: Outcome
     stop_reason: StopReason | None
-    """None where nobody solved."""
+    """None if the unit had no solve step."""
     requested: str
-    """What chose it: an outcome, a stop reason, or the instance itself."""
+    """The word of --redo that matched: an outcome, a stop reason, or the instance."""
     at: str
-    """When it was put away; ISO 8601, UTC."""
+    """Time of archiving; ISO 8601, UTC."""
     usage: Usage = Usage()
-    """What its solve had taken of the model, where that is done again, too."""
+    """Model usage of its solve, if that is repeated too."""
     seconds: float = 0.0
-    """In the stages that are done again."""
+    """Time of the repeated stages."""

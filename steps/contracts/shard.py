@@ -1,4 +1,4 @@
-"""A part of a plan's units, as an engine hands it on."""
+"""Shards: parts of a plan's units that engines pass to child Workflows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.contracts.record import Part, Place, Raw, to_json
 
 
 class ShardUnit(Part):
-    """A unit as an engine hands it on: all that may travel as a parameter."""
+    """A unit of a shard: everything that an engine may pass as a parameter."""
 
     id: str
     attempt: int
@@ -23,18 +23,18 @@ def shard_name(workflow: str, number: str) -> str:
 
 
 class Shard(Raw):
-    """A part of the units that have something to do: a JSON list of ShardUnit, in a file named by ``shard_name``."""
+    """A part of the units to do: a JSON list of ShardUnit, in a file named by ``shard_name``."""
 
     file: ClassVar[str] = "{name}.json"
     place: ClassVar[Place] = Place.SHARDS
 
     @classmethod
     def of(cls, units: list[Unit]) -> Self:
-        """The part that holds these units."""
+        """Return the shard of these units."""
         items = [ShardUnit(id=unit.instance_id, attempt=unit.attempt, begins=unit.begins) for unit in units]
         return cls(to_json([item.model_dump(mode="json") for item in items], separators=(",", ":")).encode())
 
     @property
     def units(self) -> list[ShardUnit]:
-        """The units in it."""
+        """Return the units of the shard."""
         return [ShardUnit.model_validate(item) for item in json.loads(self.data)]

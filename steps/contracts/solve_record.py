@@ -1,4 +1,4 @@
-"""SolveRecord: how the solve of a unit went."""
+"""SolveRecord: the record of a unit's solve step."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from swe_argo.steps.contracts.trajectory import StopReason, Usage
 
 
 class History(Part):
-    """What was hidden of the repository's history before the agent began, and the proof."""
+    """The repository's history that was hidden from the agent, and the proof that it is gone."""
 
     head: str
-    """Commit the patch is taken against."""
+    """Commit against which the patch is taken."""
     refs_removed: int
     objects_before: int
     objects_after: int
     unreachable_after: int
     verified: bool
-    """No ref, reflog entry, stash, remote, alternate or object remains that HEAD does not reach."""
+    """Whether no ref, reflog entry, stash, remote, alternate or object remains that HEAD does not reach."""
 
 
 class SolveAttempt(Part):
-    """One attempt inside a solve (iterative mode)."""
+    """One attempt within a solve (iterative mode)."""
 
     number: int
     stop_reason: StopReason
     temperature: float | None = None
     accepted: bool
-    """By the critic."""
+    """Whether the critic accepted it."""
     chosen: bool
     patch_bytes: int
     usage: Usage
 
 
 class Continued(Part):
-    """What a solve took over from earlier tries of its unit that were lost."""
+    """Model calls that a solve took over from lost tries of its unit."""
 
     tries: list[str] = []
-    """The processes that had asked, oldest first."""
+    """Names of the tries that made the calls, oldest first."""
     calls: int = 0
-    """Answers that were not asked for again."""
+    """Number of calls taken over."""
     usage: Usage = Usage()
-    """What these had cost: of the solve's usage, and of those tries', too."""
+    """Usage of these calls; part of the solve's usage and of the lost tries' usage."""
     started_over: str = ""
-    """Why it began anew, or an attempt of it did, though there was something to go on from; empty where none did."""
+    """Why the solve, or one of its attempts, started over in spite of recorded calls; empty if none did."""
 
 
 class SolveRecord(Timed):
-    """How a solve went."""
+    """The result of a unit's solve step."""
 
     file: ClassVar[str] = "solve.json"
     place: ClassVar[Place] = Place.UNIT
@@ -61,35 +61,34 @@ class SolveRecord(Timed):
     agent: str
     stop_reason: StopReason
     history: History | None
-    """None where there is no repository to hide any of: the family hands on files of the whole machine."""
+    """None if there is no repository whose history could be hidden: the family's submission is a layer."""
     machine: Machine
     seconds: dict[str, float]
     """Stage -> seconds: create, prepare, agent, patch."""
     usage: Usage = Usage()
-    """Of its whole conversation, with what was taken over."""
+    """Usage of the whole conversation, including calls taken over."""
     continued: Continued | None = None
-    """None where there was nothing to go on from."""
+    """None if there were no recorded calls to resume from."""
     kept_calls: str = ""
-    """What the files are called, up to their numbers, in which its answers lie among the unit's tries until the run's
-    report is written; empty where none were kept."""
+    """Prefix of the files with its recorded calls, which lie in the unit's tries until the run's report is written;
+    empty if none were recorded."""
     patch_bytes: int
     layer_bytes: int = 0
     layer: LayerSummary | None = None
-    """None where there is none, or an older version took it."""
+    """None without a layer, and in records of older versions."""
     patch_note: str = ""
-    """Why the patch (or layer) is empty where that is not for want of changes: the agent deleted the repository, and
-    the like."""
+    """Why the patch or layer is empty although there may have been changes, e.g. the agent deleted the repository."""
     attempts: list[SolveAttempt] = []
-    """In iterative mode: all of them, in order. ``usage`` is their sum."""
+    """All attempts of iterative mode, in order; ``usage`` is their sum."""
     replayed: Replayed | None = None
-    """Of agent replay: whether it came out the same."""
+    """Comparison with the recording, for agent replay."""
 
     @property
     def spent(self) -> Usage:
-        """What this try itself took: failed ones tell of what it took over."""
+        """Return the usage of this try alone, without calls taken over."""
         return self.usage if self.continued is None else self.usage - self.continued.usage
 
     @property
     def word(self) -> str:
-        """Why the agent stopped."""
+        """Return why the agent stopped."""
         return self.stop_reason.value

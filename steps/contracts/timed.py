@@ -1,4 +1,4 @@
-"""When a step worked, in the record that it leaves of a unit."""
+"""Times of a step in its record of a unit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from swe_argo.steps.contracts.record import Record
 
 
 class Timed(Record):
-    """A record of a try that succeeded. The step's entry says when that was: both empty where no such program made it,
-    or one from before there were these fields."""
+    """A record of a successful try, with its times.
+
+    Both are empty in records of older releases and in those that no step program wrote.
+    """
 
     began_at: str = ""
     """ISO 8601, UTC."""

@@ -1,10 +1,10 @@
-"""What a training leaves in its store: its spec, its checkpoints, the figures of each step."""
+"""Files of a training in its store: its spec, its checkpoints, the figures of each step."""
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from swe_argo.steps.contracts.data import DatasetLock
 from swe_argo.steps.contracts.record import Part, Place, Raw, Record, finite, to_json
@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.train_spec import TrainSpec
 
 
 class TrainFile(Record):
-    """The spec and what it resolved to; the first file of a training. ``key(TrainFile, name)`` is where it lies."""
+    """The resolved spec, the first file of a training, at ``key(TrainFile, name)``."""
 
     file: ClassVar[str] = "train.json"
     place: ClassVar[Place] = Place.TRAINING
@@ -22,68 +22,68 @@ class TrainFile(Record):
     pool: list[str]
     """Instances to train on, in the dataset's order."""
     held_out: list[str]
-    """Instances to measure with; none of them is in ``pool``."""
+    """Instances to measure with, none of them in ``pool``."""
     left_out: dict[str, str] = {}
-    """Selected instance that is in neither -> why: not valid, not gradeable."""
+    """Selected instance that is in neither -> reason: not valid, not gradeable."""
     versions: dict[str, str]
     created_at: str
 
 
 class Weights(Part):
-    """Weights of Tinker, by their paths."""
+    """Weights at Tinker, by their paths."""
 
     version: str
-    """``base``, or the number of the step that made them, six digits: what samples name them by."""
+    """Version in samples: ``base``, or the six-digit number of the step that made them."""
     state_path: str | None
-    """``tinker://.../weights/...``, the optimizer's state with it; None: a new adapter, which the seed makes."""
+    """``tinker://.../weights/...``, with the optimizer's state; None: a new adapter, initialized by the seed."""
     sampler_path: str | None
     """``tinker://.../sampler_weights/...``; None: the base model."""
 
 
 class Checkpoint(Part):
-    """A step that was learnt. One line of ``checkpoints.jsonl``, whose last decides where a training goes on."""
+    """A learnt step: one line of ``checkpoints.jsonl``. A training resumes from the last line."""
 
     step: int
     """Number of the step, from 1."""
     weights: Weights
     run: str
-    """The run whose rollouts it learnt from."""
+    """The run with the rollouts."""
     samples_sha256: str
-    """Of the samples, in the order in which they were learnt: nothing twice, nothing lost."""
+    """Hash of the samples in the order of learning, to prove that none is missing or repeated."""
     rollouts: int
-    """Rollouts learnt from; 0 where no group had two different rewards: then the weights are the step before's."""
-    kept: bool
-    """Whether its state is kept for good."""
+    """Rollouts learnt from; 0 if no group had different rewards: then the weights are those of the previous step."""
+    is_permanent: bool = Field(alias="kept")
+    """Whether its state is permanent."""
     saved_at: str
 
 
 class Checkpoints(Raw):
-    """All steps that were learnt, a JSON object a line, in order."""
+    """All learnt steps in order, one JSON object per line."""
 
     file: ClassVar[str] = "checkpoints.jsonl"
     place: ClassVar[Place] = Place.TRAINING
 
     @classmethod
     def of(cls, checkpoints: list[Checkpoint]) -> Self:
-        """The file with these lines."""
-        return cls("".join(to_json(each.model_dump(mode="json")) + "\n" for each in checkpoints).encode())
+        """Return the file with these lines."""
+        lines = (to_json(checkpoint.model_dump(mode="json")) + "\n" for checkpoint in checkpoints)
+        return cls("".join(lines).encode())
 
     @property
     def list(self) -> list[Checkpoint]:
-        """Its lines."""
+        """Return its lines."""
         return [Checkpoint.model_validate_json(line) for line in self.data.splitlines() if line.strip()]
 
 
 class WeightsFile(Raw):
-    """Which weights the proxy serves (``swe_argo.steps.serving.weights.WeightsPointer``): the newest checkpoint's."""
+    """The weights that the proxy serves (``swe_argo.steps.serving.weights.WeightsPointer``): the newest checkpoint."""
 
     file: ClassVar[str] = "weights.json"
     place: ClassVar[Place] = Place.TRAINING
 
 
 class HelperLog(Raw):
-    """What the learner or the proxy of a training on one machine printed, its end: ``key(HelperLog, training,
-    name="learner")`` is where it lies."""
+    """The end of the output of a local training's learner or proxy, at ``key(HelperLog, training, name="learner")``."""
 
     file: ClassVar[str] = "{name}.log"
     place: ClassVar[Place] = Place.TRAINING
@@ -96,73 +96,73 @@ def _only_finite(values: object) -> object:
 
 
 Finite = Annotated[float | None, BeforeValidator(finite)]
-"""A figure that may diverge: NaN and infinity are unknown (None)."""
+"""A number that may diverge: NaN and infinity become None."""
 
 
 class LearnedGroup(Part):
-    """One instance in one step."""
+    """The rollouts of one instance in one step."""
 
     instance_id: str
     rewards: list[float]
-    """Of its rollouts that have a verdict."""
+    """Rewards of the rollouts with a verdict."""
     solved: int
     missing: int
-    """Rollouts without a verdict, or without tokens: absent, no zeros."""
+    """Rollouts without a verdict or without tokens; they are absent, not zero."""
     constant: bool
-    """All rewards are equal, so that nothing is learnt from it."""
+    """Whether all rewards are equal, so that nothing is learnt from the group."""
 
 
 class StepFigures(Record):
-    """What a step was, in figures: ``key(StepFigures, training, name="000012")`` is where it lies."""
+    """The figures of a step, at ``key(StepFigures, training, name="000012")``."""
 
     file: ClassVar[str] = "{name}.json"
     place: ClassVar[Place] = Place.TRAINING_STEPS
     step: int
     run: str
     weights_used: dict[str, int]
-    """Version of the weights -> calls that it answered."""
+    """Version of the weights -> number of calls that they answered."""
     lag: int
-    """Steps by which the oldest of these were behind those that the step began to learn with."""
+    """Steps between the oldest of these weights and those from which the step learnt."""
     groups: list[LearnedGroup]
     rollouts: int
-    """Rollouts that there should be."""
+    """Planned rollouts."""
     learnt: int
     """Rollouts learnt from."""
     infra_failures: int
-    """Rollouts without a verdict, for a failure that is not the agent's."""
+    """Rollouts without a verdict after an infrastructure failure."""
     reward_mean: float | None
-    """Over rollouts with a verdict; None: there are none."""
+    """Mean over rollouts with a verdict; None if there are none."""
     resolved_share: float | None
     prompt_tokens_mean: float | None
     sampled_tokens_mean: float | None
-    """A rollout."""
+    """Mean per rollout."""
     turns_mean: float | None
-    """Calls of the model a rollout."""
+    """Mean number of model calls per rollout."""
     kl: Finite
-    """Estimate of KL(sampler || learner) a sampled token: mean of sampler's minus learner's log probability, before the
-    step (k1; http://joschu.net/blog/kl-approx.html)."""
+    """Estimate of KL(sampler || learner) per sampled token: mean of the sampler's minus the learner's log probability,
+    before the step (k1; http://joschu.net/blog/kl-approx.html)."""
     entropy: Finite
-    """Mean of minus the sampled tokens' log probabilities, of the sampler."""
+    """Mean negative log probability of the sampled tokens, of the sampler."""
     loss: Finite
     seconds: dict[str, float]
     """Phase -> seconds: collect, samples, learn, save."""
     tokens: dict[str, int]
-    """prompt, sampled, trained: of all rollouts."""
+    """Tokens of all rollouts: prompt, sampled, trained."""
     metrics: Annotated[dict[str, float], BeforeValidator(_only_finite)] = {}
-    """Return the metrics that Tinker reports for the step, without numbers that are not finite."""
+    """Tinker's metrics of the step, without numbers that are not finite."""
     finished_at: str
 
 
 def step_name(step: int) -> str:
-    """Six digits: the version of the weights that a step makes, and the name of its files."""
+    """Return a step's number in six digits: the version of its weights and the name of its files."""
     return f"{step:06d}"
 
 
 def run_of(training: str, step: int) -> str:
-    """The run whose rollouts a step learns from."""
+    """Return the id of the run with a step's rollouts."""
     return f"{training}.{step_name(step)}"
 
 
 def held_out_run_of(training: str, step: int) -> str:
-    """The run that measures the weights that a step made, or, of step 0, those that training begins with."""
+    """Return the id of the run that measures a step's weights; for step 0 the initial weights."""
     return f"{training}.{step_name(step)}.held-out"

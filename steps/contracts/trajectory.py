@@ -1,6 +1,6 @@
-"""What an agent did, in ATIF, the agent trajectory interchange format that Harbor defines (harbor.models.trajectories).
+"""Trajectories in ATIF, Harbor's agent trajectory interchange format (harbor.models.trajectories).
 
-The classes are ATIF's own, with the same fields; what ATIF leaves to its producers stands in ``extra``, typed here.
+The classes have the fields of ATIF's classes; ``extra``, which ATIF leaves to producers, is typed here.
 """
 
 from __future__ import annotations
@@ -15,30 +15,28 @@ from swe_argo.steps.contracts.record import AnyText, Part, Place, Record, finite
 
 # -- numbers that an endpoint reports ----------------------------------------------------------------------------------
 
-MOST_TOKENS = 10**9
-"""Tokens of one call: a count above is an error of the endpoint."""
-MOST_USD = 1e6
-"""Dollars of one call, likewise."""
-
-
+MAX_TOKENS = 10**9
+"""Maximum tokens of one call; a larger count is an error of the endpoint."""
+MAX_USD = 1e6
+"""Maximum cost of one call, in dollars; a larger cost is an error of the endpoint."""
 _ROUNDING = 1e-3
-"""By how much the log probability of a sure token may be above 0."""
+"""Tolerance by which the log probability of a certain token may exceed 0."""
 
 
-def token_count(value: object, most: int = MOST_TOKENS) -> int | None:
+def token_count(value: object, limit: int = MAX_TOKENS) -> int | None:
     """Return the count of tokens that an endpoint reports; None if it cannot be one. Some endpoints write text."""
     number = finite(value)
-    return int(number) if number is not None and 0 <= number <= most else None
+    return int(number) if number is not None and 0 <= number <= limit else None
 
 
-def dollars(value: object, most: float = MOST_USD) -> float | None:
+def dollars(value: object, limit: float = MAX_USD) -> float | None:
     """Return the cost that an endpoint reports; None if it cannot be one."""
     number = finite(value)
-    return number if number is not None and 0 <= number <= most else None
+    return number if number is not None and 0 <= number <= limit else None
 
 
 def _log_probabilities(values: object) -> list[float] | None:
-    """Return one for each token; None if any is missing or wrong: some servers omit it for a token that they forced."""
+    """Return one value per token; None if any is missing or wrong: some servers omit it for a forced token."""
     if not isinstance(values, list):
         return None
     numbers = [number for value in values if (number := finite(value)) is not None and -1e9 < number <= _ROUNDING]
@@ -46,7 +44,7 @@ def _log_probabilities(values: object) -> list[float] | None:
 
 
 def _token_ids(values: object) -> list[object] | None:
-    """Return None if any number is no id. Anything else than numbers is left to pydantic to refuse."""
+    """Return the ids; None if a number is not an id. pydantic refuses anything but numbers."""
     if not isinstance(values, list):
         return None
     wrong = (isinstance(value, int | float) and not (type(value) is int and value >= 0) for value in values)
@@ -61,82 +59,82 @@ def _at_most_prompt(cached: int | None, info: ValidationInfo) -> int | None:
 Tokens = Annotated[int | None, BeforeValidator(token_count)]
 Dollars = Annotated[float | None, BeforeValidator(dollars)]
 _MOST_IN_ALL = 2**53
-"""Sums stay below: JSON's readers keep whole numbers exactly up to it."""
+"""Maximum of sums: JSON parsers keep integers exact up to it."""
 TokenSum = Annotated[int, BeforeValidator(lambda value: token_count(value, _MOST_IN_ALL) or 0)]
 DollarSum = Annotated[float | None, BeforeValidator(lambda value: dollars(value, _MOST_IN_ALL))]
 
 
 class StopReason(StrEnum):
-    """Why an agent stopped. Each is the agent's own doing, or a limit that was set; the patch it had is graded."""
+    """Why an agent stopped: by its own action or at a set limit. Its patch is graded in each case."""
 
     FINISHED = "finished"
     MAX_STEPS = "max_steps"
-    """It finished only when it was told that its steps are used up."""
+    """It finished only when asked to, at its step limit."""
     ABSOLUTE_STEPS = "absolute_steps"
-    """It did not finish even then."""
+    """It did not finish when asked to, at its step limit."""
     TIMEOUT = "timeout"
     CALL_TIMEOUT = "call_timeout"
-    """One call of the model took longer than it may, again and again."""
+    """A model call exceeded its time limit on every retry."""
     CONTEXT_LIMIT = "context_limit"
     """The conversation reached max_token_limit."""
     CONTEXT_OVERFLOW = "context_overflow"
     """The endpoint refused the conversation as too long."""
     REQUEST_REFUSED = "request_refused"
-    """The endpoint refused a conversation that it had taken so far, twice and in words that do not tell why."""
+    """The endpoint twice refused a conversation that it had accepted so far, without a known reason."""
     TOKEN_LIMIT = "token_limit"  # noqa: S105 - no password
     """max_total_tokens were used."""
     COST_LIMIT = "cost_limit"
     MALFORMED = "malformed"
-    """Answer after answer held no call that could be made."""
+    """Too many responses in a row had no valid tool call."""
     EMPTY_ANSWER = "empty_answer"
-    """Answer after answer held nothing at all."""
+    """Too many responses in a row were empty."""
     REFUSAL = "refusal"
     CONTENT_FILTER = "content_filter"
     SANDBOX_BROKEN = "sandbox_broken"
-    """It broke the machine that it worked in; nothing outside of that machine knows of a cause."""
+    """It broke its sandbox: no cause is known outside the sandbox."""
     AGENT_CRASHED = "agent_crashed"
-    """Of an agent program: it ended by itself with an exit code that says it failed."""
+    """An agent program exited with an exit code that means failure."""
     AGENT_KILLED = "agent_killed"
-    """Of an agent program: a signal ended it, and no limit of ours."""
+    """A signal killed an agent program, at no limit of ours."""
     NO_CALLS = "no_calls"
-    """Of an agent program: it ended without having asked the model anything."""
+    """An agent program exited without a model call."""
     ERROR_LOOP = "error_loop"
-    """Of an agent program: it asked again and again for what was refused."""
+    """An agent program repeated refused requests again and again."""
     WAITING = "waiting"
-    """Of an agent program: it neither asked, nor printed, nor computed: it waits for a terminal or a person."""
+    """An agent program was idle, without calls, output or CPU use: it waits for a terminal or a person."""
     OUTPUT_FLOOD = "output_flood"
-    """Of an agent program: it printed more than it may."""
+    """An agent program exceeded its output limit."""
     HOME_FLOOD = "home_flood"
-    """Of an agent program: it wrote more into its HOME than it may."""
+    """An agent program exceeded the size limit of its HOME."""
     INTERRUPTED = "interrupted"
-    """The machine failed under it: only in the trajectory that a failed try leaves."""
+    """The infrastructure failed; only in the trajectory of a failed try."""
 
 
 ENDED_BY_ENDPOINT = frozenset({StopReason.REQUEST_REFUSED, StopReason.CONTEXT_OVERFLOW, StopReason.CONTENT_FILTER})
-"""The endpoint did not answer what the conversation had become."""
+"""Stop reasons for which the endpoint refused the conversation."""
 MALFORMED_REQUEST = "our check finds the request malformed"
-"""With this begin the words of a refusal that is no wonder: it says nothing of the endpoint."""
+"""Prefix of the reason of a justified refusal, which says nothing about the endpoint."""
 EARLY_TURNS = 2
-"""At so many turns such an end says more of the endpoint than of the agent, where it is that of many units."""
+"""Turns up to which such a stop points to the endpoint rather than to the agent, if many units have it."""
 
 
 class Usage(Part):
-    """What the calls of a model took, together."""
+    """Sums over model calls."""
 
     calls: int = 0
-    """Calls that were answered."""
+    """Answered calls."""
     requests: int = 0
-    """Requests that were sent: the calls, and those before them that failed."""
+    """Requests sent: the calls and their failed tries."""
     prompt_tokens: TokenSum = 0
     cached_tokens: TokenSum = 0
-    """Of the prompt tokens."""
+    """Cached tokens among the prompt tokens."""
     completion_tokens: TokenSum = 0
     reasoning_tokens: TokenSum = 0
-    """Of the completion tokens."""
+    """Reasoning tokens among the completion tokens."""
     cost_usd: DollarSum = None
-    """None where no price is known."""
+    """None if no price is known."""
     seconds: float = 0.0
-    """Spent waiting for answers."""
+    """Time spent waiting for responses."""
 
     _cached = field_validator("cached_tokens")(_at_most_prompt)
 
@@ -154,7 +152,7 @@ class Usage(Part):
         )
 
     def __sub__(self, other: Usage) -> Usage:
-        """What is left without ``other``, which is a part of it."""
+        """Return the usage without ``other``, which is a part of it."""
         return Usage(
             calls=self.calls - other.calls,
             requests=self.requests - other.requests,
@@ -180,19 +178,19 @@ class ToolCall(Part):
 
 
 class ResultExtra(Part):
-    """What is known of an action beside what the agent saw of it."""
+    """Facts about an action that the agent did not see."""
 
     exit_code: int | None = None
     timed_out: bool = False
     seconds: float = 0.0
     cut: bool = False
-    """Whether the agent saw less than there was."""
+    """Whether the agent saw only a part of the output."""
     recorded: AnyText | None = None
-    """In a replay: what was observed then, where it was something else."""
+    """The recorded observation, in a replay with another one."""
 
 
 class Result(Part):
-    """What came of a call, as the agent saw it."""
+    """The result of a tool call, as the agent saw it."""
 
     source_call_id: str | None = None
     content: AnyText | None = None
@@ -200,31 +198,31 @@ class Result(Part):
 
 
 class Observation(Part):
-    """What came of the calls of a turn."""
+    """The results of a turn's tool calls."""
 
     results: list[Result]
 
 
 class MetricsExtra(Part):
-    """What is recorded of a call beside ATIF's own fields."""
+    """Facts about a model call beyond ATIF's own fields."""
 
     reasoning_tokens: Tokens = None
     seconds: float = 0.0
     finish_reason: str | None = None
     request_id: str | None = None
     fingerprint: str | None = None
-    """Which weights answered, where the endpoint tells (system_fingerprint)."""
+    """The weights that answered, if the endpoint reports them (system_fingerprint)."""
     requests: int = 1
-    """1, and one for each that failed before the answer came."""
+    """Requests sent: 1, plus the failed ones before the response."""
     shared_prompt_ids: int | None = None
-    """So many leading ids of the prompt are those of the call before (its prompt, then its completion): they are left
-    out of prompt_token_ids, or a trajectory would grow with the square of its turns. ``export`` writes them whole."""
+    """Number of leading prompt ids shared with the previous call (its prompt, then its completion). They are left out
+    of prompt_token_ids, so that trajectories do not grow quadratically; ``export`` writes them in full."""
 
 
 class Metrics(Part):
-    """The tokens and the cost of one call of the model, and the token ids if the endpoint reports them.
+    """The tokens and the cost of one model call, and the token ids if the endpoint reports them.
 
-    A number that cannot be right is unknown (None), whoever reported or stored it; so is a list that holds one.
+    An impossible number becomes None, and so does a list that contains one.
     """
 
     prompt_tokens: Tokens = None
@@ -241,7 +239,7 @@ class Metrics(Part):
 
 
 class Turn(Part):
-    """A step of ATIF: something said, by the system, the user, or the agent with its calls and what came of them."""
+    """A step of ATIF: a message of the system, the user, or the agent with its tool calls and their results."""
 
     step_id: int = Field(ge=1)
     timestamp: str | None = None
@@ -253,22 +251,22 @@ class Turn(Part):
     observation: Observation | None = None
     metrics: Metrics | None = None
     llm_call_count: int | None = None
-    """Of an agent's turn: 1, or 0 where no model was asked (a replay)."""
+    """Model calls of an agent's turn: 1, or 0 without a model (a replay)."""
     extra: dict[str, Any] | None = None
 
 
 class AgentExtra(Part):
-    """How the agent worked."""
+    """Settings of the agent beyond ATIF's own fields."""
 
     scaffold: str | None = None
-    """Of agent replay: whose tools it used."""
+    """The scaffold whose tools agent replay used."""
     format: Literal["function_calling", "text"] | None = None
     endpoint: str | None = None
     temperature: float | None = None
 
 
 class AgentInfo(Part):
-    """Who worked."""
+    """The agent of a trajectory."""
 
     name: str
     version: str
@@ -278,7 +276,7 @@ class AgentInfo(Part):
 
 
 class FinalMetrics(Part):
-    """The sums over all turns, those of other attempts in ``subagent_trajectories`` included."""
+    """Sums over all turns, including those of other attempts in ``subagent_trajectories``."""
 
     total_prompt_tokens: TokenSum | None = None
     total_completion_tokens: TokenSum | None = None
@@ -288,61 +286,60 @@ class FinalMetrics(Part):
 
 
 class TrajectoryExtra(Part):
-    """What ATIF has no field for."""
+    """Facts about a trajectory beyond ATIF's own fields."""
 
     instance_id: str
     attempt: int
     stop_reason: StopReason
     usage: Usage = Usage()
-    """Of everything in this file."""
+    """Usage of everything in this file."""
     inherited: Usage | None = None
-    """Of ``usage``: what earlier tries of the unit paid for, whose answers this one took over."""
+    """The part of ``usage`` that earlier tries of the unit paid for, whose responses this one took over."""
     started_at: str
     seconds: float
-    """The agent's own, without making the sandbox and taking the patch."""
+    """Time of the agent itself, without creating the sandbox and taking the patch."""
     beside: bool = False
-    """Whether it is a further conversation of the attempt that it stands in, of a sub-agent or a helper of an agent
-    program, and not an attempt of its own."""
+    """Whether it is another conversation of the same attempt, of a sub-agent or helper of an agent program, not another
+    attempt."""
     printed: AnyText | None = None
-    """What an agent program printed itself; of much, both ends."""
+    """Output of an agent program; of a long one both ends."""
 
 
 class Trajectory(Record):
-    """Everything an agent did. ``steps`` are numbered from 1; there is at least one."""
+    """All turns of an agent. ``steps`` are numbered from 1; there is at least one."""
 
     file: ClassVar[str] = "trajectory.json"
     place: ClassVar[Place] = Place.UNIT
     schema_version: Literal["ATIF-v1.7"] = "ATIF-v1.7"
     session_id: str | None = None
-    """The run."""
+    """The run id."""
     trajectory_id: str | None = None
-    """Run, instance and attempt, with slashes between."""
+    """RUN/INSTANCE/ATTEMPT."""
     agent: AgentInfo
     steps: list[Turn] = Field(min_length=1)
     notes: str | None = None
     final_metrics: FinalMetrics | None = None
     extra: TrajectoryExtra
     subagent_trajectories: list[Trajectory] | None = None
-    """The attempt's further conversations (``extra.beside``); in iterative mode the attempts that were not chosen, too,
-    each whole."""
+    """The attempt's other conversations (``extra.beside``), and in iterative mode the attempts that were not chosen,
+    each complete."""
 
     @property
     def answers(self) -> int:
-        """Answers of the model in the chosen attempt, its further conversations included; not what was filtered."""
-        beside = [other.answers for other in self.subagent_trajectories or [] if other.extra.beside]
-        said = [turn for turn in self.steps if turn.source == "agent"]
-        return sum(beside) + sum(bool(turn.message or turn.tool_calls or turn.extra) for turn in said)
+        """Return the number of responses in the chosen attempt and its other conversations, without filtered ones."""
+        conversations = [child for child in self.subagent_trajectories or [] if child.extra.beside]
+        turns = [turn for turn in self.steps if turn.source == "agent"]
+        return sum(child.answers for child in conversations) + sum(
+            bool(turn.message or turn.tool_calls or turn.extra) for turn in turns
+        )
 
     def to_bytes(self) -> bytes:
-        """One line of JSON, without what is not known: a trajectory is large."""
+        """Return one line of JSON without null fields: a trajectory is large."""
         return (to_json(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()
 
 
-def spent_in(trajectory: bytes | None) -> Usage:
-    """What the try took that left a trajectory, read from its bytes alone: without what it took over from earlier ones.
-
-    Nothing where they are no trajectory.
-    """
+def usage_of_trajectory(trajectory: bytes | None) -> Usage:
+    """Return the usage of the try that wrote a trajectory, without calls taken over; nothing if it cannot be read."""
     try:
         extra = json.loads(trajectory or b"{}").get("extra", {})
         return Usage.model_validate(extra.get("usage", {})) - Usage.model_validate(extra.get("inherited") or {})

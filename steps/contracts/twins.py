@@ -1,4 +1,4 @@
-"""The validated twins of an instance: which constants of its tests can be changed so that the reference patch fails."""
+"""The validated twins of an instance: constants of its tests that can be changed so that the reference patch fails."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from swe_argo.steps.contracts.record import Part, Place, Record
 
 TWINS_VERSION = 2
-"""Counts up if sites are found or validated in another way: what an earlier version stored is not used."""
+"""Version of the search for sites and their validation; files of other versions are not used."""
 
 
 class Neighbour(Part):
@@ -16,7 +16,7 @@ class Neighbour(Part):
     site: str
     """The key of the expected value's site."""
     spans: list[tuple[int, int]]
-    """The bytes of the input in the test file: several places hold the same value."""
+    """Byte ranges of the input in the test file, where one value may occur several times."""
     text: str
     """The source of the other input."""
     expected: str
@@ -24,7 +24,7 @@ class Neighbour(Part):
 
 
 class ValidatedTwins(Record):
-    """The sites of an instance's tests that were tried on the reference patch."""
+    """The sites of an instance's tests, tested on the reference patch."""
 
     file: ClassVar[str] = "twins.json"
     place: ClassVar[Place] = Place.INSTANCE
@@ -34,9 +34,9 @@ class ValidatedTwins(Record):
     """The hash of the normalised row."""
     image: str
     image_digest: str | None = None
-    """None if the run that validated did not know it."""
+    """None if the validating run did not know it."""
     needs_network: bool = False
-    """Whether the reference patch passes with a network only."""
+    """Whether the reference patch passes only with a network."""
     fail_to_pass: list[str] = []
     """The listed tests that fail without the reference patch."""
     passed: list[str] = []
@@ -46,13 +46,13 @@ class ValidatedTwins(Record):
     neighbours: list[Neighbour] = []
     """Tests with other inputs that the reference patch passes and the untouched repository fails."""
     unreported: list[str] = []
-    """Tests with sites that the log does not report when they fail; Django's runner names a failed subtest only."""
+    """Tests with sites that the log does not report when they fail: Django's runner names only a failed subtest."""
     base: dict[str, str | None] = {}
     """Test file -> its content in a fresh sandbox; None if the test patch creates it."""
     reference_paths: list[str] = []
-    """Files beside the tests that the reference changes and that would be findings: they are none of this instance."""
+    """Files beside the tests that the reference patch changes; changes to these are no findings for this instance."""
     seconds: float = 0.0
-    """The tests of the reference patch took so long."""
+    """Duration of the reference patch's tests."""
     runs: int = 0
     """Test runs of the reference patch that validated the sites."""
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What grading leaves of a unit: the official files, byte for byte, and what they do not say."""
+"""The files of a graded unit: the official ones, byte for byte, and our own record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 3
 
 
 class TestLog(Raw):
-    """What the official script printed, stdout and stderr in one stream."""
+    """Output of the official script, stdout and stderr in one stream."""
 
     __test__ = False  # not a test class, whatever pytest thinks of its name
     file: ClassVar[str] = "test_output.txt"
@@ -31,21 +31,21 @@ class Report(Raw):
 
 
 class InstanceLog(Raw):
-    """The log the harness keeps while it grades one instance."""
+    """The harness's log of grading one instance."""
 
     file: ClassVar[str] = "run_instance.log"
     place: ClassVar[Place] = Place.UNIT
 
 
 class EvalScript(Raw):
-    """The official script, as it ran."""
+    """The official script that ran."""
 
     file: ClassVar[str] = "eval.sh"
     place: ClassVar[Place] = Place.UNIT
 
 
 class Outcome(StrEnum):
-    """What became of a patch. Each is definitive: a resumed run does not try again."""
+    """The definitive result of a unit: a resumed run does not repeat it."""
 
     RESOLVED = "resolved"
     UNRESOLVED = "unresolved"
@@ -54,16 +54,16 @@ class Outcome(StrEnum):
     TESTS_TIMED_OUT = "tests_timed_out"
     LOG_UNREADABLE = "log_not_gradeable"
     NO_REWARD = "no_reward"
-    """The verifier of a task ended without a number: its own failure, or brought about by what it was to judge."""
+    """The task's verifier ended without a reward: it failed, or the agent's changes broke it."""
     NO_PREDICTION = "no_prediction"
-    """The predictions file has nothing for this instance: written by plan, never run (``incomplete_ids``)."""
+    """The predictions file has no row for this instance; plan records it and nothing runs (``incomplete_ids``)."""
 
 
 class Evidence(Part):
-    """The second channel: what is known of the tests beside the log they printed."""
+    """Facts about the tests from outside their log."""
 
     exit_code: int | None
-    """Of the test command, written outside the log; None where there is none (a saved log, a killed shell)."""
+    """Exit code of the test command, written outside the log; None for a saved log or a killed shell."""
     logged_exit_codes: list[str]
     start_markers: int
     end_markers: int
@@ -75,24 +75,24 @@ class Finding(Part):
     code: str
     detail: str
     paths: tuple[str, ...] = Field(default=(), exclude=True)
-    """The files of which the detail names some; not stored."""
+    """All files of the finding, not stored; the detail names the first ones."""
 
     @classmethod
     def of_paths(cls, code: str, paths: Collection[str]) -> Finding:
-        """Return a finding on some files."""
+        """Return a finding about files."""
         listed = sorted(paths)
         first = ", ".join(path[:120] for path in listed[:_SHOWN])
         more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
         return cls(code=code, detail=first + more, paths=tuple(listed))
 
     def without(self, paths: Collection[str]) -> Finding | None:
-        """Return the finding on its other files; None if there are none. A finding on no file stays."""
-        left = set(self.paths).difference(paths)
-        return self if len(left) == len(self.paths) else self.of_paths(self.code, left) if left else None
+        """Return the finding about its other files; None if there are none. A finding without files stays."""
+        remaining = set(self.paths).difference(paths)
+        return self if len(remaining) == len(self.paths) else self.of_paths(self.code, remaining) if remaining else None
 
 
 class Integrity(Part):
-    """Whether a verdict can be believed. Ours, never the official verdict.
+    """Whether a verdict can be believed; it never changes the official verdict.
 
     ``ok``: the log is clean, and a resolved patch of an agent is confirmed. ``unconfirmed``: the log is clean, and no
     confirmation says that the patch resolves. ``suspect``: the confirmation contradicts the verdict, or the log or the
@@ -121,7 +121,7 @@ class ConfirmationOutcome(StrEnum):
 
 
 class TestCounts(Part):
-    """Passed and listed tests of one list."""
+    """The number of passed tests of a list, and its length."""
 
     __test__ = False
     passed: int
@@ -135,36 +135,36 @@ class Confirmation(Part):
     reason: str = ""
     """The observation in a sentence; empty if confirmed."""
     is_unstable: bool = False
-    """Whether the reference patch did not come out as drawn either, in every draw."""
+    """Whether the reference patch did not pass as drawn either, in every draw."""
     tests_with_site: int = 0
-    """FAIL_TO_PASS tests that were originals and twins in these runs."""
+    """Number of FAIL_TO_PASS tests that were originals and twins in these runs."""
     fail_to_pass: int = 0
-    """All FAIL_TO_PASS tests of the instance."""
+    """Number of FAIL_TO_PASS tests of the instance."""
     runs: int = 0
     """Test runs of the patch."""
     reference_runs: int = 0
     """Test runs of the reference patch: to validate sites, and to explain surprises."""
     chance: float | None = None
-    """An upper bound of the chance to pass all runs by guessing."""
+    """Upper bound of the chance to pass all runs by guessing."""
     tests: list[str] = []
     """The tests that did not come out as drawn, at most 20."""
     excerpt: str = ""
-    """If not confirmed: the log lines of those tests, and the end of the log."""
+    """The log lines of those tests and the end of the log, if not confirmed."""
     neighbours: TestCounts | None = None
-    """Tests with other inputs, and how many of them came out right; None if none could be made or tried."""
+    """Results of the tests with other inputs; None if none could be made or run."""
     general: bool | None = None
-    """Whether the patch passed with other inputs, too; None if that was not tried, or the reference patch failed."""
+    """Whether the patch passed with other inputs too; None if that was not tried, or the reference patch failed."""
     general_reason: str = ""
-    """If not general: the observation in a sentence."""
+    """The observation in a sentence, if not general."""
     seconds: float = 0.0
     files: list[str] = []
-    """Older releases: test files that got further tests."""
+    """Older releases: test files with added tests."""
     flipped: list[str] = []
-    """Older releases: listed tests that passed officially and not here."""
+    """Older releases: listed tests that passed officially but not here."""
 
 
 class GradeRecord(Timed):
-    """What the official files do not say about a grade."""
+    """The result of a unit's grade step."""
 
     file: ClassVar[str] = "grade.json"
     place: ClassVar[Place] = Place.UNIT
@@ -174,24 +174,24 @@ class GradeRecord(Timed):
     resolved: bool
     """The verdict of the family's own rule; SWE-bench's is the official one."""
     reward: float = 0.0
-    """What the family's rule gives: 1 or 0 where it only knows resolved and not."""
+    """The family's reward; 1 or 0 if it only has resolved and unresolved."""
     official_failure_reason: str | None = None
-    """infra_failure_reason of the official report, advisory; of other families why the log holds no results, and of a
-    reference that is run what went wrong there."""
+    """infra_failure_reason of the official report (advisory); for other families the reason why the log has no results,
+    or the failure of the reference."""
     fail_to_pass: TestCounts | None = None
     pass_to_pass: TestCounts | None = None
     expected_tests: TestCounts | None = None
-    """Tests that came out as expected, where a family expects some to fail."""
+    """Tests with the expected result, for families that expect some to fail."""
     failing_tests: list[str] = []
-    """Listed tests that did not come out as they must, F2P first."""
+    """Listed tests without the expected result, F2P first."""
     apply_command: str | None = None
-    """Which command of the chain took the patch."""
+    """The command that applied the patch."""
     evidence: Evidence | None = None
     integrity: Integrity
     confirmation: Confirmation | None = None
     """None if none was tried."""
     machine: Machine | None = None
-    """None where nothing ran (an empty patch)."""
+    """None if nothing ran (an empty patch)."""
     seconds: dict[str, float] = {}
     """Stage -> seconds: create, apply, tests, grade, and confirmation if there was one."""
     patch_sha256: str
@@ -199,20 +199,19 @@ class GradeRecord(Timed):
 
     @model_validator(mode="before")
     @classmethod
-    def _reward_of_resolved(cls, fields: Any) -> Any:
-        """Records from before there were rewards have none."""
+    def _add_missing_reward(cls, fields: Any) -> Any:
+        """Set the reward in records of older releases."""
         if isinstance(fields, dict) and "reward" not in fields:
             return {**fields, "reward": float(fields.get("resolved") is True)}
         return fields
 
     @model_validator(mode="before")
     @classmethod
-    def _confirmation_of_older_releases(cls, fields: Any) -> Any:
-        """Read ``counter_proof`` as the confirmation if there is no other."""
+    def _accept_counter_proof(cls, fields: Any) -> Any:
+        """Read ``counter_proof`` of older releases as the confirmation if there is no other."""
         if isinstance(fields, dict) and "counter_proof" in fields:
-            counter_proof = fields["counter_proof"]
-            rest = {name: value for name, value in fields.items() if name != "counter_proof"}
-            return {"confirmation": counter_proof, **rest}
+            current = {name: value for name, value in fields.items() if name != "counter_proof"}
+            return {"confirmation": fields["counter_proof"], **current}
         return fields
 
     @model_serializer(mode="wrap")
@@ -229,7 +228,7 @@ class GradeRecord(Timed):
 
     @property
     def standing(self) -> tuple[str, str]:
-        """Integrity and outcome of the confirmation for ``decide_reward``, which takes unstable as unavailable."""
+        """Return integrity and outcome of the confirmation for ``decide_reward``: unstable counts as unavailable."""
         integrity = "suspect" if self.is_suspect else self.integrity.verdict
         if self.confirmation is None:
             return integrity, ""
@@ -238,13 +237,13 @@ class GradeRecord(Timed):
 
     @property
     def word(self) -> str:
-        """The outcome."""
+        """Return the outcome."""
         return self.outcome.value
 
 
 RewardRule = Literal["by-outcome", "zero", "drop", "keep"]
-"""The reward of rollouts whose verdict is suspect or unconfirmed. zero: 0. drop: absent from their group. keep: that of
-the official verdict. by-outcome: see ``decide_reward``."""
+"""Rule for the reward of rollouts with a suspect or unconfirmed verdict. zero: 0. drop: absent from their group. keep:
+the official reward. by-outcome: see ``decide_reward``."""
 
 
 def decide_reward(
@@ -253,9 +252,9 @@ def decide_reward(
     """Return the reward to learn from; None if the rollout is dropped from its group.
 
     Args:
-        reward: That of the official verdict.
-        integrity: That of ``GradeRecord.standing``.
-        confirmation: That of ``GradeRecord.standing``; empty if none was tried.
+        reward: The official reward.
+        integrity: The integrity of ``GradeRecord.standing``.
+        confirmation: The confirmation's outcome of ``GradeRecord.standing``; empty if none was tried.
         suspect: The rule for suspect verdicts; by-outcome is zero.
         unconfirmed: The rule for unconfirmed verdicts; by-outcome is drop for not_confirmed and keep for all others.
     """

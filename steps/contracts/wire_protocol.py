@@ -1,4 +1,4 @@
-"""The protocols in which models are asked: by agent programs, and at endpoints."""
+"""The protocols of model endpoints and agent programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class WireProtocol(StrEnum):
-    """How a request and its answer are put."""
+    """The protocol of model requests and responses."""
 
     CHAT = "chat"
     """OpenAI's chat completions."""
@@ -21,4 +21,4 @@ NAMES = {
     WireProtocol.RESPONSES: "OpenAI Responses",
     WireProtocol.ANTHROPIC: "Anthropic messages",
 }
-"""For people."""
+"""Display names."""

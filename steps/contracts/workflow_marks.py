@@ -1,4 +1,4 @@
-"""Labels, annotations and phases of Workflows and their pods: what templates write there, and clients read."""
+"""Labels, annotations and phases of Workflows and their pods, which templates write and clients read."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from enum import StrEnum
 API_VERSION = "argoproj.io/v1alpha1"
 
 RUN, KIND, PARENT, SHARD = "swe-argo/run", "swe-argo/kind", "swe-argo/parent", "swe-argo/shard"
-"""Labels of Workflows: the run's id, what it is (evaluate, shard, train, round), and on what another Workflow made that
-one's name; on shards their own number."""
+"""Labels of Workflows: run id, kind (evaluate, shard, train, round), name of the parent Workflow, and number of a
+shard."""
 TRAINING, ROUND = "swe-argo/training", "swe-argo/round"
-"""Labels of a training's Workflows: its name, and on what belongs to one of its steps that one's number, six digits."""
+"""Labels of a training's Workflows: its name, and the six-digit number of the step to which a Workflow belongs."""
 STEP = "swe-argo/step"
-"""Label of a step's pod, beside the run's."""
+"""Label of a step's pod, in addition to the run's."""
 NIGHTLY = "swe-argo/nightly"
-"""Label of the runs that the CronWorkflow began."""
+"""Label of the runs that the CronWorkflow started."""
 
 _ARGO = "workflows.argoproj.io"
 PHASE, COMPLETED = f"{_ARGO}/phase", f"{_ARGO}/completed"
-"""Labels that Argo keeps on every Workflow, so that they can be seen without its body: ``true`` when it is final."""
+"""Labels that Argo sets on every Workflow: its phase, and ``true`` once it is complete."""
 BY_CRON = f"{_ARGO}/cron-workflow"
-"""Label that Argo puts on what a CronWorkflow started."""
+"""Label that Argo sets on Workflows of a CronWorkflow."""
 TITLE, DESCRIPTION, DISPLAY_NAME = f"{_ARGO}/title", f"{_ARGO}/description", f"{_ARGO}/display-name"
-"""Annotations that Argo's pages show."""
+"""Annotations that Argo's UI shows."""
 
 
 class Phase(StrEnum):
-    """Of a Workflow or a node (argo-workflows, pkg/apis/workflow/v1alpha1: WorkflowPhase, NodePhase)."""
+    """Phase of a Workflow or a node (argo-workflows, pkg/apis/workflow/v1alpha1: WorkflowPhase, NodePhase)."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -39,30 +39,30 @@ class Phase(StrEnum):
 
 FAILED = (Phase.FAILED, Phase.ERROR)
 ENDED = (Phase.SUCCEEDED, *FAILED)
-"""Phases of a Workflow that nothing follows (WorkflowPhase.Completed)."""
+"""Final phases of a Workflow (WorkflowPhase.Completed)."""
 NOT_RUN = (Phase.SKIPPED, Phase.OMITTED)
 
 
 def runs_of(run_id: str) -> str:
-    """Selector of the Workflows that are this run, or were."""
+    """Return the selector of a run's Workflows, current and earlier."""
     return f"{RUN}={run_id},{KIND}=evaluate"
 
 
 def shards_of(parent: str) -> str:
-    """Selector of a Workflow's parts."""
+    """Return the selector of a Workflow's shards."""
     return f"{KIND}=shard,{PARENT}={parent}"
 
 
 def trainings_of(name: str) -> str:
-    """Selector of the Workflows that are this training, or were."""
+    """Return the selector of a training's Workflows, current and earlier."""
     return f"{TRAINING}={name},{KIND}=train"
 
 
 def rounds_of(parent: str) -> str:
-    """Selector of the steps of a training's Workflow."""
+    """Return the selector of the Workflows of a training's steps."""
     return f"{KIND}=round,{PARENT}={parent}"
 
 
-def made_by(parent: str) -> str:
-    """Selector of all Workflows that this one made."""
+def children_of(parent: str) -> str:
+    """Return the selector of all Workflows that a Workflow created."""
     return f"{PARENT}={parent}"

@@ -1,1 +1,1 @@
-"""Datasets: instances in every form of SWE-bench datasets, and the predictions to grade on them."""
+"""Datasets of instances in every format, and predictions to grade on them."""

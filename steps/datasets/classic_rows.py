@@ -1,4 +1,4 @@
-"""Classic rows: those from before swebench 5, without image, eval_script, log_parser and eval_type."""
+"""Classic rows, from before swebench 5: without image, eval_script, log_parser and eval_type."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def is_classic(row: Row) -> bool:
 
 
 def refuse_classic_rows(rows: list[Row], name: str) -> None:
-    """Raise ConfigError if any row is classic; it names the missing columns and the dataset that has them."""
+    """Raise ConfigError if any row is classic, with the missing columns and a dataset that has them."""
     lacking = [row for row in rows if is_classic(row)]
     if not lacking:
         return
     columns = [column for column in NEW_COLUMNS if any(column in missing_columns(row) for row in lacking)]
-    there = {column for row in lacking for column, value in row.items() if value}
+    filled = {column for row in lacking for column, value in row.items() if value}
     raise ConfigError(
         f"{name}: {len(lacking)} of {len(rows)} rows are classic and lack {', '.join(columns)}; "
-        f"join them by id with a swebench 5 dataset: --answers {names.guess_answers(name, there)}",
+        f"join them by id with a swebench 5 dataset: --answers {names.guess_answers(name, filled)}",
         field="dataset",
     )
 
@@ -32,9 +32,9 @@ def refuse_classic_rows(rows: list[Row], name: str) -> None:
 def join_labels(rows: list[Row], answers: list[Row], source: str) -> tuple[list[Row], list[str]]:
     """Return rows with the four columns and the labels of the swebench 5 row of the same id, and notices.
 
-    The labels are replaced too, because those of old rows can be wrong: with the classic ones the gold patches of
+    The labels are replaced, too, because old ones can be wrong: with classic labels the gold patches of
     django__django-10097 and astropy__astropy-7606 fail. Rows that are not classic stay unchanged. Raises ConfigError if
-    an id is missing from ``answers``, is classic there as well, or has another base commit.
+    an id is missing from ``answers``, is classic there, too, or has another base commit.
     """
     answers_by_id = {row["instance_id"]: row for row in answers}
     classic = [row for row in rows if is_classic(row)]
@@ -45,16 +45,16 @@ def join_labels(rows: list[Row], answers: list[Row], source: str) -> tuple[list[
         if not is_classic(row):
             joined.append(row)
             continue
-        other = answers_by_id[row["instance_id"]]
-        if any(sorted(row[tests]) != sorted(other[tests]) for tests in TEST_LISTS):
+        answer = answers_by_id[row["instance_id"]]
+        if any(sorted(row[tests]) != sorted(answer[tests]) for tests in TEST_LISTS):
             relabelled.append(row["instance_id"])
-        joined.append({**row, **{column: other[column] for column in (*NEW_COLUMNS, *TEST_LISTS)}})
+        joined.append({**row, **{column: answer[column] for column in (*NEW_COLUMNS, *TEST_LISTS)}})
     notices = [f"{len(classic)} classic rows are joined with {source}"]
     if not classic:
         notices = [f"answers: no row is classic, so {source} is not used"]
     if relabelled:
         notices.append(
-            f"the test labels of {len(relabelled)} rows differ, {source} decides: {names.list_first(relabelled)}"
+            f"the test labels of {len(relabelled)} rows differ, {source}'s are used: {names.list_first(relabelled)}"
         )
     return joined, notices
 
@@ -70,7 +70,7 @@ def grading_row(row: Row) -> Row:
     parser = row["log_parser"] or parsers.of_repo(row["repo"])
     if parser is None:
         raise ConfigError(
-            f"{row['instance_id']} has no log_parser, and swebench {parsers.VERSION} knows none of {row['repo']}",
+            f"{row['instance_id']} has no log_parser, and swebench {parsers.VERSION} has no parser for {row['repo']}",
             field="dataset",
         )
     return {
@@ -82,6 +82,7 @@ def grading_row(row: Row) -> Row:
 
 
 def _check(rows: list[Row], answers_by_id: dict[str, Row], source: str) -> None:
+    """Raise ConfigError if an id is missing from the answers, is classic there, too, or has another base commit."""
     absent = [row["instance_id"] for row in rows if row["instance_id"] not in answers_by_id]
     if absent:
         raise ConfigError(
@@ -90,10 +91,11 @@ def _check(rows: list[Row], answers_by_id: dict[str, Row], source: str) -> None:
     lacking = [row["instance_id"] for row in rows if is_classic(answers_by_id[row["instance_id"]])]
     if lacking:
         raise ConfigError(
-            f"{source} is classic itself: no {', '.join(NEW_COLUMNS)}: {names.list_first(lacking)}", field="answers"
+            f"rows of {source} are classic, too, without {', '.join(NEW_COLUMNS)}: {names.list_first(lacking)}",
+            field="answers",
         )
     other_commit = [
         row["instance_id"] for row in rows if answers_by_id[row["instance_id"]]["base_commit"] != row["base_commit"]
     ]
     if other_commit:
-        raise ConfigError(f"{source} has other base commits of {names.list_first(other_commit)}", field="answers")
+        raise ConfigError(f"{source} has different base commits for {names.list_first(other_commit)}", field="answers")

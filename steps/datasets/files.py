@@ -1,4 +1,4 @@
-"""Rows from local files: parquet, JSON, JSON Lines, and the folders that swebench and ``datasets`` make."""
+"""Rows from local files: parquet, JSON, JSON Lines, and folders of swebench and ``datasets``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".parquet", ".json", ".jsonl")
 ROWS_AT_ONCE = 64
+"""Number of rows in memory at once."""
 _FIELD = "dataset"
 
 
 def read_file(path: Path) -> Iterator[SourcedValue]:
-    """Yield the rows of one .parquet, .json (a list) or .jsonl file, of any split, as they are requested.
+    """Yield the rows of one .parquet, .json (a list) or .jsonl file, of any split, lazily.
 
-    Rows of some families have a quarter of a megabyte each. Raises ConfigError, also during iteration.
+    Some families' rows have a quarter of a megabyte each. Raises ConfigError, also during iteration, if it is not
+    readable.
     """
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
@@ -36,8 +38,9 @@ def read_file(path: Path) -> Iterator[SourcedValue]:
 
 
 def read_folder(folder: Path, split: str) -> Iterator[SourcedValue]:
-    """Yield the rows of ``split`` in a folder of files or one made by ``save_to_disk``. Raises ConfigError.
+    """Yield the rows of ``split`` in a folder of files or of ``save_to_disk``.
 
+    Raises ConfigError if there is no such split.
     Files are ``<split>.parquet`` (or .jsonl, .json, or a hub's ``[data/]<split>-00000-of-00001.parquet``).
     """
     if (folder / "state.json").is_file():  # a single Dataset: it has no splits
@@ -45,7 +48,9 @@ def read_folder(folder: Path, split: str) -> Iterator[SourcedValue]:
         return
     splits = _splits(folder)
     if not splits:
-        raise ConfigError(f"{folder} holds no dataset: no <split>.parquet, no save_to_disk, no sweb.yaml", field=_FIELD)
+        raise ConfigError(
+            f"{folder} contains no dataset: no <split>.parquet, no save_to_disk, no sweb.yaml", field=_FIELD
+        )
     if split not in splits:
         raise ConfigError(f"{folder} has no split {split!r}; it has {', '.join(sorted(splits))}", field="split")
     for path in splits[split]:
@@ -56,6 +61,7 @@ def read_folder(folder: Path, split: str) -> Iterator[SourcedValue]:
 
 
 def _splits(folder: Path) -> dict[str, list[Path]]:
+    """Return split -> its files, or its ``save_to_disk`` folder. A .parquet file precedes .json and .jsonl."""
     saved_splits = {path.parent.name: [path.parent] for path in folder.glob("*/state.json")}
     if saved_splits:
         return saved_splits
@@ -81,18 +87,19 @@ def _numbered(name: str, rows: Iterable[Any]) -> Iterator[SourcedValue]:
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:
+    """Yield the rows of a parquet file. Raises ConfigError if it cannot be read."""
     if not path.is_file():
         raise ConfigError(f"there is no file {path}", field=_FIELD)
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
-        # Not read_table: it loads pyarrow.dataset, 0.2 s, and takes a folder called ``split=test`` for a column.
+        # Not read_table, which imports pyarrow.dataset (0.2 s) and treats a folder called ``split=test`` as a column.
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE, use_threads=False):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise ConfigError(f"{path.name}: not a parquet file that can be read: {_line(error)}", field=_FIELD) from error
+        raise ConfigError(f"{path.name}: not a readable parquet file: {_line(error)}", field=_FIELD) from error
 
 
 def _read_saved_split(folder: Path) -> pyarrow.Table:
@@ -108,7 +115,7 @@ def _read_saved_split(folder: Path) -> pyarrow.Table:
                 tables.append(stream.read_all())
         return pa.concat_tables(tables)
     except (KeyError, TypeError, pa.ArrowException, OSError) as error:
-        raise ConfigError(f"{folder} is no whole save_to_disk folder: {_line(error)}", field=_FIELD) from error
+        raise ConfigError(f"{folder} is not a complete save_to_disk folder: {_line(error)}", field=_FIELD) from error
 
 
 def _line(error: Exception) -> str:

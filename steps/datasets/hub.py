@@ -1,4 +1,4 @@
-"""Rows of a dataset on the Hugging Face Hub, or on the hub in HF_ENDPOINT, read by the ``datasets`` library."""
+"""Rows of a dataset on the Hugging Face Hub, or the hub in HF_ENDPOINT, read by the ``datasets`` library."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ from swe_argo.steps.settings import settings
 log = logging.getLogger(__name__)
 _FIELD = "dataset"
 _TIMEOUT_S = 60.0
+"""Timeout of a request, in seconds."""
 _READS = 5
+"""Maximum number of tries to read a dataset."""
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 300.0
 """The hub counts requests in windows of five minutes: https://huggingface.co/docs/hub/rate-limits."""
 _RESET = re.compile(r"\bt=(\d+)")
 """Seconds to the end of a window, in the header RateLimit."""
 _Read = tuple[Iterable[SourcedValue], str]
+"""Rows, and the commit that they are from."""
 _CONFIGS = re.compile(r"\bconfigs: \[(.*?)\]|BuilderConfig .* not found. Available: \[(.*?)\]")
+"""List of configurations in the library's message that one must be chosen."""
 
 
 def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
@@ -37,10 +41,10 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
 
     ``hub_id`` is ``<owner>/<name>``, followed by ``:<config>`` for a dataset of several configurations.
 
-    Only the files of that split are downloaded, into the library's own cache. With HF_HUB_OFFLINE set, the cached files
-    of that commit are read without a request to the hub. Requests are retried if the hub is busy or limits the rate,
-    after the delay it asks for. Raises ConfigError if the dataset, revision or split does not exist or may not be read,
-    InfraError (storage) if the hub cannot be reached.
+    Only the files of that split are downloaded, into the library's cache. With HF_HUB_OFFLINE set, the cached files of
+    that commit are read without a request. Requests are retried if the hub is busy or limits the rate, after the delay
+    it asks for. Raises ConfigError if the dataset, revision or split does not exist or is forbidden, InfraError
+    (storage) if the hub cannot be reached.
     """
     hub_id, _, config = hub_id.partition(":")
     endpoint = settings().hf_endpoint.rstrip("/")
@@ -63,7 +67,7 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
 
 
 def retry_busy(read: Callable[[], _Read]) -> _Read:
-    """Call ``read``, with waits while the hub answers 429 or 5xx: the library itself waits for files only."""
+    """Call ``read``, with retries while the hub answers 429 or 5xx, since the library retries only files."""
     for failed in range(_READS - 1):
         try:
             return read()
@@ -73,13 +77,13 @@ def retry_busy(read: Callable[[], _Read]) -> _Read:
             if response is None or (requested_s or 0.0) > _LONGEST_WAIT_S:
                 raise
             seconds = wait_s(failed, requested_s, _FIRST_WAIT_S)
-            log.warning("the hub answered %d: asking again in %.0f s", response.status_code, seconds)
+            log.warning("the hub answered %d: retrying in %.0f s", response.status_code, seconds)
         time.sleep(seconds)
     return read()
 
 
 def _busy_answer(error: BaseException | None) -> Any:
-    """Return the response of a busy hub behind an error, which ``datasets`` may have wrapped; else None."""
+    """Return a busy hub's response that caused an error, possibly wrapped by ``datasets``; else None."""
     from huggingface_hub.errors import HfHubHTTPError
 
     while error is not None:
@@ -94,12 +98,14 @@ def _is_busy(status: int) -> bool:
 
 
 def _requested_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds that the hub asks to wait, from Retry-After or RateLimit; None if it does not."""
     reset = _RESET.search(headers.get("ratelimit", ""))
     seconds = retry_after_s(headers)
     return float(reset[1]) if seconds is None and reset else seconds
 
 
 def _libraries(endpoint: str) -> tuple[Any, Any]:
+    """Return the modules datasets and huggingface_hub, set to this hub. Raises ConfigError if one is not installed."""
     try:
         import datasets
         import huggingface_hub
@@ -108,7 +114,7 @@ def _libraries(endpoint: str) -> tuple[Any, Any]:
         raise ConfigError(
             f"a hub id needs the package datasets: {extra_hint('hub')}; or give a local file", field=_FIELD
         ) from None
-    # Both read HF_ENDPOINT at their first import, whoever imports them; every place in ``datasets`` looks it up here.
+    # Both read HF_ENDPOINT at their first import; all of ``datasets`` looks it up here.
     datasets.config.HF_ENDPOINT = endpoint
     datasets.config.HUB_DATASETS_URL = endpoint + "/datasets/{repo_id}/resolve/{revision}/{path}"
     datasets.disable_progress_bars()
@@ -117,15 +123,17 @@ def _libraries(endpoint: str) -> tuple[Any, Any]:
 
 
 def _builder(datasets: Any, hub_id: str, commit: str, **more: Any) -> Any:
-    # hf:// never means a local folder of that name, which a bare id would prefer.
+    """Return the library's builder for a commit. Raises ConnectionError if it silently chose another commit."""
+    # Without hf:// a local folder of that name would take precedence.
     builder = datasets.load_dataset_builder(f"hf://datasets/{hub_id}", revision=commit, **more)
     if builder.hash != commit:
-        # If the hub fails between two requests, the library silently takes any commit it has in its cache.
+        # If the hub fails between two requests, the library silently uses any cached commit.
         raise ConnectionError(f"the files of commit {commit} could not be listed")
     return builder
 
 
 def _files_of_split(builder: Any, hub_id: str, split: str, commit: str) -> list[str]:
+    """Return the paths of a split's files in the dataset's repository. Raises ConfigError if there is no such split."""
     urls = {str(name): list(files) for name, files in (builder.config.data_files or {}).items()}
     if split not in urls:
         raise ConfigError(f"{hub_id} has no split {split!r}; it has {', '.join(sorted(urls))}", field="split")
@@ -133,6 +141,7 @@ def _files_of_split(builder: Any, hub_id: str, split: str, commit: str) -> list[
 
 
 def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None) -> _Read:
+    """Return the rows of a cached dataset and their commit. Raises ConfigError if it is not in the cache."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
@@ -150,7 +159,7 @@ def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None)
 
 @contextmanager
 def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[None]:
-    """Turn errors of the two libraries into one line that names the object and a way to fix it."""
+    """Convert errors of the two libraries to one line with the object and a remedy."""
     from datasets.exceptions import DatasetsError
     from huggingface_hub import errors
 
@@ -163,8 +172,8 @@ def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[Non
         ) from error
     except errors.RepositoryNotFoundError as error:
         raise ConfigError(
-            f"there is no dataset {hub_id} {where}{names.did_you_mean(hub_id)}, or it is private: then set HF_TOKEN. "
-            f"A dataset is {names.FORMS}",
+            f"there is no dataset {hub_id} {where}{names.did_you_mean(hub_id)}; if it is private, set HF_TOKEN. "
+            f"--dataset accepts {names.FORMS}",
             field=_FIELD,
         ) from error
     except errors.RevisionNotFoundError as error:
@@ -180,7 +189,9 @@ def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[Non
     except (OSError, errors.HTTPError, DatasetsError, ValueError) as error:  # type: ignore[attr-defined]
         _refuse_cache(error)
         if configs := _CONFIGS.search(str(error)):
-            reason = f"{hub_id} {where} has the configurations {configs[1] or configs[2]}: name one, {hub_id}:CONFIG"
+            reason = (
+                f"{hub_id} {where} has the configurations {configs[1] or configs[2]}: select one with {hub_id}:CONFIG"
+            )
             raise ConfigError(reason, field=_FIELD) from error
         if _is_about_data(error):
             raise ConfigError(f"{hub_id} {where} cannot be read: {_line(error)}", field=_FIELD) from error
@@ -192,24 +203,24 @@ def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[Non
 
 
 def _is_about_data(error: Exception) -> bool:
-    """Return whether the hub answered without a valid dataset; else the network failed (httpx's errors included)."""
+    """Return whether the hub answered without a valid dataset; else the network failed (httpx's errors, too)."""
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import LocalEntryNotFoundError
 
-    # Neither the hub nor the cache gave a file; the second test is on the message of ``datasets`` about its cache.
+    # Neither hub nor cache had a file; the second condition tests the message of ``datasets`` about its cache.
     if isinstance(error, LocalEntryNotFoundError) or "Couldn't find cache" in str(error):
         return False
     return isinstance(error, DatasetsError | ValueError | FileNotFoundError)
 
 
 def _refuse_cache(error: Exception) -> None:
-    """Raise an error if the files of this machine are at fault, not the network."""
+    """Raise an error if this machine's files are at fault, not the network."""
     if not isinstance(error, OSError):
         return
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         raise ResourceError(FailureClass.OUT_OF_DISK, f"no space for the dataset in the cache (HF_HOME): {error}")
     if error.filename is not None:
-        raise ConfigError(f"the cache of datasets cannot be used, set HF_HOME: {error}", field=_FIELD) from error
+        raise ConfigError(f"the cache of datasets is unusable, set HF_HOME: {error}", field=_FIELD) from error
 
 
 def _dataset_failure(reason: str, error: Exception) -> InfraError:

@@ -1,4 +1,4 @@
-"""Datasets that have a short name here, with the facts to choose by: family, splits and their sizes."""
+"""Datasets with a short name, and their families, splits and sizes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class KnownDataset:
     """The shortest name that --dataset accepts."""
     family: str
     splits: str
-    """The splits with their instances, where known: ``test 300, dev 23``."""
+    """The splits with their numbers of instances, if known: ``test 300, dev 23``."""
     source: str
-    """The hub id; ``bundled`` for a dataset that comes with this project."""
+    """The hub id; ``bundled`` for a dataset of this project."""
 
 
 _OF_HUB = {
@@ -38,7 +38,7 @@ _OF_HUB = {
     "nebius/SWE-rebench": ("rebench", "test"),
     "nebius/SWE-rebench-V2": ("rebench", "train 32,079"),
 }
-"""Hub id -> family, and splits with their rows from the dataset cards; a split without a number was not counted."""
+"""Hub id -> family, and splits with their numbers of rows from the dataset cards, if known."""
 
 
 def list_known() -> Iterator[KnownDataset]:

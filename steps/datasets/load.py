@@ -1,4 +1,4 @@
-"""Loading of a dataset by name, in any form: normalised rows, and the exact source."""
+"""Loading of a dataset in any form: normalised rows, and the exact source."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from swe_argo.steps.families.rows import normalise
 from swe_argo.steps.settings import settings
 
 _HARBOR_NAME = re.compile(r"[\w.-]+@[\w.-]+", re.ASCII)
-"""A dataset of Harbor, as on its command line: ``terminal-bench@2.0``."""
+"""A Harbor dataset, as on Harbor's command line: ``terminal-bench@2.0``."""
 
 
 @dataclass(frozen=True)
 class LoadedSplit:
     """The rows of one split in the dataset's order; ``revision`` is the commit of a hub dataset.
 
-    ``by_id`` are further rows of a task repo, of other splits: only a request by id reaches them.
+    ``by_id`` are rows of a task repo's other splits, which can only be selected by id.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LoadedSplit:
     notices: list[str]
     by_id: list[Row] = field(default_factory=list)
     environments: dict[str, Path] = field(default_factory=dict)
-    """Image -> the folder that it is built from, for tasks that are folders."""
+    """Image -> its build folder, for tasks that are folders."""
 
 
 def load(
@@ -51,11 +51,10 @@ def load(
 ) -> LoadedSplit:
     """Return every row of a dataset.
 
-    ``name`` is any of names.FORMS, ``revision`` pins a hub dataset; ``family`` is that of its rows, by default
-    recognized by their columns. Classic rows are joined with the swebench 5 dataset ``answers`` (``<hub
-    id>@<revision>`` pins it), by default the one in ``names.CLASSIC``, else rejected; ``allow_classic`` keeps them
-    unchanged, for grading saved logs. Raises ConfigError for any error in the request or the rows, InfraError if a hub
-    cannot be reached.
+    ``name``: any of names.FORMS. ``revision`` pins a hub dataset. ``family``: the rows' family, by default recognized
+    by their columns. Classic rows are joined with the swebench 5 dataset ``answers`` (``<hub id>@<revision>`` pins it),
+    by default from ``names.CLASSIC``, else rejected; ``allow_classic`` keeps them unchanged, to grade saved logs.
+    Raises ConfigError for an invalid request or row, InfraError if a hub cannot be reached.
     """
     loaded = _load(name, split, revision, family or (SWEBENCH if answers is not None else None))
     if answers is None and not allow_classic:
@@ -69,6 +68,10 @@ def load(
 
 
 def _load(name: str, split: str, revision: str | None, family: str | None = None) -> LoadedSplit:
+    """Return the dataset's rows in normalised form, classic ones unchanged.
+
+    The form of ``name`` decides whether they are in a file, a folder, a bundled dataset, a registry or the hub.
+    """
     source, commit, by_id = name, None, list[SourcedValue]()
     values: Iterable[SourcedValue]
     path = local_path(name, "dataset")
@@ -90,29 +93,30 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
         values, commit = read_hub(hub_id, split, revision)
     else:
         raise ConfigError(
-            f"unknown dataset {name!r}{names.did_you_mean(name)}: no such folder here, and no name of a dataset. "
-            f"It is {names.FORMS}",
+            f"unknown dataset {name!r}{names.did_you_mean(name)}: neither a local folder nor a dataset name. "
+            f"--dataset accepts {names.FORMS}",
             field="dataset",
         )
     if revision is not None and commit is None:
-        raise ConfigError(f"only a dataset of a hub has revisions, {source} has none", field="revision")
+        raise ConfigError(f"only hub datasets have revisions, {source} has none", field="revision")
     rows, environments = [], dict[str, Path]()
     for where, value in values:
         rows.append(normalise(value, where, family))
         environments |= task_images.environment_of(rows[-1], where)
-    rest = [normalise(value, where, family) for where, value in by_id]
+    by_id_rows = [normalise(value, where, family) for where, value in by_id]
     if not rows:
         raise ConfigError(f"{source} has no rows in split {split!r}", field="dataset")
-    _refuse_duplicates([*rows, *rest], source)
-    return LoadedSplit(source, split, commit, rows, [], rest, environments)
+    _refuse_duplicates([*rows, *by_id_rows], source)
+    return LoadedSplit(source, split, commit, rows, [], by_id_rows, environments)
 
 
 def _is_alias(name: str) -> bool:
-    """Return whether a name without a slash means a dataset of the hub, even if a local folder has that name."""
+    """Return whether a name without a slash means a hub dataset, even if a local folder has that name."""
     return "/" not in name and names.hub_id(name) is not None
 
 
 def _folder(path: Path, split: str) -> tuple[Iterable[SourcedValue], list[SourcedValue]]:
+    """Return the rows of a folder, and those that can only be selected by id, by the folder's format."""
     if is_task_repo(path):
         return read_task_repo(path, split)
     if task_folders.is_task_folder(path):
@@ -121,6 +125,7 @@ def _folder(path: Path, split: str) -> tuple[Iterable[SourcedValue], list[Source
 
 
 def _harbor(name: str) -> list[SourcedValue]:
+    """Return the tasks of a Harbor dataset: the bundled one, or an entry of the registry."""
     if name == task_folders.BUNDLED:
         from swe_argo.steps.datasets.mini import HARBOR_TASKS
 
@@ -129,22 +134,26 @@ def _harbor(name: str) -> list[SourcedValue]:
 
 
 def _answers(name: str, split: str) -> tuple[list[Row], str]:
+    """Return the rows of the dataset ``name`` that classic rows are joined with, and its name with the commit."""
     hub_id, at, revision = name.rpartition("@")
     pinned = bool(at) and not local_path(name, "answers").exists()
     try:
         loaded = _load(hub_id if pinned else name, split, revision if pinned else None)
     except ConfigError as error:
-        # The same messages, under the field that the user must change.
+        # Report it under the field that the user must change.
         raise ConfigError(error.reason.removeprefix(f"{error.field}: "), field="answers") from error
     return [*loaded.rows, *loaded.by_id], f"{loaded.name}@{loaded.revision}" if loaded.revision else loaded.name
 
 
 def _refuse_duplicates(rows: list[Row], name: str) -> None:
-    twice = [each for each, times in Counter(row["instance_id"] for row in rows).items() if times > 1]
+    """Raise ConfigError if two rows have the same id, or ids that differ only in case."""
+    twice = [id_ for id_, count in Counter(row["instance_id"] for row in rows).items() if count > 1]
     if twice:
-        raise ConfigError(f"{name} holds {len(twice)} ids more than once: {', '.join(sorted(twice))}", field="dataset")
+        raise ConfigError(
+            f"{name} contains {len(twice)} ids more than once: {', '.join(sorted(twice))}", field="dataset"
+        )
     folded = Counter(row["instance_id"].lower() for row in rows)
     alike = sorted(row["instance_id"] for row in rows if folded[row["instance_id"].lower()] > 1)
     if alike:
-        # Image names are lower case, and so are folders on some systems: such rows would share both.
-        raise ConfigError(f"{name} holds ids that differ in case only: {', '.join(alike)}", field="dataset")
+        # Such rows would share image names, which are lower case, and on some systems folders.
+        raise ConfigError(f"{name} contains ids that differ only in case: {', '.join(alike)}", field="dataset")

@@ -1,4 +1,4 @@
-"""Names of datasets: every spelling in their tools and guides, and suggestions for others."""
+"""Names of datasets, with the spellings of other tools and guides, and suggestions for misspellings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BUNDLED = {
     "mini-swegym": "swegym",
     "mini-rebench": "rebench",
 }
-"""Datasets that come with this project -> the family of their tasks."""
+"""This project's datasets -> their task families."""
 
 FULL = "SWE-bench/SWE-bench"
 VERIFIED = "SWE-bench/SWE-bench_Verified"
@@ -57,12 +57,13 @@ CLASSIC = {
     "R2E-Gym/SWE-Bench-Lite": LITE,
     "MariusHobbhahn/swe-bench-verified-mini": VERIFIED,
 }
-"""Datasets of classic rows -> the swebench 5 dataset that has all of their instances."""
+"""Datasets of classic rows -> the swebench 5 dataset with all of their instances."""
 _HUB_IDS = {name.lower(): hub_id for hub_id, aliases in _ALIASES.items() for name in (hub_id, *aliases)}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _CONFIG = re.compile(r"[\w.-]{1,95}", re.ASCII)
 
-_SHOWN = 20
+_MAX_LISTED = 20
+"""Maximum number of ids in a message."""
 FORMS = (
     f"{', '.join(BUNDLED)}, "
     "full, verified, lite, multilingual, multimodal, a hub id (owner/name, or owner/name:config), "
@@ -71,45 +72,47 @@ FORMS = (
 
 
 def is_bundled(name: str) -> bool:
-    """Return whether a dataset, in any case, comes with this project."""
+    """Return whether a dataset is one of this project's, ignoring case."""
     return name.strip().lower() in BUNDLED
 
 
 def hub_id(name: str) -> str | None:
-    """Return the hub id of ``name`` with its ``:<config>``, known names in any case; None if it cannot be one."""
+    """Return the hub id of ``name`` with its ``:<config>``, known names in any case; None for an invalid id."""
     base, colon, config = name.partition(":")
     if colon and not _CONFIG.fullmatch(config):
         return None
-    found = _HUB_IDS.get(base.strip().lower()) or (base if _HUB_ID.fullmatch(base) else None)
-    return None if found is None else found + colon + config
+    base_id = _HUB_IDS.get(base.strip().lower()) or (base if _HUB_ID.fullmatch(base) else None)
+    return None if base_id is None else base_id + colon + config
 
 
 def short_name(hub_id: str) -> str:
-    """Return the first alias that is no hub id; the hub id itself if there is none."""
+    """Return the first alias that is not a hub id, else the hub id."""
     return next((alias for alias in _ALIASES.get(hub_id, ()) if "/" not in alias), hub_id)
 
 
 def did_you_mean(name: str, choices: list[str] | None = None) -> str:
-    """Return `` (did you mean X?)`` for a name close to a known one (by default a dataset's), else nothing."""
-    spelt = (
-        {each.lower(): each for each in choices}
+    """Return `` (did you mean X?)`` for a name close to one of ``choices`` (None: all dataset names), else ""."""
+    spellings = (
+        {choice.lower(): choice for choice in choices}
         if choices is not None
-        else {**_HUB_IDS, **{each: each for each in BUNDLED}}
+        else {**_HUB_IDS, **{dataset: dataset for dataset in BUNDLED}}
     )
-    close = difflib.get_close_matches(name.strip().lower(), spelt, n=2, cutoff=0.75)
-    matches = [spelt[each] if choices is not None or "/" in each else each for each in close]
+    close = difflib.get_close_matches(name.strip().lower(), spellings, n=2, cutoff=0.75)
+    matches = [spellings[match] if choices is not None or "/" in match else match for match in close]
     return f" (did you mean {' or '.join(dict.fromkeys(matches))}?)" if matches else ""
 
 
 def list_first(ids: Collection[str]) -> str:
     """Return the first ids, and the number of further ones."""
-    return ", ".join(islice(ids, _SHOWN)) + (f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else "")
+    return ", ".join(islice(ids, _MAX_LISTED)) + (
+        f" and {len(ids) - _MAX_LISTED} more" if len(ids) > _MAX_LISTED else ""
+    )
 
 
 def guess_answers(name: str, columns: set[str]) -> str:
-    """Return the swebench 5 dataset that most likely holds the rows of a classic one.
+    """Return the swebench 5 dataset that most likely contains the rows of a classic dataset.
 
-    Decides by the name, else by columns that only one dataset has; the full set holds all of Verified and Lite.
+    Decides by the name, else by columns that only one dataset has; the full set contains Verified and Lite.
     """
     dataset_id = hub_id(name) or name
     for word, dataset in {"verified": VERIFIED, "lite": LITE, "multilingual": MULTILINGUAL}.items():

@@ -1,4 +1,4 @@
-"""OpenHands' ``output.jsonl`` as predictions: the patch of each row, and the rows that are an outcome of the agent."""
+"""OpenHands' ``output.jsonl`` as predictions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from swe_argo.steps.contracts.trajectory import StopReason
 Row = dict[str, Any]
 
 OWN = "swe_argo"
-"""Key in ``test_result``, which the format leaves free, in rows that this project wrote."""
+"""Key in the free-form ``test_result`` of rows that this project wrote."""
 SET_UP = ("pyproject.toml", "tox.ini", "setup.py")
-"""Files whose hunks its eval_infer drops: its images change them before the agent begins."""
+"""Files whose hunks OpenHands' eval_infer drops, since its images change them before the agent starts."""
 
 _ENDS: tuple[tuple[re.Pattern[str], StopReason | None], ...] = (
     (re.compile("reached maximum iteration|MaxIterationsReached", re.IGNORECASE), StopReason.ABSOLUTE_STEPS),
@@ -26,12 +26,12 @@ _ENDS: tuple[tuple[re.Pattern[str], StopReason | None], ...] = (
     (re.compile("FunctionCall\\w*Error|LLMMalformedAction|LLMNoAction"), StopReason.MALFORMED),
     (re.compile("stuck in a loop|AgentStuckInLoop", re.IGNORECASE), None),
 )
-"""Texts of ``error`` if the agent ended the run, not the infrastructure (openhands/core/exceptions.py,
-controller/agent_controller.py). A budget of a proxy is not the agent's."""
+"""Texts of ``error`` if the agent, not the infrastructure, ended the run (openhands/core/exceptions.py,
+controller/agent_controller.py). A proxy's budget does not count as the agent's."""
 
 
 def read_end(error: object) -> tuple[bool, StopReason | None]:
-    """Return whether a row's ``error`` is an outcome of the agent, and its stop reason, if there is one."""
+    """Return whether a row's ``error`` is an outcome of the agent, and its stop reason, if any."""
     for pattern, reason in _ENDS:
         if pattern.search(str(error)):
             return True, reason
@@ -39,33 +39,33 @@ def read_end(error: object) -> tuple[bool, StopReason | None]:
 
 
 def is_row(row: Row) -> bool:
-    """Return whether a row has OpenHands' format: the patch is in ``test_result``."""
+    """Return whether a row has OpenHands' format, with the patch in ``test_result``."""
     return "test_result" in row and "model_patch" not in row
 
 
-def is_kept(row: Row) -> bool:
+def is_stripped(row: Row) -> bool:
     """Return whether a row is a result of ``strip_row``."""
     return "rank" in row and "own" in row
 
 
 @dataclass
 class Patches:
-    """The result of all rows by instance. ``models``: the named models, in order."""
+    """The chosen patches by instance. ``models``: the rows' models, in order."""
 
     patches: dict[str, str | None] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    """Instances whose rows all end in an error that is not the agent's: they have no prediction."""
+    """Instances without a prediction, whose rows all end in an infrastructure failure."""
     several: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    """Instances whose patch is changed: hunks of SET_UP, or text before the diff, are left out."""
+    """Instances whose patch lost hunks of SET_UP or text before the diff."""
 
 
 def choose_patches(rows: Iterable[Row]) -> Patches:
-    """Return each instance's best row: one the critic accepts (finished, with a patch), else one without an error.
+    """Choose each instance's best row: accepted by the critic (finished, with a patch), else without an error.
 
-    Of equal rows the latest attempt counts, then the last row (benchmarks/utils/iterative.py). ``rows`` are results of
-    ``strip_row``. Raises ValueError for a patch that is no text.
+    Of equal rows the latest attempt counts, then the last row (benchmarks/utils/iterative.py). ``rows``: results of
+    ``strip_row``. Raises ValueError for a patch that is not text.
     """
     result = Patches()
     best: dict[str, tuple[tuple[int, int, int], Row]] = {}
@@ -90,7 +90,11 @@ def choose_patches(rows: Iterable[Row]) -> Patches:
 
 
 def strip_row(row: Row) -> Row:
-    """Return the relevant parts of a row: a history may be megabytes. Raises ValueError with the error in the row."""
+    """Return the relevant parts of a row, without the large history. Raises ValueError for an invalid row.
+
+    ``rank`` is 2 for a finished row with a patch, 1 without an error of the infrastructure, else 0. ``own``: this
+    project wrote the row.
+    """
     result = {} if row["test_result"] is None else row["test_result"]
     if not isinstance(result, dict):
         raise ValueError("test_result is not an object")  # noqa: TRY004 - an error in a file, not in a call
@@ -124,6 +128,7 @@ def _finished(history: object) -> bool:
 
 
 def _model(metadata: object) -> str:
+    """Return the model's name in a row's metadata, or ""."""
     fields = metadata if isinstance(metadata, dict) else {}
     llm = fields.get("llm_config") or fields.get("llm")
     model = llm.get("model") if isinstance(llm, dict) else None
@@ -131,7 +136,7 @@ def _model(metadata: object) -> str:
 
 
 def as_graded(patch: str) -> str:
-    """Return the patch that its eval_infer grades: without text before the diff, and without hunks of SET_UP."""
+    """Return the patch that eval_infer grades: without text before the diff, and without hunks of SET_UP."""
     begins = re.search(r"^diff --git ", patch, re.MULTILINE)
     if not begins:
         return patch

@@ -1,4 +1,4 @@
-"""Predictions: patches made elsewhere, in the files that swebench and agents of other projects write."""
+"""Predictions: patches from files of swebench and of other projects' agents."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from swe_argo.steps.errors import ConfigError
 
 _FIELD = "agent.predictions"
 _OTHER_KEYS = re.compile("patch|diff|predict|submi|output|answer|completion", re.IGNORECASE)
-"""Words in the keys under which other tools store a patch."""
+"""Words in other tools' keys for a patch."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """``patches``: instance id -> patch text, None or ``""`` if the agent gave none (both are data).
+    """Patches by instance. ``patches``: instance id -> patch text; None or ``""`` for no patch (both are data).
 
-    Bytes of a patch that are not UTF-8 are lone surrogates in the text (PEP 383); ``Patch.from_text`` restores them.
+    Bytes of a patch that are not UTF-8 are lone surrogates (PEP 383); ``Patch.from_text`` restores them.
     """
 
     model: str
@@ -37,40 +37,42 @@ def read(
     """Return the predictions of the selected instances (``known_ids``) among those of the dataset (``dataset_ids``).
 
     A .jsonl file has one object per line; a .json file is a list or an object keyed by instance id. The last prediction
-    of an instance counts, and the first row names the model, as in swebench. An output.jsonl of OpenHands is read as by
-    its eval_infer, except that rows that failed through no fault of the agent are no predictions; the same holds for a
-    .traj of SWE-agent. A folder is read for .traj files, and for the .pred of an instance without one. ``model`` is the
-    model of rows that name none. Raises ConfigError, also for a row without a patch key and for a file in which every
-    patch is null.
+    of an instance and the model of the first row count, as in swebench. An output.jsonl of OpenHands is read as in its
+    eval_infer. Rows of OpenHands and SWE-agent with infrastructure failures are no predictions. A folder is searched
+    for .traj files, and for the .pred of an instance without one. ``model``: for rows that name none. Raises
+    ConfigError if a file is not readable, a row has no patch key, every patch is null, or no selected instance has a
+    prediction.
     """
     path = local_path(str(path), _FIELD)
     is_trajectory = path.is_dir() or path.suffix in (sweagent.SUFFIX, sweagent.PREDICTION_SUFFIX)
     rows, failed = _trajectories(path) if is_trajectory else (_rows(path), [])
     if not rows:
-        raise ConfigError(f"{path} holds no predictions", field=_FIELD)
-    theirs = [openhands.is_kept(row) for _, row in rows]
-    if any(theirs) and not all(theirs):
-        raise ConfigError(f"{path.name} holds predictions and rows of OpenHands at once", field=_FIELD)
-    model, patches, ids, notices = _openhands(path.name, rows) if theirs[0] else _swebench(path.name, rows, model)
+        raise ConfigError(f"{path} contains no predictions", field=_FIELD)
+    are_openhands = [openhands.is_stripped(row) for _, row in rows]
+    if any(are_openhands) and not all(are_openhands):
+        raise ConfigError(f"{path.name} mixes predictions and rows of OpenHands", field=_FIELD)
+    model, patches, ids, notices = (
+        _openhands(path.name, rows) if are_openhands[0] else _swebench(path.name, rows, model)
+    )
     _refuse_unknown(ids, dataset_ids, path)
-    # A trajectory without a patch shows how its agent ended; a null in a file of predictions is mostly a lost key.
+    # A trajectory without a patch still shows the agent's end; in a file of predictions, null mostly means a wrong key.
     if patches and not is_trajectory and not any(patch is not None for patch in patches.values()):
         raise ConfigError(f"{path.name} has no patch: all {len(patches)} are null", field=_FIELD)
     if failed:
         notices.append(
-            f"{len(failed)} trajectories in {path.name} ended in an error of the infrastructure: they count as not "
-            f"predicted, not as unresolved: {list_first(failed)}"
+            f"{len(failed)} trajectories in {path.name} ended in an infrastructure failure and count as missing "
+            f"predictions, not as unresolved: {list_first(failed)}"
         )
 
     selected_ids = set(known_ids)
-    selected = {each: patch for each, patch in patches.items() if each in selected_ids}
+    selected = {id_: patch for id_, patch in patches.items() if id_ in selected_ids}
     if not selected_ids & set(ids):
         raise ConfigError(f"{path.name} has no prediction for any selected instance", field=_FIELD)
-    if unselected := [each for each in patches if each not in selected]:
+    if unselected := [id_ for id_ in patches if id_ not in selected]:
         notices.append(
-            f"{len(unselected)} predictions of instances that are not selected are ignored: {list_first(unselected)}"
+            f"{len(unselected)} predictions for instances that are not selected are ignored: {list_first(unselected)}"
         )
-    empty = [each for each, patch in selected.items() if not patch]
+    empty = [id_ for id_, patch in selected.items() if not patch]
     if empty and 2 * len(empty) >= len(selected):
         notices.append(
             f"{len(empty)} of {len(selected)} patches in {path.name} are empty and count as unresolved: "
@@ -80,48 +82,52 @@ def read(
 
 
 _Read = tuple[str, dict[str, str | None], list[str], list[str]]
-"""The model, the patches, every id that occurs, and notices."""
+"""The model, the patches, all ids, and notices."""
 
 
 def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]], model: str | None) -> _Read:
+    """Read rows in swebench's format; ``name``: the file, for messages; ``model``: for rows that name none."""
     ids = [_key(where, row, "instance_id") for where, row in rows]
     patches = dict(zip(ids, (_patch(where, row) for where, row in rows), strict=True))
     models = [_model(where, row, model) for where, row in rows]
     notices = []
-    if twice := sorted(each for each, times in Counter(ids).items() if times > 1):
-        notices.append(f"{name} has several predictions of {list_first(twice)}: the last of each counts")
-    if not model and (others := sorted(set(models) - {models[0]})):
-        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {list_first(others)}")
+    if twice := sorted(id_ for id_, count in Counter(ids).items() if count > 1):
+        notices.append(f"{name} has several predictions for {list_first(twice)}; the last one counts")
+    if not model and (further := sorted(set(models) - {models[0]})):
+        notices.append(f"{name} names several models; the run uses the first, {models[0]}, not {list_first(further)}")
     return models[0], patches, list(patches), notices
 
 
 def _openhands(name: str, rows: list[tuple[str, dict[str, Any]]]) -> _Read:
+    """Read rows in OpenHands' format: of several attempts at an instance the best one counts."""
     ids = [_key(where, row, "instance_id") for where, row in rows]
     read = openhands.choose_patches(row for _, row in rows)
     models = list(read.models) or ["OpenHands"]
     notices = []
     if read.several:
         notices.append(
-            f"{name} has several attempts at {list_first(read.several)}: of each the best counts, one that finished "
-            "with a patch before one without an error"
+            f"{name} has several attempts at {list_first(read.several)}; the best one counts: finished with a patch, "
+            "else without an error"
         )
     if read.failed:
         notices.append(
-            f"{name} has nothing but errors of the infrastructure for {len(read.failed)} instances: they count as not "
-            f"predicted, not as unresolved: {list_first(read.failed)}"
+            f"{name} has only infrastructure failures for {len(read.failed)} instances, which count as missing "
+            f"predictions, not as unresolved: {list_first(read.failed)}"
         )
     if read.changed:
         notices.append(
-            f"of {len(read.changed)} patches in {name} hunks of {', '.join(openhands.SET_UP)}, or words before the "
-            f"diff, are left out, as OpenHands' own evaluation does: {list_first(read.changed)}"
+            f"hunks of {', '.join(openhands.SET_UP)}, or text before the diff, are dropped from {len(read.changed)} "
+            f"patches in {name}, as in OpenHands' own evaluation: {list_first(read.changed)}"
         )
     if models[1:]:
-        notices.append(f"{name} names several models: the first, {models[0]}, counts, not {list_first(models[1:])}")
+        notices.append(
+            f"{name} names several models; the run uses the first, {models[0]}, not {list_first(models[1:])}"
+        )
     return models[0], dict(read.patches), list(dict.fromkeys(ids)), notices
 
 
 def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[str]]:
-    """Return predictions of SWE-agent's files, and the instances that failed through no fault of the agent."""
+    """Return predictions of SWE-agent's files, and the instances with infrastructure failures."""
     rows, failed = [], []
     for file in _sweagent_files(path) if path.is_dir() else [path]:
         row = read_json(file, _FIELD)
@@ -129,7 +135,7 @@ def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[st
             rows += [(where, _small(where, value)) for where, value in _keyed_or_listed(file.name, row)]
             continue
         if not isinstance(row, dict) or not sweagent.is_row(row):
-            raise ConfigError(f"{file} is no trajectory of SWE-agent", field=_FIELD)
+            raise ConfigError(f"{file} is not a trajectory of SWE-agent", field=_FIELD)
         row, instance_id = sweagent.chosen_attempt(row), file.name.removesuffix(sweagent.SUFFIX)
         if not sweagent.read_end(row)[0]:
             failed.append(instance_id)
@@ -144,15 +150,16 @@ def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[st
 
 
 def _sweagent_files(folder: Path) -> list[Path]:
-    """Return a trajectory for each instance, or its prediction if there is no trajectory: that has no stop reason."""
+    """Return each instance's trajectory, or its prediction, which has no stop reason, if there is no trajectory."""
     files = {file.with_suffix(""): file for file in sorted(folder.rglob(f"*{sweagent.PREDICTION_SUFFIX}"))}
     files |= {file.with_suffix(""): file for file in sorted(folder.rglob(f"*{sweagent.SUFFIX}"))}
-    return [files[stem] for stem in sorted(files)]
+    return [files[path] for path in sorted(files)]
 
 
 def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return the rows of a file and their places, without irrelevant parts. Raises ConfigError if it is unreadable."""
     if str(path) == "gold":
-        raise ConfigError("'gold' is no file: --agent gold grades the reference patches", field=_FIELD)
+        raise ConfigError("'gold' is not a file: --agent gold grades the reference patches", field=_FIELD)
     suffix = path.suffix.lower()
     if suffix == ".jsonl":
         lines = read_lines(path, _FIELD)
@@ -164,7 +171,7 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _small(where: str, row: Any) -> dict[str, Any]:
-    """Return the row without irrelevant parts: those of OpenHands hold whole conversations."""
+    """Return the row without irrelevant parts, such as OpenHands' conversations."""
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: not an object with instance_id and model_patch", field=_FIELD)
     if not openhands.is_row(row):
@@ -176,6 +183,7 @@ def _small(where: str, row: Any) -> dict[str, Any]:
 
 
 def _keyed_or_listed(name: str, value: Any) -> list[SourcedValue]:
+    """Return the predictions of a .json file: a list, an object keyed by instance id, or a single prediction."""
     if isinstance(value, list):
         return [SourcedValue(f"{name}, row {number}", row) for number, row in enumerate(value, 1)]
     if not isinstance(value, dict):
@@ -186,6 +194,7 @@ def _keyed_or_listed(name: str, value: Any) -> list[SourcedValue]:
 
 
 def _with_id(name: str, key: str, row: Any) -> Any:
+    """Return the row with its key as the id. Raises ConfigError if it names another id."""
     if not isinstance(row, dict):
         return row
     if row.get("instance_id", key) != key:
@@ -194,6 +203,7 @@ def _with_id(name: str, key: str, row: Any) -> Any:
 
 
 def _key(where: str, row: dict[str, Any], key: str) -> str:
+    """Return the text under ``key``. Raises ConfigError if it is missing or blank."""
     value = row.get(key)
     if value is None:
         raise ConfigError(f"{where}: {key} is missing", field=_FIELD)
@@ -212,9 +222,10 @@ def _model(where: str, row: dict[str, Any], default: str | None) -> str:
 
 
 def _patch(where: str, row: dict[str, Any]) -> str | None:
+    """Return the patch of a row; None if the row says that there is none. Raises ConfigError without the key."""
     if "model_patch" not in row:
         likely = _likely_key(row)
-        advice = f": rename {likely}, which seems to hold the patch" if likely else ""
+        advice = f": rename {likely}, which seems to contain the patch" if likely else ""
         raise ConfigError(f"{where}: model_patch is missing{advice}", field=_FIELD)
     value = row["model_patch"]
     if value is not None and not isinstance(value, str):
@@ -223,7 +234,7 @@ def _patch(where: str, row: dict[str, Any]) -> str | None:
 
 
 def _likely_key(row: dict[str, Any]) -> str | None:
-    """Return the key that seems to hold the patch: by its name, preferably one with a diff."""
+    """Return the key that seems to contain the patch, by its name, preferably with a diff."""
     texts = {key: value or "" for key, value in row.items() if value is None or isinstance(value, str)}
     names = [key for key in texts if _OTHER_KEYS.search(key) and "test" not in key.lower()]
     diffs = [key for key, text in texts.items() if re.search(r"^(?:diff --git |--- )", text, re.MULTILINE)]
@@ -231,11 +242,13 @@ def _likely_key(row: dict[str, Any]) -> str | None:
 
 
 def _refuse_unknown(ids: Collection[str], dataset_ids: Collection[str], path: Path) -> None:
-    there = set(dataset_ids)
-    unknown = [each for each in ids if each not in there]
+    """Raise ConfigError if a prediction is for an instance that the dataset does not have."""
+    valid_ids = set(dataset_ids)
+    unknown = [id_ for id_ in ids if id_ not in valid_ids]
     if unknown:
-        hint = did_you_mean(unknown[0], sorted(there)) if len(unknown) == 1 else ""
+        hint = did_you_mean(unknown[0], sorted(valid_ids)) if len(unknown) == 1 else ""
         raise ConfigError(
-            f"{path.name} has predictions of {len(unknown)} ids outside the dataset: {', '.join(unknown)}{hint}",
+            f"{path.name} has predictions for {len(unknown)} instances that the dataset does not have: "
+            f"{', '.join(unknown)}{hint}",
             field=_FIELD,
         )

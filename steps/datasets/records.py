@@ -1,4 +1,4 @@
-"""Reading of JSON and JSON Lines files as values, each with its place for messages."""
+"""Reading of JSON and JSON Lines files as values with their places for messages."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from swe_argo.steps.errors import ConfigError
 
 
 class SourcedValue(NamedTuple):
-    """A value and its place: ``rows.jsonl, row 17`` (in .jsonl the line, so that an editor finds it)."""
+    """A value and its place: ``rows.jsonl, row 17`` (for .jsonl the line number)."""
 
     where: str
     value: Any
 
 
 def local_path(text: str, field: str) -> Path:
-    """Return ``text`` as a local path, ``~`` expanded. Raises ConfigError if it is no path."""
+    """Return ``text`` as a local path, ``~`` expanded. Raises ConfigError for an invalid path."""
     try:
         path = Path(text).expanduser()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             path.lstat()
     except (RuntimeError, OSError, ValueError) as error:  # ~nobody, a name that is too long, a NUL
-        raise ConfigError(f"{text!r} is no path: {error}", field=field) from None
+        raise ConfigError(f"{text!r} is not a path: {error}", field=field) from None
     return path
 
 
@@ -40,20 +40,20 @@ def read_bytes(path: Path, field: str) -> bytes:
 
 
 def read_json(path: Path, field: str) -> Any:
-    """Return the value in a .json file. Raises ConfigError."""
+    """Return the value in a .json file. Raises ConfigError under ``field`` if it is missing or is not JSON."""
     return _value(read_bytes(path, field), path.name, field)
 
 
 def read_jsonl(path: Path, field: str) -> list[SourcedValue]:
-    """Return a value per line, without blank lines. Only LF ends a line: U+2028 and form feeds belong to the text.
+    """Return a value per line, without blank lines. Only LF ends a line, not U+2028 or a form feed.
 
-    Raises ConfigError.
+    Raises ConfigError under ``field`` if the file is missing or a line is not JSON.
     """
     return list(read_lines(path, field))
 
 
 def read_lines(path: Path, field: str) -> Iterator[SourcedValue]:
-    """Yield a value per line, like ``read_jsonl``, from a file that may be larger than memory. Raises ConfigError."""
+    """Yield a value per line of a file that may be larger than memory. Like ``read_jsonl``, and raises as it does."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -71,11 +71,12 @@ def _without_bom(data: bytes) -> bytes:
 
 
 def _value(data: bytes, where: str, field: str) -> Any:
-    # Bytes that are not UTF-8 become lone surrogates (PEP 383), so that a patch can be written back byte for byte.
+    """Return the value of JSON text. Raises ConfigError, which names ``where``, if it is not JSON."""
+    # Bytes that are not UTF-8 become lone surrogates (PEP 383), so that a patch can be restored byte for byte.
     text = _without_bom(data).decode("utf-8", "surrogateescape")
     try:
         return json.loads(text)
     except RecursionError:
-        raise ConfigError(f"{where}: not JSON that can be read: nested too deeply", field=field) from None
+        raise ConfigError(f"{where}: not JSON: nested too deeply", field=field) from None
     except ValueError as error:
         raise ConfigError(f"{where}: not JSON: {error}", field=field) from None

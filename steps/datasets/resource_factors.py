@@ -1,4 +1,4 @@
-"""Resource factors: the multiples of the limits for some instances' sandboxes; a JSON file of {instance_id: factor}."""
+"""Resource factors: multipliers of sandbox limits per instance, from a JSON file of {instance_id: factor}."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import difflib
 import json
 from collections.abc import Collection
 
-from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.backends import find_backend
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
 
 FIELD = "sandbox.resource_factors"
 MOST = 1e6
-"""The largest factor, above any machine: it limits the numbers that JSON may hold."""
+"""Maximum factor, larger than any machine."""
 
 
 def read(path: str | None, instance_ids: Collection[str]) -> dict[str, float]:
-    """Return the factors in a file, of ``instance_ids``. Raises ConfigError naming the first wrong entry."""
+    """Return a file's factors for ``instance_ids``. Raises ConfigError naming the first wrong entry."""
     if path is None:
         return {}
     file = local_path(path, FIELD)
@@ -31,9 +31,9 @@ def read(path: str | None, instance_ids: Collection[str]) -> dict[str, float]:
 
 
 def of_text(text: str, path: str, instance_ids: Collection[str]) -> dict[str, float]:
-    """Return the factors in a file's text. Raises ConfigError."""
+    """Return the factors in a file's text. Raises ConfigError naming the first wrong entry."""
     try:
-        # A repeated name would hide one of its factors.
+        # A repeated name would hide a factor.
         table = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
         raise ConfigError(f"{path} is not JSON: {error}", field=FIELD) from None
@@ -51,19 +51,20 @@ def of_text(text: str, path: str, instance_ids: Collection[str]) -> dict[str, fl
 
 def notices(spec: SandboxSpec, factors: Collection[float]) -> list[str]:
     """Return notices about factors that have no effect."""
-    limited = backend_named(spec.backend).on_cluster or any((spec.cpus, spec.memory_mb, spec.disk_mb))
+    limited = find_backend(spec.backend).on_cluster or any((spec.cpus, spec.memory_mb, spec.disk_mb))
     if limited or all(factor == 1 for factor in (spec.resource_factor, *factors)):
         return []
     return [
-        f"resource factors multiply the limits of sandboxes, and {spec.backend} has none unless --cpus or --memory-mb "
-        "sets them"
+        f"resource factors have no effect: they multiply limits of sandboxes, and {spec.backend} has none unless "
+        "--cpus or --memory-mb sets them"
     ]
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the object of these pairs, for ``json.loads``. Raises ConfigError if a name appears twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"{twice!r} stands there twice", field=FIELD)
+        raise ConfigError(f"{twice!r} appears twice", field=FIELD)
     return table

@@ -14,16 +14,16 @@ from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.family import Row
 
-# Near misses are searched among all ids of the dataset, which takes time; this is also the most ids quoted of a file.
+# Maximum ids with a suggestion, whose search takes time, and maximum ids quoted from a file.
 _MOST_HINTS = 5
 
 
 def select(rows: list[Row], spec: SelectSpec, by_id: Sequence[Row] = ()) -> tuple[list[Row], list[str]]:
-    """Return the rows that meet every given condition, and notices.
+    """Return the rows that meet every condition, and notices.
 
-    The rows keep the dataset's order unless a seed shuffles them. ``by_id`` are rows that only a request by id reaches
-    (LoadedSplit.by_id). Raises ConfigError for unknown ids (all in one error), unknown repositories, a bad regular
-    expression, and if no row is left.
+    The rows keep the dataset's order unless a seed shuffles them. ``by_id``: rows that can only be selected by id
+    (LoadedSplit.by_id). Raises ConfigError for unknown ids (all in one error), unknown repositories, an invalid regular
+    expression, and an empty selection.
     """
     id_sets = _ids(spec)
     requested: set[str] = set().union(*id_sets)
@@ -38,14 +38,15 @@ def select(rows: list[Row], spec: SelectSpec, by_id: Sequence[Row] = ()) -> tupl
         if before and not selected:
             emptied = f"{name} (of {len(before)} before)"
     if not selected:
-        raise ConfigError(f"no instance is selected: nothing is left after {emptied}", field="select")
+        raise ConfigError(f"no instance is selected: none remains after {emptied}", field="select")
     return _slice(_shuffled(selected, spec.shuffle_seed), spec)
 
 
 def _conditions(spec: SelectSpec, id_sets: list[set[str]]) -> Iterator[tuple[str, Callable[[Row], bool]]]:
+    """Yield (name for messages, test of a row) for each condition that the spec sets."""
     excluded, repos, pattern = set(spec.exclude), set(spec.repos), _regex(spec.regex)
     if id_sets:
-        yield "the ids asked for", lambda row: all(row["instance_id"] in ids for ids in id_sets)
+        yield "the requested ids", lambda row: all(row["instance_id"] in ids for ids in id_sets)
     if excluded:
         yield "exclude", lambda row: row["instance_id"] not in excluded
     if pattern is not None:
@@ -55,28 +56,31 @@ def _conditions(spec: SelectSpec, id_sets: list[set[str]]) -> Iterator[tuple[str
 
 
 def _slice(rows: list[Row], spec: SelectSpec) -> tuple[list[Row], list[str]]:
+    """Skip ``start_idx`` rows and return at most ``k`` of the others, with a notice if they are fewer."""
     if spec.start_idx >= len(rows):
         raise ConfigError(
             f"no instance is selected: {spec.start_idx} of {len(rows)} are skipped", field="select.start_idx"
         )
-    rest = rows[spec.start_idx :]
-    if spec.k is None or spec.k <= len(rest):
-        return rest[: spec.k], []
+    remaining = rows[spec.start_idx :]
+    if spec.k is None or spec.k <= len(remaining):
+        return remaining[: spec.k], []
     after = f" after start_idx {spec.start_idx}" if spec.start_idx else ""
-    return rest, [f"k is {spec.k}, but only {len(rest)} instances are there{after}: all of them are taken"]
+    return remaining, [f"k is {spec.k}, but only {len(remaining)} instances remain{after}: all of them are selected"]
 
 
 def _shuffled(rows: list[Row], seed: int | None) -> list[Row]:
+    """Return the rows in an order that depends only on the seed and the dataset's order; unchanged without a seed."""
     if seed is None:
         return rows
-    # Only the ids are shuffled: random.Random with an int seed gives the same order on every machine.
+    # random.Random with an int seed gives the same order on every machine.
     by_id = {row["instance_id"]: row for row in rows}
     ids = list(by_id)
     random.Random(seed).shuffle(ids)
-    return [by_id[each] for each in ids]
+    return [by_id[id_] for id_ in ids]
 
 
 def _ids(spec: SelectSpec) -> list[set[str]]:
+    """Return the sets of requested ids, from the command line and from a file; an instance must be in each."""
     id_sets = [set(spec.instance_ids)] if spec.instance_ids else []
     if spec.ids_file is not None:
         id_sets.append(_ids_of_file(local_path(spec.ids_file, "select.ids_file")))
@@ -84,6 +88,7 @@ def _ids(spec: SelectSpec) -> list[set[str]]:
 
 
 def _ids_of_file(path: Path) -> set[str]:
+    """Return the ids in a file, one per line, without comments (#). Raises ConfigError if there are none."""
     field = "select.ids_file"
     try:
         text = read_bytes(path, field).decode("utf-8-sig")
@@ -99,25 +104,26 @@ def _regex(text: str | None) -> re.Pattern[str] | None:
     try:
         return None if text is None else re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ConfigError(f"{text!r} is no regular expression: {error}", field="select.regex") from None
+        raise ConfigError(f"{text!r} is not a regular expression: {error}", field="select.regex") from None
 
 
 def _refuse_unknown(requested: list[str], instance_ids: list[str], typed: set[str]) -> None:
-    """Raise ConfigError for unknown ids: it quotes typed ones, and of a file a few that have an id's form."""
-    there = set(instance_ids)
-    unknown = [each for each in dict.fromkeys(requested) if each not in there]
+    """Raise ConfigError for unknown ids, quoting typed ids and a few valid ids from a file."""
+    known_ids = set(instance_ids)
+    unknown = [id_ for id_ in dict.fromkeys(requested) if id_ not in known_ids]
     if unknown:
-        read = [each for each in unknown if each not in typed and is_safe_id(each)]
-        quoted = [each for each in unknown if each in typed or each in read[:_MOST_HINTS]]
-        listed = [f"{each}{did_you_mean(each, instance_ids)}" for each in quoted[:_MOST_HINTS]]
+        from_file = [id_ for id_ in unknown if id_ not in typed and is_safe_id(id_)]
+        quoted = [id_ for id_ in unknown if id_ in typed or id_ in from_file[:_MOST_HINTS]]
+        listed = [f"{id_}{did_you_mean(id_, instance_ids)}" for id_ in quoted[:_MOST_HINTS]]
         listed += quoted[_MOST_HINTS:]
         if more := len(unknown) - len(quoted):
-            listed.append(f"{more} more" if quoted else "none of them has the form of an id")
+            listed.append(f"{more} more" if quoted else "none of them is a valid id")
         count = "1 id is" if len(unknown) == 1 else f"{len(unknown)} ids are"
         raise ConfigError(f"{count} not in the dataset: {', '.join(listed)}", field="select")
 
 
 def _refuse_unknown_repos(requested: list[str], pool: list[Row]) -> None:
+    """Raise ConfigError if a requested repository has no instance."""
     repos = sorted({row["repo"] for row in pool})
     unknown = [f"{repo}{did_you_mean(repo, repos)}" for repo in requested if repo not in repos]
     if unknown:

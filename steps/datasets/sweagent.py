@@ -1,4 +1,4 @@
-"""SWE-agent's files: the submission of a ``.traj``, its model, and its stop reason."""
+"""SWE-agent's files: submission, model and stop reason of a ``.traj``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Row = dict[str, Any]
 
 SUFFIX = ".traj"
 PREDICTION_SUFFIX = ".pred"
-"""The suffix of a prediction in swebench's form, beside a trajectory. Its patch is null if nothing was submitted."""
+"""Suffix of a prediction in swebench's format, beside a trajectory. Its patch is null without a submission."""
 OWN = "swe_argo"
-"""Key in ``info``, which the format leaves free, in files that this project wrote."""
+"""Key in the free-form ``info`` of files that this project wrote."""
 SUBMITTED = "submitted"
 
 _REASONS = {
@@ -31,18 +31,18 @@ _INNER = re.compile(rf"{SUBMITTED} \((.*)\)")
 
 
 def is_row(row: Row) -> bool:
-    """Return whether a row is a trajectory: actions and observations, attempts, or a demonstration's bare history."""
+    """Return whether a row is a trajectory, with steps, attempts, or a demonstration's plain history."""
     steps, history = row.get("trajectory"), row.get("history")
     if isinstance(row.get("attempts"), list):
         return True
     if isinstance(steps, list):
         return all(isinstance(step, dict) and "action" in step for step in steps)
     bare = isinstance(history, list) and bool(history) and "instance_id" not in row
-    return bare and all(isinstance(each, dict) and {"role", "agent"} <= each.keys() for each in history or ())
+    return bare and all(isinstance(turn, dict) and {"role", "agent"} <= turn.keys() for turn in history or ())
 
 
 def chosen_attempt(row: Row) -> Row:
-    """Return the attempt that counts: its retry loop puts the best one into the row itself, else the last."""
+    """Return the attempt that counts: the row, if the retry loop stored its best attempt there, else the last."""
     attempts = row.get("attempts")
     if "trajectory" in row or not isinstance(attempts, list) or not attempts:
         return row
@@ -50,7 +50,7 @@ def chosen_attempt(row: Row) -> Row:
 
 
 def as_table(value: object) -> Row:
-    """Return the object, or the one in a JSON text: ``replay_config`` is either."""
+    """Return an object, or the object in a JSON text, as ``replay_config`` may be either."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -60,16 +60,16 @@ def as_table(value: object) -> Row:
 
 
 def model_name(row: Row) -> str | None:
-    """Return the model's name, which older files lack."""
+    """Return the model's name; None if the file, which may be old, has none."""
     own = as_table(as_table(row.get("info")).get(OWN)).get("model")
     name = own or as_table(as_table(as_table(row.get("replay_config")).get("agent")).get("model")).get("name")
     return name if isinstance(name, str) and name else None
 
 
 def submitted_patch(row: Row) -> str | None:
-    """Return the submitted patch. Raises ValueError if it is no text.
+    """Return the submitted patch. Raises ValueError if it is not text.
 
-    Older files have it as a terminal showed it: every line ends in CRLF. A mix of line ends belongs to the patch.
+    Older files have terminal output, in which every line ends in CRLF. Mixed line ends belong to the patch.
     """
     info = as_table(row.get("info"))
     text = info.get("submission")
@@ -77,14 +77,14 @@ def submitted_patch(row: Row) -> str | None:
         return "" if OWN in info else None
     if not isinstance(text, str):
         raise ValueError(f"info.submission is {type(text).__name__}, not text or null")  # noqa: TRY004 - of a file
-    shown = OWN not in info and "\r\n" in text and not re.search(r"(?<!\r)\n", text.rstrip("\n"))
-    return text.replace("\r\n", "\n") if shown else text
+    is_terminal_output = OWN not in info and "\r\n" in text and not re.search(r"(?<!\r)\n", text.rstrip("\n"))
+    return text.replace("\r\n", "\n") if is_terminal_output else text
 
 
 def read_end(row: Row) -> tuple[bool, StopReason | None]:
-    """Return whether the end is an outcome of the agent, and its stop reason, if there is one.
+    """Return whether the end is an outcome of the agent, and its stop reason, if any.
 
-    A patch that was taken when the infrastructure ended the run is not one that the agent submitted.
+    A patch taken after an infrastructure failure does not count as submitted by the agent.
     """
     info = as_table(row.get("info"))
     status, own = info.get("exit_status"), as_table(info.get(OWN)).get("stop_reason")

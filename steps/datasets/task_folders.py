@@ -1,4 +1,4 @@
-"""Harbor's datasets: a folder of task folders, or a registry entry whose repositories are on this machine."""
+"""Harbor's datasets: folders of task folders, or registry entries with local repositories."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _FIELD = "dataset"
 
 
 def is_task_folder(folder: Path) -> bool:
-    """Return whether a folder is a task, or holds tasks."""
+    """Return whether a folder is a task or contains tasks."""
     return bool(find_tasks(folder))
 
 
 def read_task_folder(folder: Path) -> list[SourcedValue]:
-    """Return a row for each task, by name. Raises ConfigError."""
+    """Return a row for each task, by name. Raises ConfigError if a task cannot be read."""
     return [_read(task) for task in find_tasks(folder)]
 
 
 def read_registry(name: str, registry: Path | None) -> list[SourcedValue]:
     """Return the tasks of ``harbor:<entry>`` or ``harbor:<entry>@<version>``, in the entry's order.
 
-    ``registry`` is a registry.json or its folder. Tasks of other repositories are searched in folders beside it that
-    have the names of these repositories. Raises ConfigError.
+    ``registry``: a registry.json or its folder, None if it is not set. Tasks of other repositories are searched in
+    folders beside it with the repositories' names. Raises ConfigError if the entry or a task is missing.
     """
     if registry is None:
         raise ConfigError(
@@ -45,34 +45,38 @@ def read_registry(name: str, registry: Path | None) -> list[SourcedValue]:
 
 
 def _entry(name: str, entries: Any, file: Path) -> dict[str, Any]:
-    wanted, at, version = name.removeprefix(PREFIX).partition("@")
+    """Return the registry's entry of this name and version, else its newest. Raises ConfigError if there is none."""
+    entry_name, at, version = name.removeprefix(PREFIX).partition("@")
     entries = entries.get("datasets", []) if isinstance(entries, dict) else entries
-    if not isinstance(entries, list) or not all(isinstance(each, dict) and "name" in each for each in entries):
-        raise ConfigError(f"{file} is no registry: a list of objects with a name", field=_FIELD)
-    named: list[dict[str, Any]] = [each for each in entries if each["name"] == wanted]
-    if not named:
-        names = sorted({str(each["name"]) for each in entries})
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) and "name" in entry for entry in entries):
+        raise ConfigError(f"{file} is not a registry: expected a list of objects with a name", field=_FIELD)
+    matches: list[dict[str, Any]] = [entry for entry in entries if entry["name"] == entry_name]
+    if not matches:
+        names = sorted({str(entry["name"]) for entry in entries})
         raise ConfigError(
-            f"{file} has no entry {wanted!r}{did_you_mean(wanted, names)}; it has {list_first(names)}", field=_FIELD
+            f"{file} has no entry {entry_name!r}{did_you_mean(entry_name, names)}; it has {list_first(names)}",
+            field=_FIELD,
         )
-    versions = [str(each.get("version", "")) for each in named]
+    versions = [str(entry.get("version", "")) for entry in matches]
     if at:
         if version not in versions:
-            raise ConfigError(f"{wanted} has no version {version!r}; it has {', '.join(versions)}", field=_FIELD)
-        return named[versions.index(version)]
+            raise ConfigError(f"{entry_name} has no version {version!r}; it has {', '.join(versions)}", field=_FIELD)
+        return matches[versions.index(version)]
     # Harbor's rule: head, else the newest by its numbers.
-    return named[versions.index("head")] if "head" in versions else max(named, key=_version_key)
+    return matches[versions.index("head")] if "head" in versions else max(matches, key=_version_key)
 
 
 def _version_key(entry: dict[str, Any]) -> list[tuple[int, int | str]]:
+    """Return the sort key of a version: its parts as numbers, which come after parts that are not."""
     parts = str(entry.get("version", "")).split(".")
     return [(1, int(part)) if part.isdecimal() else (0, part) for part in parts]
 
 
 def _find(task: Any, root: Path, name: str) -> Path:
+    """Return the local folder of a registry's task. Raises ConfigError, with the places searched, if there is none."""
     path = PurePosixPath(str(task.get("path", "") if isinstance(task, dict) else ""))
     if not path.parts or path.is_absolute() or ".." in path.parts:
-        raise ConfigError(f"{name}: {json.dumps(task)[:200]} names no path of a task", field=_FIELD)
+        raise ConfigError(f"{name}: {json.dumps(task)[:200]} has no task path", field=_FIELD)
     url = str(task.get("git_url") or "")
     repository = url.rstrip("/").rpartition("/")[2].removesuffix(".git")
     places: list[Path] = [
@@ -90,6 +94,7 @@ def _find(task: Any, root: Path, name: str) -> Path:
 
 
 def _read(folder: Path) -> SourcedValue:
+    """Return the row of a task. Raises ConfigError if its files cannot be read."""
     try:
         return SourcedValue(str(folder), read_task(folder))
     except UnicodeDecodeError as error:

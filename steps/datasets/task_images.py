@@ -1,7 +1,7 @@
-"""Images of tasks that are folders: built from environment/Dockerfile, named by a hash of its files.
+"""Images of task folders, built from environment/Dockerfile and named by a hash of its files.
 
-``python -m swe_argo.steps.datasets.task_images FOLDER...`` prints ``<id> <image> <environment>`` for each such task.
-images/build reads it.
+``python -m swe_argo.steps.datasets.task_images FOLDER...`` prints ``<id> <image> <environment>`` for each such task,
+for images/build.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     import docker
 
 _WITHOUT_EFFECT = {"FROM", "ARG", "LABEL", "MAINTAINER", "EXPOSE", "CMD", "ENTRYPOINT", "STOPSIGNAL", "SHELL"}
-"""Instructions without effect on the files of a working directory."""
+"""Instructions that do not change the files of a working directory."""
 
 
 def environment_of(row: Row, task: str) -> dict[str, Path]:
-    """Return image -> build folder for the task in the folder ``task``; nothing for a task that names its image."""
+    """Return image -> build folder for the task in the folder ``task``; {} for a task that names its image."""
     return {row["image"]: Path(task) / "environment"} if row["image"].startswith(IMAGE_PREFIX) else {}
 
 
 def make_folders(images: Path, environments: Mapping[str, Path]) -> None:
-    """Make the folders that backend local uses as images: working directories, as COPY fills them.
+    """Create the folders that backend local uses as images: working directories with the files of COPY.
 
-    Programs are this machine's. Raises ConfigError for a Dockerfile that does more, or a folder that is not writable.
+    Programs are this machine's. Raises ConfigError for other instructions in a Dockerfile, or an unwritable folder.
     """
     for image, environment in environments.items():
         target = images / image.replace("/", "__")
@@ -54,14 +54,15 @@ def make_folders(images: Path, environments: Mapping[str, Path]) -> None:
                 with suppress(FileExistsError):  # another process was faster
                     new.rename(target)
         except OSError as error:
-            reason = f"cannot use {images}: {error.strerror}; set SWE_ARGO_HOME to a folder that can be written"
+            reason = f"cannot use {images}: {error.strerror}; set SWE_ARGO_HOME to a writable folder"
             raise ConfigError(reason, field="home") from error
 
 
 def build(client: docker.DockerClient, environments: Mapping[str, Path], base: str) -> None:
     """Build the images that an engine lacks; ``base`` is for Dockerfiles with ARG BASE.
 
-    Raises ConfigError, InfraError and ResourceError as a build fails.
+    Raises ConfigError if a base image is missing, ResourceError if the disk is full, InfraError if a build fails
+    otherwise.
     """
     for image, environment in environments.items():
         digest = image.rpartition(":")[2]
@@ -71,27 +72,31 @@ def build(client: docker.DockerClient, environments: Mapping[str, Path], base: s
 
 
 def _copy(environment: Path, target: Path, task: str) -> None:
+    """Do what the Dockerfile's WORKDIR and COPY do, with ``target`` as the final working directory.
+
+    Raises ConfigError if it has instructions that only a container can execute.
+    """
     text = (environment / "Dockerfile").read_text("utf-8")
     workdir, place = working_directory(text) or "/", "/"
     target.mkdir(parents=True)
-    for each in read_instructions(text):
-        match each.word:
+    for instruction in read_instructions(text):
+        match instruction.word:
             case "WORKDIR":
-                place = posixpath.normpath(posixpath.join(place, each.arguments[0]))
-            case "COPY" if not each.options and len(each.arguments) > 1:
-                to = posixpath.join(place, each.arguments[-1])
+                place = posixpath.normpath(posixpath.join(place, instruction.arguments[0]))
+            case "COPY" if not instruction.options and len(instruction.arguments) > 1:
+                to = posixpath.join(place, instruction.arguments[-1])
                 relative = posixpath.relpath(posixpath.normpath(to), workdir)
                 into = relative + "/" if to.endswith("/") else relative
-                for source in each.arguments[:-1]:
+                for source in instruction.arguments[:-1]:
                     if not _copy_files(environment, source, target, into):
                         raise _needs_containers(task, f"its Dockerfile copies {source} to {to}")
             case word if word not in _WITHOUT_EFFECT:
-                raise _needs_containers(task, f"its Dockerfile has {' '.join([word, *each.options])}")
+                raise _needs_containers(task, f"its Dockerfile has {' '.join([word, *instruction.options])}")
 
 
 def _needs_containers(task: str, reason: str) -> ConfigError:
     return ConfigError(
-        f"{task}: backend local makes images of FROM, WORKDIR and COPY into the working directory alone, {reason}: use "
+        f"{task}: backend local supports only FROM, WORKDIR and COPY into the working directory, but {reason}: use "
         "--backend docker",
         field="sandbox.backend",
     )

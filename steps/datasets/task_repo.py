@@ -1,4 +1,4 @@
-"""Rows from a swebench 5 task repo: ``sweb.yaml`` and a folder of files for each instance (swebench/task/repo.py)."""
+"""Rows from a swebench 5 task repo: ``sweb.yaml`` and a folder per instance (swebench/task/repo.py)."""
 
 from __future__ import annotations
 
@@ -28,27 +28,28 @@ def is_task_repo(folder: Path) -> bool:
 def read_task_repo(folder: Path, split: str) -> tuple[list[SourcedValue], list[SourcedValue]]:
     """Return the rows of ``split`` in order of their ids, and all other rows.
 
-    Others run only if an id names them, as in swebench's load_instances (a ``deprecated`` instance can be repaired).
-    Raises ConfigError for an unknown or never published split and for an incomplete task.
+    Other rows run only if selected by id, as in swebench's load_instances (a ``deprecated`` instance can be repaired).
+    Raises ConfigError for an unknown or unpublished split and for an incomplete task.
     """
     splits = _published(folder)
     if split not in splits:
         if split == DEPRECATED:
             raise ConfigError(
-                f"split {DEPRECATED!r} is never published: name its instances with --instance and another split, "
+                f"split {DEPRECATED!r} is never published: select its instances with --instance and another split, "
                 f"of {', '.join(splits)}",
                 field="split",
             )
         raise ConfigError(f"{folder} has no split {split!r}; it has {', '.join(splits)}", field="split")
     tasks = sorted(path.parent for path in (folder / "tasks").glob("*/task.yaml"))
-    found = [SourcedValue(f"tasks/{task.name}", _task(task)) for task in tasks]
+    rows = [SourcedValue(f"tasks/{task.name}", _task(task)) for task in tasks]
     return (
-        [row for row in found if row.value.get("split") == split],
-        [row for row in found if row.value.get("split") != split],
+        [row for row in rows if row.value.get("split") == split],
+        [row for row in rows if row.value.get("split") != split],
     )
 
 
 def _published(folder: Path) -> list[str]:
+    """Return the published splits in sweb.yaml. Raises ConfigError if the file is not that of a task repo."""
     config = _yaml(folder / CONFIG, CONFIG)
     splits = config.get("splits", ["test"])
     if not config.get("datasets"):
@@ -59,6 +60,7 @@ def _published(folder: Path) -> list[str]:
 
 
 def _task(folder: Path) -> dict[str, Any]:
+    """Return the row of a task's folder. Raises ConfigError if a file is missing or malformed."""
     where = f"tasks/{folder.name}"
     row = _yaml(folder / "task.yaml", f"{where}/task.yaml")
     if row.get("instance_id") != folder.name:
@@ -72,7 +74,7 @@ def _task(folder: Path) -> dict[str, Any]:
 
 
 def _text(path: Path, where: str) -> str:
-    """Return the text of the file; no newline is translated."""
+    """Return the file's text, without newline translation."""
     try:
         return read_bytes(path, _FIELD).decode()
     except UnicodeDecodeError as error:
@@ -80,6 +82,7 @@ def _text(path: Path, where: str) -> str:
 
 
 def _yaml(path: Path, where: str) -> dict[str, Any]:
+    """Return the table in a YAML file. Raises ConfigError if it is none."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,1 +1,1 @@
-"""Families of tasks: the format of a row, the parts an agent may know, and the grading of a patch."""
+"""Task families: row formats, the parts of a row that an agent may see, and grading."""

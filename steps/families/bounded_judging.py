@@ -1,4 +1,4 @@
-"""Judging of a log of any size by a family's rule, in bounded memory and time and with a bounded result.
+"""Judging of a log by a family's rule, with limits of memory, time and result size.
 
 Test output is untrusted: a log may name millions of tests, and some parsers take hours for a line of blanks.
 """
@@ -16,11 +16,11 @@ from swe_argo.steps.families.family_verdict import FamilyVerdict
 from swe_argo.steps.grading.bounded import run_in_bounds, serve_in_bounds
 
 MOST = 20_000
-"""The most test names that are kept of a rule's result; the largest suite of SWE-smith's profiles has fewer."""
+"""Maximum test names of a result; the largest suite of SWE-smith's profiles has fewer."""
 
 
 HERE_BYTES = 4 << 10
-"""The size of a log that every parser reads in a moment, whatever its content."""
+"""Size of a log that every parser reads quickly, with any content."""
 
 
 def judge_bounded(family: str, source: dict[str, Any], log: bytes) -> FamilyVerdict:
@@ -31,6 +31,7 @@ def judge_bounded(family: str, source: dict[str, Any], log: bytes) -> FamilyVerd
 
 
 def _judge(job: tuple[str, dict[str, Any], bytes]) -> FamilyVerdict:
+    """Return the family's verdict for a job: its name, the row's columns for grading, and the log."""
     family, source, log = job
     return trim(load_family(family).judge(log.decode(errors="replace"), source))  # type: ignore[attr-defined]
 
@@ -43,6 +44,7 @@ def trim(verdict: FamilyVerdict) -> FamilyVerdict:
     statuses = verdict.statuses
     if len(statuses) > MOST:
         statuses = dict(islice(sorted(statuses.items(), key=lambda item: item[0] in verdict.differences), MOST))
+    # `reports_failure` stays that of all statuses.
     return replace(verdict, statuses=statuses, differences=differences, reports_failure=verdict.reports_failure)
 
 

@@ -1,4 +1,4 @@
-"""Columns of a row as families read them: checked on use; an error names the column and the instance."""
+"""Reading of a row's columns with checks; errors name the column and the instance."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from swe_argo.steps.errors import ConfigError
 IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?(?:@sha256:[0-9a-f]{64})?")
 """The name of an image, with or without tag and digest."""
 SourceRow = Mapping[str, Any]
-"""A row of a dataset: column -> value. JSON columns are text or the value that the text stands for."""
+"""A row of a dataset: column -> value. JSON columns are text or parsed values."""
 
 
 @dataclass(frozen=True)
 class RowColumns:
     """The columns by which a row of a family is recognized."""
 
-    needed: tuple[str, ...]
+    required: tuple[str, ...]
     without: tuple[str, ...] = ()
-    """Columns that only rows of other families have."""
+    """Columns that rule out the family."""
 
     def match(self, row: SourceRow) -> bool:
         """Return whether a row has these columns."""
-        return all(column in row for column in self.needed) and not any(column in row for column in self.without)
+        return all(column in row for column in self.required) and not any(column in row for column in self.without)
 
     def describe(self) -> str:
-        """Return the columns as text."""
+        """Describe the columns."""
         absent = f", without {' and '.join(self.without)}" if self.without else ""
-        return ", ".join(self.needed) + absent
+        return ", ".join(self.required) + absent
 
 
 def bad_row(where: str, problem: str) -> ConfigError:
-    """Return the error of a row, under the dataset; ``where`` is its place or its instance."""
+    """Return the error for a row; ``where`` is its place or its instance."""
     return ConfigError(f"{where}: {problem}", field="dataset")
 
 
 def bad_column(where: str, column: str, problem: str) -> ConfigError:
-    """Return the error of an unusable column, in one line."""
+    """Return the error for a column."""
     return bad_row(where, f"{column} {problem}")
 
 
 def describe_kind(value: object) -> str:
-    """Return the kind of a JSON value as text."""
+    """Describe the type of a JSON value."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
 
@@ -65,7 +65,7 @@ def read_text(row: SourceRow, column: str, where: str) -> str:
 
 
 def check_unicode(text: str, column: str, where: str) -> None:
-    """Raise ConfigError if a text has half of a surrogate pair."""
+    """Raise ConfigError if a text contains a lone surrogate."""
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError as error:
@@ -86,7 +86,10 @@ def read_id(row: SourceRow, where: str = "a row") -> str:
 
 
 def read_json(row: SourceRow, column: str, where: str, kind: str = "") -> Any:
-    """Return a JSON column, given as text or as a value; messages call it ``kind``. Raises ConfigError."""
+    """Return a JSON column, given as text or as a value.
+
+    ``kind`` is its form in messages (``a JSON list``). Raises ConfigError if it is missing or not valid JSON.
+    """
     value = _read(row, column, where)
     if not isinstance(value, str):
         return value
@@ -98,18 +101,19 @@ def read_json(row: SourceRow, column: str, where: str, kind: str = "") -> Any:
 
 
 def read_names(row: SourceRow, column: str, where: str) -> list[str]:
-    """Return a list of texts, given as JSON or as a value. Raises ConfigError."""
+    """Return a list of strings, given as JSON or as a value. Raises ConfigError if it is missing or another value."""
     value = read_json(row, column, where, "a JSON list")
     if not isinstance(value, list):
         raise bad_column(where, column, f"is not a JSON list: it is {describe_kind(value)}")
-    strange = next((name for name in value if not isinstance(name, str)), None)
-    if strange is not None or None in value:
-        raise bad_column(where, column, f"holds {describe_kind(strange)}, not only texts")
+    invalid = next((name for name in value if not isinstance(name, str)), None)
+    if invalid is not None or None in value:
+        raise bad_column(where, column, f"contains {describe_kind(invalid)}, not only text")
     check_unicode("\n".join(value), column, where)
     return value
 
 
 def _read(row: SourceRow, column: str, where: str) -> Any:
+    """Return a column. Raises ConfigError if it is missing."""
     if column not in row:
         raise bad_row(where, f"has no column {column}")
     return row[column]

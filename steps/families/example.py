@@ -1,4 +1,4 @@
-"""An issue of the bundled dataset in the form of another family: its row, and the contents of that family's image."""
+"""Conversion of the bundled dataset's issues to other families' rows and images."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from swe_argo.steps.families.family import Row
 from swe_argo.steps.families.listed_tests import LISTS
 
 RunGit = Callable[..., bytes]
-"""``git(*command, stdin=b"")`` in the repository, its standard output; commits are the same on every machine."""
+"""``git(*command, stdin=b"")`` runs git in the repository and returns its output; commits are reproducible."""
 
 
 def cut_ids(issue: Row) -> dict[str, list[str]]:
-    """Return the two lists with ids cut at their first blank, as SWE-bench's parsers before swebench 5 cut them."""
+    """Return the two lists with ids cut at their first blank, as SWE-bench's parsers before swebench 5 did."""
     return {column: list(dict.fromkeys(test.partition(" ")[0] for test in issue[column])) for column in LISTS}
 
 
@@ -27,7 +27,7 @@ class Example(Protocol):
         """Return the family's row for an issue, given as a SWE-bench row of ``mini``."""
 
     def change_image(self, testbed: Path, issue: Row, git: RunGit) -> None:
-        """Turn the repository of ``mini`` into that of the family's image, with everything that such an image holds."""
+        """Change the repository of ``mini`` to the content of the family's image."""
 
 
 def load_example(family: str) -> Example:

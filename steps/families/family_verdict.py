@@ -1,4 +1,4 @@
-"""The result of a family's rule on a log."""
+"""Results of a family's rule on a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.verdict import Finding
 
 
 class StatusDifference(NamedTuple):
-    """A test without its required result."""
+    """A test whose status differs from the required one."""
 
     reported: str | None
     """The status in the log; None if the log does not report the test."""
@@ -18,7 +18,7 @@ class StatusDifference(NamedTuple):
 
 
 class ListOutcome(NamedTuple):
-    """A list of tests, sorted by the rule; tests that count as neither are in none of the two."""
+    """The passed and failed tests of a list; other tests are in neither."""
 
     success: list[str]
     failure: list[str]
@@ -26,25 +26,25 @@ class ListOutcome(NamedTuple):
 
 @dataclass(frozen=True)
 class FamilyVerdict:
-    """The verdict of a family's own rule on one log, and further observations."""
+    """The verdict of a family's rule on one log."""
 
     resolved: bool
     statuses: dict[str, str]
-    """Test -> status, as the family's parser reads the log; empty if the log was rejected."""
+    """Test -> status by the family's parser; empty if the log was rejected."""
     differences: dict[str, StatusDifference]
     lists: dict[str, ListOutcome] = field(default_factory=dict)
     """FAIL_TO_PASS and PASS_TO_PASS, for families that have them; empty if the log was rejected."""
     unreadable: str = ""
-    """The reason why the log holds no results; empty if it does."""
+    """Why the log contains no results; empty if it does."""
     findings: list[Finding] = field(default_factory=list)
     """Reasons not to believe the log. The rule ignores them."""
 
     reports_failure: bool | None = None
-    """Whether any test of the log, listed or not, is reported as failed; by default from ``statuses``."""
+    """Whether the log reports any test, listed or not, as failed; by default from ``statuses``."""
     exit_code_tells: bool = True
-    """Whether the exit code is that of a test runner, which is 0 if nothing failed."""
+    """Whether the exit code is a test runner's, which is 0 if nothing failed."""
     partial_reward: float | None = None
-    """The reward, if the rule knows more than resolved and not resolved."""
+    """The reward, if the rule has more values than resolved and unresolved."""
 
     def __post_init__(self) -> None:
         if self.reports_failure is None:

@@ -1,6 +1,6 @@
-"""Columns that several families share: an issue, its fix, its hidden tests, with SWE-bench's names.
+"""Columns that several families share, with SWE-bench's names: issue, fix and hidden tests.
 
-Every function raises ConfigError if the row cannot be used.
+Every function raises ConfigError for an invalid row.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from swe_argo.steps.families.listed_tests import LISTS
 
 
 def problem_statement(row: SourceRow) -> str:
-    """Return the issue as an agent may see it."""
+    """Return the issue text for an agent."""
     return read_text(row, "problem_statement", read_id(row))
 
 
 def hints_text(row: SourceRow) -> str:
-    """Return the issue's discussion, which an agent sees if hints are requested; empty if there is none."""
+    """Return the issue's discussion, for agents with hints; may be empty."""
     return "" if row.get("hints_text") is None else read_text(row, "hints_text", read_id(row))
 
 
 def gold_patch(row: SourceRow) -> str:
-    """Return the fix, against the base commit."""
+    """Return the fix as a diff against the base commit."""
     return _patch(row, "patch")
 
 
 def hidden_patch(row: SourceRow) -> str:
-    """Return the hidden tests, against the base commit."""
+    """Return the hidden tests as a diff against the base commit."""
     return _patch(row, "test_patch")
 
 
@@ -38,7 +38,8 @@ def listed_tests(row: SourceRow) -> list[list[str]]:
 
 
 def _patch(row: SourceRow, column: str) -> str:
+    """Return a column that is a git diff."""
     text = read_text(row, column, read_id(row))
     if "diff --git " not in text:
-        raise bad_column(read_id(row), column, "is no diff of git")
+        raise bad_column(read_id(row), column, "is not a git diff")
     return text

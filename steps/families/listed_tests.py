@@ -1,7 +1,7 @@
-"""Lists of tests sorted by their statuses, as swebench's grading sorts them (harness/grading.py, 2.x to 4.1).
+"""Sorting of listed tests by their statuses, as in swebench (harness/grading.py, 2.x to 4.1).
 
-SWE-smith and SWE-Gym both use this rule: PASSED and XFAIL pass; FAILED, ERROR and tests missing from the log fail;
-SKIPPED is neither.
+SWE-smith and SWE-Gym use this rule: PASSED and XFAIL pass; FAILED, ERROR and tests missing from the log fail; SKIPPED
+is neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STATUSES: Final = (*sorted(FAILING), *sorted(PASSING), "SKIPPED")
 
 
 def sort_tests(tests: Sequence[str], statuses: Mapping[str, str]) -> ListOutcome:
-    """Return the tests of one list that passed, and those that failed."""
+    """Return the passed and failed tests of one list."""
     return ListOutcome(
         success=[test for test in tests if statuses.get(test) in PASSING],
         failure=[test for test in tests if test not in statuses or statuses[test] in FAILING],
@@ -34,16 +34,16 @@ def find_differences(tests: Sequence[str], statuses: Mapping[str, str]) -> dict[
 def find_contradictions(
     tests: Sequence[str], statuses: Mapping[str, str], results: Sequence[tuple[str, str]]
 ) -> list[Finding]:
-    """Return findings on listed tests that were skipped, and on tests that the log reports both ways.
+    """Return findings on listed tests that were skipped, or reported both as passed and as failed.
 
     ``results`` are all (test, status) pairs of the log in order; the last pair of a test counts.
     """
     findings = []
     skipped = [test for test in tests if statuses.get(test) == "SKIPPED"]
     if skipped:
-        findings.append(Finding(code="tests_skipped", detail=f"{len(skipped)} listed tests, {skipped[0]} first"))
+        findings.append(Finding(code="tests_skipped", detail=f"{len(skipped)} listed tests, first {skipped[0]}"))
     failed = {test for test, status in results if status in FAILING}
     both = [test for test in tests if test in failed and statuses.get(test) in PASSING]
     if both:
-        findings.append(Finding(code="passed_and_failed", detail=f"{len(both)} tests, {both[0]} first"))
+        findings.append(Finding(code="passed_and_failed", detail=f"{len(both)} tests, first {both[0]}"))
     return findings

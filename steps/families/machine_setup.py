@@ -1,4 +1,4 @@
-"""Set-up of a fresh machine before an agent or a patch uses it."""
+"""Set-up of a fresh machine for an agent or a patch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 600.0
 TRUST_REPOSITORY = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'"
-"""A line of bash that lets git work in repositories of other users too."""
+"""A line of bash that lets git work in repositories of other users."""
 _COMMIT = """
 set -eu
 git() {
@@ -22,17 +22,17 @@ git diff --cached --quiet || git commit -q --no-verify --no-gpg-sign -m 'State o
 
 
 def remove_bytecode(folder: str) -> str:
-    """Return a line of bash that removes files of Python and pytest below a folder, except in virtual environments."""
+    """Return a line of bash that removes caches of Python and pytest below a folder, except in virtual environments."""
     kinds = "-name __pycache__ -o -name .pytest_cache -o -name '*.pyc'"
     return f"find {folder} \\( -name .git -o -name .venv \\) -prune -o \\( {kinds} \\) -prune -exec rm -rf {{}} +"
 
 
-def require_isolation(box: Sandbox, what: str) -> None:
-    """Raise ConfigError if a sandbox's paths are this machine's own; ``what`` names the files to be written there."""
+def require_isolation(box: Sandbox, files: str) -> None:
+    """Raise ConfigError if a sandbox shares this machine's paths; ``files`` names the files to write there."""
     if box.machine.isolation == "none":
         raise ConfigError(
-            f"{what} outside the repository, where a sandbox without isolation has no place of its own: install "
-            "bubblewrap, or use --backend docker",
+            f"{files} are outside the repository, which needs an isolated sandbox: install bubblewrap, or use "
+            "--backend docker",
             field="sandbox.backend",
         )
 
@@ -51,8 +51,8 @@ def run_setup(box: Sandbox, script: str, failures: Mapping[int, str]) -> None:
 
 
 def commit_changes(box: Sandbox) -> None:
-    """Commit the image's changes of tracked files, so that a patch contains the agent's changes alone.
+    """Commit the image's changes of tracked files, so that a patch contains only the agent's changes.
 
-    R2E-Gym's images need this: their set-up edited sources of the repository.
+    R2E-Gym's images need this, since their set-up edited the repository.
     """
     run_setup(box, _COMMIT, {})

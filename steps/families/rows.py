@@ -1,4 +1,4 @@
-"""Rows of any family: normalisation of any file's rows, and the parts that an agent may know."""
+"""Rows of any family: normalisation, and the parts for agents and for grading."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _UNSUPPORTED = {
     "Multi-SWE-bench": {"org", "number", "fix_patch"},
     "SWE-PolyBench": {"F2P", "P2P", "test_command"},
 }
-"""Benchmark that cannot be graded yet -> columns by which its rows are recognized."""
+"""Unsupported benchmark -> columns that identify its rows."""
 _MOST = 40
-"""The most columns of a row that a message names."""
+"""Maximum columns in a message."""
 
 
 def normalise(source_value: object, where: str, family: str | None = None) -> Row:
-    """Return the row in one shape; ``where`` is its place in messages (``rows.jsonl, row 17``). Raises ConfigError.
+    """Return the normalised row; ``where`` is its place in messages (``rows.jsonl, row 17``). Raises ConfigError.
 
-    The row is of ``family``, by default the first that recognizes its columns.
+    ``family``: the row's family; by default the first that recognizes its columns.
     """
     if not isinstance(source_value, Mapping):
         raise bad_row(where, f"is {describe_kind(source_value)}, not an object")
@@ -40,18 +40,18 @@ def normalise(source_value: object, where: str, family: str | None = None) -> Ro
 
 def _recognize(row: Mapping[str, object], where: str) -> str:
     """Return the family of a row. Raises ConfigError if no family recognizes it."""
-    for benchmark, columns in _UNSUPPORTED.items():
-        if columns <= row.keys():
+    for benchmark, identifying in _UNSUPPORTED.items():
+        if identifying <= row.keys():
             raise bad_row(
-                where, f"is a row of {benchmark}, which is not supported yet; docs/add-a-family.md says how to add it"
+                where, f"is a row of {benchmark}, which is not supported yet; to add it, see docs/add-a-family.md"
             )
     for name in FAMILIES:
         if load_family(name).recognizes(row):
             return name
-    known = "; ".join(f"{name} needs {load_family(name).columns.describe()}" for name in FAMILIES)
-    shown = ", ".join(ascii(column)[1:-1][:80] for column in islice(row, _MOST))
-    shown += " and more" if len(row) > _MOST else ""
-    raise bad_row(where, f"is of no known family: it has {shown or 'no columns'}; {known}")
+    requirements = "; ".join(f"{name} needs {load_family(name).columns.describe()}" for name in FAMILIES)
+    columns = ", ".join(ascii(column)[1:-1][:80] for column in islice(row, _MOST))
+    columns += " and more" if len(row) > _MOST else ""
+    raise bad_row(where, f"matches no task family: it has {columns or 'no columns'}; {requirements}")
 
 
 def family_name(row: Row) -> str:
@@ -65,23 +65,23 @@ def family_of(row: Row) -> Family:
 
 
 def to_answer(row: Row) -> Answer:
-    """Return the parts of a row that only grade may know."""
+    """Return the parts of a row that only grade may see."""
     update = {"family": family_name(row), "row_sha256": digest_rows([row])}
     return family_of(row).to_answer(row).model_copy(update=update)
 
 
 def why_not_gradeable(row: Row) -> str | None:
-    """Return the reason why a row cannot be graded, or None; ``plan`` reports it before anything runs."""
+    """Return why a row cannot be graded, or None; ``plan`` reports it."""
     return family_of(row).why_not_gradeable(row)
 
 
 def machines_of(rows: Iterable[Row]) -> dict[str, TaskMachine]:
-    """Return image -> machine of its task, for the rows whose task describes one."""
-    return {row["image"]: TaskMachine.model_validate(stated) for row in rows if (stated := row.get(MACHINE_COLUMN))}
+    """Return image -> machine of its task, for tasks that describe one."""
+    return {row["image"]: TaskMachine.model_validate(fields) for row in rows if (fields := row.get(MACHINE_COLUMN))}
 
 
 def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:
-    """Return the parts an agent may know; ``hints`` adds the discussion, ``style`` retrieved files if it shows them."""
+    """Return the parts that an agent may see. ``hints`` adds the discussion, ``style`` the retrieved files it shows."""
     difficulty = row.get("difficulty")
     return Instance(
         instance_id=row["instance_id"],
@@ -107,14 +107,14 @@ def workdir_of(row: Row) -> str:
 
 
 def _issue_images(row: Row) -> list[str]:
-    """Return the images of the issue itself: SWE-bench Multimodal's other images belong to the answer."""
+    """Return the issue's images; SWE-bench Multimodal's other images belong to the answer."""
     assets = row.get("image_assets") if family_name(row) == SWEBENCH else None
     urls = (assets.get("problem_statement") or []) if isinstance(assets, dict) else []
     return [url for url in urls if isinstance(url, str) and url.startswith(_IMAGES)]
 
 
 def digest_rows(rows: Iterable[Row]) -> str:
-    """Return sha256 in hex over the rows as canonical JSON, ordered by id: equal rows from any form are equal."""
+    """Return sha256 in hex over the rows as canonical JSON, ordered by id, independent of the source's format."""
     ordered = sorted(rows, key=lambda row: str(row["instance_id"]))
     text = json.dumps(ordered, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Grading of a patch by a family's own script and rule, with further facts about the run."""
+"""Grading of a patch by a family's script and rule, with integrity checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 @dataclass(frozen=True)
 class _TestScript:
-    """The parts of a swebench TestSpec that ``run_tests`` reads."""
+    """The fields of a swebench TestSpec that ``run_tests`` reads."""
 
     instance_id: str
     eval_script: str
@@ -31,12 +31,12 @@ class _TestScript:
 
 @dataclass(frozen=True)
 class ScriptGrader:
-    """See ``Grader``. The script keeps the exit code of the tests in SWEBENCH_TEST_EXIT_CODE."""
+    """See ``Grader``. The script stores the tests' exit code in SWEBENCH_TEST_EXIT_CODE."""
 
     instance_id: str
     family: str
     source: dict[str, Any]
-    """The columns that the rule reads."""
+    """The columns for the rule."""
     prepare: Callable[[Sandbox], None]
     """Prepares a fresh machine for the patch."""
     script: str
@@ -66,11 +66,12 @@ class ScriptGrader:
         machine_name: str = "sandbox",
         enlarged: bool,
     ) -> ProcedureRun:
-        """Apply the patch in a prepared machine and run a test script there."""
+        """Apply the patch and run a test script in a prepared machine."""
         return run_tests(
             box,
             _TestScript(self.instance_id, script),
             patch,
+            # A run with the default timeout has the family's.
             timeout_s=self.timeout_s if timeout_s == OFFICIAL_TIMEOUT_S else timeout_s,
             folder=folder,
             machine_name=machine_name,
@@ -113,9 +114,9 @@ class ScriptGrader:
         return verdict.statuses, verdict.unreadable
 
     def _judge_log(self, run: ProcedureRun) -> FamilyVerdict:
-        """Return the rule's verdict; if the log exceeds the available memory or time, that on its beginning.
+        """Return the rule's verdict, or the verdict on the log's beginning if the log exceeds memory or time limits.
 
-        If that cannot be read either, the log holds no results: the patch caused it.
+        If that exceeds them, too, the log has no results, at the patch's expense.
         """
         assert run.log is not None
         try:
@@ -123,33 +124,34 @@ class ScriptGrader:
         except MemoryError as error:
             reason = f"{len(run.log)} bytes of test output are {error}"
         if len(run.log) > SMALL_BYTES:
-            run.journal.error(f"{reason}; {SMALL_BYTES} of them are kept")
+            run.recorder.error(f"{reason}; only the first {SMALL_BYTES} bytes are judged")
             run.log = run.log[:SMALL_BYTES].decode(errors="ignore").encode()
             try:
                 return judge_bounded(self.family, self.source, run.log)
             except MemoryError as error:
                 reason = f"{SMALL_BYTES} bytes of test output are {error}"
-        run.journal.error(reason)
+        run.recorder.error(reason)
         return FamilyVerdict(False, {}, {}, unreadable=reason)
 
 
 def _count(outcome: ListOutcome | None) -> TestCounts | None:
+    """Count the passed tests of a list, of those that passed or failed; None without a list."""
     if outcome is None:
         return None
     return TestCounts(passed=len(outcome.success), total=len(outcome.success) + len(outcome.failure))
 
 
 def _count_expected(judged: FamilyVerdict) -> TestCounts:
-    """Count the tests that are each expected to end in a certain way."""
+    """Count the tests with an expected status."""
     missed = sum(difference.expected is not None for difference in judged.differences.values())
     as_expected = sum(bool(name) and name not in judged.differences for name in judged.statuses)
     return TestCounts(passed=as_expected, total=as_expected + missed)
 
 
 def _exit_code_findings(exit_code: int | None, judged: FamilyVerdict) -> list[Finding]:
-    """Return findings on the exit code: a runner ends with 0 if nothing failed, else with another code."""
+    """Return findings on the exit code, which is 0 if and only if no test failed."""
     if exit_code is None:
-        return [Finding(code="exit_code_unconfirmed", detail="the shell that ran the tests did not see them end")]
+        return [Finding(code="exit_code_unconfirmed", detail="the shell that ran the tests did not report their end")]
     failed = judged.reports_failure
     if judged.exit_code_tells and judged.statuses and failed != (exit_code != 0):
         reported = "some tests" if failed else "no test"
@@ -159,12 +161,12 @@ def _exit_code_findings(exit_code: int | None, judged: FamilyVerdict) -> list[Fi
 
 
 def _weigh(findings: list[Finding], *, resolved: bool) -> Integrity:
-    """Return the integrity. Findings do not matter for an unresolved patch."""
+    """Return the integrity; findings matter only for resolved patches."""
     return Integrity(verdict="suspect" if findings and resolved else "ok", findings=findings)
 
 
 def _report(instance_id: str, judged: FamilyVerdict) -> bytes:
-    """Return the report in the shape of the harness' report, with the family's words inside."""
+    """Return the report in the harness's format, with the family's statuses."""
     differences = {
         test: {"reported": difference.reported, "expected": difference.expected}
         for test, difference in judged.differences.items()

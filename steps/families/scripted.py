@@ -1,4 +1,4 @@
-"""Families whose tasks are graded by a script in a fresh machine and a rule over its output."""
+"""Families graded by a script in a fresh machine and a rule over its output."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
 from swe_argo.steps.sandbox.protocol import Sandbox
 
 _UNUSABLE = "<unusable>"
-"""Column of a normalised row: the reason if it cannot be graded."""
+"""Column of a normalised row: why it cannot be graded, if so."""
 
 
 class SourceAnswer(Answer):
-    """The columns of a row that its grading reads, which only grade may know."""
+    """The columns of a row for grading, which only grade may see."""
 
     source: dict[str, Any]
     patch: str = ""
-    """The reference; empty in runs that were planned before these families had confirmations."""
+    """The reference; empty in runs planned before these families had confirmations."""
 
 
 def _list_patched_files(row: SourceRow, script: list[str]) -> TestFiles:
@@ -37,14 +37,14 @@ def _list_patched_files(row: SourceRow, script: list[str]) -> TestFiles:
 
 @dataclass(frozen=True)
 class TwinRules:
-    """The rules that make twins of a family's tests. The functions take a source row."""
+    """Rules for twins of a family's tests. The functions take a source row."""
 
     listed: Callable[[SourceRow], Sequence[Sequence[str] | None]]
-    """FAIL_TO_PASS and PASS_TO_PASS as ``judge`` names them; None and all tests, if the row has no such lists."""
+    """Returns FAIL_TO_PASS and PASS_TO_PASS as ``judge`` names them, or None and all tests if the row has no lists."""
     read_id: Callable[[SourceRow, str], str]
     """Returns the log's name of a pytest node id."""
     files: Callable[[SourceRow, list[str]], TestFiles] = _list_patched_files
-    """Also takes the lines of the test script. By default the files of its test patch."""
+    """Returns the test files, given the row and the lines of the test script; by default those of the test patch."""
 
 
 @dataclass(frozen=True)
@@ -54,48 +54,49 @@ class ScriptedFamily:
     name: str
     hands_on: ClassVar[HandsOn] = "patch"
     columns: RowColumns
-    """The columns by which its rows are recognized."""
+    """The columns that identify its rows."""
     facts: Mapping[str, Callable[[SourceRow], str]]
-    """The common columns of ``Row``: instance_id, repo, image, problem_statement and patch; others may be left out, and
-    workdir if it is /testbed."""
+    """Readers of the common columns of ``Row``: instance_id, repo, image, problem_statement, patch, optionally others;
+    workdir unless it is /testbed."""
     answer_columns: tuple[str, ...]
-    """The columns of a row that grading reads."""
+    """The columns of a row for grading."""
     agent_script: Callable[[Instance], str] | None
     """Returns a script that prepares a fresh machine for an agent."""
     grading_script: Callable[[SourceRow], str] | None
     """Returns a script that prepares a fresh machine for a patch."""
     test_script: Callable[[SourceRow], str]
-    """Returns a script that runs the tests: its output is the log; SWEBENCH_TEST_EXIT_CODE is their exit code."""
+    """Returns a script that runs the tests, prints the log, and sets SWEBENCH_TEST_EXIT_CODE to their exit code."""
     timeout_s: Callable[[SourceRow], int]
-    """The default timeout of the tests; at most 1800."""
+    """Returns the default timeout of the tests; at most 1800."""
     judge: Callable[[str, SourceRow], FamilyVerdict]
+    """Returns the verdict on a log."""
     twins: TwinRules | None = None
-    """The rules of twin tests; None if patches of this family are never confirmed."""
+    """Rules for twin tests; None if the family has no confirmation."""
     accepts: Callable[[SourceRow], bool] = lambda _row: True
-    """Returns whether a row with its columns belongs to the family, if other families have the same columns."""
+    """Returns whether a row belongs to the family, if other families have the same columns."""
     test_files: Callable[[SourceRow], Sequence[str]] = lambda _row: ()
-    """Files that must not change between the script's START and END markers, relative to its working directory."""
+    """Returns files that must not change between the script's markers, relative to its working directory."""
     json_columns: tuple[str, ...] = ()
-    """Columns that are JSON, as text or as values: equal rows from any file are equal."""
+    """Columns that are JSON, as text or as values."""
     check: Callable[[SourceRow], object] = lambda _row: None
-    """Raises ConfigError if a row cannot be graded, beside the errors of the facts."""
+    """Raises ConfigError if a row cannot be graded, in addition to the readers' errors."""
     apply_commands: Callable[[SourceRow], tuple[str, ...]] = lambda _row: APPLY_COMMANDS
-    """The commands that apply a patch to the repository: the first that accepts it is used."""
+    """Returns the commands to try, in order, to apply a patch to the repository."""
     commits_changes: bool = False
-    """Whether its images have changed files of the repository, which are no part of a patch."""
+    """Whether its images have uncommitted changes of the repository, which are no part of a patch."""
     setup_failures: Mapping[int, str] = field(default_factory=dict)
-    """Exit codes of the two scripts that set up a machine -> problem of the image."""
+    """Exit code of the set-up scripts -> problem of the image."""
     offline_failures: Mapping[int, str] = field(default_factory=dict)
-    """Exit codes -> problem of the image, on a machine without a network; with a network, it is the one that failed."""
+    """Exit code -> problem of the image, on a machine without network; with network, the network failed."""
     outside: str = ""
-    """The files outside the repository that need an isolated sandbox."""
+    """Description of files outside the repository, which need an isolated sandbox."""
 
     def recognizes(self, row: SourceRow) -> bool:
         """See ``Family.recognizes``."""
         return self.columns.match(row) and self.accepts(row)
 
     def normalise(self, row: Row, where: str) -> Row:
-        """See ``Family.normalise``. A row that cannot be graded is kept: others of its dataset can be."""
+        """See ``Family.normalise``. A row that cannot be graded stays, as others of its dataset can be."""
         source = {column: value for column, value in row.items() if column in self.answer_columns}
         normalised: Row = {
             **dict.fromkeys(("version", "base_commit", "hints_text", "created_at"), ""),
@@ -147,6 +148,7 @@ class ScriptedFamily:
         return replace(grader, twin_tests=_make_twin_tests(self.twins, grader, source_answer) if self.twins else None)
 
     def _set_up(self, box: Sandbox, script: str | None) -> None:
+        """Prepare a fresh machine with a script. Raises ConfigError if the image or the backend cannot be used."""
         if self.outside:
             require_isolation(box, self.outside)
         if script is not None:
@@ -157,15 +159,17 @@ class ScriptedFamily:
 
 
 def _reason(error: ConfigError) -> str:
+    """Return the reason of an error without the name of its field in front."""
     return error.reason.removeprefix("dataset: ")
 
 
 def _make_twin_tests(rules: TwinRules, grader: ScriptGrader, answer: SourceAnswer) -> ListedTwinTests:
+    """Return the twin tests of an instance, which the family's grader runs."""
     source = answer.source
     fail_to_pass, pass_to_pass = rules.listed(source)
 
     def run_script(box: Sandbox, lines: list[str], patch: bytes | None, timeout_s: int, folder: str) -> ProcedureRun:
-        # The first run had enough memory and disk: a patch that runs out of them here does so on purpose.
+        # The first run had enough memory and disk, so a patch that runs out of them now does so on purpose.
         return grader.run_script(box, "\n".join(lines), patch, timeout_s=timeout_s, folder=folder, enlarged=True)
 
     return ListedTwinTests(

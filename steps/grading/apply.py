@@ -32,10 +32,11 @@ class ApplyResult:
     """The output of the last command."""
 
 
-def apply_patch(box: Sandbox, journal: InstanceLogWriter, commands: tuple[str, ...] = APPLY_COMMANDS) -> ApplyResult:
+def apply_patch(box: Sandbox, recorder: InstanceLogWriter, commands: tuple[str, ...] = APPLY_COMMANDS) -> ApplyResult:
     """Apply the file at CONTAINER_PATCH_FILE, byte for byte, with the first of ``commands`` that accepts it.
 
-    Raises SandboxBroken if a command hangs, and the errors of Sandbox.
+    With the default commands, a patch that is already applied is a success, as in the harness. Raises SandboxBroken
+    if a command hangs, and the errors of Sandbox.
     """
     words = official.harness_constants()
     patch_file = words.CONTAINER_PATCH_FILE
@@ -43,18 +44,18 @@ def apply_patch(box: Sandbox, journal: InstanceLogWriter, commands: tuple[str, .
     for command, result in try_commands(partial(run_git, box), patch_file, commands):
         output = text_of(result)
         if result.exit_code == 0:
-            journal.info(f"{words.APPLY_PATCH_PASS}:\n{output}")
+            recorder.info(f"{words.APPLY_PATCH_PASS}:\n{output}")
             return ApplyResult(command, output)
-        journal.info(f"Failed to apply patch to container: {command}")
+        recorder.info(f"Failed to apply patch to container: {command}")
     if commands == APPLY_COMMANDS and run_git(box, f"{REVERSE_CHECK} {patch_file}").exit_code == 0:
-        journal.info(f"{words.APPLY_PATCH_PASS}: verified already applied")
+        recorder.info(f"{words.APPLY_PATCH_PASS}: verified already applied")
         return ApplyResult(REVERSE_CHECK, output)
-    journal.info(f"{words.APPLY_PATCH_FAIL}:\n{output}")
+    recorder.info(f"{words.APPLY_PATCH_FAIL}:\n{output}")
     return ApplyResult(None, output)
 
 
 def git_diff(box: Sandbox) -> str:
-    """Return the diff against HEAD without permissions, as the harness logs it; possibly cut off at the timeout."""
+    """Return the diff against HEAD, file modes ignored, as the harness logs it; cut off after DIFF_TIMEOUT_S."""
     return text_of(box.exec(DIFF, timeout_s=DIFF_TIMEOUT_S, merge=True, max_output_bytes=OUTPUT_BYTES)).strip()
 
 
@@ -64,7 +65,7 @@ def run_git(box: Sandbox, command: str) -> ExecResult:
     if result.timed_out:
         raise SandboxBroken(
             FailureClass.EXEC,
-            f"{command!r} did not end within {APPLY_TIMEOUT_S:.0f} s in the grading sandbox",
+            f"{command!r} timed out after {APPLY_TIMEOUT_S:.0f} s in the grading sandbox",
             detail=text_of(result)[-2000:],
         )
     return result

@@ -13,7 +13,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 FETCH_TIMEOUT_S = 60.0
 
 
-def stage_assets(box: Sandbox, spec: Any, journal: InstanceLogWriter) -> list[str]:
+def stage_assets(box: Sandbox, spec: Any, recorder: InstanceLogWriter) -> list[str]:
     """Copy the row's assets to ``/image_assets`` and return the commands that put them into the working tree.
 
     Raises InfraError if one cannot be fetched. The harness continues without it; the missing baseline then fails the
@@ -28,7 +28,7 @@ def stage_assets(box: Sandbox, spec: Any, journal: InstanceLogWriter) -> list[st
         box.write(f"/image_assets/{flat}", _fetch(asset, spec.instance_id))
         commands.append(f"mkdir -p $(dirname {path}) && cp /image_assets/{flat} {path}")
     if commands:
-        journal.info(
+        recorder.info(
             f"Staged {len(commands)} patch asset(s) for restore after git apply "
             f"(0 from the local mirror, {len(commands)} fetched)"
         )
@@ -47,6 +47,7 @@ def add_restore_commands(script: str, commands: list[str]) -> str:
 
 
 def _fetch(asset: dict[str, Any], instance_id: str) -> bytes:
+    """Download an asset. Raises InfraError if it has no http(s) address or cannot be fetched."""
     url = str(asset.get("url") or "")
     if not url.startswith(("http://", "https://")):
         raise InfraError(FailureClass.TEST_ENVIRONMENT, f"{instance_id}: no address for test file {asset['path']}")

@@ -28,6 +28,7 @@ MEMORY_BYTES = 384 << 20
 """The memory limit of the process that grades a larger log."""
 TIMEOUT_S = 300.0
 _JOB, _DONE = "job", "done"
+"""The files in the folder of such a process: its pickled job and the pickled result."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,14 @@ def grade_bytes(
 def _here(
     spec: Any, log: Path, prediction: dict[str, Any], patch: bytes, channel_report: ChannelReport | None
 ) -> BoundedReport:
+    """Grade a log in this process, whatever its size."""
     graded = official.grade(spec, log, prediction)
     with log.open(encoding="utf-8") as file:  # as the grader reads it: every kind of line end is a newline
         return BoundedReport(graded, *examine(file.read(), patch, spec, graded, channel_report=channel_report))
 
 
 def _report_parts(job: Any) -> tuple[Any, ...]:
+    """Grade the log of a job of ``grade``; return the parts of the report that can be pickled."""
     bounded = _here(*job)
     statuses = [parsed for _, parsed in bounded.graded.reading.calls]
     return bounded.graded.report, bounded.graded.data, statuses, bounded.evidence, bounded.integrity
@@ -82,7 +85,8 @@ def _report_parts(job: Any) -> tuple[Any, ...]:
 def run_in_bounds(module: str, job: object) -> Any:
     """Run ``module``, a program that calls ``serve_in_bounds``, on a job and return the result (both are pickled).
 
-    Raises MemoryError if it exceeds MEMORY_BYTES or TIMEOUT_S, KeyError and ValueError as it does.
+    Raises MemoryError if it takes more than TIMEOUT_S or ends without a result, mostly beyond MEMORY_BYTES; KeyError
+    and ValueError if the work raises them.
     """
     with temporary_folder() as folder:
         (folder / _JOB).write_bytes(pickle.dumps(job))
@@ -103,7 +107,7 @@ def run_in_bounds(module: str, job: object) -> Any:
 
 
 def serve_in_bounds(folder: Path, work: Callable[[Any], object]) -> None:
-    """Do the job in the folder, within the memory limit; runs in the process of its own."""
+    """Call ``work`` on the job in the folder and store its result; called in the process of ``run_in_bounds``."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))

@@ -52,6 +52,7 @@ class ExitCodeChannel:
         return f"BASH_ENV={self._hook} /bin/bash {EVAL_FILE}"
 
     def _script(self) -> str:
+        """Return the hook, the bash script that sets the traps."""
         values = f'"${{{EXIT_CODE_VARIABLE}-}}" "${{{_SUMS}-}}"'
         traps = {"EXIT": f'{{ umask 077; printf "%s\\n" {values} >{self._file}; }} 2>/dev/null'}
         if self._test_files:
@@ -79,6 +80,10 @@ esac; }} 2>/dev/null"""
 
 
 def _changed_files(sums: str) -> tuple[str, ...]:
+    """Return the test files whose checksum from the START marker is missing at the END marker.
+
+    ``sums`` is the output of sha256sum at both, separated by a line ``--``; without that line nothing is known.
+    """
     before, end, after = sums.partition("\n--\n")
     unchanged = after.splitlines()
     lines = before.splitlines() if end else []
@@ -86,7 +91,7 @@ def _changed_files(sums: str) -> tuple[str, ...]:
 
 
 def _content(box: Sandbox, path: str, most: int) -> bytes:
-    """Read a file that tests may have replaced; return nothing if it cannot be read."""
+    """Read a file that tests may have replaced; return nothing if it cannot be read or has over ``most`` bytes."""
     try:
         return box.read(path, max_bytes=most)
     except OSError:

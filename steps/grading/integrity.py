@@ -20,6 +20,7 @@ from swe_argo.steps.grading.exit_code_channel import ChannelReport
 from swe_argo.steps.grading.official import Graded
 from swe_argo.steps.grading.runner_summary import closing_of
 
+# Codes of the findings that make only a resolved verdict suspect.
 _ONLY_IF_RESOLVED = {"test_files_changed"}
 _TIMED_OUT = re.compile(r"\nTimeout error: \d+ seconds exceeded\.\s*\Z")
 # The line with which sympy's runner begins another file: a test name is unique only within its file.
@@ -75,25 +76,29 @@ def examine_patch(patch: bytes) -> list[Finding]:
     """Return findings of log markers and of paths into the repository's own ``.git`` in a patch."""
     words = official.harness_constants()
     findings = [
-        Finding(code="marker_in_patch", detail=f"the patch contains {word!r}, which the log is cut by")
+        Finding(code="marker_in_patch", detail=f"the patch contains {word!r}, a marker that delimits the log")
         for word in (words.START_TEST_OUTPUT, words.END_TEST_OUTPUT, words.TEST_EXIT_CODE)
         if word.encode() in patch
     ]
     names = next((names for names in _names(patch) if _GIT_FOLDER.search(names)), None)
     if names is not None:
-        shown = ascii(names[:120].decode(errors="replace").strip())
-        findings.append(Finding(code="patch_writes_git", detail=f"{shown}: git's hooks and settings run commands"))
+        quoted_paths = ascii(names[:120].decode(errors="replace").strip())
+        findings.append(
+            Finding(code="patch_writes_git", detail=f"{quoted_paths}: git's hooks and settings run commands")
+        )
     return findings
 
 
 def _names(patch: bytes) -> Iterator[bytes]:
     """Yield the text of each line outside of hunks that may name a file."""
+    # The lines that the current hunk still has in the old and in the new file. They only look like names.
     old = new = 0
     for line in io.BytesIO(patch):
         if (old > 0 or new > 0) and line[:1] in b" +-\\\r\n":
             old -= line[:1] not in b"+\\"
             new -= line[:1] not in b"-\\"
         elif head := _HUNK.match(line):
+            # A hostile count may have a million digits.
             old, new = (int((count or b"1")[:9]) for count in head.groups())
         elif match := _NAMES.match(line):
             yield _ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 8)]), match[1])
@@ -111,6 +116,7 @@ def examine_files(channel_report: ChannelReport) -> list[Finding]:
 
 
 def _weighed(findings: list[Finding], *, resolved: bool) -> Integrity:
+    """Return the integrity for these findings: suspect if one of them counts, given whether it is ``resolved``."""
     suspect = any(resolved or finding.code not in _ONLY_IF_RESOLVED for finding in findings)
     return Integrity(verdict="suspect" if suspect else "ok", findings=findings)
 
@@ -135,6 +141,7 @@ def _echoes(spec: Any, marker: str) -> bool:
 
 
 def _markers(evidence: Evidence, log: str, channel_report: ChannelReport | None) -> list[Finding]:
+    """Return a finding for the START and for the END marker if the log has not exactly one of it."""
     if evidence.end_markers == 0 and _TIMED_OUT.search(log, max(0, len(log) - 200)):
         return []  # The harness cut the log off, and gives no verdict on it.
     if channel_report is None and not has_markers(log):
@@ -150,13 +157,18 @@ def _markers(evidence: Evidence, log: str, channel_report: ChannelReport | None)
 def _exit_codes(
     log: str, end: int, evidence: Evidence, spec: Any, channel_report: ChannelReport | None
 ) -> list[Finding]:
+    """Compare the exit codes in the log with each other and with the code that the shell reported.
+
+    ``end`` is the offset of the END marker in the log, -1 if there is none.
+    """
     words, codes = official.harness_constants(), evidence.logged_exit_codes
     findings = []
+    # A script that echoes the line under xtrace logs it twice: once as a trace.
     traced = log.count(f"+ echo '{words.TEST_EXIT_CODE}: ") if codes else 0
     if len(codes) - traced > 1 or traced > 1:
         findings.append(Finding(code="exit_code_lines", detail=f"{len(codes)} in the log: {', '.join(codes[:8])}"))
     if codes and (end < 0 or log.find(words.TEST_EXIT_CODE) < end):
-        findings.append(Finding(code="exit_code_before_end", detail="an exit-code line stands before the END marker"))
+        findings.append(Finding(code="exit_code_before_end", detail="an exit-code line precedes the END marker"))
     if len(set(codes)) > 1:
         findings.append(Finding(code="exit_codes_differ", detail=f"logged: {', '.join(codes[:8])}"))
     if channel_report is None:
@@ -164,15 +176,15 @@ def _exit_codes(
     findings += examine_files(channel_report)
     captured = any(words.TEST_EXIT_CODE_VAR in line for line in spec.eval_script_list)
     if captured and channel_report.exit_code is None and (end >= 0 or codes):
-        detail = "the log says that the tests ended, the shell that ran them does not"
+        detail = "the log contains the tests' exit code, but the shell reported none"
         findings.append(Finding(code="exit_code_unconfirmed", detail=detail))
     elif channel_report.exit_code is not None and (
         odd := [code for code in codes if int(code) != channel_report.exit_code]
     ):
-        detail = f"the shell saw {channel_report.exit_code}, the log says {', '.join(odd[:8])}"
+        detail = f"the shell reported {channel_report.exit_code}, but the log contains {', '.join(odd[:8])}"
         findings.append(Finding(code="exit_code_mismatch", detail=detail))
     elif channel_report.exit_code is not None and not codes:
-        detail = f"the shell saw {channel_report.exit_code}, the log says nothing"
+        detail = f"the shell reported {channel_report.exit_code}, but the log contains no exit code"
         findings.append(Finding(code="exit_code_not_logged", detail=detail))
     return findings
 
@@ -182,7 +194,7 @@ def _statuses(evidence: Evidence, spec: Any, graded: Graded) -> list[Finding]:
     statuses, findings = graded.reading.statuses, []
     # Under xtrace the region of an echoed START ends at its own trace, so the grader always takes the whole log.
     if graded.reading.whole_log_used and statuses and not _echoes(spec, official.harness_constants().START_TEST_OUTPUT):
-        detail = "nothing between the markers; the results were found elsewhere in the log"
+        detail = "no output between the markers; the results were found elsewhere in the log"
         findings.append(Finding(code="results_outside_markers", detail=detail))
     values = set(statuses.values())
     codes = [int(code) for code in evidence.logged_exit_codes]
@@ -196,15 +208,16 @@ def _statuses(evidence: Evidence, spec: Any, graded: Graded) -> list[Finding]:
 
 
 def _after_end(log: str, end: int, spec: Any, graded: Graded) -> list[Finding]:
+    """Return a finding if the official parser reads results after the END marker, whose offset is ``end``."""
     if end < 0:
         return []
-    noise = ("+ ", ">>>>> ", "Updated ", "HEAD ")
+    noise = ("+ ", ">>>>> ", "Updated ", "HEAD ")  # the script's trace and markers, and git restoring the test files
     lines = [line for line in log[end:].split("\n")[1:] if line.strip() and not line.startswith(noise)]
     statuses_after = _parse(lines, spec, graded)
     if not statuses_after:
         return []
     name, status = next(iter(statuses_after.items()))
-    return [Finding(code="results_after_end", detail=f"{len(statuses_after)} behind the END marker: {name} {status}")]
+    return [Finding(code="results_after_end", detail=f"{len(statuses_after)} after the END marker: {name} {status}")]
 
 
 def _region(spec: Any, graded: Graded) -> list[Finding]:
@@ -221,7 +234,7 @@ def _region(spec: Any, graded: Graded) -> list[Finding]:
     read_closing = closing_of(graded.reading.parser)
     if read_closing is None:
         return findings
-    lines = graded.reading.calls[-1][0].split("\n")
+    lines = graded.reading.calls[-1][0].split("\n")  # of the text from which the graded statuses were read
     findings += _both_ways(lines, passed, spec, graded)
     closing = read_closing(lines)
     listed_passed = sum(1 for test in passed if statuses[test] == "PASSED")
@@ -245,8 +258,8 @@ def _outermost(tests: Collection[str], spec: Any) -> list[str]:
     """
     places = _test_paths(spec)
     files = {test.partition("::")[0] for test in tests if "::" in test}
-    named = {file for file in files if not places or any(f"{file}/".startswith(f"{path}/") for path in places)}
-    return [test for test in tests if test[:1] != "[" and ("::" not in test or test.partition("::")[0] in named)]
+    script_files = {file for file in files if not places or any(f"{file}/".startswith(f"{path}/") for path in places)}
+    return [test for test in tests if test[:1] != "[" and ("::" not in test or test.partition("::")[0] in script_files)]
 
 
 def _test_paths(spec: Any) -> set[str]:
@@ -260,22 +273,24 @@ def _test_paths(spec: Any) -> set[str]:
         elif words.END_TEST_OUTPUT in line:
             break
         elif in_tests:
-            named = {word.split("::")[0] for word in _WORD.findall(line) if "/" in word or "." in word}
-            paths |= {path for path in named if posixpath.splitext(path)[1] in {"", ".py"}}
+            candidates = {word.split("::")[0] for word in _WORD.findall(line) if "/" in word or "." in word}
+            paths |= {path for path in candidates if posixpath.splitext(path)[1] in {"", ".py"}}
         elif line.startswith(("git checkout ", "rm -f ")):
             paths |= {path for path in line.split()[2:] if path.endswith(".py")}
     return {posixpath.normpath(path) for path in paths} - {"."}
 
 
 def _both_ways(lines: list[str], passed: list[str], spec: Any, graded: Graded) -> list[Finding]:
+    """Return a finding if lines of the log report some of the ``passed`` tests as failed."""
     both: set[str] = set()
     for section in _sections(lines, graded):
         failures = [line for line in section if _is_failure(line)]
         if not failures or not passed:
             continue
         failed = {test for test, status in _parse(failures, spec, graded).items() if status in _FAILING}
-        # A cut-off id stands for several tests, and these may differ.
+        # An id with an open bracket was cut off at a blank: it stands for several tests, and these may differ.
         contradictory = [test for test in failed.intersection(passed) if test.count("[") <= test.count("]")]
+        # In one of several sections, the same name must have passed too: elsewhere it is another test.
         if contradictory and len(section) < len(lines):
             others = _parse([line for line in section if not _is_failure(line)], spec, graded)
             contradictory = [test for test in contradictory if others.get(test) in _PASSING]

@@ -27,6 +27,7 @@ from swe_argo.steps.grading import swebench_harness
 Parser = Callable[[str, Any], dict[str, str]]
 StatusMap = dict[str, str]
 
+# The packages that swebench's utils.py imports but grading does not use -> the names imported from them.
 _UNUSED = {"datasets": ("Dataset", "load_dataset", "load_from_disk"), "dotenv": ("load_dotenv",), "tqdm": ("tqdm",)}
 
 
@@ -73,10 +74,11 @@ def make_test_spec(row: dict[str, Any]) -> Any:
 
 
 def grade(spec: Any, log: Path, prediction: dict[str, Any]) -> Graded:
-    """Return the official verdict on a log file (UTF-8).
+    """Return the official verdict on a log file (UTF-8), that of ``get_eval_report``.
 
-    The verdict is that of ``get_eval_report``. To parse nothing twice, the spec names a parser of ours that calls the
-    official parser and records the result. Raises KeyError for an unknown parser, ValueError for an unknown eval type.
+    ``prediction`` is SWE-bench's; only its id matters, and whether it has a patch. To parse nothing twice, the spec
+    names a parser of ours that calls the official parser and records the result. Raises KeyError for an unknown
+    parser, ValueError for an unknown eval type, ConfigError if Python does not read files as UTF-8.
     """
     _require_utf8()
     grading = swebench_harness.import_harness("grading")
@@ -115,7 +117,7 @@ def classify(text: str) -> tuple[str, str] | None:
 
 
 def call_quietly(of: Parser, text: str, spec: Any) -> StatusMap:
-    """Run a parser without output to standard output: two parsers print, and it belongs to the caller."""
+    """Call a parser with its prints on standard error: two parsers print, and standard output is the caller's."""
     with contextlib.redirect_stdout(sys.stderr):
         return of(text, spec)
 
@@ -145,6 +147,7 @@ def swebench_version() -> str:
 
 
 def _require_utf8() -> None:
+    """Raise ConfigError if Python's default encoding is not UTF-8."""
     # The grader opens the log with the process' default codec.
     if not sys.flags.utf8_mode and codecs.lookup(locale.getencoding()).name != "utf-8":
         raise ConfigError(f"the locale's encoding is {locale.getencoding()}: set PYTHONUTF8=1", field="PYTHONUTF8")
@@ -152,6 +155,7 @@ def _require_utf8() -> None:
 
 @cache
 def _make_test_spec() -> Callable[[dict[str, Any]], Any]:
+    """Return swebench's ``make_test_spec``. Raises ConfigError if the file that defines it cannot be loaded."""
     swebench_harness.import_harness("constants")
     source = spec_from_file_location("swebench_harness_utils_alone", swebench_harness.harness_folder() / "utils.py")
     if source is None or source.loader is None:

@@ -48,6 +48,7 @@ class PatchedFile:
         at = 0
         for start, body in _bodies(self.hunks):
             old_lines = [line for sign, line in body if sign != "+"]
+            # A hunk without old lines states the line before it.
             begin = _place(old, old_lines, at, start - 1 if old_lines else start)
             if begin is None:
                 raise PatchFormError(f"{self.path}: the official test patch does not fit the file at the base commit")
@@ -72,7 +73,8 @@ class PatchedFile:
                 changed += [("-", line), ("+", new)]
             else:
                 changed.append((sign, new))
-        headings = next((each for each in _HEADINGS if _hunks(edits, each) == self.hunks), _HEADINGS[0])
+        # The rule for headings with which the unchanged edits give the official hunks.
+        headings = next((candidate for candidate in _HEADINGS if _hunks(edits, candidate) == self.hunks), _HEADINGS[0])
         header = [_reindexed(line, text) for line in self.header]
         return replace(self, header=header, hunks=_hunks(changed, headings))
 
@@ -94,14 +96,16 @@ def content_of(edits: list[Edit]) -> str:
 
 @dataclass(frozen=True)
 class OfficialPatch:
-    """The test patch of a script: its position, and its files in order."""
+    """The test patch of a script, in a here-document."""
 
     lines: list[str]
+    """The lines of the script; the patch is ``lines[begin:end]``, and ``lines[end]`` the delimiter."""
     begin: int
     end: int
     before: list[str]
     """Lines before the first file."""
     sections: list[list[str]]
+    """The lines of each file."""
 
     @classmethod
     def of(cls, script: list[str]) -> OfficialPatch:
@@ -113,7 +117,7 @@ class OfficialPatch:
         word = _APPLY.fullmatch(script[line_numbers[0]])
         assert word is not None
         if word[1] not in script[begin:]:
-            raise PatchFormError("the script's test patch does not end")
+            raise PatchFormError("the script's test patch is not terminated")
         end = script.index(word[1], begin)
         before: list[str] = []
         sections: list[list[str]] = []
@@ -143,6 +147,7 @@ class OfficialPatch:
                 patch += section
                 continue
             new = by_path[file.path]
+            # PatchedFile drops the blank line that may follow the last hunk.
             patch += [*new.header, *new.hunks, *([""] if section[-1] == "" else [])]
         official = self.lines[self.end]
         word = delimiter or official
@@ -175,7 +180,7 @@ def _file(section: list[str]) -> PatchedFile | None:
 
 
 def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
-    """Yield the first line in the old file, and the lines, of each hunk."""
+    """Yield each hunk's first line in the old file and its edits. Raises PatchFormError for a malformed hunk."""
     rest = iter(hunks)
     line = next(rest, None)
     while line is not None:
@@ -183,7 +188,7 @@ def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
         if head is None:
             raise PatchFormError(f"no head of a hunk: {line[:60]!r}")
         body: list[Edit] = []
-        olds, news = int(head[2] or 1), int(head[3] or 1)
+        olds, news = int(head[2] or 1), int(head[3] or 1)  # lines of the old and the new file still to come
         line = next(rest, None)
         while olds > 0 or news > 0 or line == _NO_END:
             if line is None:
@@ -199,13 +204,17 @@ def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
 
 
 def _place(old: list[str], hunk_lines: list[str], least: int, begin: int) -> int | None:
-    """Return the position of a hunk's lines: the stated one, else the nearest, as ``git apply`` searches."""
+    """Return the index in ``old`` where a hunk's old lines are, as ``git apply`` searches; None if nowhere.
+
+    It is ``begin`` if they are there, else the nearest index from ``least`` on.
+    """
     places = range(least, len(old) - len(hunk_lines) + 1)
     fits = (at for at in sorted(places, key=lambda at: abs(at - begin)) if old[at : at + len(hunk_lines)] == hunk_lines)
     return begin if old[begin : begin + len(hunk_lines)] == hunk_lines and begin >= least else next(fits, None)
 
 
 def _reindexed(line: str, text: str) -> str:
+    """Return an ``index`` line with the blob hash of ``text``; any other header line as it is."""
     match = _INDEX.fullmatch(line)
     if match is None:
         return line
@@ -215,7 +224,7 @@ def _reindexed(line: str, text: str) -> str:
 
 
 def _hunks(edits: list[Edit], headings: re.Pattern[str]) -> list[str]:
-    """Return the lines of all hunks, as git writes them."""
+    """Return the lines of all hunks, as git writes them; ``headings`` matches lines that become hunk headings."""
     changed = [number for number, edit in enumerate(edits) if edit[0] != " "]
     spans: list[list[int]] = []
     for number in changed:
@@ -251,5 +260,6 @@ def _heading(sign: str, line: str, headings: re.Pattern[str]) -> str:
 
 
 def _range(before: int, count: int) -> str:
+    """Return ``start,count`` of a hunk that begins after ``before`` lines; git omits a count of 1."""
     start = before + 1 if count else before
     return f"{start}" if count == 1 else f"{start},{count}"

@@ -29,7 +29,7 @@ MAX_LOG_BYTES = 64 << 20
 class ProcedureRun:
     """The results of one run of the procedure. ``log`` is None if the script never ran."""
 
-    journal: InstanceLogWriter
+    recorder: InstanceLogWriter
     script: bytes = b""
     apply_command: str | None = None
     log: bytes | None = None
@@ -38,6 +38,7 @@ class ProcedureRun:
     """The error that ended the run, if neither the script's end nor its timeout did."""
     channel_report: ChannelReport | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    """The durations of the phases ``apply`` and ``tests``."""
     log_path: str = ""
     """The path at which the harness would have written its log; log lines contain it."""
 
@@ -66,17 +67,18 @@ def run_tests(
 ) -> ProcedureRun:
     """Apply ``patch`` (None: grade the untouched repository), run the official script, and keep its output.
 
-    ``folder`` is the place of the files in log lines; ``enlarged`` is as in ``as_untrusted``; ``test_files`` are
-    watched for ``ChannelReport.changed_files``, relative to the script's folder. Raises InfraError or ResourceError if
-    the sandbox is lost according to a source outside it. A patch that does not apply, tests that exceed the timeout and
-    a sandbox that was broken from inside are results.
+    ``folder`` is the place of the files in log lines. ``enlarged``: the sandbox has more memory and disk since they ran
+    out before (``as_untrusted``). ``test_files``, relative to the script's folder, are watched for
+    ``ChannelReport.changed_files``. Raises InfraError or ResourceError if the sandbox is lost according to a source
+    outside it. A patch that does not apply, tests that exceed the timeout and a sandbox that was broken from inside are
+    results.
     """
-    journal = InstanceLogWriter()
-    run = ProcedureRun(journal, log_path=f"{folder}/{official.harness_constants().LOG_INSTANCE}")
+    recorder = InstanceLogWriter()
+    run = ProcedureRun(recorder, log_path=f"{folder}/{official.harness_constants().LOG_INSTANCE}")
     name = spec.instance_id
-    journal.info(f"Creating container for {name}...")
-    journal.info(f"Container for {name} created: {machine_name}")
-    journal.info(f"Container for {name} started: {machine_name}")
+    recorder.info(f"Creating container for {name}...")
+    recorder.info(f"Container for {name} created: {machine_name}")
+    recorder.info(f"Container for {name} started: {machine_name}")
     if patch is not None:
         box.write(official.harness_constants().CONTAINER_PATCH_FILE, patch)
     try:
@@ -86,9 +88,9 @@ def run_tests(
     except SandboxBroken as error:
         run.broken = error
     except OSError as error:  # for example, a folder at the path of one of our files
-        run.broken = SandboxBroken(FailureClass.EXEC, f"the sandbox's files are in the way: {error}")
+        run.broken = SandboxBroken(FailureClass.EXEC, f"files in the sandbox block grading: {error}")
     if run.broken is not None:
-        _log_error(journal, name, f"{run.broken.reason}\n{run.broken.detail}".strip(), run.log_path)
+        _log_error(recorder, name, f"{run.broken.reason}\n{run.broken.detail}".strip(), run.log_path)
     return run
 
 
@@ -103,23 +105,28 @@ def _run(
     folder: str,
     apply_commands: tuple[str, ...],
 ) -> None:
+    """Apply the patch, run the script and read the second channel; the results go into ``run``.
+
+    Returns early if the patch does not apply or the tests time out. Raises SandboxBroken or OSError if files or
+    processes in the sandbox prevent a step.
+    """
     began = time.monotonic()
-    name, journal = spec.instance_id, run.journal
+    name, recorder = spec.instance_id, run.recorder
     try:
         if patch is None:
-            journal.info(f"Skipping model patch for {name} (--no-patch mode)")
+            recorder.info(f"Skipping model patch for {name} (--no-patch mode)")
         else:
-            journal.info(f"Intermediate patch for {name} written to {folder}/patch.diff, now applying to container...")
-            applied = apply_patch(box, journal, apply_commands)
+            recorder.info(f"Intermediate patch for {name} written to {folder}/patch.diff, now applying to container...")
+            applied = apply_patch(box, recorder, apply_commands)
             run.apply_command = applied.command
             if applied.command is None:
                 _log_error(
-                    journal, name, f"{official.harness_constants().APPLY_PATCH_FAIL}:\n{applied.output}", run.log_path
+                    recorder, name, f"{official.harness_constants().APPLY_PATCH_FAIL}:\n{applied.output}", run.log_path
                 )
                 return
-        run.script, run.log = spec.eval_script.encode(), b""  # from here on every outcome belongs to the tests
+        run.script, run.log = spec.eval_script.encode(), b""  # a log, even an empty one: the patch applied
         before = git_diff(box)
-        journal.info(f"Git diff before:\n{before}")
+        recorder.info(f"Git diff before:\n{before}")
     finally:
         run.seconds["apply"] = round(time.monotonic() - began, 3)
     _run_script(box, spec, run, channel, timeout_s=timeout_s, folder=folder)
@@ -130,18 +137,19 @@ def _run(
         after = git_diff(box)
     except ResourceError as error:  # the log is complete: a larger machine could not change it
         raise SandboxBroken(error.failure_class, error.reason, detail=error.detail) from error
-    journal.info(f"Git diff after:\n{after}")
+    recorder.info(f"Git diff after:\n{after}")
     if after != before:
-        journal.info("Git diff changed after running eval script")
+        recorder.info("Git diff changed after running eval script")
 
 
 def _run_script(
     box: Sandbox, spec: Any, run: ProcedureRun, channel: ExitCodeChannel, *, timeout_s: int, folder: str
 ) -> None:
-    name, journal = spec.instance_id, run.journal
-    script = add_restore_commands(spec.eval_script, stage_assets(box, spec, journal))
+    """Run the official script and put its log into ``run``, also a partial one if it breaks the sandbox."""
+    name, recorder = spec.instance_id, run.recorder
+    script = add_restore_commands(spec.eval_script, stage_assets(box, spec, recorder))
     run.script = script.encode()
-    journal.info(f"Eval script for {name} written to {folder}/eval.sh; copying to container...")
+    recorder.info(f"Eval script for {name} written to {folder}/eval.sh; copying to container...")
     box.write(EVAL_FILE, run.script)
     command = channel.open(box)
     try:
@@ -150,34 +158,34 @@ def _run_script(
         run.log = as_utf8(error.output)
         raise
     run.seconds["tests"] = round(result.seconds, 3)
-    journal.info(f"Test runtime: {result.seconds:_.2f} seconds")
+    recorder.info(f"Test runtime: {result.seconds:_.2f} seconds")
     if result.truncated:
-        journal.error(f"Test output of {name} is longer than {MAX_LOG_BYTES} bytes; the rest was left out")
+        recorder.error(f"Test output of {name} is longer than {MAX_LOG_BYTES} bytes; the rest was left out")
     log = as_utf8(result.stdout)
     log_file = f"{folder}/{official.harness_constants().LOG_TEST_OUTPUT}"
-    journal.info(f"Test output for {name} written to {log_file}")
+    recorder.info(f"Test output for {name} written to {log_file}")
     if result.timed_out:
         run.timed_out = True
         log += f"\n\nTimeout error: {timeout_s} seconds exceeded.".encode()
-        _log_error(journal, name, f"Test timed out after {timeout_s} seconds.", run.log_path)
+        _log_error(recorder, name, f"Test timed out after {timeout_s} seconds.", run.log_path)
     run.log = log
 
 
 def as_utf8(data: bytes) -> bytes:
     """Decode and encode a log as the harness does, and return at most MAX_LOG_BYTES of it.
 
-    Invalid UTF-8 is replaced by more bytes. Works in pieces, because a text takes up to four bytes per letter.
+    Invalid bytes become U+FFFD, which takes three. Works in pieces: a text in memory takes up to four bytes per letter.
     """
-    decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), bytearray()
+    decoder, output = codecs.getincrementaldecoder("utf-8")("replace"), bytearray()
     for at in range(0, len(data), 1 << 20):
         piece = decoder.decode(data[at : at + (1 << 20)], final=at + (1 << 20) >= len(data)).encode()
-        if len(found) + len(piece) > MAX_LOG_BYTES:
+        if len(output) + len(piece) > MAX_LOG_BYTES:
             break
-        found += piece
-    return bytes(found)
+        output += piece
+    return bytes(output)
 
 
-def _log_error(journal: InstanceLogWriter, name: str, message: str, log_path: str) -> None:
+def _log_error(recorder: InstanceLogWriter, name: str, message: str, log_path: str) -> None:
     # The harness writes the traceback of its EvaluationError here; this is the text of that error, without the frames
     # of code that did not run.
-    journal.info(f"Error in evaluation for {name}: {message}\nCheck ({log_path}) for more information.")
+    recorder.info(f"Error in evaluation for {name}: {message}\nCheck ({log_path}) for more information.")

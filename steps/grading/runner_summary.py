@@ -17,7 +17,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class RunnerSummary:
-    """A runner's own count of a run."""
+    """A runner's own count of a run.
+
+    Attributes:
+        line: The closing line as printed, without colours.
+        passed_at_most: The passed tests; with unittest, which does not count these, all tests that ran.
+        failed: The failures and errors.
+    """
 
     line: str
     passed_at_most: int
@@ -30,6 +36,7 @@ def closing_of(parser: Parser) -> Callable[[list[str]], RunnerSummary | None] | 
 
 
 def _pytest(lines: list[str]) -> RunnerSummary | None:
+    """Read pytest's closing line, such as ``== 1 failed, 2 passed in 0.12s ==``."""
     # From the end: the last count is that of the outermost run (pytest's own tests print inner ones).
     for line in reversed(lines):
         if " in " in line and (" passed" in line or " failed" in line or " error" in line or " skipped" in line):
@@ -43,6 +50,7 @@ def _pytest(lines: list[str]) -> RunnerSummary | None:
 
 
 def _unittest(lines: list[str]) -> RunnerSummary | None:
+    """Read unittest's ``Ran 3 tests in 0.1s`` and, within five lines, ``OK`` or ``FAILED (failures=1)``."""
     for number in range(len(lines) - 1, -1, -1):
         if lines[number].startswith("Ran ") and (ran := _UNITTEST_RAN.match(lines[number])):
             verdict = next((line for line in lines[number + 1 : number + 6] if line.strip()), "")
@@ -52,6 +60,7 @@ def _unittest(lines: list[str]) -> RunnerSummary | None:
 
 
 def _sympy(lines: list[str]) -> RunnerSummary | None:
+    """Read the closing line of sympy's runner, ``tests finished: 2 passed, 1 failed, in 0.12 seconds``."""
     for line in reversed(lines):
         if "tests finished: " in line:
             counts = {word: int(number) for number, word in _SYMPY_COUNT.findall(line)}

@@ -42,7 +42,11 @@ def grade_saved(row: dict[str, Any], log: Path, patch: Path | None = None) -> Bo
 
 
 def read_log(row: dict[str, Any], log: Path, patch: Path | None = None) -> SavedLog:
-    """Read and grade a saved log. Raises ConfigError if a file or column is missing, or the log is too large."""
+    """Read and grade a saved log.
+
+    Raises ConfigError if a file or column is missing, the log is too large, or swebench lacks the row's parser or eval
+    type.
+    """
     spec = _spec(row)
     diff = _bytes(patch, "--patch") if patch else None
     # Only the id of a prediction matters, and whether it has a patch.
@@ -95,6 +99,7 @@ def as_read(text: str) -> str:
 
 
 def _graded(spec: Any, log: Path, prediction: dict[str, Any], patch: bytes) -> SavedLog:
+    """Grade a log; one of more than SMALL_BYTES in a process with a memory limit."""
     if log.stat().st_size > bounded.SMALL_BYTES:
         with temporary_folder() as folder:
             path, marked = folder / TestLog.file, False
@@ -112,6 +117,7 @@ def _graded(spec: Any, log: Path, prediction: dict[str, Any], patch: bytes) -> S
 
 
 def _spec(row: dict[str, Any]) -> Any:
+    """Return swebench's TestSpec of a row. Raises ConfigError if the row lacks a column."""
     try:
         return official.make_test_spec(row)
     except KeyError as error:
@@ -122,6 +128,7 @@ def _spec(row: dict[str, Any]) -> Any:
 
 
 def _bytes(path: Path, field: str) -> bytes:
+    """Read a file. Raises ConfigError, for the command-line option ``field``, if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -64,17 +64,17 @@ def judge(run: ProcedureRun, spec: Any, patch: bytes) -> Verdict:
     if run.timed_out:
         return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, examine_unread(patch)))
     name = spec.instance_id
-    run.journal.info(f"Grading answer for {name}...")
+    run.recorder.info(f"Grading answer for {name}...")
     try:
         examined = _examined(run, spec, patch)
     except Exception as error:  # noqa: BLE001 - official parsers fail on hostile logs, each in ways of its own
         reason = f"the official parser failed on the log: {type(error).__name__}: {error}"
-        run.journal.error(reason)
+        run.recorder.error(reason)
         unread = Verdict(Outcome.LOG_UNREADABLE, examine_unread(patch), failure_reason=reason[:300])
         return weigh_broken_sandbox(run, unread)
     graded, evidence, integrity = examined.graded, examined.evidence, examined.integrity
     resolved = graded.inner["resolved"]
-    run.journal.info(f"report: {graded.report}\nResult for {name}: resolved: {resolved}")
+    run.recorder.info(f"report: {graded.report}\nResult for {name}: resolved: {resolved}")
     if not graded.inner["patch_successfully_applied"]:
         outcome = Outcome.LOG_UNREADABLE
     else:
@@ -84,6 +84,7 @@ def judge(run: ProcedureRun, spec: Any, patch: bytes) -> Verdict:
 
 
 def _official_verdict(outcome: Outcome, integrity: Integrity, graded: Graded) -> Verdict:
+    """Return the verdict with the counts and failing tests of swebench's report; counts are None without lists."""
     lists = graded.inner.get("tests_status", {})
     statuses = [lists.get(name) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")]
     counts = [
@@ -111,13 +112,13 @@ def _examined(run: ProcedureRun, spec: Any, patch: bytes) -> BoundedReport:
     try:
         return grade_bytes(spec, run.log, prediction, patch, run.channel_report)
     except MemoryError as error:
-        run.journal.error(f"{len(run.log)} bytes of test output are {error}; {SMALL_BYTES} of them are kept")
+        run.recorder.error(f"{len(run.log)} bytes of test output are {error}; {SMALL_BYTES} of them are kept")
         run.log = run.log[:SMALL_BYTES].decode(errors="ignore").encode()
         return grade_bytes(spec, run.log, prediction, patch, run.channel_report)
 
 
 def after_doubt(doubt: RunDoubt, verdict: Verdict) -> Verdict:
-    """Return the verdict of the second run with the reason for it; a resolved one is ``suspect``."""
+    """Return a second run's verdict with a finding that names the first run's doubt; ``suspect`` if it is resolved."""
     return _with_finding(verdict, "second_run", f"the first run ended so: {doubt.reason}", suspect=verdict.resolved)
 
 
@@ -130,7 +131,10 @@ def _environment(graded: Graded) -> RunDoubt | None:
 
 
 def weigh_broken_sandbox(run: ProcedureRun, verdict: Verdict) -> Verdict:
-    """Return the verdict of a run that may have broken its sandbox. A graded log is beyond doubt all the same."""
+    """Return the verdict with a finding if the run broke its sandbox; ``suspect`` if it is resolved.
+
+    It gets a doubt, too, unless the log was graded: a graded log is beyond doubt all the same.
+    """
     if run.broken is None:
         return verdict
     of_size = run.broken.failure_class in (FailureClass.OUT_OF_MEMORY, FailureClass.OUT_OF_DISK)
@@ -141,6 +145,7 @@ def weigh_broken_sandbox(run: ProcedureRun, verdict: Verdict) -> Verdict:
 
 
 def _with_finding(verdict: Verdict, code: str, detail: str, *, suspect: bool) -> Verdict:
+    """Return the verdict with one more finding; ``suspect`` makes its integrity suspect, else that is unchanged."""
     findings = [*verdict.integrity.findings, Finding(code=code, detail=detail)]
     integrity = Integrity(verdict="suspect" if suspect else verdict.integrity.verdict, findings=findings)
     return replace(verdict, integrity=integrity)

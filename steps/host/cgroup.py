@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-NEEDED = ("pids", "memory")
+REQUIRED = ("pids", "memory")
+"""Controllers without which a group is of no use; ``cpu`` is optional."""
 ENTER = 'while [ "$1" != : ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"'
-"""Writing ``0`` moves the process that writes it."""
+"""Script that enters the groups before ``:`` and then runs the command after it. Writing ``0`` into cgroup.procs moves
+the process that writes."""
 LAST_S = 5.0
 """Seconds to wait for killed processes."""
 
@@ -28,7 +30,7 @@ class Cgroup:
     version: int
 
     def limit(self, processes: int, memory_bytes: int, cpus: float | None) -> None:
-        """Set the limits. Raises OSError. Swap counts as memory, if the kernel counts it."""
+        """Set the limits; ``cpus`` None sets none. Swap counts as memory, if the kernel counts it. Raises OSError."""
         self._write("pids", "pids.max", processes)
         if self.version == 2:
             self._write("memory", "memory.max", memory_bytes)
@@ -39,7 +41,7 @@ class Cgroup:
             with suppress(OSError):
                 self._write("memory", "memory.memsw.limit_in_bytes", memory_bytes)
         if cpus and "cpu" in self.folders:
-            quota = max(1000, round(cpus * 100_000))
+            quota = max(1000, round(cpus * 100_000))  # microseconds per period of 100 ms; the kernel's minimum is 1 ms
             if self.version == 2:
                 self._write("cpu", "cpu.max", f"{quota} 100000")
             else:
@@ -72,14 +74,14 @@ class Cgroup:
         Cached pages of shared files would reveal to the next group what this one did. A group that cannot be removed
         stays, empty.
         """
-        until = time.monotonic() + LAST_S
-        while any(folder.exists() for folder in self.folders.values()) and time.monotonic() < until:
+        deadline = time.monotonic() + LAST_S
+        while any(folder.exists() for folder in self.folders.values()) and time.monotonic() < deadline:
             for folder in set(self.folders.values()):
                 with suppress(OSError):
                     for pid in (folder / "cgroup.procs").read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
                 with suppress(OSError):
-                    if (folder / "memory.force_empty").exists():
+                    if (folder / "memory.force_empty").exists():  # version 1; memory.reclaim is version 2
                         (folder / "memory.force_empty").write_text("0")
                     elif (folder / "memory.reclaim").exists():
                         (folder / "memory.reclaim").write_text((folder / "memory.current").read_text())
@@ -92,7 +94,7 @@ class Cgroup:
 
 
 def make_cgroup(name: str) -> Cgroup | None:
-    """Create a group of that name if this process may, else return None."""
+    """Create a group of that name in the first parent that allows it; return None if none does."""
     for version, parents in _parents():
         group = Cgroup({controller: parent / name for controller, parent in parents.items()}, version)
         try:
@@ -106,7 +108,7 @@ def make_cgroup(name: str) -> Cgroup | None:
 
 
 def find_cgroups(name: str) -> Iterator[Cgroup]:
-    """Yield the existing groups of that name, whoever made them."""
+    """Yield the existing groups of that name, also those of other processes."""
     for version, parents in _parents():
         folders = {controller: parent / name for controller, parent in parents.items()}
         if any(folder.exists() for folder in folders.values()):
@@ -115,46 +117,50 @@ def find_cgroups(name: str) -> Iterator[Cgroup]:
 
 @cache
 def probe_cgroup() -> Cgroup | None:
-    """Create, enter and remove a group like a sandbox's, as a trial; return None if that is impossible."""
+    """Test whether sandboxes can have control groups: create, limit, enter and remove one.
+
+    Return the removed group, which shows version and controllers; None if that is impossible.
+    """
     group = make_cgroup(f"swe-argo-probe-{os.getpid()}-{secrets.token_hex(4)}")
     if group is None:
         return None
     try:
         group.limit(64, 64 << 20, 1.0)
-        entered = subprocess.run(group.entering(["/bin/true"]), capture_output=True, check=False, timeout=60)
+        result = subprocess.run(group.entering(["/bin/true"]), capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     finally:
         group.end()
-    return group if entered.returncode == 0 else None
+    return group if result.returncode == 0 else None
 
 
 def _parents() -> list[tuple[int, dict[str, Path]]]:
-    """Return (version, controller -> folder in which a group may be made), nearest first: own group, then parents.
+    """Return (version, controller -> folder in which a group may be made): version 2 before 1.
 
-    A group of version 2 can only use the controllers that its parent delegates.
+    For version 2, these are this process's own group and its ancestors, nearest first, that delegate all REQUIRED
+    controllers: a group can only use the controllers that its parent delegates.
     """
     parents: list[tuple[int, dict[str, Path]]] = []
     own = _own()
     mounts = list(_mounts())
     for kind, root, place, _ in mounts:
         if kind == "cgroup2" and "" in own:
-            here = place / os.path.relpath(own[""], root)
-            for parent in (here, *here.parents):
+            group = place / os.path.relpath(own[""], root)  # in a container, the mount may begin at ``root``
+            for parent in (group, *group.parents):
                 with suppress(OSError):
-                    handed = (parent / "cgroup.subtree_control").read_text().split()
-                    if set(NEEDED) <= set(handed) and os.access(parent, os.W_OK):
-                        parents.append((2, {name: parent for name in (*NEEDED, "cpu") if name in handed}))
+                    delegated = (parent / "cgroup.subtree_control").read_text().split()
+                    if set(REQUIRED) <= set(delegated) and os.access(parent, os.W_OK):
+                        parents.append((2, {name: parent for name in (*REQUIRED, "cpu") if name in delegated}))
                 if parent == place:
                     break
     first: dict[str, Path] = {}
     for kind, root, place, options in mounts:
-        for name in (*NEEDED, "cpu"):
+        for name in (*REQUIRED, "cpu"):
             if kind == "cgroup" and name in options and name in own:
-                here = place / os.path.relpath(own[name], root)
-                if os.access(here, os.W_OK):
-                    first.setdefault(name, here)
-    if set(NEEDED) <= set(first):
+                group = place / os.path.relpath(own[name], root)
+                if os.access(group, os.W_OK):
+                    first.setdefault(name, group)
+    if set(REQUIRED) <= set(first):
         parents.append((1, first))
     return parents
 
@@ -170,11 +176,11 @@ def _own() -> dict[str, str]:
 
 
 def _mounts() -> Iterator[tuple[str, str, Path, list[str]]]:
-    """Yield (type, root, mount point, options) of every hierarchy of control groups: proc_pid_mountinfo(5)."""
+    """Yield (type, root, mount point, options) of every mounted control group hierarchy: proc_pid_mountinfo(5)."""
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             before, _, after = line.partition(" - ")
             kind, _, options = after.split(" ", 2)
             if kind in ("cgroup", "cgroup2"):
-                words = before.split()
-                yield kind, words[3], Path(words[4]), options.split(",")
+                fields = before.split()
+                yield kind, fields[3], Path(fields[4]), options.split(",")

@@ -17,19 +17,19 @@ from pathlib import Path
 from swe_argo.steps.host import cgroup
 from swe_argo.steps.host.removal import remove
 
-# Digits only between the dashes: namespace, pid, start.
+# Digits between the dashes: pid namespace, pid and start time of the owner.
 NAME = re.compile(r"swe-argo-(\d+)-(\d+)-(\d+)-.+")
 
 
 def private_folder() -> Path:
-    """Create an empty folder of this process and return its path, free of links. Raises OSError."""
+    """Create an empty folder that is owned by this process; return its path, free of links. Raises OSError."""
     prefix = f"swe-argo-{_namespace()}-{os.getpid()}-{process_start(os.getpid())}-"
     return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Yield a private folder and remove it; the next run removes those of killed processes. Raises OSError."""
+    """Yield a private folder and remove it at the end; those of killed processes are orphans. Raises OSError."""
     folder = private_folder()
     try:
         yield folder
@@ -41,7 +41,7 @@ def find_orphans() -> list[Path]:
     """Return private folders on this machine whose owner is dead, oldest first.
 
     A folder made in another pid namespace (another container that shares the temporary folder) is left alone: from here
-    nobody can tell whether its owner lives.
+    it is unknown whether its owner lives.
     """
     return [folder for folder, alive in _private_folders() if not alive]
 
@@ -53,7 +53,7 @@ def find_owned() -> list[Path]:
 
 def _private_folders() -> list[tuple[Path, bool]]:
     """Return (folder of this user and pid namespace, whether its owner lives), oldest first."""
-    found = []
+    folders = []
     for folder in Path(tempfile.gettempdir()).resolve().iterdir():
         name = NAME.fullmatch(folder.name)
         if not name:
@@ -61,10 +61,10 @@ def _private_folders() -> list[tuple[Path, bool]]:
         namespace, pid, began = map(int, name.groups())
         with suppress(OSError):  # another runner may remove it at this moment
             status = folder.lstat()
-            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
-            if ours and namespace == _namespace():
-                found.append((status.st_mtime, folder, began == process_start(pid)))
-    return [(folder, alive) for _, folder, alive in sorted(found)]
+            is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+            if is_ours and namespace == _namespace():
+                folders.append((status.st_mtime, folder, began == process_start(pid)))
+    return [(folder, alive) for _, folder, alive in sorted(folders)]
 
 
 def clean(folders: Iterable[Path]) -> dict[Path, str]:
@@ -97,14 +97,14 @@ def _namespace() -> int:
 
 
 def process_owner() -> str:
-    """Return an id of this process, by which others on this machine can check that it lives: machine:pid:start."""
+    """Return an id of this process, machine:pid:start, with which ``is_dead`` on this machine checks that it lives."""
     return f"{_machine()}:{os.getpid()}:{process_start(os.getpid())}"
 
 
 def is_dead(process: str) -> bool:
-    """Return whether the process of a ``process_owner`` id has ended, as far as can be seen from here."""
-    machine, _, rest = process.partition(":")
-    pid, _, began = rest.partition(":")
+    """Return whether the process of a ``process_owner`` id has ended; False if it is of another machine, or invalid."""
+    machine, _, identity = process.partition(":")
+    pid, _, began = identity.partition(":")
     return machine == _machine() and pid.isdigit() and str(process_start(int(pid))) != began
 
 
@@ -118,18 +118,20 @@ def _machine() -> str:
 
 
 def process_start(pid: int) -> int:
-    """Return the start time of a process in the system's unit, 0 if there is none. Detects reused pids."""
+    """Return the start time of a process in the system's unit, 0 if it does not live. Detects reused pids."""
     if sys.platform != "linux":
-        return _started_elsewhere(pid)
+        return _start_from_ps(pid)
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0
-    # A zombie stays until its parent reaps it, which the first process of a container may never do.
+    # proc_pid_stat(5): 0 is the state, 19 the start time. A zombie counts as dead: it stays until its parent reaps it,
+    # which the first process of a container may never do.
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 @cache
-def _started_elsewhere(pid: int) -> int:
+def _start_from_ps(pid: int) -> int:
+    """Return a process's start time, by ps, as a number made of the last 13 characters (time and year)."""
     output = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, check=False).stdout.strip()
     return int.from_bytes(output[-13:], "big") if output else 0

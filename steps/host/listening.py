@@ -1,4 +1,4 @@
-"""Listening sockets of our servers, and who can reach them."""
+"""Listening sockets of our servers, and the check whether other machines can reach them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BACKLOG = 2048
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at ``port``, or at any free port if that is 0. Raises ConfigError."""
+    """Return a socket that listens at ``port``, or at any free port if that is 0. Raises ConfigError if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -24,7 +24,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the URL for clients."""
+    """Return the URL at which clients reach a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 

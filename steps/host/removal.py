@@ -14,19 +14,20 @@ from pathlib import Path
 BATCH = 10_000
 """Maximum directory entries held in memory at a time."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags to open a folder: a link in its place is an error."""
 
 
 def remove(folder: Path) -> str | None:
-    """Remove a folder tree; return None, or the remainder and the reason in a few words. Raises no OSError."""
-    here = os.open(folder.parent, FOLDER)
+    """Remove a folder tree; return None, or how many entries remain and why. Its parent must exist."""
+    parent = os.open(folder.parent, FOLDER)
     try:
-        root = _open(folder.name, here)
+        root = _open(folder.name, parent)
     except FileNotFoundError:
         return None
     except OSError as error:
-        return _words(folder.name, error)
+        return _describe(folder.name, error)
     finally:
-        os.close(here)
+        os.close(parent)
     try:
         tree = _Tree(root)
         tree.empty()
@@ -35,7 +36,7 @@ def remove(folder: Path) -> str | None:
     with suppress(OSError):
         folder.rmdir()
         return None
-    return f"{tree.remaining} left in it, {tree.reason}" if tree.reason else "something was made in it meanwhile"
+    return f"{tree.remaining} left in it, {tree.reason}" if tree.reason else "something was created in it meanwhile"
 
 
 class _Tree:
@@ -48,16 +49,17 @@ class _Tree:
 
     def __init__(self, root: int) -> None:
         self.root = root
-        self.remaining = 0
+        self.remaining = 0  # entries that could not be removed; ``reason`` is the first one's
         self.reason = ""
         self._mark = f".removed-{secrets.token_hex(8)}-"
         self._numbers = count()
-        self._waiting: deque[str] = deque()
+        self._pending: deque[str] = deque()
 
     def empty(self) -> None:
+        """Remove everything that can be removed; count the rest in ``remaining``."""
         self._empty(self.root)
-        while self._waiting:
-            name = self._waiting.popleft()
+        while self._pending:
+            name = self._pending.popleft()
             remaining = self.remaining
             try:
                 folder = _open(name, self.root)
@@ -65,32 +67,34 @@ class _Tree:
                     self._empty(folder)
                 finally:
                     os.close(folder)
-                if self.remaining == remaining:
+                if self.remaining == remaining:  # the folder is empty now
                     os.rmdir(name, dir_fd=self.root)
             except OSError as error:
-                self._keep(name, error)
+                self._record(name, error)
 
     def _empty(self, folder: int) -> None:
-        stays: set[str] = set()
+        """Remove the files of one folder, and move its folders to the root, where they wait in ``_pending``."""
+        failed: set[str] = set()
         while True:
             with os.scandir(folder) as entries:
-                others = (entry for entry in entries if entry.name not in stays and self._mark not in entry.name)
-                batch = list(islice(others, BATCH))
+                entries_left = (entry for entry in entries if entry.name not in failed and self._mark not in entry.name)
+                batch = list(islice(entries_left, BATCH))
             if not batch:
                 return
             for entry in batch:
                 try:
                     if entry.is_dir(follow_symlinks=False):
-                        self._lift(entry.name, folder)
+                        self._move_up(entry.name, folder)
                     else:
                         os.unlink(entry.name, dir_fd=folder)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
-                    stays.add(entry.name)
-                    self._keep(entry.name, error)
+                    failed.add(entry.name)
+                    self._record(entry.name, error)
 
-    def _lift(self, name: str, folder: int) -> None:
+    def _move_up(self, name: str, folder: int) -> None:
+        """Remove a folder if it is empty, else move it to the root. Raises OSError."""
         try:
             os.rmdir(name, dir_fd=folder)
         except OSError as error:
@@ -102,13 +106,13 @@ class _Tree:
         try:
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=self.root)
         except PermissionError:  # a folder that is moved must itself be writable: its .. changes
-            _admit(name, folder)
+            _make_writable(name, folder)
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=self.root)
-        self._waiting.append(place)
+        self._pending.append(place)
 
-    def _keep(self, name: str, error: OSError) -> None:
+    def _record(self, name: str, error: OSError) -> None:
         self.remaining += 1
-        self.reason = self.reason or _words(name, error)
+        self.reason = self.reason or _describe(name, error)
 
 
 def _open(name: str, parent: int) -> int:
@@ -116,7 +120,7 @@ def _open(name: str, parent: int) -> int:
     try:
         folder = os.open(name, FOLDER, dir_fd=parent)
     except PermissionError:
-        _admit(name, parent)
+        _make_writable(name, parent)
         folder = os.open(name, FOLDER, dir_fd=parent)
     if os.fstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
         with suppress(OSError):
@@ -124,8 +128,8 @@ def _open(name: str, parent: int) -> int:
     return folder
 
 
-def _admit(name: str, parent: int) -> None:
-    """Give the owner all rights to a folder, never following a link of its name."""
+def _make_writable(name: str, parent: int) -> None:
+    """Give the owner all rights to a folder; a link in its place is not followed."""
     if not hasattr(os, "O_PATH"):  # not Linux
         os.chmod(name, stat.S_IRWXU, dir_fd=parent)
         return
@@ -136,5 +140,5 @@ def _admit(name: str, parent: int) -> None:
         os.close(place)
 
 
-def _words(name: str, error: OSError) -> str:
+def _describe(name: str, error: OSError) -> str:
     return f"{name!r}: {error.strerror}"

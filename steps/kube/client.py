@@ -34,7 +34,10 @@ class Cluster:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Retry policy for requests that the cluster did not accept, or lost."""
+    """Retry policy for requests that the cluster did not accept, or lost.
+
+    The waits begin at ``first_s`` seconds and double up to ``longest_s``; no retry follows after ``total_s``.
+    """
 
     total_s: float = 120.0
     first_s: float = 0.1
@@ -44,7 +47,7 @@ class RetryPolicy:
     and accounts. 0 to check whether a right exists."""
 
     def retrying(self, transient: Callable[[BaseException], bool]) -> Retrying:
-        """Return a tenacity loop that raises the last error after the last retry. It obeys Retry-After."""
+        """Return a tenacity loop over errors that are ``transient``; it obeys Retry-After and raises the last error."""
         backoff = wait_exponential(multiplier=self.first_s, max=self.longest_s) + wait_random(0, self.first_s)
 
         def wait(state: RetryCallState) -> float:
@@ -62,17 +65,18 @@ OUTAGE = RetryPolicy(total_s=600.0)
 
 @dataclass(frozen=True)
 class ApiRequests:
-    """Requests of one package. ``failure_class``: the class of its failures when the API server fails."""
+    """Requests of one package, with retries. ``failure_class``: the class of an InfraError if the API server fails."""
 
     failure_class: FailureClass
 
     def call(self, act: Callable[[], T], doing: str, patience: RetryPolicy | None = None) -> T:
-        """Make one request, with retries while the cluster is away, busy, cutting connections or just starting.
+        """Make one request ``act``, with retries while the cluster is away, busy, cutting connections or just starting.
 
-        Raises ApiException for an answered refusal (4xx except 429), InfraError after the last retry.
+        ``doing``: the action for messages, such as "creating pod x". Raises ApiException for an answered refusal (4xx
+        except 429), InfraError after the last retry.
         """
         patience = patience or RetryPolicy()
-        starting = FailureStreak(patience.rights_s)
+        starting = FailureStreak(patience.rights_s)  # a new API server may not know our rights yet
         try:
             return patience.retrying(lambda error: starting.goes_on(without_right(error)) or transient(error))(act)
         except (HTTPError, OSError) as error:
@@ -87,21 +91,25 @@ class ApiRequests:
     def insist(
         self, act: Callable[[], T], doing: str, patience: RetryPolicy | None = None, *, field: str = "sandbox"
     ) -> T:
-        """Make a request whose refusal is final, as ``call``. Raises ConfigError, InfraError."""
+        """Make a request as ``call``, but raise a refusal as the error of ``refused``."""
         try:
             return self.call(act, doing, patience)
         except ApiException as error:
             raise self.refused(error, doing, field=field) from error
 
     def refused(self, error: ApiException, doing: str, *, field: str = "sandbox") -> StepError:
-        """Return the failure for an answered refusal: quotas free up again, everything else is a wrong request."""
+        """Return the failure for an answered refusal.
+
+        InfraError for a full quota, which frees up again, and for unknown refusals; ConfigError, which names the
+        setting ``field``, for missing rights, bad credentials and wrong requests.
+        """
         text = error_message(error)
         if error.status == 403 and ("exceeded quota" in text or "status unknown for quota" in text):
             return InfraError(FailureClass.ADMISSION, f"{doing}: {text}", detail=str(error))
-        if error.status == 403 and (right := _RIGHT.search(text)):
-            who, verb, what, where = right.groups()
+        if error.status == 403 and (match := _RIGHT.search(text)):
+            user, verb, resource, namespace = match.groups()
             return ConfigError(
-                f"{doing}: {who} may not {verb} {what}{f' in namespace {where}' if where else ''}; "
+                f"{doing}: {user} may not {verb} {resource}{f' in namespace {namespace}' if namespace else ''}; "
                 "the chart's Role swe-argo-runner has what is needed",
                 field=field,
                 detail=text,
@@ -109,18 +117,18 @@ class ApiRequests:
         if error.status in (400, 403, 422):
             return ConfigError(f"{doing}: {text}", field=field, failure_class=FailureClass.ADMISSION, detail=str(error))
         if error.status == 401:
-            return ConfigError(f"{doing}: the cluster does not know these credentials", field=field, detail=text)
+            return ConfigError(f"{doing}: the cluster rejected the credentials", field=field, detail=text)
         if error.status == 404 and "namespaces" in text:
             return ConfigError(f"{doing}: {text}", field="sandbox.kubernetes.namespace")
         return InfraError(self.failure_class, f"{doing}: {text}", detail=str(error))
 
 
 def transient(error: BaseException) -> bool:
-    """Return whether a retry may succeed: no answer, 429, 5xx, a quota conflict (409), an admission not ready."""
+    """Return whether a retry may succeed: no answer, 429, 5xx, a quota's update conflict (409), unready admission."""
     if isinstance(error, ApiException):
         is_conflict = error.status == 409 and "please apply your changes to the latest version" in error_message(error)
-        reading = error.status == 403 and _NOT_READY in error_message(error)
-        return is_conflict or reading or error.status in (0, 408, 429, 500, 502, 503, 504)
+        is_starting = error.status == 403 and _NOT_READY in error_message(error)
+        return is_conflict or is_starting or error.status in (0, 408, 429, 500, 502, 503, 504)
     return isinstance(error, (HTTPError, OSError))
 
 
@@ -138,9 +146,12 @@ class FailureStreak:
         self._seconds = seconds
         self._began: float | None = None
 
-    def goes_on(self, again: bool) -> bool:
-        """Return whether this failure is of the kind (``again``), and the time is not over."""
-        if not again:
+    def goes_on(self, is_failure: bool) -> bool:
+        """Return whether a retry is allowed: the last error was of the kind (``is_failure``), and the time is not over.
+
+        An error of another kind ends the streak.
+        """
+        if not is_failure:
             self._began = None
             return False
         now = time.monotonic()
@@ -158,6 +169,7 @@ def error_message(error: ApiException) -> str:
 
 
 def _retry_after(error: BaseException | None) -> float:
+    """Return the seconds in an error's Retry-After header; 0 without one."""
     headers: Any = getattr(error, "headers", None)
     value = headers.get("Retry-After", "") if headers else ""
     return float(value) if str(value).isdigit() else 0.0
@@ -165,6 +177,7 @@ def _retry_after(error: BaseException | None) -> float:
 
 _NOT_READY = "not yet ready to handle request"
 """Message of kube-apiserver's admission before it has read the namespaces, policies and quotas."""
+# Kubernetes' message about a missing right: the account, verb, resource and namespace, if any.
 _RIGHT = re.compile(
     r'User "([^"]+)" cannot (\w+) resource "([^"]+)" in API group "[^"]*"(?: in the namespace "([^"]+)")?'
 )

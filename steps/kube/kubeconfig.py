@@ -31,29 +31,29 @@ POOL = 64
 def find(spec: KubernetesSpec) -> Cluster:
     """Return the cluster and namespace of the spec: the pod's own inside a cluster, else those of a kubeconfig.
 
-    Raises ConfigError: no kubeconfig, a broken one, an unknown context, no credentials.
+    Raises ConfigError if there is no kubeconfig, it is broken, or it lacks the context or credentials.
     """
     configuration = Configuration()
     try:
         if inside(spec):
             InClusterConfigLoader(str(ACCOUNT / "token"), str(ACCOUNT / "ca.crt")).load_and_set(configuration)
             _use_token_file(configuration, ACCOUNT / "token")
-            own, name = (ACCOUNT / "namespace").read_text().strip(), "this cluster"
+            own_namespace, name = (ACCOUNT / "namespace").read_text().strip(), "this cluster"
         else:
-            own, name = _load(spec.context, configuration)
+            own_namespace, name = _load(spec.context, configuration)
     except (ConfigException, OSError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"no cluster: {_line(error).rstrip('.')}; name a kubeconfig with KUBECONFIG and a context "
+            f"no cluster: {_line(error).rstrip('.')}; set a kubeconfig with KUBECONFIG and a context "
             "with --kube-context, or use --backend docker",
             field="sandbox.backend",
         ) from error
     except yaml.YAMLError as error:
         raise ConfigError(
-            f"the kubeconfig is no YAML: {_line(error)}; name another with KUBECONFIG", field="sandbox.backend"
+            f"the kubeconfig is not YAML: {_line(error)}; set another with KUBECONFIG", field="sandbox.backend"
         ) from error
     configuration.connection_pool_maxsize = POOL
     configuration.retries = False  # our own retries obey Retry-After and know which requests may be repeated
-    return Cluster(configuration, spec.namespace or own, name)
+    return Cluster(configuration, spec.namespace or own_namespace, name)
 
 
 def inside(spec: KubernetesSpec) -> bool:
@@ -62,20 +62,20 @@ def inside(spec: KubernetesSpec) -> bool:
 
 
 def _load(context_name: str | None, configuration: Configuration) -> tuple[str, str]:
-    """Load a context into ``configuration``; return its namespace, and its name for messages."""
+    """Load a context (None: the current one) into ``configuration``; return its namespace, and a name for messages."""
     contexts, active = config.list_kube_config_contexts()
-    by_name = {each["name"]: each for each in contexts}
+    by_name = {entry["name"]: entry for entry in contexts}
     if context_name and context_name not in by_name:
         raise ConfigError(
             f"there is no context {context_name!r} in the kubeconfig; it has {', '.join(sorted(by_name)) or 'none'}",
             field="sandbox.kubernetes.context",
         )
     context = by_name[context_name] if context_name else active
-    with _capture_warnings() as complaints:
+    with _capture_warnings() as errors:
         config.load_kube_config(context=context_name, client_configuration=configuration, temp_file_path=_keys())
-    if complaints:
+    if errors:
         raise ConfigError(
-            f"the program that the kubeconfig names for the credentials of {context['name']} failed: {complaints[0]}",
+            f"the credentials program of {context['name']} in the kubeconfig failed: {errors[0]}",
             field="sandbox.kubernetes.context",
         )
     if path := _token_file(context["context"].get("user")):
@@ -84,7 +84,7 @@ def _load(context_name: str | None, configuration: Configuration) -> tuple[str, 
 
 
 def _token_file(user: str | None) -> Path | None:
-    """Return the token file of a kubeconfig's user. A relative path starts at the kubeconfig that names the user."""
+    """Return the token file of a kubeconfig's user, or None. A relative path starts at the user's kubeconfig file."""
     users = kube_config.KubeConfigMerger(kube_config.KUBE_CONFIG_DEFAULT_LOCATION).config["users"]
     node = users.get_with_name(user, safe=True)
     path = node and (node.safe_get("user") or {}).get("tokenFile")
@@ -92,10 +92,10 @@ def _token_file(user: str | None) -> Path | None:
 
 
 def _use_token_file(configuration: Configuration, path: Path) -> None:
-    """Read the token file for every request, because its owner rotates it. Keep the last token if it is unreadable.
+    """Make the client read the token file before every request, because its owner rotates it.
 
-    The official client never rereads a kubeconfig's file, and an account's every minute. Like in client-go, the file
-    takes precedence over a token in the kubeconfig.
+    If the file is unreadable, the last token stays. The official client never rereads the token file of a kubeconfig,
+    and that of a service account every minute. As in client-go, the file overrides a token in the kubeconfig.
     """
 
     def read(configuration: Configuration) -> None:
@@ -127,13 +127,13 @@ def _capture_warnings() -> Iterator[list[str]]:
     """Yield the errors that the official client logs instead of raising, e.g. of a failed credentials program."""
     lines: list[str] = []
 
-    class Ear(logging.Handler):
+    class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(" ".join(record.getMessage().split()))
 
-    ear = Ear(logging.ERROR)
-    logging.getLogger().addHandler(ear)
+    handler = Handler(logging.ERROR)
+    logging.getLogger().addHandler(handler)
     try:
         yield lines
     finally:
-        logging.getLogger().removeHandler(ear)
+        logging.getLogger().removeHandler(handler)

@@ -18,6 +18,7 @@ from kubernetes.client import ApiClient, ApiException
 from swe_argo.steps.contracts.workflow_marks import API_VERSION
 
 Plain = dict[str, Any]
+"""A Kubernetes object, as the API server's JSON."""
 
 REQUEST_S = (5.0, 30.0)
 """Seconds to connect, seconds to answer. Only watches and execs take longer, and set their own."""
@@ -55,7 +56,10 @@ def opened(
     query: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Any:
-    """Send one request; return urllib3's unread response. Raises ApiException, urllib3's HTTPError."""
+    """Send one request; return urllib3's unread response, which the caller closes. Raises as ``request_object``.
+
+    ``where``: a path as ``path`` returns it; ``timeout_s``: seconds to connect and to answer.
+    """
     request = client.param_serialize(
         method,
         where,
@@ -64,11 +68,11 @@ def opened(
         body=body,
         auth_settings=["BearerToken"],
     )
-    answer = client.call_api(*request, _request_timeout=timeout_s)
-    if not 200 <= answer.status < 300:
-        text = answer.read().decode("utf-8", "replace")
-        raise ApiException.from_response(http_resp=answer, body=text, data=None)
-    return answer.response
+    response = client.call_api(*request, _request_timeout=timeout_s)
+    if not 200 <= response.status < 300:
+        text = response.read().decode("utf-8", "replace")
+        raise ApiException.from_response(http_resp=response, body=text, data=None)
+    return response.response
 
 
 def request_object(
@@ -81,13 +85,13 @@ def request_object(
     query: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Plain:
-    """Send one request. Raises ApiException if it is refused, HTTPError or OSError without an answer."""
+    """Send one request; return the answered object. Raises ApiException if refused, HTTPError or OSError if lost."""
     with closing(opened(client, method, where, body, timeout_s=timeout_s, query=query, headers=headers)) as response:
         return cast(Plain, json.loads(response.data))
 
 
 def find_object(client: ApiClient, where: str) -> Plain | None:
-    """Return the object at a path, or None."""
+    """Return the object at a path, or None if it does not exist. Raises as ``request_object``."""
     try:
         return request_object(client, "GET", where)
     except ApiException as error:
@@ -97,19 +101,22 @@ def find_object(client: ApiClient, where: str) -> Plain | None:
 
 
 def items(client: ApiClient, where: str, **query: str) -> list[Plain]:
-    """Return all objects at a path, fetched page by page. ``query``: labelSelector, fieldSelector."""
-    every: list[Plain] = []
-    after: str | None = ""
-    while after is not None:
-        piece = {"limit": 500, **query, **({"continue": after} if after else {})}
-        page = request_object(client, "GET", where, query=piece)
-        every += page.get("items") or []
-        after = (page.get("metadata") or {}).get("continue") or None
-    return every
+    """Return all objects at a path, fetched page by page. ``query``: labelSelector, fieldSelector.
+
+    Raises as ``request_object``.
+    """
+    objects: list[Plain] = []
+    token: str | None = ""
+    while token is not None:
+        page_query = {"limit": 500, **query, **({"continue": token} if token else {})}
+        page = request_object(client, "GET", where, query=page_query)
+        objects += page.get("items") or []
+        token = (page.get("metadata") or {}).get("continue") or None
+    return objects
 
 
 def moment(text: str | None) -> float | None:
-    """Parse a time of Kubernetes (RFC 3339, UTC, with or without fractions) into seconds since the epoch."""
+    """Parse a time of Kubernetes (RFC 3339, UTC, with or without fractions) into Unix seconds; None stays None."""
     return datetime.fromisoformat(text).timestamp() if text else None
 
 

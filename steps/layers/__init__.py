@@ -1,1 +1,1 @@
-"""Layers: the differences between a machine and its start, as an archive taken from one machine, applied to another."""
+"""Layers: archives of a machine's changed files, which can be applied to another machine."""

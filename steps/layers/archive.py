@@ -1,9 +1,8 @@
-"""The file format of a layer: ``layer.tgz`` with deleted paths, replaced paths and the changed files themselves.
+"""The file format of a layer: ``layer.tgz`` with deleted paths, replaced paths and changed files.
 
-``deleted`` and ``replaced`` are absolute paths, each ended by NUL: paths that are gone or of another kind than before,
-and the changed files that existed before. ``files/<path>`` are the files: folders, then the rest, links last, so that
-nothing is written through a link. A machine's output is untrusted: ``members`` reads it within limits, and it is
-written anew.
+``deleted`` and ``replaced`` are absolute paths, each terminated by NUL: paths that are gone or of another kind, and
+changed files that existed before. ``files/<path>`` are folders, then other files, then links, so that nothing is
+written through a link. A machine's output is untrusted: ``members`` reads it within limits, and it is written anew.
 """
 
 from __future__ import annotations
@@ -18,32 +17,34 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 MAX_BYTES = 256 << 20
-"""The limit of an archive."""
+"""Maximum size of an archive."""
 MAX_CONTENT = 512 << 20
-"""The limit of an archive's unpacked content."""
+"""Maximum size of an archive's unpacked content."""
 DELETED, REPLACED, FILES = "deleted", "replaced", "files/"
+"""Names of the two lists in the archive, and the prefix of its files."""
 _NAME_BYTES = 64 << 10
+"""Maximum size of a member that holds a long name."""
 _LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE)
 _DEVICES = (tarfile.CHRTYPE, tarfile.BLKTYPE)
 BROKEN = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError)
-"""Errors of reading an archive that somebody manipulated."""
+"""Errors of reading an invalid archive."""
 
 
 class _Header(tarfile.TarInfo):
-    """A header of the kinds that GNU's and busybox' tar write; others may stand for anything of any size."""
+    """A header of a kind that GNU's or busybox' tar writes; others could have any meaning and size."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         try:
             header = super().frombuf(buf, encoding, errors)
         except tarfile.InvalidHeaderError as error:  # type: ignore[attr-defined]
-            # The archive ends here: only zeros are skipped.
+            # End the archive here, since only zeros are skipped.
             raise tarfile.EmptyHeaderError(str(error)) from None  # type: ignore[attr-defined]
         if header.type in _LONG_NAMES and header.size <= _NAME_BYTES:
             return header
         if header.type not in (*_PLAIN, *_DEVICES) or header.size < 0:
-            raise ValueError(f"a member of type {header.type!r} and {header.size} bytes")
+            raise ValueError(f"invalid archive member of type {header.type!r} with {header.size} bytes")
         return header
 
 
@@ -51,28 +52,29 @@ class _Bounded:
     """A reader of a stream with a byte limit."""
 
     def __init__(self, stream: IO[bytes], most: int) -> None:
-        self._stream, self._left = stream, most
+        self._stream, self._remaining = stream, most
 
     def read(self, size: int) -> bytes:
         data = self._stream.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise ValueError("more than an archive of changed files may hold")
+        self._remaining -= len(data)
+        if self._remaining < 0:
+            raise ValueError("the archive of changed files is too large")
         return data
 
 
 Member = tuple[tarfile.TarInfo, IO[bytes] | None]
-"""A member and its content, to be read before the next member is requested; None for a member without content."""
+"""A member, and its content if any, which must be read before the next member."""
 
 
 def members(data: bytes) -> Iterator[Member]:
-    """Yield the members of a tar, or of several in a row, packed by gzip or not.
+    """Yield the members of a tar, or of several in a row, optionally packed by gzip.
 
-    Yields files, links, folders and pipes with valid paths, in order. Skips devices, and names that lead out of the
-    tree. Raises one of BROKEN.
+    Yields files, links, folders and pipes in order; skips devices and names outside the tree. Raises one of BROKEN.
     """
     packed: Any = io.BytesIO(data)
+    # The first two bytes of every gzip stream.
     stream: Any = gzip.GzipFile(fileobj=packed) if data[:2] == b"\x1f\x8b" else packed
+    # 64 MiB more, for headers and padding.
     bounded = _Bounded(stream, MAX_CONTENT + (64 << 20))
     with tarfile.open(  # type: ignore[call-overload]
         fileobj=bounded, mode="r|", tarinfo=_Header, ignore_zeros=True, errors="surrogateescape"
@@ -98,24 +100,27 @@ class TooLargeError(ValueError):
 
 @dataclass
 class LayerWriter:
-    """A writer of an archive; the same content gives the same bytes."""
+    """A writer of reproducible archives."""
 
     buffer: io.BytesIO = field(default_factory=io.BytesIO)
     _links: list[tarfile.TarInfo] = field(default_factory=list)
+    """Symbolic links, which are written last."""
     _written: set[str] = field(default_factory=set)
+    """Regular files written so far: hard links may refer to these."""
     _prefix: str = FILES
+    """Prefix of every member's name."""
 
     @classmethod
     @contextmanager
     def opened(cls, prefix: str = FILES) -> Iterator[LayerWriter]:
-        """Yield a writer; ``data`` is complete when the block has ended. Raises TooLargeError."""
+        """Yield a writer; its ``data`` is complete after the block. Raises TooLargeError if it exceeds MAX_BYTES."""
         writer = cls(_prefix=prefix)
         with (
             gzip.GzipFile(fileobj=writer.buffer, mode="wb", mtime=0, compresslevel=3) as packed,
             tarfile.open(fileobj=packed, mode="w|", format=tarfile.GNU_FORMAT, errors="surrogateescape") as writer._tar,
         ):
             yield writer
-            for link in sorted(writer._links, key=lambda each: each.name):
+            for link in sorted(writer._links, key=lambda link: link.name):
                 writer._tar.addfile(link)
         writer._check()
 
@@ -127,14 +132,17 @@ class LayerWriter:
         return self.buffer.getvalue()
 
     def add_list(self, name: str, paths: Iterable[bytes]) -> None:
-        """Add one of the two lists."""
+        """Add a list of paths, DELETED or REPLACED."""
         content = b"".join(path + b"\0" for path in sorted(paths))
         member = tarfile.TarInfo(name)
         member.size = len(content)
         self._tar.addfile(member, io.BytesIO(content))
 
     def add(self, member: tarfile.TarInfo, content: IO[bytes] | None) -> None:
-        """Add a member by its relative name. A second name of a file that is not in the archive is left out."""
+        """Add a member by its relative name, with a new header of only the known fields.
+
+        Skips a hard link to a file that is not in the archive. Raises TooLargeError if the archive exceeds MAX_BYTES.
+        """
         clean = tarfile.TarInfo(self._prefix + member.name)
         clean.type = tarfile.REGTYPE if member.isreg() else member.type
         clean.mode, clean.uid, clean.gid = member.mode & 0o7777, member.uid, member.gid
@@ -156,20 +164,20 @@ class LayerWriter:
 
     def _check(self) -> None:
         if self.buffer.tell() > MAX_BYTES:
-            raise TooLargeError(f"the changed files are more than {MAX_BYTES >> 20} MiB, packed")
+            raise TooLargeError(f"the changed files exceed {MAX_BYTES >> 20} MiB when packed")
 
 
 @dataclass(frozen=True)
 class LayerContent:
-    """The content of a layer, by absolute paths: ``changed`` -> the current kind of file (tarfile's type)."""
+    """The content of a layer by absolute paths; ``changed``: path -> kind of file (tarfile's type)."""
 
     deleted: list[bytes]
     replaced: set[bytes]
     changed: dict[bytes, bytes]
 
 
-def read_content(layer: bytes, each: Callable[[tarfile.TarInfo, IO[bytes] | None], None] | None = None) -> LayerContent:
-    """Read a layer; ``each`` receives its files one by one, by their relative names. Raises one of BROKEN."""
+def read_content(layer: bytes, add: Callable[[tarfile.TarInfo, IO[bytes] | None], None] | None = None) -> LayerContent:
+    """Read a layer; call ``add`` for each of its files, with relative names. Raises one of BROKEN."""
     lists: dict[str, list[bytes]] = {DELETED: [], REPLACED: []}
     changed: dict[bytes, bytes] = {}
     for member, content in members(layer):
@@ -181,8 +189,8 @@ def read_content(layer: bytes, each: Callable[[tarfile.TarInfo, IO[bytes] | None
             if member.islnk():
                 member.linkname = member.linkname.removeprefix(FILES)
             changed[b"/" + member.name.encode(errors="surrogateescape")] = member.type
-            if each is not None:
-                each(member, content)
+            if add is not None:
+                add(member, content)
     return LayerContent(lists[DELETED], set(lists[REPLACED]), changed)
 
 

@@ -1,4 +1,4 @@
-"""Listing of a machine's files at one moment: kind, owner, size, and time of change."""
+"""Listing of a machine's files: kind, owner, size, and time of change."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 from swe_argo.steps.sandbox.script_failure import script_failure
 
 TIMEOUT_S = 900.0
+"""Timeout of each command that lists or packs files."""
 MAX_BYTES = 256 << 20
-"""The limit of a listing: some two million files."""
+"""Maximum size of a listing, for about two million files."""
 OURS = b"/run/swe-argo"
-"""The folder in which backends keep the files of their commands."""
+"""The folder of backends' command files."""
 SYSTEM = (b"/proc", b"/sys", b"/dev", OURS)
-"""Folders that no file of a layer is in: /proc/self/root is the whole machine by another name."""
+"""Folders excluded from layers; /proc/self/root, for one, is the whole machine by another name."""
 PROGRAMS = ("find", "tar", "gzip", "xargs")
-"""Programs that an image must have beside those that every sandbox needs."""
+"""Programs that an image needs in addition to every sandbox's."""
 _KINDS = {
     stat.S_IFREG: "f",
     stat.S_IFDIR: "d",
@@ -32,11 +33,13 @@ _KINDS = {
     stat.S_IFCHR: "c",
     stat.S_IFBLK: "b",
 }
+"""Type bits of a mode -> find's letter."""
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+"""Escaped byte in mountinfo."""
 
 
 class ListedFile(NamedTuple):
-    """A file. ``kind`` is find's letter: f, d, l, p and so on; ``facts`` differ whenever the file does."""
+    """A file. ``kind`` is find's letter (f, d, l, p and so on); ``facts`` change with the file."""
 
     path: bytes
     kind: str
@@ -50,10 +53,10 @@ class ListedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Listing:
-    """All files of a machine, packed: there may be a million, and the listing is kept while an agent works.
+    """All files of a machine, compressed, since there may be a million and the listing lives as long as the agent.
 
-    ``mounts`` are folders and files of other file systems, which are left out: the system's, read-only ones, and single
-    files. Folders that an image declares as volumes are new in each machine and belong to it.
+    ``mounts`` are excluded folders and files of other file systems: the system's, read-only ones, and single files.
+    Volumes that an image declares are new in each machine, so they are included.
     """
 
     packed: bytes
@@ -61,7 +64,7 @@ class Listing:
 
     @classmethod
     def of(cls, listed: bytes, mounts: tuple[bytes, ...]) -> Listing:
-        """Return a listing from a machine's output."""
+        """Create a listing from a machine's output."""
         return cls(zlib.compress(listed, 1), mounts)
 
     def files(self) -> Iterator[ListedFile]:
@@ -74,7 +77,10 @@ class Listing:
 
 
 def record(box: Sandbox) -> Listing:
-    """List a machine before untrusted code runs. Raises ConfigError for missing programs, InfraError, ResourceError."""
+    """List a machine before untrusted code runs.
+
+    Raises ConfigError if the image lacks one of PROGRAMS, InfraError or ResourceError if a command fails.
+    """
     tools = " ".join(PROGRAMS)
     script = f"for each in {tools}; do command -v $each >/dev/null || echo $each; done >&2; cat /proc/self/mountinfo"
     result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")
@@ -82,7 +88,7 @@ def record(box: Sandbox) -> Listing:
         raise script_failure("reading the machine's mounts", result)
     if missing := result.stderr.split():
         names = b", ".join(missing).decode(errors="replace")
-        raise ConfigError(f"{box.machine.image} has no {names}, by which changed files are taken", field="image")
+        raise ConfigError(f"{box.machine.image} lacks {names}, needed to collect changed files", field="image")
     mounts = _outside(box, read_mounts(result.stdout))
     listed = list_files(box, mounts)
     if not is_whole(listed):
@@ -91,10 +97,11 @@ def record(box: Sandbox) -> Listing:
 
 
 def list_files(box: Sandbox, mounts: tuple[bytes, ...]) -> ExecResult:
-    """Run the command that lists a machine's files, one after the other, each ended by NUL.
+    """Run the command that lists a machine's files. Each entry ends with NUL.
 
-    GNU find's times have a fraction. Others have whole seconds: there the command waits for one second, so that later
-    changes have another time.
+    Its fields: kind and mode, uid, gid, size, times of modification and of change, path. GNU find's times have a
+    fraction. With other finds, whose times are whole seconds, the command waits for a second, so that later changes
+    have another time.
     """
     pruned = " -o ".join(f"-path {shlex.quote(_pattern(place))}" for place in (OURS, *mounts))
     return box.exec(
@@ -112,14 +119,17 @@ fi""",
 
 
 def is_whole(listed: ExecResult) -> bool:
-    """Return whether a listing is complete: find ends with 1 if a file vanished meanwhile, and begins with the root."""
+    """Return whether a listing is complete: it has the root among its first entries and was not truncated.
+
+    Exit code 1 is accepted: find returns it if a file vanished meanwhile.
+    """
     return listed.exit_code in (0, 1) and not listed.truncated and b" /\0" in listed.stdout[:4096]
 
 
 def read_mounts(mountinfo: bytes) -> dict[bytes, bool]:
-    """Return mount point -> whether it is writable: fields 5 and 6 of proc(5) mountinfo.
+    """Return mount point -> whether it is writable, by fields 5 and 6 of proc(5) mountinfo.
 
-    A blank is the octal escape 040 there; the last of several mounts at one place is visible.
+    A blank is the octal escape 040 there. The last of several mounts at one place is the visible one.
     """
     mounts = {}
     for line in mountinfo.splitlines():
@@ -131,7 +141,10 @@ def read_mounts(mountinfo: bytes) -> dict[bytes, bool]:
 
 
 def _outside(box: Sandbox, mounts: dict[bytes, bool]) -> tuple[bytes, ...]:
-    """Return the mounts that are no part of the machine's own files, without those inside others."""
+    """Return the excluded mounts, without mounts inside others.
+
+    Writable folders outside SYSTEM are volumes and therefore not excluded. Raises InfraError or ResourceError.
+    """
     writable = [place for place, can_write in mounts.items() if can_write and not _is_below(place, SYSTEM)]
     quoted = " ".join(shlex.quote(place.decode(errors="surrogateescape")) for place in writable)
     script = f'for each in {quoted}; do [ ! -d "$each" ] || printf \'%s\\0\' "$each"; done'
@@ -151,24 +164,27 @@ def _is_below(place: bytes, folders: Iterable[bytes]) -> bool:
 
 
 def _pattern(place: bytes) -> str:
+    """Return the pattern of ``find -path`` that matches exactly this path."""
     return re.sub(r"([\\*?\[\]])", r"\\\1", place.decode(errors="surrogateescape"))
 
 
 def _parse(line: bytes) -> ListedFile | None:
+    """Return the file of one entry (see ``list_files``); None if it is malformed."""
     fields = line.split(b" ", 6)
     if len(fields) != 7 or not fields[6].startswith(b"/"):
         return None
-    what, uid, gid, size, mtime, _, path = fields
+    kind_and_mode, uid, gid, size, mtime, _, path = fields
     try:
-        letter, comma, bits = what.decode().partition(",")
+        # GNU find writes f,644; stat writes all bits of the mode in hex.
+        letter, comma, bits = kind_and_mode.decode().partition(",")
         if comma:
             kind, mode = letter, int(bits, 8)
         else:
-            raw = int(what, 16)
+            raw = int(kind_and_mode, 16)
             kind, mode = _KINDS.get(stat.S_IFMT(raw), "?"), stat.S_IMODE(raw)
         numbers = int(uid), int(gid), int(size), float(mtime)
     except ValueError:
         return None
-    # A folder changes its times whenever something in it comes or goes.
+    # A folder's times change whenever an entry is added or removed.
     facts = b" ".join(fields[:3] if kind == "d" else fields[:6])
     return ListedFile(path, kind, mode, *numbers, facts)

@@ -1,4 +1,4 @@
-"""Taking of a layer: every file of an agent's machine that has changed."""
+"""Creation of a layer from the changed files of an agent's machine."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ then tar --format=gnu --no-recursion --null -T "$NAMES" -cf -
 else xargs -0 tar -cf - <"$NAMES"
 fi | gzip -1
 rm -f "$NAMES" """
-"""Some tars of busybox do not read names from a file: with many names they write several archives in a row, and two
-names of one file in different archives become two files."""
+"""Some tars of busybox do not read names from a file: for many names xargs then writes several archives in a row, where
+two names of one file may become two files."""
 _CACHE = b"/__pycache__/"
-"""Files that Python makes from the sources, and may trust unchecked: they are no part of a submission."""
+"""Bytecode, which Python may trust unchecked, so it is no part of a submission."""
 MAX_CHANGES = 400_000
-"""The most changed files and folders of one layer: each is kept in memory."""
+"""Maximum changed files and folders of a layer, which are all in memory."""
 SHOWN = 200
-"""The most changes that a summary names."""
-NOTHING = "nothing can be taken from the machine"
+"""Maximum changes in a summary."""
+NOTHING = "the machine's changes could not be collected"
+"""Beginning of the note for an empty layer."""
 
 
 @dataclass(frozen=True)
 class TakenLayer:
-    """An archive, empty if nothing changed, and a note if it is empty or incomplete for another reason."""
+    """A layer's archive, empty without changes, and a note if it is empty or incomplete for another reason."""
 
     data: bytes
     note: str = ""
@@ -45,13 +46,13 @@ class TakenLayer:
 
 @dataclass(frozen=True)
 class _Changes:
-    """Changes of a machine: ``files`` to be packed, by path; ``folders`` that are new or have another mode or owner."""
+    """Changes of a machine: ``files`` to pack, by path; ``folders`` that are new or have another mode or owner."""
 
     files: dict[bytes, ListedFile]
     folders: list[ListedFile]
     deleted: list[bytes]
     replaced: list[bytes]
-    left_out: list[bytes]
+    skipped: list[bytes]
 
     @property
     def any(self) -> bool:
@@ -60,12 +61,11 @@ class _Changes:
 
 
 def take(box: Sandbox, before: Listing) -> TakenLayer:
-    """Return the differences of a machine from ``before``: content, kind, mode and owner, without mounts.
+    """Return a machine's changes since ``before``: content, kind, mode and owner, without mounts.
 
-    An agent has worked in the machine (``as_untrusted``). If its actions prevent the taking (tools replaced, disk
-    filled, more than MAX_CONTENT bytes or MAX_CHANGES files), the loss is the agent's: the layer is empty, with a note.
-    Sockets and devices are left out, and so are files larger than the limit of all files. Raises InfraError if a source
-    outside the machine reports that it is lost.
+    An agent has worked in the machine (``as_untrusted``). If its actions prevent this (replaced tools, a full disk,
+    more than MAX_CONTENT bytes or MAX_CHANGES files), the layer is empty, with a note, at the agent's expense. Sockets,
+    devices and files larger than MAX_CONTENT are skipped. Raises InfraError if the machine's host reports its loss.
     """
     try:
         return _take(box, before)
@@ -76,12 +76,13 @@ def take(box: Sandbox, before: Listing) -> TakenLayer:
 
 
 def _take(box: Sandbox, before: Listing) -> TakenLayer:
+    """Return the layer. Raises SandboxBroken, ResourceError or one of BROKEN where ``take`` returns an empty one."""
     listed = list_files(box, before.mounts)
     if not is_whole(listed):
         return TakenLayer(b"", f"{NOTHING}: {_why(listed)}")
     changes = _compare(before, Listing.of(listed.stdout, before.mounts))
     if not changes.any:
-        return TakenLayer(b"", _left_out(changes))
+        return TakenLayer(b"", _describe_skipped(changes))
     size = sum(file.size for file in changes.files.values() if file.kind == "f")
     if size > MAX_CONTENT:
         return TakenLayer(b"", f"the changed files are {size >> 20} MiB, more than {MAX_CONTENT >> 20}")
@@ -90,17 +91,19 @@ def _take(box: Sandbox, before: Listing) -> TakenLayer:
         result = _pack(box, changes)
         packed, note = result.stdout, _first_line(result)
         if result.truncated:
-            return TakenLayer(b"", f"the changed files are more than {archive.MAX_BYTES >> 20} MiB, packed")
+            return TakenLayer(b"", f"the changed files exceed {archive.MAX_BYTES >> 20} MiB when packed")
         if not packed:
             return TakenLayer(b"", f"{NOTHING}: {_why(result)}")
     data, sizes = _write(changes, packed)
     unread = len(changes.files) - len(sizes)
-    notes = (_left_out(changes), f"{unread} changed files could not be read" if unread else "", note)
+    notes = (_describe_skipped(changes), f"{unread} changed files could not be read" if unread else "", note)
     return TakenLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes))
 
 
 def _compare(before: Listing, now: Listing) -> _Changes:
+    """Return the changes between two listings. Raises ValueError if they are more than MAX_CHANGES."""
     old = {file.path: (file.facts, file.kind) for file in before.files()}
+    # folders: those seen so far; the root is b"", as the part of a path before its first slash
     changes, mounts, folders = _Changes({}, [], [], [], []), {OURS, *before.mounts}, {b""}
     for file in now.files():
         # A replaced find may list files behind a link or on another file system, under a wrong name.
@@ -111,22 +114,23 @@ def _compare(before: Listing, now: Listing) -> _Changes:
         facts, kind = old.pop(file.path, (b"", ""))
         if facts == file.facts or not is_inside(_name(file.path)) or _CACHE in file.path + b"/":
             continue
-        if len(changes.files) + len(changes.folders) + len(changes.left_out) >= MAX_CHANGES:
+        if len(changes.files) + len(changes.folders) + len(changes.skipped) >= MAX_CHANGES:
             raise ValueError(f"more than {MAX_CHANGES} files changed")
         if file.kind == "d":
             changes.folders.append(file)
         elif file.kind in ("f", "l", "p") and file.size <= MAX_CONTENT:
             changes.files[file.path] = file
         else:
-            changes.left_out.append(file.path)
+            changes.skipped.append(file.path)
             continue
         if facts:
             changes.replaced.append(file.path)
+        # A path of another kind must be deleted before the new file is written.
         if kind not in ("", file.kind):
             changes.deleted.append(file.path)
     last = b"\0"
     for path in sorted(old):
-        # The content of a deleted folder went with it.
+        # Files in a deleted folder are deleted with it.
         if not path.startswith(last) and is_inside(_name(path)):
             changes.deleted.append(path)
             last = path + b"/"
@@ -134,13 +138,14 @@ def _compare(before: Listing, now: Listing) -> _Changes:
 
 
 def _pack(box: Sandbox, changes: _Changes) -> ExecResult:
+    """Run the command that packs the changed files, whose names it reads from a file in the machine."""
     names = f"/var/tmp/swe-argo-{secrets.token_hex(8)}"  # noqa: S108 - of the sandbox
     box.write(names, b"".join(b"." + path + b"\0" for path in sorted(changes.files)))
     return box.exec(_PACK, timeout_s=TIMEOUT_S, cwd="/", env={"NAMES": names}, max_output_bytes=archive.MAX_BYTES)
 
 
 def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
-    """Return the layer, and the sizes of the files that the machine packed, by their paths."""
+    """Return the layer, and the sizes of its packed files by path. ``packed``: the machine's archive, b"" for none."""
     with LayerWriter.opened() as writer:
         writer.add_list(archive.DELETED, changes.deleted)
         writer.add_list(archive.REPLACED, changes.replaced)
@@ -150,22 +155,26 @@ def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
             member.uid, member.gid, member.mtime = folder.uid, folder.gid, int(folder.mtime)
             writer.add(member, None)
         sizes: dict[bytes, int] = {}
-        for found, content in archive.members(packed) if packed else ():
-            path = _path(found.name)
-            if found.isdir() or path in sizes or path not in changes.files:
+        for member, content in archive.members(packed) if packed else ():
+            path = _path(member.name)
+            if member.isdir() or path in sizes or path not in changes.files:
                 continue
-            sizes[path] = changes.files[path].size if found.islnk() else found.size
-            writer.add(found, content)
+            sizes[path] = changes.files[path].size if member.islnk() else member.size
+            writer.add(member, content)
     return writer.data, sizes
 
 
 def _summarize(changes: _Changes, sizes: dict[bytes, int]) -> LayerSummary:
-    replaced, there = set(changes.replaced), {**dict.fromkeys((folder.path for folder in changes.folders), 0), **sizes}
-    kinds = {path: "changed" if path in replaced else "new" for path in there}
-    kinds |= {path: "deleted" for path in changes.deleted if path not in there}
+    """Return the summary; ``sizes``: path -> size of each file that is in the layer."""
+    replaced, present = (
+        set(changes.replaced),
+        {**dict.fromkeys((folder.path for folder in changes.folders), 0), **sizes},
+    )
+    kinds = {path: "changed" if path in replaced else "new" for path in present}
+    kinds |= {path: "deleted" for path in changes.deleted if path not in present}
     counts = Counter(kinds.values())
     first = [
-        {"path": path.decode(errors="surrogateescape"), "change": kinds[path], "size": there.get(path, 0)}
+        {"path": path.decode(errors="surrogateescape"), "change": kinds[path], "size": present.get(path, 0)}
         for path in heapq.nsmallest(SHOWN, kinds)
     ]
     return LayerSummary.model_validate(
@@ -181,17 +190,19 @@ def _path(name: str) -> bytes:
     return b"/" + name.encode(errors="surrogateescape")
 
 
-def _left_out(changes: _Changes) -> str:
-    if not changes.left_out:
+def _describe_skipped(changes: _Changes) -> str:
+    """Return a note that names the first skipped file, "" if none was skipped."""
+    if not changes.skipped:
         return ""
-    return f"left out, as no file or too large: {changes.left_out[0].decode(errors='replace')[:200]}"
+    return f"skipped, as too large or not a regular file: {changes.skipped[0].decode(errors='replace')[:200]}"
 
 
 def _why(result: ExecResult) -> str:
+    """Return why a command gave no usable output."""
     if result.timed_out:
-        return f"it took more than {TIMEOUT_S:.0f} s"
+        return f"timed out after {TIMEOUT_S:.0f} s"
     if result.truncated:
-        return "there are too many files to list"
+        return "too many files to list"
     return _first_line(result) or f"exit code {result.exit_code}"
 
 

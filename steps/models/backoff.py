@@ -14,6 +14,7 @@ LONGEST_S = 120.0
 
 
 _IN_WORDS = re.compile(r"(?:try again|retry)(?: after| in) (?:(\d+)m)?(\d+(?:\.\d+)?) ?(ms|s)", re.IGNORECASE)
+"""A wait in an error message: "try again in 1m2.5s", "retry after 300ms"."""
 
 
 def requested_wait_s(headers: Mapping[str, str], now: datetime | None = None, *, words: str = "") -> float | None:
@@ -46,6 +47,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
 
 
 def _number(text: str | None, unit: float) -> float | None:
+    """Return the number in a text times ``unit``, None if the text is no finite number."""
     try:
         value = float(text or "") * unit
     except ValueError:
@@ -54,7 +56,10 @@ def _number(text: str | None, unit: float) -> float | None:
 
 
 def wait_s(failed: int, requested_s: float | None, first_s: float) -> float:
-    """Return the seconds to wait: the requested wait with a little jitter, else exponential backoff with jitter."""
+    """Return the seconds to wait: the requested wait with a little jitter, else exponential backoff with jitter.
+
+    ``failed`` is the number of failures before the last one, ``first_s`` the longest wait after the first failure.
+    """
     if requested_s is not None:
         return requested_s + random.uniform(0, min(1.0, requested_s / 10))
     longest = min(first_s * 2.0**failed, LONGEST_S / 2)

@@ -18,7 +18,7 @@ class DroppedError(Exception):
 
     def __init__(
         self,
-        what: str,
+        message: str,
         *,
         was_sent: bool = True,
         silent: bool = False,
@@ -33,7 +33,7 @@ class DroppedError(Exception):
         """The partial response, if any: it may have been billed."""
         self.foreign = foreign
         """Whether the body is not the API's JSON."""
-        super().__init__(what)
+        super().__init__(message)
 
 
 class ResponseTimeoutError(Exception):
@@ -41,13 +41,18 @@ class ResponseTimeoutError(Exception):
 
 
 def read_body(response: Any, headers: Mapping[str, str], until: float, wire: Wire) -> dict[str, Any]:
-    """Return the body of a response, in its protocol. Raises DroppedError, ResponseTimeoutError."""
+    """Return the body of a response, in its protocol. ``until`` is the deadline in monotonic time.
+
+    Raises DroppedError if the body is incomplete or malformed, or if no output came in time, and ResponseTimeoutError
+    if the model was still generating at the deadline.
+    """
     if "event-stream" in headers.get("content-type", ""):
         return _streamed(response.iter_bytes(), until, wire)
     return _whole(response.iter_bytes(), until, wire)
 
 
 def _in_time(parts: Iterable[Any], until: float) -> Iterator[Any]:
+    """Yield the parts. Raises ResponseTimeoutError if one arrives after the deadline."""
     for part in parts:
         yield part
         if time.monotonic() > until:
@@ -55,40 +60,48 @@ def _in_time(parts: Iterable[Any], until: float) -> Iterator[Any]:
 
 
 def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
+    """Return a plain body; a stream with the wrong content type is read as a stream.
+
+    Raises DroppedError if it is incomplete or not a JSON object.
+    """
     # Some proxies keep a connection open with blanks; these are not part of the answer.
     data = bytearray()
     try:
         for part in _in_time(parts, until):
             data += part
     except ResponseTimeoutError:
-        raise DroppedError("no whole answer within the time of the call", silent=True) from None
+        raise DroppedError("no complete answer within the call's timeout", silent=True) from None
     try:
         body = json.loads(bytes(data))
     except (ValueError, RecursionError):
         if is_event_stream(bytes(data[:100])):
             return _streamed([bytes(data)], math.inf, wire)
-        raise DroppedError(f"the answer is no JSON: {bytes(data[:200])!r}", foreign=True) from None
+        raise DroppedError(f"the answer is not JSON: {bytes(data[:200])!r}", foreign=True) from None
     if not isinstance(body, dict):
-        raise DroppedError(f"the answer is no JSON object: {bytes(data[:200])!r}", foreign=True)
+        raise DroppedError(f"the answer is not a JSON object: {bytes(data[:200])!r}", foreign=True)
     return body
 
 
 def _streamed(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
+    """Return the body of a stream; a plain body labelled as a stream is read as one.
+
+    Raises DroppedError and ResponseTimeoutError as ``read_body`` does.
+    """
     answer, odd = wire.assembly(), list[str]()
     try:
         for data in stream_events(stream_lines(_in_time(parts, until)), odd):
             if (error := answer.add(data)) is not None:
                 return error
     except ResponseTimeoutError:
-        if answer.begun:
+        if answer.has_output:
             raise
-        raise DroppedError("no answer within the time of the call", silent=True) from None
+        raise DroppedError("no answer within the call's timeout", silent=True) from None
     except (ValueError, RecursionError):
-        raise DroppedError("the stream is no JSON") from None
+        raise DroppedError("the stream is not JSON") from None
     except (AttributeError, KeyError, TypeError):  # JSON of another shape
-        raise DroppedError(f"the stream is no {wire.answer}") from None
-    if answer.done:
+        raise DroppedError(f"the stream is not a {wire.answer}") from None
+    if answer.is_complete:
         return answer.whole()
-    if odd and not answer.begun:
+    if odd and not answer.has_output:
         return _whole([line.encode() + b"\n" for line in odd], math.inf, wire)
-    raise DroppedError("the stream ended before the answer did")
+    raise DroppedError("the stream ended before the answer was complete")

@@ -20,19 +20,19 @@ class PassingError(Exception):
 
     def __init__(
         self,
-        what: str,
+        message: str,
         requested_s: float | None = None,
         outcome: Exception | None = None,
         *,
         refusal: Refusal | None = None,
         foreign: bool = False,
     ) -> None:
-        self.requested_s, self.refusal = requested_s, refusal
+        self.requested_s, self.refusal = requested_s, refusal  # seconds to wait, if the endpoint asks for a wait
         self.foreign = foreign
         """Whether the body was not the API's JSON."""
         self.outcome = outcome
         """The error to raise when retries are used up; by default a failure of the endpoint."""
-        super().__init__(what)
+        super().__init__(message)
 
 
 class NotSpokenError(Exception):
@@ -55,6 +55,7 @@ class Call:
     write: Callable[[], dict[str, Any]]
     """Builds the body of the next request, in the dialect learnt from the endpoint so far."""
     wording: RequestDialect
+    """Dialect of the request; it learns from refusals."""
     goes_on: bool
     """Whether the endpoint accepted an earlier request of this conversation; a refusal is then about newer messages."""
     until: float = math.inf
@@ -63,6 +64,7 @@ class Call:
     probes: bool = False
     """Whether the call only tests if the endpoint supports this protocol."""
     requests: int = 0
+    """Number of requests sent so far, including failed ones."""
     failures: int = 0
     """Number of failures that a retry may fix."""
     tested: bool = False

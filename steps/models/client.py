@@ -33,7 +33,7 @@ from swe_argo.steps.models.errors import (
 )
 from swe_argo.steps.models.failures import exhausted_error, refusal_error
 from swe_argo.steps.models.protocols.chat_shape import find_form_fault
-from swe_argo.steps.models.rate_limits import RequestGate, open_gate
+from swe_argo.steps.models.rate_limits import RequestLimiter, open_limiter
 from swe_argo.steps.models.reply import Message, NoReplyError, Reply, ToolDefinition
 from swe_argo.steps.models.request_body import RequestDialect
 from swe_argo.steps.models.response_body import ModelResponse, metrics_of, reply_of, usage_of
@@ -49,28 +49,32 @@ _SHAPE = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 """Errors raised by reading JSON of an unexpected shape."""
 
 
-def open_model(spec: RunSpec, *, gate: RequestGate | None = None, first_wait_s: float = FIRST_WAIT_S) -> Client:
+def open_model(spec: RunSpec, *, limiter: RequestLimiter | None = None, first_wait_s: float = FIRST_WAIT_S) -> Client:
     """Return a client for the spec's model, to be closed or used in a ``with``. Sends no request yet.
 
     Raises ConfigError if the model or the key is missing.
     """
-    return Client(spec, resolve_endpoint(spec), gate or open_gate(spec.llm), first_wait_s)
+    return Client(spec, resolve_endpoint(spec), limiter or open_limiter(spec.llm), first_wait_s)
 
 
 class Client:
     """A client of the endpoint for one unit. ``forward`` is thread-safe; ``ask`` serves one conversation."""
 
-    def __init__(self, spec: RunSpec, where: Endpoint, gate: RequestGate, first_wait_s: float = FIRST_WAIT_S) -> None:
+    def __init__(
+        self, spec: RunSpec, where: Endpoint, limiter: RequestLimiter, first_wait_s: float = FIRST_WAIT_S
+    ) -> None:
         self.name = spec.agent.model or ""
         self.where = where
         self.usage = Usage()
         self.lost_s = 0.0
         self.wording = RequestDialect(where.model, spec.llm)
+        """Dialect of this client's own requests, as learnt from the endpoint's refusals."""
         self.connection = Connection(where)
         self.is_probe = False
         """Whether its requests are the small test requests themselves; their refusals are not tested further."""
-        self._llm, self._gate, self._first_wait_s = spec.llm, gate, first_wait_s
+        self._llm, self._gate, self._first_wait_s = spec.llm, limiter, first_wait_s
         self._shared = SharedIds()
+        # _lost_until: monotonic time up to which lost time is counted already
         self._counting, self._lost_until = threading.Lock(), -math.inf
 
     def __repr__(self) -> str:
@@ -109,10 +113,11 @@ class Client:
         timeout_s: float | None = None,
         stop: list[str] | None = None,
     ) -> Reply:
-        """Return one answer. ``llm.timeout`` limits each request, ``timeout_s`` all of them together.
+        """Return one answer. ``llm.timeout`` limits each request, ``timeout_s`` (None: no limit) all of them together.
 
-        A silent endpoint is retried, then raises InfraError. ``call_timeout`` is only for streams that repeatedly run
-        past the deadline, and for a call that had less than ``llm.timeout`` seconds left and met no failure before.
+        An endpoint that sends nothing is retried; when the retries are used up, this raises InfraError. NoReplyError
+        with reason ``call_timeout`` is raised only if streams repeatedly run past their deadline, or if less than
+        ``llm.timeout`` seconds were left and no request failed before. Otherwise raises what ``Model.ask`` raises.
         """
         goes_on = any(message.get("role") == "assistant" for message in messages)
         call = Call(
@@ -137,19 +142,23 @@ class Client:
         timeout_s: float | None = None,
         goes_on: bool = False,
     ) -> Answered:
-        """Answer an agent program's own request as ``ask`` does; all token ids of the prompt are included.
+        """Answer an agent program's own request with the retries of ``ask``; all token ids of the prompt are included.
 
-        ``wording`` is the dialect learnt from earlier requests of its kind; ``goes_on``: the endpoint accepted some
-        before. Raises what ``ask`` raises; an answer that is a refusal is returned.
+        ``wording`` is the dialect learnt from earlier requests in this protocol and for this model. ``goes_on``:
+        whether the endpoint accepted requests of the program in an earlier try. Raises what ``ask`` raises, except for
+        an answer that is itself a refusal: this is returned as the outcome.
         """
-        taken = goes_on or self.usage.calls > 0
-        return self._answer(Call(lambda: wording.rewrite(request), wording, taken, _end(timeout_s), headers or {}))
+        is_accepted = goes_on or self.usage.calls > 0
+        return self._answer(
+            Call(lambda: wording.rewrite(request), wording, is_accepted, _end(timeout_s), headers or {})
+        )
 
     def probe(self, request: dict[str, Any], wording: RequestDialect) -> Answered:
-        """Send a test request in ``wording``'s protocol. Raises NotSpokenError if that is unsupported."""
+        """Send a test request in ``wording``'s protocol. Raises NotSpokenError if the endpoint does not support it."""
         return self._answer(Call(lambda: wording.rewrite(request), wording, goes_on=False, probes=True))
 
     def _answer(self, call: Call) -> Answered:
+        """Return the answer, after retries if needed, and add the time spent on failures to ``lost_s``."""
         began = time.monotonic()
         retrying = Retrying(
             wait=self._wait,
@@ -162,16 +171,20 @@ class Client:
         except PassingError as error:
             if error.outcome is None:
                 raise self._exhausted(error, call) from None
-            call.answering_s = time.monotonic() - began
+            call.answering_s = time.monotonic() - began  # the model was answering all the time: none is lost
             raise error.outcome from None
         except NoReplyError:
             call.answering_s = time.monotonic() - began
             raise
         finally:
+            # All time before the final answer began is lost.
             self._count_lost(began, time.monotonic() - call.answering_s)
 
     def _exhausted(self, error: PassingError, call: Call) -> StepError:
-        """Return the error of a call whose retries are used up; a 429 that mentions no wait may be a spent quota."""
+        """Return the error of a call whose retries are used up.
+
+        A 429 that mentions no wait is taken for a spent quota if a small test request is refused, too.
+        """
         refusal = error.refusal
         if refusal and not self.is_probe and not can_be_waited_for(refusal, error.requested_s):
             with suppress(PassingError):
@@ -180,13 +193,17 @@ class Client:
         return exhausted_error(str(error), call.requests, self.where, foreign=error.foreign)
 
     def _no_access(self, refusal: Refusal, call: Call) -> StepError:
-        asked = replace(self.where, model=call.wording.model)
-        error = refusal_error(refusal, ErrorMeaning.ACCESS, asked, "")
+        """Return the ConfigError for an endpoint that refuses all requests; it quotes ``refusal``."""
+        endpoint = replace(self.where, model=call.wording.model)
+        error = refusal_error(refusal, ErrorMeaning.ACCESS, endpoint, "")
         assert isinstance(error, StepError)
         return error
 
     def _takes_small_request(self, call: Call, with_tools: bool) -> bool:
-        """Return whether the endpoint answers plan's small request. Raises PassingError if that is unknown."""
+        """Return whether the endpoint answers the small test request that plan sends, too.
+
+        Raises PassingError if that is unknown, because the endpoint is busy or does not answer.
+        """
         wording = replace(call.wording, llm=small_settings(call.wording.llm))
         request = {
             name: value for name, value in REQUESTS[wording.wire.protocol].items() if with_tools or name != "tools"
@@ -205,7 +222,10 @@ class Client:
         return True
 
     def _count_lost(self, began: float, answered: float) -> None:
-        """Add the lost time; time lost by several calls at once counts once."""
+        """Add the seconds from ``began`` until the answer began, both in monotonic time, to ``lost_s``.
+
+        Time that several concurrent calls lose counts once.
+        """
         with self._counting:
             self.lost_s += max(0.0, answered - max(began, self._lost_until))
             self._lost_until = max(self._lost_until, answered)
@@ -221,28 +241,34 @@ class Client:
             try:
                 return self._read(self._request(body, call), call)
             except ModelRefusedError as error:
-                self._put_otherwise(error, body, call)
+                self._try_other_wording(error, body, call)
             except DroppedError as error:
                 if error.silent and error.was_sent and call.remaining_s <= 0 and not call.failures:
-                    raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time was over before an answer") from None
+                    raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time ended before an answer") from None
                 raise PassingError(str(error), foreign=error.foreign) from None
             except ResponseTimeoutError:
                 late = NoReplyError(StopReason.CALL_TIMEOUT, "the answer did not end in time")
                 raise PassingError(late.detail, outcome=late) from None
 
-    def _put_otherwise(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
-        """Prepare a retry in another form, or once unchanged after an unclear refusal; else raise its error."""
+    def _try_other_wording(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
+        """Prepare to send the request again: rephrased or, once after an unclear refusal, unchanged.
+
+        If it must not be sent again at once, raises PassingError if a later retry may succeed, NotSpokenError for a
+        probe of an unsupported protocol, and else the error of the refusal (NoReplyError or ConfigError).
+        """
         if call.probes and is_unknown_page(error.refusal):
             raise NotSpokenError(str(error)) from None
         means = error_meaning(error.refusal)
         if means is ErrorMeaning.PARAMETER and call.wording.learn(error.refusal, body):
             return
+        # The endpoint accepted the conversation before, so its settings are not at fault.
         if call.goes_on:
             means = later_meaning(means)
         if means is ErrorMeaning.PASSING:
             foreign = error.refusal.is_foreign
             raise PassingError(str(error), error.requested_s, refusal=error.refusal, foreign=foreign) from None
         field = call.wording.field_of(error.refusal, body)
+        # A setting of the spec other than the model is at fault: no test is needed.
         is_of_spec = not call.goes_on and field not in ("", "agent.model")
         if not self.is_probe and not is_of_spec and is_in_doubt(error.refusal, means):
             if not call.tested:
@@ -251,8 +277,8 @@ class Client:
                 call.tested = True
                 return
             means = ErrorMeaning.UNANSWERABLE if call.goes_on else ErrorMeaning.REFUSED
-        asked = replace(self.where, model=call.wording.model)
-        outcome = refusal_error(error.refusal, means, asked, field)
+        endpoint = replace(self.where, model=call.wording.model)
+        outcome = refusal_error(error.refusal, means, endpoint, field)
         if means is ErrorMeaning.UNANSWERABLE and isinstance(outcome, NoReplyError):
             with suppress(*_SHAPE):
                 if fault := find_form_fault(call.wording.wire.chat_request(body)["messages"]):
@@ -260,6 +286,7 @@ class Client:
         raise outcome from None
 
     def _request(self, body: dict[str, Any], call: Call) -> ModelResponse:
+        """Send one request when the limiter allows it. Only a failed request is counted here, others by ``_read``."""
         with self._gate.turn(call.remaining_s):
             began = time.monotonic()
             try:
@@ -297,8 +324,8 @@ class Client:
             return Answered(response, metrics or Metrics(), error)
         except _SHAPE as error:
             call.answering_s = 0.0
-            what = f"the answer is no {call.wording.wire.answer}: {type(error).__name__}: {error}"
-            raise PassingError(what) from None
+            problem = f"the answer is not a {call.wording.wire.answer}: {type(error).__name__}: {error}"
+            raise PassingError(problem) from None
         finally:
             self._count(_usage(metrics) if metrics else Usage(requests=1, seconds=response.seconds))
             self._log(metrics)
@@ -317,11 +344,13 @@ class Client:
         )
 
     def _wait(self, state: RetryCallState) -> float:
+        """Return the seconds to wait before the next retry (tenacity's callback)."""
         error = state.outcome.exception() if state.outcome else None
         requested_s = error.requested_s if isinstance(error, PassingError) else None
         return wait_s(state.attempt_number - 1, requested_s, self._first_wait_s)
 
     def _may_retry(self, call: Call, state: RetryCallState) -> bool:
+        """Update the call's failures; return whether retries are left and the next one begins before the deadline."""
         call.failures = state.attempt_number
         return call.failures <= self._llm.num_retries and state.upcoming_sleep < call.remaining_s
 

@@ -30,6 +30,7 @@ _HEEDLESS = (
 """Keys of OpenHands' LLMConfig without a meaning here. Keys that change what is sent are reported, for OpenHands would
 run differently; the others only configure OpenHands itself."""
 _STEERING = ("custom_llm_provider", "api_version", "completion_kwargs", "safety_settings", "top_k", "max_input_tokens")
+"""Those keys among them that change what is sent."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ class ModelGroup:
 
 
 def read_group(file: str, name: str) -> ModelGroup:
-    """Return the group named by ``--llm-config llm.NAME`` (or NAME). Raises ConfigError that lists the known groups."""
+    """Return the group named by ``--llm-config llm.NAME`` (or NAME).
+
+    Raises ConfigError if the file cannot be read or has no such group; the message lists its groups.
+    """
     tables = _read(file)
     llm = tables.get("llm")
     llm = llm if isinstance(llm, dict) else {}
@@ -55,19 +59,20 @@ def read_group(file: str, name: str) -> ModelGroup:
         return _group(plain, f"[llm] of {file}")
     if short not in groups:
         near = difflib.get_close_matches(short, groups, 1)
-        existing = ", ".join(f"llm.{each}" for each in groups) or "none"
+        existing = ", ".join(f"llm.{group}" for group in groups) or "none"
         guess = f"; did you mean llm.{near[0]}?" if near else ""
         table = name if name == "llm" else f"llm.{short}"
-        raise ConfigError(f"there is no group [{table}] in {file}{guess} (there: {existing})", field="llm.config")
+        raise ConfigError(f"{file} has no group [{table}]{guess} (groups: {existing})", field="llm.config")
     return _group(plain | groups[short], f"[llm.{short}] of {file}")
 
 
 def _read(file: str) -> dict[str, Any]:
+    """Return the file's tables. Raises ConfigError if the file is missing, unreadable or not TOML."""
     try:
         return tomllib.loads(Path(file).expanduser().read_text("utf-8"))
     except FileNotFoundError:
         raise ConfigError(
-            f"there is no file {file}: name the one with your [llm.NAME] groups by --llm-config-file",
+            f"there is no file {file}: give the file with your [llm.NAME] groups by --llm-config-file",
             field="llm.config_file",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -78,9 +83,10 @@ def _read(file: str) -> dict[str, Any]:
 
 
 def _group(settings: dict[str, Any], source: str) -> ModelGroup:
+    """Return the settings as fields of a spec. Raises ConfigError if the API key is not a text."""
     key = settings.get("api_key")
     if key is not None and not isinstance(key, str):
-        raise ConfigError(f"api_key in {source} is no text", field="llm.config")
+        raise ConfigError(f"api_key in {source} is not a text", field="llm.config")
     fields: dict[str, Any] = {"llm": {name: settings[name] for name in _OURS if settings.get(name) not in (None, "")}}
     if settings.get("model"):
         fields["agent"] = {"model": settings["model"]}
@@ -93,10 +99,11 @@ def _group(settings: dict[str, Any], source: str) -> ModelGroup:
 
 
 def _notes(settings: dict[str, Any], source: str) -> list[str]:
+    """Return notices about unknown keys, and about ignored keys that would change what is sent."""
     recognised = {*_OURS, *_SECRET, "model", *_HEEDLESS, *LlmSpec.model_fields}
     notes = []
     if unknown := sorted(set(settings) - recognised):
-        notes.append(f"unknown in {source}, without effect: {', '.join(unknown)}")
+        notes.append(f"unknown fields in {source} are ignored: {', '.join(unknown)}")
     if steering := [name for name in _STEERING if settings.get(name) not in (None, "", 0, {})]:
-        notes.append(f"not taken from {source}: {', '.join(steering)}; llm.extra_body adds fields to each request")
+        notes.append(f"ignored in {source}: {', '.join(steering)}; llm.extra_body adds fields to each request")
     return notes

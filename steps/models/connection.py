@@ -28,7 +28,12 @@ from swe_argo.steps.models.vendors import ANTHROPIC, vendor_of_host
 CONNECT_S = 30.0
 """Timeout of connecting, within the call's time limit."""
 UNREACHED = "no connection within"
-UNREACHABLE = ("refuses connections", "is at a host whose address nobody knows", "is at a host that cannot be reached")
+"""Beginning of the message for a timeout of connecting."""
+UNREACHABLE = (
+    "refuses connections",
+    "is on a host whose name cannot be resolved",
+    "is on a host that cannot be reached",
+)
 """Messages for an endpoint that cannot be reached."""
 BROKEN_OFF = ("abort", "error")
 """Finish reasons of answers that the endpoint did not complete: vLLM and SGLang while shutting down, OpenRouter when
@@ -36,6 +41,7 @@ its provider failed, LMDeploy when it could not process the request."""
 LMDEPLOY = "internal error happened, status code"
 """Beginning of LMDeploy's content for that finish reason (lmdeploy 0.12, serve/async_engine.py)."""
 _UNREADABLE = re.compile(r"error parsing tool call: raw='(.+)', err=|Failed to parse input at pos \d+: (.+)", re.DOTALL)
+"""Ollama's and llama.cpp's message for an answer with a call that they cannot parse; the group is the answer."""
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -44,6 +50,7 @@ STATUS_OF_TYPE = {
     "rate_limit_error": 429,
     "insufficient_quota": 429,
 }
+"""Type of an error inside a successful response -> the HTTP status it stands for."""
 RAW = "X-Stainless-Raw-Response"
 """Header that makes the library return the raw response (its ``with_streaming_response``, for any path)."""
 VERSION = "2023-06-01"
@@ -75,7 +82,7 @@ class Connection:
         try:
             self._client = openai.OpenAI(base_url=where.url, api_key=key or NO_KEY, max_retries=0)
         except _address_errors() as error:
-            raise ConfigError(f"{where.display_url} is no address: {error}", field="llm.base_url") from None
+            raise ConfigError(f"{where.display_url} is not a valid address: {error}", field="llm.base_url") from None
         self._headers = {} if key else {"Authorization": openai.Omit()}
         self._anthropic: dict[str, Any] = {"anthropic-version": VERSION}
         if key:
@@ -108,7 +115,12 @@ class Connection:
     def send(
         self, body: dict[str, Any], timeout_s: float, *, wire: Wire = CHAT, headers: Mapping[str, str] | None = None
     ) -> ModelResponse:
-        """Send one request, return the answer. Raises ModelRefusedError, DroppedError, ResponseTimeoutError."""
+        """Send one request, return the answer.
+
+        Raises ModelRefusedError for an error response, DroppedError if no complete answer came, ResponseTimeoutError if
+        the model was still generating after ``timeout_s``, ConfigError if an account header of the environment is
+        invalid.
+        """
         import openai
 
         began = time.monotonic()
@@ -130,7 +142,9 @@ class Connection:
                 result = _response(native, came, time.monotonic() - began, wire)
         except UnicodeEncodeError:
             if (clean := _encodable(body)) == body:  # a header is the cause: OPENAI_ORG_ID
-                raise ConfigError("OPENAI_ORG_ID or OPENAI_PROJECT_ID holds what no header can carry") from None
+                raise ConfigError(
+                    "OPENAI_ORG_ID or OPENAI_PROJECT_ID contains characters that are not allowed in a header"
+                ) from None
             return self.send(clean, timeout_s, wire=wire, headers=headers)
         except openai.APIStatusError as error:
             came = _headers(error)
@@ -139,19 +153,19 @@ class Connection:
                 raise ModelRefusedError(refusal, requested_wait_s(came, words=refusal.message)) from None
             result = ModelResponse(generated, came, time.monotonic() - began)
         except openai.APITimeoutError as error:
-            was_sent = _was_sent(error)
-            what = (
+            was_sent = _is_sent(error)
+            problem = (
                 f"no answer within {timeout_s:g} s" if was_sent else f"{UNREACHED} {min(timeout_s, self.connect_s):g} s"
             )
-            raise DroppedError(what, was_sent=was_sent, silent=True) from None
+            raise DroppedError(problem, was_sent=was_sent, silent=True) from None
         except openai.APIConnectionError as error:
             cause = error.__cause__
-            what = _unreached(cause) or f"{type(cause).__name__}: {cause}"
-            raise DroppedError(what, was_sent=_was_sent(error)) from None
+            problem = _unreached(cause) or f"{type(cause).__name__}: {cause}"
+            raise DroppedError(problem, was_sent=_is_sent(error)) from None
         except _transport_errors() as error:
             silent = "Timeout" in type(error).__name__
-            what = f"no whole answer within {timeout_s:g} s" if silent else f"{type(error).__name__}: {error}"
-            raise DroppedError(what, silent=silent) from None
+            problem = f"no complete answer within {timeout_s:g} s" if silent else f"{type(error).__name__}: {error}"
+            raise DroppedError(problem, silent=silent) from None
         return _checked(result)
 
     def _headers_of(self, wire: Wire) -> dict[str, Any]:
@@ -159,13 +173,14 @@ class Connection:
 
 
 def _encodable(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body with every lone surrogate replaced by a question mark."""
     # Command output may hold bytes that are not text. They are stored as lone surrogates, which UTF-8 cannot encode.
     clean: dict[str, Any] = json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
     return clean
 
 
 def _generated(refusal: object) -> dict[str, Any] | None:
-    """Return the answer quoted in an error because the server could not parse a call in it."""
+    """Return the answer quoted in an error because the server could not parse a call in it; None if none is."""
     fields = refusal if isinstance(refusal, dict) else {}
     text = fields.get("failed_generation")
     if not isinstance(text, str):
@@ -191,7 +206,8 @@ def _headers(error: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in error.response.headers.items()}
 
 
-def _was_sent(error: BaseException) -> bool:
+def _is_sent(error: BaseException) -> bool:
+    """Return whether the request may have been sent: connecting did not fail (ConnectError, ConnectTimeout)."""
     return not type(error.__cause__).__name__.startswith("Connect")
 
 
@@ -224,18 +240,20 @@ def _http_clients() -> list[Any]:
 
 
 def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float, wire: Wire) -> ModelResponse:
+    """Return the answer, translated to a chat completion. Raises DroppedError if it has an unexpected shape."""
     if wire is CHAT:
         return ModelResponse(with_plain_calls(native), headers, seconds)
     try:
         return ModelResponse(wire.completion(native), headers, seconds, native)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise DroppedError(f"the answer is no {wire.answer}") from None
+        raise DroppedError(f"the answer is not a {wire.answer}") from None
 
 
 def _checked(response: ModelResponse) -> ModelResponse:
-    """Return the response. Raises ModelRefusedError if it contains an error, DroppedError if it is empty.
+    """Return the response; if it is an error that quotes the model's answer, return that answer.
 
-    With some endpoints a filtered answer has no message.
+    Raises ModelRefusedError if it contains another error, DroppedError if it was aborted or has no message. A filtered
+    answer may have none: some endpoints send only the finish reason.
     """
     body, choice = response.body, choice_of(response.body)
     message, finish = choice.get("message"), choice.get("finish_reason")
@@ -249,14 +267,14 @@ def _checked(response: ModelResponse) -> ModelResponse:
         refusal = Refusal.of(_status(error), {"error": error})
         raise ModelRefusedError(refusal, requested_wait_s(response.headers, words=refusal.message), response)
     if finish in BROKEN_OFF:
-        raise DroppedError(f"the endpoint broke the answer off (finish reason {finish})", response=response)
+        raise DroppedError(f"the endpoint aborted the answer (finish reason {finish})", response=response)
     if not isinstance(message, dict) and finish != "content_filter":
         raise DroppedError(f"the answer has no {'message' if choice else 'choices'}", response=response)
     return response
 
 
 def _status(error: object) -> int:
-    """Return the status of an error inside a response: its code, else its type's status (OpenAI, Anthropic)."""
+    """Return the status of an error inside a response: its code's, else its type's, else 500."""
     code, kind = (error.get("code"), error.get("type")) if isinstance(error, dict) else (None, None)
     number = int(code) if isinstance(code, int | str) and str(code).isdecimal() else STATUS_OF_TYPE.get(str(kind), 500)
     return number if 400 <= number < 600 else 500

@@ -37,11 +37,15 @@ class Endpoint:
 
 
 def resolve_endpoint(spec: RunSpec) -> Endpoint:
-    """Return the endpoint of a spec. Raises ConfigError if the model, the address or OpenAI's key is missing."""
+    """Return the endpoint of a spec: the first address of spec, environment and namespace's proxy, else OpenAI's.
+
+    Raises ConfigError if the model or OpenAI's key is missing, if the address is invalid, or if the key or the model
+    belongs to another vendor than the address.
+    """
     if not spec.agent.model:
-        group = f"a model in {spec.llm.config}, which names none" if spec.llm.config else "--llm-config llm.NAME"
+        group = f"a model in {spec.llm.config}, which has none" if spec.llm.config else "--llm-config llm.NAME"
         raise ConfigError(
-            f"agent {spec.agent.name!r} needs a model: --model openai/NAME, or {group}", field="agent.model"
+            f"agent {spec.agent.name!r} requires a model: --model openai/NAME, or {group}", field="agent.model"
         )
     ours = settings()
     base_url = (spec.llm.base_url or ours.llm_base_url or ours.proxy_url or "").strip()
@@ -49,38 +53,38 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
     model = wire_name(spec.agent.model)
     if not _is_address(url):
         raise ConfigError(
-            "an address begins with http:// or https:// and ends with its path, as in http://host:8000/v1",
+            "an address starts with http:// or https:// and ends with its path, as in http://host:8000/v1",
             field="llm.base_url",
         )
     key = ours.proxy_key if base_url and base_url == ours.proxy_url else ours.llm_api_key
     theirs = vendor_of_host(urlsplit(url).hostname or "")
     if theirs is OPENAI:
-        _refuse_what_is_not_openais(spec, model, has_base_url=bool(base_url))
+        _require_openai_model(spec, model, has_base_url=bool(base_url))
     _refuse_foreign(spec, key, theirs)
     if key is None and theirs is OPENAI:
         raise ConfigError(
-            "there is no key for api.openai.com: set OPENAI_API_KEY, or name another endpoint with --base-url",
+            "no API key for api.openai.com: set OPENAI_API_KEY, or give another endpoint with --base-url",
             field="llm.base_url",
             failure_class=FailureClass.MODEL_ACCESS,
         )
     return Endpoint(url, model, key)
 
 
-def _refuse_what_is_not_openais(spec: RunSpec, model: str, *, has_base_url: bool) -> None:
+def _require_openai_model(spec: RunSpec, model: str, *, has_base_url: bool) -> None:
     """Refuse other vendors' models if no address is set: OpenAI would get another vendor's key."""
     if "/" in model:
         line = _address_line(spec, f"URL ({OPENAI.url} has no such names)")
         raise ConfigError(
-            f"{model} is no name of a model of api.openai.com, and its prefix names no address here: {line}",
+            f"no endpoint is known for model {model}: {line}",
             field="llm.base_url",
         )
     owner, is_openai_prefixed = vendor_of_model(model), (spec.agent.model or "").startswith("openai/")
     if has_base_url or owner is OPENAI or (owner is None and is_openai_prefixed):
         return
-    whose = f"it is a model of {owner.name}" if owner else "its name is none of OpenAI's"
+    owner_text = f"the model is {owner.name}'s" if owner else "the name is not one of OpenAI's models"
     url = owner.url if owner else f"URL ({OPENAI.url} if it is OpenAI's)"
     raise ConfigError(
-        f"no address is named, so {model} would be asked for at api.openai.com, but {whose}: "
+        f"no endpoint is set, so requests for {model} would go to api.openai.com, but {owner_text}: "
         f"{_address_line(spec, url)}",
         field="llm.base_url",
     )
@@ -92,16 +96,16 @@ def _refuse_foreign(spec: RunSpec, key: SecretStr | None, theirs: Vendor | None)
     if owner is None or theirs is None or owner is theirs:
         return
     raise ConfigError(
-        f"the key is one of {owner.name}, the address {theirs.name}'s, which it is not sent to: "
+        f"the API key is {owner.name}'s but the address is {theirs.name}'s, so the key is not sent: "
         f"{_address_line(spec, owner.url)}, or give {theirs.name}'s key",
         field="llm.base_url",
     )
 
 
 def _address_line(spec: RunSpec, url: str) -> str:
-    """Return a hint for setting the endpoint's address."""
+    """Return a hint for setting the endpoint's address to ``url``, which may have a note after a blank."""
     if spec.llm.config is None:
-        return f"name its endpoint with --base-url or LLM_BASE_URL: {url}"
+        return f"give its endpoint with --base-url or LLM_BASE_URL: {url}"
     group = spec.llm.config.removeprefix("llm.").removeprefix("llm")
     table = f"[llm.{group}]" if group else "[llm]"
     url, _, note = url.partition(" ")
@@ -113,9 +117,9 @@ KEYS = ("LLM_API_KEY", "OPENAI_API_KEY")
 
 
 def key_place() -> str:
-    """Return the name of the key's variable, on a cluster with the Secret that sets it."""
-    there = [name for name in KEYS if name in variables(KEYS, KEYS[0])]
-    name = there[0] if there else " or ".join(KEYS)
+    """Return the name of the key's variable; on a cluster, also the name of the Secret that sets it."""
+    set_keys = [name for name in KEYS if name in variables(KEYS, KEYS[0])]
+    name = set_keys[0] if set_keys else " or ".join(KEYS)
     secret = settings().credentials
     return f"{name} of Secret {secret}" if secret else name
 
@@ -124,10 +128,10 @@ def way_to_give_a_key() -> str:
     """Return a hint for setting the missing key."""
     environment = settings()
     if environment.credentials:
-        return f"put it into Secret {environment.credentials} as {KEYS[1]}"
+        return f"add it to Secret {environment.credentials} as {KEYS[1]}"
     if environment.pod_name:
-        return f"name a Secret that holds {KEYS[1]} in the chart's credentials"
-    return f"set {' or '.join(reversed(KEYS))}, or api_key in the group that --llm-config names"
+        return f"set the chart's credentials to a Secret that contains {KEYS[1]}"
+    return f"set {' or '.join(reversed(KEYS))}, or api_key in the group of --llm-config"
 
 
 def _is_address(url: str) -> bool:

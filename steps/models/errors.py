@@ -81,6 +81,7 @@ class Refusal:
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
+    """Return one pattern that matches where any of ``patterns`` does, in upper or lower case."""
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
@@ -121,9 +122,11 @@ _QUOTA = _any(
 _PLAN_QUOTA = _any(r"exceeded your current quota")
 """OpenAI's wording for a spent quota; Gemini also uses it for a limit per minute."""
 _PASSING_QUOTA = _any(r"retry in|retryDelay|per[ _-]?minute|resource_exhausted")
+"""Wordings that tell a limit per minute from a spent quota."""
 _WAIT = _any(
     _RATE.pattern, _PASSING_QUOTA.pattern, _DYING.pattern, r"try again|later|slow down|busy|capacity|concurren|tempora"
 )
+"""Wordings of a failure that ends by itself."""
 _KEY = _any(
     r"(incorrect|invalid) api[ _-]?key|api[ _-]?key (is )?(not valid|invalid|expired)|invalid (proxy server )?token",
     r"token_not_found|no api key passed|authentication_error|invalid x-api-key|key (has )?expired",
@@ -156,7 +159,10 @@ _NO_PAGE = _any(
 
 
 def error_meaning(refusal: Refusal) -> ErrorMeaning:
-    """Return the meaning of an error. Spent quotas are checked first, because they come with 400, 403 and 429, too."""
+    """Return the meaning of an error, by the first of ``_RULES`` that applies.
+
+    Spent quotas are checked before most statuses, because endpoints send them with 400, 403 and 429, too.
+    """
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     return next((means for applies, means in _RULES if applies(refusal, text)), ErrorMeaning.REFUSED)
 
@@ -164,12 +170,12 @@ def error_meaning(refusal: Refusal) -> ErrorMeaning:
 def is_unknown_page(refusal: Refusal) -> bool:
     """Return whether a probe's error means that its path does not exist.
 
-    For probes this includes a proxy's page; elsewhere such a page counts as temporary.
+    An error page of a proxy counts, too. For other requests such a page is a temporary failure.
     """
     if refusal.status in (404, 405, 501) and (not refusal.structured or error_meaning(refusal) is ErrorMeaning.REFUSED):
         return True
-    told = refusal.status not in (401, 403, 429) and _NO_PAGE.search(refusal.message) is not None
-    return told or error_meaning(refusal) is ErrorMeaning.NO_PAGE
+    is_missing_page = refusal.status not in (401, 403, 429) and _NO_PAGE.search(refusal.message) is not None
+    return is_missing_page or error_meaning(refusal) is ErrorMeaning.NO_PAGE
 
 
 def later_meaning(means: ErrorMeaning) -> ErrorMeaning:
@@ -187,6 +193,7 @@ def later_meaning(means: ErrorMeaning) -> ErrorMeaning:
 
 
 def _is_access(refusal: Refusal, text: str) -> bool:
+    """Return whether the wording or status is that of an invalid key or a spent quota (402: Payment Required)."""
     if refusal.status == 402 or _QUOTA.search(text) or is_of_key(refusal):
         return True
     return bool(_PLAN_QUOTA.search(text)) and not _PASSING_QUOTA.search(text)
@@ -195,14 +202,15 @@ def _is_access(refusal: Refusal, text: str) -> bool:
 def is_in_doubt(refusal: Refusal, means: ErrorMeaning) -> bool:
     """Return whether it is unclear if a refusal is about this request or about all requests."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
+    # ACCESS without a known wording is a plain 403, which does not say what is forbidden.
     doubtful = (ErrorMeaning.REFUSED, ErrorMeaning.UNANSWERABLE)
     return means in doubtful or (means is ErrorMeaning.ACCESS and not _is_access(refusal, text))
 
 
 def can_be_waited_for(refusal: Refusal, requested_s: float | None) -> bool:
-    """Return whether a temporary refusal says so by its status, its message or a requested wait.
+    """Return whether a temporary refusal says so by its status, its message or ``requested_s``, the wait it asks for.
 
-    A 429 with another message may be a spent quota (xAI).
+    A 429 that does not may be a spent quota (xAI).
     """
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     says_so = refusal.status != 429 or not refusal.structured or requested_s is not None
@@ -215,14 +223,15 @@ def is_of_key(refusal: Refusal) -> bool:
     return refusal.status == 401 or (refusal.status in (400, 403) and _KEY.search(text) is not None)
 
 
-def _is_overflow_told_as_failure(text: str) -> bool:
+def _is_disguised_overflow(text: str) -> bool:
+    """Return whether the text of a 5xx names a context overflow, and neither a failing server nor a rate limit."""
     return bool(_OVERFLOW.search(text)) and not _DYING.search(text) and not _RATE.search(text)
 
 
 _BUSY = (408, 409, 423, 424, 425, 429, 498, 499)
 """Statuses of temporary failures. Bedrock and Hugging Face's server send 424 if the model itself failed."""
 _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
-    (lambda refusal, text: refusal.status >= 500 and _is_overflow_told_as_failure(text), ErrorMeaning.OVERFLOW),
+    (lambda refusal, text: refusal.status >= 500 and _is_disguised_overflow(text), ErrorMeaning.OVERFLOW),
     (lambda refusal, _: refusal.status >= 500 and refusal.status != 501, ErrorMeaning.PASSING),
     (lambda refusal, _: refusal.is_page and refusal.status not in (401, 402, 413), ErrorMeaning.PASSING),
     (_is_access, ErrorMeaning.ACCESS),
@@ -242,7 +251,7 @@ _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
 
 
 def parameter_of(refusal: Refusal, parameters: tuple[str, ...]) -> str | None:
-    """Return the sent parameter that a refusal is about: its ``param``, else the first one in the message."""
+    """Return the parameter that a refusal is about: its ``param``, else the first in its message, else None."""
     if refusal.param in parameters:
         return refusal.param
     places = {name: match.start() for name in parameters if (match := re.search(rf"\b{name}\b", refusal.message))}

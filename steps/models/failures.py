@@ -23,13 +23,16 @@ def clean_error_text(text: str, key: SecretStr | None) -> str:
 
 
 def refusal_error(refusal: Refusal, means: ErrorMeaning, where: Endpoint, field: str) -> NoReplyError | ConfigError:
-    """Return the error of a refusal that a retry cannot fix. ``field``: the spec's field at fault, if known."""
+    """Return the error of a refusal that a retry cannot fix. ``field``: the spec's field at fault, if known.
+
+    It is a NoReplyError if the conversation is the cause, else a ConfigError.
+    """
     detail = scrub(refusal.message, where.key)
     if means in _REASONS:
         return NoReplyError(_REASONS[means], detail)
-    line, about = _LINES.get(means, ("the endpoint {url} refuses the request ({words})", field))
+    line, about = _LINES.get(means, ("the endpoint {url} refused the request ({words})", field))
     if means is ErrorMeaning.ACCESS and where.key is None and is_of_key(refusal):
-        line = f"the endpoint {{url}} wants a key, and none was given ({{words}}): {way_to_give_a_key()}"
+        line = f"the endpoint {{url}} requires an API key ({{words}}): {way_to_give_a_key()}"
     words = f"{refusal.status}: {clean_error_text(refusal.message, where.key)}"
     return ConfigError(
         line.format(url=where.display_url, model=where.model, words=words, key=key_place()),
@@ -47,32 +50,33 @@ _REASONS = {
 """Meanings caused by the conversation itself."""
 _LINES = {
     ErrorMeaning.ACCESS: (
-        "the endpoint {url} gives no access ({words}): mend the key ({key}) or its quota",
+        "the endpoint {url} denied access ({words}): check the API key ({key}) and its quota",
         "",
     ),
     ErrorMeaning.NO_TOOLS: (
-        "the endpoint {url} takes no tools ({words}): say --use-fn-calling false, or start its server with tool calls",
+        "the endpoint {url} accepts no tools ({words}): use --use-fn-calling false, or enable tool calls on its server",
         "agent.use_fn_calling",
     ),
     ErrorMeaning.NO_MODEL: ("the endpoint {url} has no model {model} ({words})", "agent.model"),
     ErrorMeaning.NO_PAGE: (
-        "nothing speaks OpenAI's protocol at {url} ({words}): name its address with --base-url, it mostly ends in /v1",
+        "{url} does not serve OpenAI's protocol ({words}): check --base-url, which usually ends in /v1",
         "llm.base_url",
     ),
 }
 """Meaning -> the message, and the spec's field at fault."""
 
 
-def exhausted_error(what: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:
-    """Return the error of an endpoint whose retries are used up; ``what`` is the last failure.
+def exhausted_error(message: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:
+    """Return the error of an endpoint whose retries are used up.
 
-    ``foreign``: its body was not the API's JSON.
+    ``message`` is the last failure, ``requests`` the number of requests sent. ``foreign``: whether the last body was
+    not the API's JSON.
     """
-    if what in UNREACHABLE:
-        return InfraError(FailureClass.MODEL, f"the model endpoint at {where.display_url} {what}", detail=what)
+    if message in UNREACHABLE:
+        return InfraError(FailureClass.MODEL, f"the model endpoint at {where.display_url} {message}", detail=message)
     times = f", the last of {requests} requests" if requests > 1 else ""
-    words, detail = clean_error_text(what, where.key), scrub(what, where.key)
+    words, detail = clean_error_text(message, where.key), scrub(message, where.key)
     line = f"the endpoint {where.display_url} failed: {words}{times}"
     if foreign:
-        line += "; this is not its API's JSON: look for a firewall or a proxy in between"
+        line += "; the response is not JSON: check for a firewall or a proxy in between"
     return (ForeignAnswerError if foreign else InfraError)(FailureClass.MODEL, line, detail=detail)

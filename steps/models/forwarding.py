@@ -84,8 +84,9 @@ class Forwarder:
     """A thread-safe connection to the endpoint for one unit's agent program."""
 
     def __init__(self, spec: RunSpec, client: RequestSender, speaks: Collection[WireProtocol]) -> None:
-        self._spec, self._client, self._speaks = spec, client, speaks
+        self._spec, self._client, self._speaks = spec, client, speaks  # speaks: the endpoint's protocols
         self._wordings: dict[tuple[WireProtocol, str], RequestDialect] = {}
+        """Dialect of the endpoint, per protocol and model."""
         self.goes_on = False
         """Whether the endpoint accepted requests of this agent in an earlier try."""
 
@@ -129,17 +130,23 @@ class Forwarder:
     ) -> Forwarded:
         """Return the response to a request. ``headers`` are lower case; ``timeout_s`` limits the total time.
 
-        The agent's own mistakes become error responses. Raises InfraError if the endpoint failed despite retries, and
-        ConfigError for an invalid key, a spent quota or a request that the endpoint refuses at once.
+        Model calls are sent to the endpoint; token counts (Anthropic's protocol), model lists and a request for the
+        root path are answered here. The agent's own mistakes become error responses. Raises InfraError if the endpoint
+        failed despite retries, and ConfigError for an invalid key, a spent quota or a request that the endpoint refuses
+        at once.
         """
-        place, asked, counts = api_path(path), wire_at(path), f"{ANTHROPIC.path}/count_tokens"
-        if method == "POST" and (asked or place == counts):
-            wire = asked or ANTHROPIC
+        place, client_wire, counts = api_path(path), wire_at(path), f"{ANTHROPIC.path}/count_tokens"
+        if method == "POST" and (client_wire or place == counts):
+            wire = client_wire or ANTHROPIC
             try:
                 request = read_request(headers, body, wire)
             except ValueError as error:
                 return refuse_request(wire, Trouble.WRONG, str(error))
-            return self._ask(request, asked, _passed_headers(headers), timeout_s) if asked else self._count(request)
+            return (
+                self._ask(request, client_wire, _passed_headers(headers), timeout_s)
+                if client_wire
+                else self._count(request)
+            )
         if method == "GET" and (place == "/models" or place.startswith("/models/")):
             return self._models(place.removeprefix("/models").removeprefix("/"))
         if method in ("GET", "HEAD") and not place:
@@ -150,47 +157,57 @@ class Forwarder:
 
     def read_call(self, path: str, body: bytes) -> ModelCall | None:
         """Return the model call of a request, to be recorded until it is answered; None if it calls no model."""
-        asked = wire_at(path)
+        client_wire = wire_at(path)
         try:
-            request = asked and read_request({}, body, asked)
+            request = client_wire and read_request({}, body, client_wire)
         except ValueError:
             return None
-        return unanswered_call(asked, self._model_of(request.body), request) if asked and request else None
+        return unanswered_call(client_wire, self._model_of(request.body), request) if client_wire and request else None
 
     def refuse(self, path: str, why: str) -> Forwarded:
         """Return an error response for a request beyond a limit of the run."""
         return refuse_request(wire_at(path) or CHAT, Trouble.ENDED, why)
 
-    def _ask(self, request: ProgramRequest, asked: Wire, headers: dict[str, str], timeout_s: float | None) -> Forwarded:
-        wire = endpoint_wire(asked.protocol, self._speaks, self._spec)
+    def _ask(
+        self, request: ProgramRequest, client_wire: Wire, headers: dict[str, str], timeout_s: float | None
+    ) -> Forwarded:
+        """Return the endpoint's response to a model call, translated between the agent's protocol and the endpoint's.
+
+        Raises InfraError if the answer has a shape that cannot be translated, and what ``RequestSender.forward``
+        raises.
+        """
+        wire = endpoint_wire(client_wire.protocol, self._speaks, self._spec)
         model = self._model_of(request.body)
         wording = self._wordings.setdefault((wire.protocol, model), RequestDialect(model, self._spec.llm, wire=wire))
-        sent = request.body if wire is asked else request.chat
-        shown = headers if wire is asked and wire.protocol is WireProtocol.ANTHROPIC else {}
-        call = unanswered_call(asked, model, request)
+        sent_body = request.body if wire is client_wire else request.chat
+        extra_headers = headers if wire is client_wire and wire.protocol is WireProtocol.ANTHROPIC else {}
+        call = unanswered_call(client_wire, model, request)
         try:
-            answered = self._client.forward(sent, wording, headers=shown, timeout_s=timeout_s, goes_on=self.goes_on)
+            answered = self._client.forward(
+                sent_body, wording, headers=extra_headers, timeout_s=timeout_s, goes_on=self.goes_on
+            )
         except NoReplyError as error:
-            return forward_error(error, asked, request.body, replace(call, metrics=error.metrics or Metrics()))
+            return forward_error(error, client_wire, request.body, replace(call, metrics=error.metrics or Metrics()))
         answered = rename_repeated_calls(answered, request.chat["messages"])
         outcome, call = answered.outcome, replace(call, metrics=answered.metrics)
         if isinstance(outcome, NoReplyError):
             if outcome.reason is StopReason.CONTEXT_OVERFLOW:
-                return forward_error(outcome, asked, request.body, call)
+                return forward_error(outcome, client_wire, request.body, call)
             call = replace(call, ended=outcome.reason, detail=outcome.detail)
         else:
             call = replace(call, reply=outcome)
         try:
-            return forward_answer(answered, asked, wire, request.body, call)
+            return forward_answer(answered, client_wire, wire, request.body, call)
         except _SHAPE as error:
-            what = (
+            problem = (
                 f"the endpoint {self.endpoint} gave no {wire.answer} that can be handed on: {one_line(str(error), 200)}"
             )
-            raise InfraError(FailureClass.MODEL, what) from error
+            raise InfraError(FailureClass.MODEL, problem) from error
 
     def _model_of(self, body: Body) -> str:
-        named = str(body.get("model") or "")
-        return self.model if named in ("", self.model) else self.helper_model
+        """Return the model to ask: the run's if the request names it or none, else the helper model."""
+        model = str(body.get("model") or "")
+        return self.model if model in ("", self.model) else self.helper_model
 
     def _count(self, request: ProgramRequest) -> Forwarded:
         """Return an estimated token count: only Anthropic counts, and agents only check their context window."""
@@ -199,11 +216,12 @@ class Forwarder:
         return answer_json({"input_tokens": max(1, len(text) // TOKEN + images * IMAGE)})
 
     def _models(self, name: str) -> Forwarded:
+        """Return a model's entry, or without a name the list, with the fields of OpenAI's and Anthropic's protocol."""
         names = [name] if name else list(dict.fromkeys((self.model, self.helper_model)))
         models = [
-            {"id": each, "object": "model", "type": "model", "display_name": each, "created": 0, "owned_by": "run",
+            {"id": model, "object": "model", "type": "model", "display_name": model, "created": 0, "owned_by": "run",
              "created_at": "1970-01-01T00:00:00Z"}
-            for each in names
+            for model in names
         ]  # fmt: skip
         if name:
             return answer_json(models[0])
@@ -220,16 +238,17 @@ def open_forwarder(spec: RunSpec, speaks: Collection[WireProtocol], *, first_wai
 
 def _without_images(messages: list[Message]) -> tuple[list[Message], int]:
     """Return the messages without images and files, and the number of those."""
-    kept, images = [], 0
+    text_messages, images = [], 0
     for message in messages:
         parts = message.get("content")
         if isinstance(parts, list):
             rest = [part for part in parts if isinstance(part, str) or part.get("type") not in ("image_url", "file")]
             images += len(parts) - len(rest)
             message = message | {"content": rest}  # noqa: PLW2901 - the same message without images
-        kept.append(message)
-    return kept, images
+        text_messages.append(message)
+    return text_messages, images
 
 
 def _passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers to pass on to the endpoint, unless they have characters that some servers cannot read."""
     return {name: headers[name] for name in PASSED if _HEADER.fullmatch(headers.get(name, ""))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DEEPEST = 100
-"""Levels; pydantic writes about 250."""
+"""Allowed levels of nesting; pydantic can write about 250."""
 
 
 def is_deeper(value: object, levels: int = DEEPEST) -> bool:
@@ -11,4 +11,4 @@ def is_deeper(value: object, levels: int = DEEPEST) -> bool:
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(is_deeper(each, levels - 1) for each in inner)
+    return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)

@@ -51,10 +51,13 @@ class ModelSender:
         timeout_s: float | None = None,
         goes_on: bool = False,  # noqa: ARG002
     ) -> Answered:
-        """Return the answer to a chat completion request. Raises what ``Model.ask`` raises."""
+        """Return the answer to a chat completion request. ``timeout_s`` includes the wait for earlier requests.
+
+        Raises NoReplyError if that wait takes too long, and what ``Model.ask`` raises.
+        """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
-            raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time was over before its turn")
+            raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time ended before its turn")
         try:
             left_s = None if until is None else max(0.001, until - time.monotonic())
             reply = self._model.ask(request["messages"], tools=request.get("tools"), timeout_s=left_s)

@@ -33,16 +33,18 @@ def plain_completion(answered: Answered) -> Body:
 
 
 def _stop_word(choice: Body) -> str | None:
+    """Return the stop word that ended the answer, None if it is unknown."""
     words = (choice.get(name) for name in (STOPPED_BY, "matched_stop"))  # SGLang's name; either may be a token id
     return next((word for word in words if isinstance(word, str)), None)
 
 
 def _message(answered: Answered, choice: Body) -> Body:
+    """Return the message with the calls' exact arguments; without a reply, only its content and refusal."""
     raw, reply = choice.get("message"), answered.outcome
-    said: Body = raw if isinstance(raw, dict) else {}
-    refusal = said["refusal"] if isinstance(said.get("refusal"), str) else None
+    fields: Body = raw if isinstance(raw, dict) else {}
+    refusal = fields["refusal"] if isinstance(fields.get("refusal"), str) else None
     if not isinstance(reply, Reply):
-        return {"content": said["content"] if isinstance(said.get("content"), str) else "", "refusal": refusal}
+        return {"content": fields["content"] if isinstance(fields.get("content"), str) else "", "refusal": refusal}
     message: Body = reply.message | {"refusal": refusal}
     if reply.calls:
         written = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]

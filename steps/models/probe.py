@@ -64,25 +64,28 @@ def _wants_fn_calling(spec: RunSpec, fn_calling: bool | None) -> bool | None:
 
 class _Probe(Probing):
     def with_tool(self, required: bool | None) -> bool | None:
-        """Return whether the model calls an offered tool; None if the endpoint does not support tools."""
+        """Return whether the model calls an offered tool; None if the endpoint does not support tools.
+
+        ``required``: the spec requires function calling, so that None becomes a ConfigError.
+        """
         try:
             reply = self._ask(WITH_TOOL, [TOOL])
         except ConfigError as error:
             if required or error.field != "agent.use_fn_calling":
                 raise
-            self._tell(f"does not take tools, so {self.agent} calls them in text ({one_line(error.detail, 120)})")
+            self._tell(f"does not accept tools, so {self.agent} calls them in text ({one_line(error.detail, 120)})")
             return None
         called = bool(reply.calls)
         if required:
             if not called:
-                self._tell(f"answered in text where it was offered a tool: {self.agent} may get no call from it")
+                self._tell(f"answered in text although a tool was offered: {self.agent} may get no calls from it")
             return True
-        how = "by function calling" if called else "in text: it was offered one and did not call it"
-        self._tell(f"was asked once: {self.agent} calls tools {how}")
+        how = "by function calling" if called else "in text, because the model did not call the offered tool"
+        self._tell(f"test request succeeded: {self.agent} calls tools {how}")
         return called
 
     def without_tools(self) -> None:
-        """Check that the endpoint answers without tools."""
+        """Check that the endpoint answers without tools. Raises ConfigError or InfraError if not."""
         self._ask(WITHOUT, None)
 
     def with_image(self) -> None:
@@ -91,18 +94,20 @@ class _Probe(Probing):
         try:
             self._ask([{"role": "user", "content": content}], None)
         except ConfigError as error:
-            reason = f"{self.model.endpoint} takes no images for {self.model.name}: {one_line(error.detail, 200)}"
+            reason = f"{self.model.endpoint} accepts no images for {self.model.name}: {one_line(error.detail, 200)}"
             raise ConfigError(reason, field="agent.issue_images", detail=error.detail) from None
 
     def _tell(self, words: str) -> None:
         self.notices.append(f"{self.model.name} {words}")
 
     def _ask(self, messages: list[Message], tools: list[ToolDefinition] | None) -> Reply:
+        """Send a test request. Raises ConfigError or InfraError with an explanation if it fails."""
         model = self.model
         with self.explain_failures():
             reply = model.ask(messages, tools=tools)
             extra = reply.metrics.extra
             if extra and extra.finish_reason == "length" and not reply.calls and model.wording.llm.max_output_tokens:
+                # Reasoning used up the test's small token limit: ask again with the spec's own limit.
                 model.wording.llm = self.spec.llm
                 reply = model.ask(messages, tools=tools)
         self.metrics = reply.metrics

@@ -23,7 +23,7 @@ CONNECT_S = 10.0
 
 def open_for_probing(spec: RunSpec) -> Client:
     """Return a client for few, small and quick test requests."""
-    model = open_model(spec.model_copy(update={"llm": small_settings(spec.llm)}), gate=Unlimited())
+    model = open_model(spec.model_copy(update={"llm": small_settings(spec.llm)}), limiter=Unlimited())
     model.is_probe = True
     model.connection.connect_s = CONNECT_S
     return model
@@ -68,14 +68,15 @@ class Probing:
         free = {"llm.input_cost_per_token": "completion", "llm.output_cost_per_token": "prompt"}
         priced = [name for name in free if getattr(llm, name.removeprefix("llm.")) is not None]
         agent = self.spec.agent
-        wished = agent.max_cost_usd if agent.max_cost_usd != agent_of(agent).defaults.max_cost_usd else None
-        limits = {"max_cost_usd": self.spec.max_cost_usd, "agent.max_cost_usd": wished}
+        # The agent's default limit is not the user's wish: it may go unenforced.
+        max_cost = agent.max_cost_usd if agent.max_cost_usd != agent_of(agent).defaults.max_cost_usd else None
+        limits = {"max_cost_usd": self.spec.max_cost_usd, "agent.max_cost_usd": max_cost}
         limited = next((name for name, value in limits.items() if value is not None), None)
         if limited and (self.metrics is None or self.metrics.cost_usd is None):
-            missing = "counts no tokens" if priced else "tells no cost"
-            mend = "leave it out" if priced else f"give the prices, {' and '.join(free)}"
+            missing = "does not report tokens" if priced else "does not report costs"
+            mend = "remove the limit" if priced else f"give the prices, {' and '.join(free)}"
             raise ConfigError(
-                f"{self.model.endpoint} {missing}, so this limit could not be kept: {mend}", field=limited
+                f"{self.model.endpoint} {missing}, so this limit cannot be enforced: {mend}", field=limited
             )
         if len(priced) == 1:
             self.notices.append(f"only {priced[0]} is given: {free[priced[0]]} tokens count as free")
@@ -84,11 +85,11 @@ class Probing:
         """Return notices about settings of the spec that the endpoint does not support."""
         model = self.model
         left_out = sorted(model.wording.without & {"temperature", "stop"})
-        lines = [f"{model.endpoint} does not take {name} for {model.name}: it is left out" for name in left_out]
+        lines = [f"{model.endpoint} does not accept {name} for {model.name}: requests omit it" for name in left_out]
         if self.spec.llm.logprobs and self.metrics:
             missing = {"logprobs": self.metrics.logprobs, "token ids": self.metrics.completion_token_ids}
             lines += [
-                f"{model.endpoint} was asked for {name} and told none" for name in missing if missing[name] is None
+                f"{model.endpoint} did not return the requested {name}" for name in missing if missing[name] is None
             ]
         return lines
 
@@ -100,14 +101,14 @@ class Probing:
         except NoReplyError as error:
             if error.reason is StopReason.CONTEXT_OVERFLOW:
                 raise ConfigError(
-                    f"{self.model.endpoint} has no room for an answer: {one_line(error.detail, 200)}",
+                    f"{self.model.endpoint} leaves no room for an answer: {one_line(error.detail, 200)}",
                     field="llm.max_output_tokens",
                 ) from None
             raise ConfigError(
-                f"{self.model.endpoint} did not answer a harmless question: {error}", field="agent.model"
+                f"{self.model.endpoint} did not answer the test request: {error}", field="agent.model"
             ) from None
         except InfraError as error:
-            line = f"{error.reason}: see that it runs, and that llm.base_url is its address"
+            line = f"{error.reason}: check that it runs and that llm.base_url is its address"
             if UNREACHED in error.detail:
                 line += "; on a cluster the chart's network.allow must let steps through to it"
             raise InfraError(error.failure_class, line, detail=error.detail) from None
@@ -122,6 +123,7 @@ class Probing:
         if not names:
             return error
         name = self.model.name
+        # The endpoint lists the full name, from which a prefix was removed as LiteLLM's.
         near = f"; write openai/{name}" if name in names else ""
         offered = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         reason = error.reason.removeprefix(f"{error.field}: ")

@@ -27,6 +27,7 @@ _TROUBLES = {
     StopReason.CONTENT_FILTER: Trouble.FILTERED,
     StopReason.CALL_TIMEOUT: Trouble.ENDED,
 }
+"""Reason of a missing reply -> the error that the agent gets; other reasons give WRONG."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +47,25 @@ def answer_json(body: Body) -> Forwarded:
 
 
 def rename_repeated_calls(answered: Answered, messages: Iterable[Message]) -> Answered:
-    """Return an answer whose call ids are unique in its conversation of chat completions.
+    """Return an answer whose call ids are unique in its conversation ``messages``.
 
-    Some servers number the calls of each answer from the start, and agents match results to calls by ids alone.
+    Some servers number the calls of each answer from the start, and agents match results to calls by ids alone. An
+    answer in another protocol than chat completions is returned unchanged.
     """
     reply, response = answered.outcome, answered.response
     if not isinstance(reply, Reply) or response.native is not None:
         return answered
-    taken = {str(call.get("id")) for message in messages for call in message.get("tool_calls") or []}
+    used_ids = {str(call.get("id")) for message in messages for call in message.get("tool_calls") or []}
     names: list[str] = []
     for call in reply.calls:
-        names.append(call.id if call.id not in taken else f"call_{uuid.uuid4().hex[:16]}")
-        taken.add(names[-1])
+        names.append(call.id if call.id not in used_ids else f"call_{uuid.uuid4().hex[:16]}")
+        used_ids.add(names[-1])
     if names == [call.id for call in reply.calls]:
         return answered
-    said = choice_of(response.body)["message"]
-    called = [call for call in said.get("tool_calls") or [] if isinstance(call, dict)]
-    said = said | {"tool_calls": _with_ids(called, names)}
-    choices = [choice_of(response.body) | {"message": said}, *response.body["choices"][1:]]
+    reply_message = choice_of(response.body)["message"]
+    called = [call for call in reply_message.get("tool_calls") or [] if isinstance(call, dict)]
+    reply_message = reply_message | {"tool_calls": _with_ids(called, names)}
+    choices = [choice_of(response.body) | {"message": reply_message}, *response.body["choices"][1:]]
     reply = replace(
         reply,
         calls=tuple(replace(call, id=name) for call, name in zip(reply.calls, names, strict=True)),
@@ -76,20 +78,20 @@ def _with_ids(calls: list[Body], names: list[str]) -> list[Body]:
     return [call | {"id": name} for call, name in zip(calls, names, strict=False)]
 
 
-def forward_answer(answered: Answered, asked: Wire, wire: Wire, request: Body, call: ModelCall) -> Forwarded:
-    """Return the model's answer translated from ``wire`` to ``asked``; unchanged if both are the same.
+def forward_answer(answered: Answered, client_wire: Wire, wire: Wire, request: Body, call: ModelCall) -> Forwarded:
+    """Return the model's answer in ``client_wire``, the agent's protocol; ``wire``: the endpoint's protocol.
 
     Raises AttributeError, KeyError, TypeError or ValueError if the JSON has another shape.
     """
     response = answered.response
-    if wire is not asked:
-        native = asked.answer_of(plain_completion(answered), request)
-    elif asked is CHAT:
-        native = asked.answer_of(response.body, request)
+    if wire is not client_wire:
+        native = client_wire.answer_of(plain_completion(answered), request)
+    elif client_wire is CHAT:
+        native = client_wire.answer_of(response.body, request)
     else:
         native = response.native or {}
     if request.get("stream"):
-        return Forwarded(200, dict(STREAM), asked.events(native, request), call)
+        return Forwarded(200, dict(STREAM), client_wire.events(native, request), call)
     return Forwarded(200, dict(JSON), dump(native), call)
 
 
@@ -99,10 +101,10 @@ def refuse_request(wire: Wire, trouble: Trouble, why: str, call: ModelCall | Non
     return Forwarded(STATUS.get(trouble, 400), JSON | FINAL, dump(body), call)
 
 
-def forward_error(error: NoReplyError, asked: Wire, request: Body, call: ModelCall) -> Forwarded:
+def forward_error(error: NoReplyError, client_wire: Wire, request: Body, call: ModelCall) -> Forwarded:
     """Return the error response for a call without a usable answer."""
     trouble, why = _TROUBLES.get(error.reason, Trouble.WRONG), one_line(error.detail or str(error.reason), _LINE)
     call = replace(call, ended=error.reason, detail=error.detail)
-    if request.get("stream") and (stream := asked.error_stream(trouble, why)) is not None:
+    if request.get("stream") and (stream := client_wire.error_stream(trouble, why)) is not None:
         return Forwarded(200, dict(STREAM), stream, call)
-    return refuse_request(asked, trouble, why, call)
+    return refuse_request(client_wire, trouble, why, call)

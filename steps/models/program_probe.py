@@ -22,22 +22,26 @@ HELPER = "agent.helper_model"
 def probe_for_program(spec: RunSpec, asks_in: WireProtocol, settled: Sequence[WireProtocol] = ()) -> EndpointFacts:
     """Return the protocols for a program that uses ``asks_in``: that one, or chat completions to translate to.
 
-    Recorded token ids need chat completions, too: no other protocol returns them. ``settled``: findings of an earlier
-    plan; the spec overrides them. Raises what ``probe`` raises, and ConfigError if neither protocol works.
+    Recorded token ids need chat completions, too: no other protocol returns them. ``settled``: the protocols that an
+    earlier plan of this run found; ``llm.speaks`` of the spec overrides them. Raises what ``probe`` raises, and
+    ConfigError if neither protocol works.
     """
     with open_for_probing(spec) as model:
         asking = _ProgramProbe(spec, model)
-        said = list(spec.llm.speaks or settled)
-        spoken = asking.keep(asks_in, said) if said else asking.find(asks_in)
+        declared = list(spec.llm.speaks or settled)
+        spoken = asking.keep(asks_in, declared) if declared else asking.find(asks_in)
         if spec.agent.helper_model:
             asking.helper(spec.agent.helper_model, asks_in if asks_in in spoken else CHAT)
         return asking.facts(speaks=spoken)
 
 
 class _ProgramProbe(Probing):
-    def keep(self, asks_in: WireProtocol, said: list[WireProtocol]) -> list[WireProtocol]:
-        """Return the usable ones of the stated protocols, after one test request."""
-        serves = [protocol for protocol in (asks_in, CHAT) if protocol in said]
+    def keep(self, asks_in: WireProtocol, declared: list[WireProtocol]) -> list[WireProtocol]:
+        """Return the protocols among ``declared`` that the program can use, after a test request in the first one.
+
+        Raises ConfigError if there is none, or if the endpoint does not support it.
+        """
+        serves = [protocol for protocol in (asks_in, CHAT) if protocol in declared]
         if not serves:
             raise self._neither(asks_in, field="llm.speaks")
         try:
@@ -51,7 +55,10 @@ class _ProgramProbe(Probing):
         return list(dict.fromkeys(serves))
 
     def find(self, asks_in: WireProtocol) -> list[WireProtocol]:
-        """Return the usable protocols found by test requests."""
+        """Return the usable protocols found by test requests; chat completions are tested only if needed.
+
+        Raises ConfigError if neither the program's protocol nor chat completions work.
+        """
         spoken = [asks_in] if asks_in is not CHAT and self._serves(asks_in) else []
         if not spoken or self.spec.llm.logprobs:
             try:
@@ -67,7 +74,7 @@ class _ProgramProbe(Probing):
         return spoken
 
     def helper(self, name: str, protocol: WireProtocol) -> None:
-        """Check that the endpoint serves the helper model."""
+        """Check that the endpoint serves the helper model ``name``. Raises ConfigError if not."""
         try:
             self._ask(protocol, wire_name(name))
         except NotSpokenError as error:
@@ -80,7 +87,7 @@ class _ProgramProbe(Probing):
         self.notices.append(f"helpers of {self.agent} are answered by {name}")
 
     def _serves(self, protocol: WireProtocol) -> bool:
-        """Return whether an optional protocol works; other refusals become notices: some servers know only the path."""
+        """Return whether a protocol works. Raises ConfigError if the key or model is refused; others become notices."""
         try:
             self._ask(protocol)
         except NotSpokenError:
@@ -93,7 +100,10 @@ class _ProgramProbe(Probing):
         return True
 
     def _ask(self, protocol: WireProtocol, name: str | None = None) -> None:
-        """Send a test request, without tools if the model supports none. Raises NotSpokenError, else as ``probe``."""
+        """Send a test request, without tools if the model supports none.
+
+        Raises NotSpokenError if the endpoint does not support the protocol, else what ``probe`` raises.
+        """
         wording = RequestDialect(name or self.model.where.model, self.model.wording.llm, wire=WIRES[protocol])
         request = REQUESTS[protocol]
         with self.explain_failures():
@@ -104,7 +114,7 @@ class _ProgramProbe(Probing):
                     raise
                 answered = self.model.probe({name: request[name] for name in request if name != "tools"}, wording)
                 self.notices.append(
-                    f"{self.model.endpoint} takes no tools for {wording.model}, and {self.agent} may need them: start "
+                    f"{self.model.endpoint} accepts no tools for {wording.model}, which {self.agent} may need: start "
                     f"its server with tool calls ({one_line(error.detail, 120)})"
                 )
             if isinstance(answered.outcome, Exception):
@@ -113,19 +123,24 @@ class _ProgramProbe(Probing):
         self.model.wording.without |= wording.without
 
     def _tell_translated(self, asks_in: WireProtocol, spoken: list[WireProtocol]) -> None:
+        """Add a notice if the program's protocol is not supported, so that its calls are translated."""
         if asks_in not in spoken:
             self.notices.append(
-                f"{self.model.endpoint} does not speak {NAMES[asks_in]}, in which {self.agent} asks: its calls are "
+                f"{self.model.endpoint} does not speak {NAMES[asks_in]}, which {self.agent} uses: its calls are "
                 f"translated to {NAMES[CHAT]}"
             )
 
-    def _neither(self, asks_in: WireProtocol, said: str = "", field: str = "llm.base_url") -> ConfigError:
-        wanted = f"{NAMES[asks_in]}, in which {self.agent} asks"
+    def _neither(self, asks_in: WireProtocol, declared: str = "", field: str = "llm.base_url") -> ConfigError:
+        """Return the error of an endpoint that supports neither the program's protocol nor chat completions.
+
+        ``declared`` is the endpoint's response, if any; ``field`` is the spec's field to change.
+        """
+        protocol_text = f"{NAMES[asks_in]}, which {self.agent} uses"
         lacks = (
-            f"does not speak {wanted}"
+            f"does not speak {protocol_text}"
             if asks_in is CHAT
-            else f"speaks neither {wanted}, nor {NAMES[CHAT]}, to which that could be translated"
+            else f"speaks neither {protocol_text}, nor {NAMES[CHAT]}, to which calls could be translated"
         )
-        words = f" ({one_line(said, 200)})" if said else ""
-        where = "" if field == "llm.speaks" else ": see that --base-url is its address, it mostly ends in /v1"
+        words = f" ({one_line(declared, 200)})" if declared else ""
+        where = "" if field == "llm.speaks" else ": check --base-url, which usually ends in /v1"
         return ConfigError(f"{self.model.endpoint} {lacks}{words}{where}", field=field)

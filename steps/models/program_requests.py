@@ -83,16 +83,16 @@ def read_request(headers: Mapping[str, str], body: bytes, wire: Wire) -> Program
     return ProgramRequest(request, chat)
 
 
-def unanswered_call(asked: Wire, model: str, request: ProgramRequest) -> ModelCall:
+def unanswered_call(client_wire: Wire, model: str, request: ProgramRequest) -> ModelCall:
     """Return the model call of a request, to be recorded until it is answered."""
     messages, tools = request.chat["messages"], request.chat.get("tools") or []
-    leading = sum(1 for _ in takewhile(lambda each: each["role"] in ("system", "developer"), messages))
-    system = "\n\n".join(text_of(each.get("content")) for each in messages[:leading])
-    return ModelCall(asked.protocol, model, system, messages[leading:], tools, None, Metrics())
+    leading = sum(1 for _ in takewhile(lambda message: message["role"] in ("system", "developer"), messages))
+    system = "\n\n".join(text_of(message.get("content")) for message in messages[:leading])
+    return ModelCall(client_wire.protocol, model, system, messages[leading:], tools, None, Metrics())
 
 
 def _finite(text: str) -> float:
-    """Return a finite number; JSON has no others."""
+    """Return the number. Raises ValueError for NaN, Infinity and overflows, which JSON does not have."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is no number of JSON")

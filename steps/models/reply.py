@@ -93,6 +93,7 @@ class Model(Protocol):
     ) -> Reply:
         """Return one answer. ``temperature`` and ``timeout_s`` (seconds, including retries) override the spec.
 
-        Raises NoReplyError; InfraError (class model) if all retries failed; ConfigError, with class model_access for an
-        invalid key or a spent quota, with class config for a request that the endpoint refuses.
+        Raises NoReplyError if the conversation cannot continue; InfraError (class model) if all retries failed;
+        ConfigError, with class model_access for an invalid key or a spent quota, with class config for a request that
+        the endpoint refuses.
         """

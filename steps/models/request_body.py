@@ -21,7 +21,8 @@ _UNASKED = (
     "response_format", "safety_identifier", "service_tier", "store", "top_k", "top_p", "user", "verbosity",
     "context_management",
 )  # fmt: skip
-"""Further optional parameters of agent programs, unless the spec sets them: programs do not know the endpoint."""
+"""Parameters that agent programs send by themselves, not knowing the endpoint. They are optional unless the spec sets
+them."""
 FIELDS = {
     LIMIT: "llm.max_output_tokens",
     NEWER_LIMIT: "llm.max_output_tokens",
@@ -47,6 +48,7 @@ class RequestDialect:
     model: str
     llm: LlmSpec
     limit: str = LIMIT
+    """Name of the parameter for the token limit."""
     without: set[str] = field(default_factory=set)
     """Optional parameters that the endpoint refused."""
     unreturned: set[str] = field(default_factory=set)
@@ -65,9 +67,9 @@ class RequestDialect:
         for name in ("temperature", "top_p", "seed", "reasoning_effort"):
             _set(body, wire.fields.get(name, (name,)), getattr(llm, name))
         limits = [body.pop(name, None) for name in (NEWER_LIMIT, *wire.fields["max_output_tokens"])]
-        told = [limit for limit in (*limits, llm.max_output_tokens) if isinstance(limit, int)]
+        set_limits = [limit for limit in (*limits, llm.max_output_tokens) if isinstance(limit, int)]
         limit = self.limit if wire is CHAT else wire.fields["max_output_tokens"][0]
-        _set(body, (limit,), min(told, default=None))
+        _set(body, (limit,), min(set_limits, default=None))
         if llm.stream and body.get("n") in (None, 1):  # several answers in one stream would be merged into one
             body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if wire is CHAT else {})
         if llm.logprobs and wire is CHAT:
@@ -86,7 +88,7 @@ class RequestDialect:
     ) -> dict[str, Any]:
         """Return a request body with the spec's settings; parameters that are None are left to the endpoint."""
         llm = self.llm
-        wished: dict[str, Any] = {
+        optional: dict[str, Any] = {
             "model": self.model,
             "messages": self._messages(messages),
             "tools": tools or None,
@@ -98,27 +100,32 @@ class RequestDialect:
             "stop": stop or None,
         }
         if llm.stream:
-            wished |= {"stream": True, "stream_options": {"include_usage": True}}
+            optional |= {"stream": True, "stream_options": {"include_usage": True}}
         if llm.logprobs:
-            wished |= {"logprobs": True, "return_token_ids": True}
-        fields = {name: value for name, value in wished.items() if value is not None and name not in self.without}
+            optional |= {"logprobs": True, "return_token_ids": True}
+        fields = {name: value for name, value in optional.items() if value is not None and name not in self.without}
         return fields | llm.extra_body
 
     def _messages(self, messages: list[Message]) -> list[Message]:
+        """Return the messages without the returned fields that the endpoint refused."""
         if not self.unreturned:
             return messages
-        return [self._without_refused(each) if each["role"] == "assistant" else each for each in messages]
+        return [self._without_refused(message) if message["role"] == "assistant" else message for message in messages]
 
     def _without_refused(self, message: Message) -> Message:
-        kept = {name: value for name, value in message.items() if name not in self.unreturned}
+        """Return an assistant message, and its calls, without the fields in ``unreturned``."""
+        fields = {name: value for name, value in message.items() if name not in self.unreturned}
         if calls := message.get("tool_calls"):
-            kept["tool_calls"] = [
+            fields["tool_calls"] = [
                 {name: value for name, value in call.items() if name not in self.unreturned} for call in calls
             ]
-        return kept
+        return fields
 
     def learn(self, refusal: Refusal, body: dict[str, Any]) -> bool:
-        """Adapt to a refusal. Return whether the request can be sent in another form."""
+        """Adapt to a refusal of ``body``. Return whether the request can be sent in another form.
+
+        That is so if the refused part can be renamed or omitted without changing the run.
+        """
         if self.wire is CHAT and (returned := parameter_of(refusal, _returned_fields(body["messages"]))):
             self.unreturned.add(returned)
             return True
@@ -135,7 +142,7 @@ class RequestDialect:
         return True
 
     def field_of(self, refusal: Refusal, body: dict[str, Any]) -> str:
-        """Return the spec's field that a refusal is about, or ""."""
+        """Return the spec's field that a refusal of ``body`` is about, "" if none."""
         name = parameter_of(refusal, tuple(body))
         if name in self.llm.extra_body:
             return f"llm.extra_body.{name}"

@@ -50,21 +50,24 @@ def usage_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
-    """Return the metrics of a call as far as the endpoint reports them; ``requests`` counts all its requests."""
+    """Return the metrics of a call as far as the endpoint reports them.
+
+    ``requests`` is the number of requests that the call has sent, including failed ones.
+    """
     body, choice, usage = response.body, choice_of(response.body), usage_of(response.body)
     cached = _inner(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
         cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek
     logprobs, ids = (choice.get("logprobs") or {}).get("content"), choice.get("token_ids")
     if ids is None and logprobs:
-        ids = _told_as_tokens(logprobs)
+        ids = _ids_from_tokens(logprobs)
     metrics = Metrics(
         prompt_tokens=usage.get("prompt_tokens", usage.get("input_tokens")),
         completion_tokens=usage.get("completion_tokens", usage.get("output_tokens")),
         cached_tokens=cached,
         prompt_token_ids=body.get("prompt_token_ids"),
         completion_token_ids=ids,
-        logprobs=None if logprobs is None else [each.get("logprob") for each in logprobs],
+        logprobs=None if logprobs is None else [item.get("logprob") for item in logprobs],
         extra=MetricsExtra(
             reasoning_tokens=_inner(usage, "completion_tokens_details", "reasoning_tokens"),
             seconds=round(response.seconds, 3),
@@ -80,6 +83,7 @@ def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
 
 
 def _inner(usage: dict[str, Any], table: str, name: str) -> Any:
+    """Return a field of a nested usage table, None if either is absent."""
     details = usage.get(table)
     return details.get(name) if isinstance(details, dict) else None
 
@@ -89,9 +93,9 @@ def _word(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _told_as_tokens(logprobs: list[dict[str, Any]]) -> list[int] | None:
-    """Return ids from tokens written as ``token_id:17``, which vLLM does with return_tokens_as_token_ids."""
-    words = [str(each.get("token", "")).partition("token_id:") for each in logprobs]
+def _ids_from_tokens(logprobs: list[dict[str, Any]]) -> list[int] | None:
+    """Return ids from tokens written as ``token_id:17`` (vLLM's return_tokens_as_token_ids), else None."""
+    words = [str(item.get("token", "")).partition("token_id:") for item in logprobs]
     return [int(number) for _, _, number in words] if all(number.isdigit() for _, _, number in words) else None
 
 
@@ -120,18 +124,19 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
     choice = choice_of(response.body)
     reply_message = choice.get("message") or {}
     text, reasoning = read_content(reply_message.get("content"))
-    called = [each for each in reply_message.get("tool_calls") or [] if isinstance(each, dict)]
+    called = [item for item in reply_message.get("tool_calls") or [] if isinstance(item, dict)]
     if not called and isinstance(reply_message.get("function_call"), dict):  # OpenAI's form before tools
         called = [{"function": reply_message["function_call"]}]
     calls = tuple(map(_call, called))
     finish = choice.get("finish_reason")
     if finish == "content_filter":
-        raise NoReplyError(StopReason.CONTENT_FILTER, "the endpoint's filter took the answer", metrics)
+        raise NoReplyError(StopReason.CONTENT_FILTER, "the endpoint's content filter removed the answer", metrics)
     if finish == "refusal" or (reply_message.get("refusal") and not text and not calls):
         raise NoReplyError(StopReason.REFUSAL, str(reply_message.get("refusal") or text)[:500], metrics)
     if not calls and _had_no_room(finish, text, metrics):
         raise NoReplyError(StopReason.CONTEXT_OVERFLOW, "the conversation left no room for an answer", metrics)
     message: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
+    # Parts other than text must be sent back as they came.
     if _has_other_parts(reply_message.get("content")):
         message["content"] = reply_message["content"]
     if calls:
@@ -140,10 +145,10 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": legal_arguments(call.arguments)}
-                | fields_to_return(each.get("function") or {}, "function"),
-                **fields_to_return(each, "call"),
+                | fields_to_return(item.get("function") or {}, "function"),
+                **fields_to_return(item, "call"),
             }
-            for each, call in zip(called, calls, strict=True)
+            for item, call in zip(called, calls, strict=True)
         ]
     message |= fields_to_return(reply_message, "message")
     thoughts = (reply_message[name] for name in REASONING if isinstance(reply_message.get(name), str))
@@ -179,6 +184,7 @@ def read_content(content: object) -> tuple[str, str]:
 
 
 def _call(call: dict[str, Any]) -> RequestedCall:
+    """Return a tool call with its arguments as text; a call without an id gets a random one."""
     function = call.get("function") or {}
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
@@ -197,10 +203,11 @@ def read_arguments(text: str | None) -> dict[str, Any]:
 
 
 def legal_arguments(text: str | None) -> str:
-    """Return a call's arguments as a JSON object, as servers and chat templates parse them."""
+    """Return the text of a call's arguments; if it is not a JSON object, wrapped as by ``read_arguments``."""
     arguments = read_arguments(text)
     return json.dumps(arguments) if not text or arguments == {"unreadable": text} else text
 
 
 def _refuse_constant(text: str) -> None:
+    """Refuse NaN and Infinity, which Python's JSON parser accepts."""
     raise ValueError(f"{text} is not JSON")

@@ -38,10 +38,11 @@ REQUESTS: dict[WireProtocol, Body] = {
 }
 """Test request per protocol, with a tool, as nearly all programs offer tools."""
 TOKENS = 1024
-"""Token limit of the test answer, with room for reasoning. A longer answer is requested again without a limit."""
+"""Token limit of the test answer, with room for reasoning. If it is too low, the spec's own limit is used."""
 RETRIES = 2
 """Retries of the test: enough for a busy endpoint, few enough to report a missing one soon."""
 TIMEOUT_S = 120.0
+"""Timeout of a test request."""
 
 
 def small_settings(llm: LlmSpec) -> LlmSpec:

@@ -46,32 +46,34 @@ _SET = ("id", "type", "name", "format", "index")
 """Fields of message parts that a delta replaces; some endpoints repeat them in every chunk."""
 
 
-def merge_delta(known: Any, delta: Any, name: str = "") -> Any:
+def merge_delta(current: Any, delta: Any, name: str = "") -> Any:
     """Return the value of a message's field ``name`` merged with a delta.
 
     Lists are merged by index, objects by key, texts are appended; null and empty deltas change nothing. Content may
     change from text to a list of parts, and arguments sent as an object are complete.
     """
-    if isinstance(delta, list) and (known is None or isinstance(known, str)):
-        known = _parts(known)
-    elif isinstance(known, list) and isinstance(delta, str):
+    if isinstance(delta, list) and (current is None or isinstance(current, str)):
+        current = _parts(current)
+    elif isinstance(current, list) and isinstance(delta, str):
         delta = _parts(delta)
-    if known is None or (delta is None or delta in ("", {})):
-        return delta if known is None else known
-    if isinstance(known, list) and isinstance(delta, list):
-        return _merge_lists(known, delta)
-    if isinstance(known, dict) and isinstance(delta, dict) and name != "arguments":
-        return known | {key: merge_delta(known.get(key), value, key) for key, value in delta.items()}
-    return known + delta if isinstance(known, str) and isinstance(delta, str) and name not in _SET else delta
+    if current is None or (delta is None or delta in ("", {})):
+        return delta if current is None else current
+    if isinstance(current, list) and isinstance(delta, list):
+        return _merge_lists(current, delta)
+    if isinstance(current, dict) and isinstance(delta, dict) and name != "arguments":
+        return current | {key: merge_delta(current.get(key), value, key) for key, value in delta.items()}
+    return current + delta if isinstance(current, str) and isinstance(delta, str) and name not in _SET else delta
 
 
 def _parts(content: str | None) -> list[Any]:
     return [{"type": "text", "text": content}] if content else []
 
 
-def _merge_lists(known: list[Any], delta: list[Any]) -> list[Any]:
-    merged = list(known)
+def _merge_lists(current: list[Any], delta: list[Any]) -> list[Any]:
+    """Return the list with each piece merged into the element that it continues, else appended."""
+    merged = list(current)
     for position, piece in enumerate(delta):
+        # A single piece without an index continues the last element; several are matched by position.
         place = _place(merged, piece, position if len(delta) > 1 else len(merged) - 1)
         if place is None:
             merged.append(piece)
@@ -89,7 +91,7 @@ def _place(merged: list[Any], piece: Any, position: int) -> int | None:
     if not isinstance(piece, dict):
         return None
     if (index := piece.get("index")) is not None:
-        places = [place for place, each in enumerate(merged) if _is_at(each, index, place)]
+        places = [place for place, part in enumerate(merged) if _is_at(part, index, place)]
     else:
         places = [position] if 0 <= position < len(merged) and isinstance(merged[position], dict) else []
     if not places:
@@ -104,6 +106,7 @@ def _place(merged: list[Any], piece: Any, position: int) -> int | None:
 
 
 def _is_at(element: Any, index: Any, place: int) -> bool:
+    """Return whether an element has this index; without an index of its own, its place in the list counts."""
     return isinstance(element, dict) and bool(element.get("index", place) == index)
 
 
@@ -116,19 +119,19 @@ class Assembly:
         self._logprobs: list[Any] | None = None
         self._ids: list[int] | None = None
         self.finish_reason: str | None = None
-        self.begun = False
+        self.has_output = False
         """Whether the model has produced any output."""
-        self.done = False
+        self.is_complete = False
         """Whether the answer is complete: it had a finish reason or the end mark."""
 
     def add(self, data: str) -> dict[str, Any] | None:
         """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
         if data.strip() == "[DONE]":
-            self.done = True
+            self.is_complete = True
             return None
         chunk = json.loads(data)
         if not isinstance(chunk, dict):
-            raise ValueError("an event is no object")  # noqa: TRY004 - same type as json.loads raises for invalid JSON
+            raise ValueError("an event is not an object")  # noqa: TRY004 - same type as json.loads raises for invalid JSON
         if chunk.get("error"):
             return chunk
         for name in ("id", "model", "system_fingerprint", "usage", "prompt_token_ids"):
@@ -139,14 +142,15 @@ class Assembly:
         return None
 
     def _choice(self, choice: dict[str, Any]) -> None:
+        """Merge the delta of one choice; all choices form one message. Raises TypeError if a tool call is malformed."""
         delta = {name: value for name, value in (choice.get("delta") or {}).items() if name != "role"}
         if called := delta.pop("function_call", None):  # OpenAI's form before tools
             delta["tool_calls"] = [{"index": 0, "function": called}]
         for piece in delta.get("tool_calls") or []:
             if not isinstance(piece, dict) or not isinstance(piece.get("function") or {}, dict):
-                raise TypeError("a call is no object")
+                raise TypeError("a call is not an object")
         self._message = merge_delta(self._message, delta)
-        self.begun = self.begun or any(delta.values())
+        self.has_output = self.has_output or any(delta.values())
         if (logprobs := (choice.get("logprobs") or {}).get("content")) is not None:
             self._logprobs = (self._logprobs or []) + logprobs
         if choice.get("token_ids") is not None:
@@ -154,19 +158,19 @@ class Assembly:
         if choice.get("prompt_token_ids") is not None:
             self._body["prompt_token_ids"] = choice["prompt_token_ids"]
         if choice.get("finish_reason"):
-            self.finish_reason, self.done = choice["finish_reason"], True
+            self.finish_reason, self.is_complete = choice["finish_reason"], True
 
     def whole(self) -> dict[str, Any]:
         """Return the body of the equivalent answer without streaming."""
         message = dict(self._message)
         if calls := message.pop("tool_calls", None):
-            message["tool_calls"] = [_call(each) for each in calls]
+            message["tool_calls"] = [_call(call) for call in calls]
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": self.finish_reason}
         if self._logprobs is not None:
             choice["logprobs"] = {"content": self._logprobs}
         if self._ids is not None:
             choice["token_ids"] = self._ids
-        return self._body | {"choices": [choice] if self.begun or self.finish_reason else []}
+        return self._body | {"choices": [choice] if self.has_output or self.finish_reason else []}
 
 
 def _call(merged: dict[str, Any]) -> dict[str, Any]:

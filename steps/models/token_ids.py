@@ -11,11 +11,13 @@ class SharedIds:
 
     def __init__(self) -> None:
         self._last: list[int] = []
+        """Ids of the last call's whole prompt, then of its answer."""
 
     def recall(self, metrics: Metrics) -> None:
         """Register a recorded call that precedes the next one."""
         shared = metrics.extra.shared_prompt_ids or 0 if metrics.extra else 0
         prompt = metrics.prompt_token_ids
+        # The record lacks the ids that its prompt shares with the call before it.
         self._last = [] if prompt is None else [*self._last[:shared], *prompt, *(metrics.completion_token_ids or [])]
 
     def add_token_ids(self, metrics: Metrics, messages: list[Message]) -> Metrics:

@@ -102,9 +102,9 @@ def vendor_of_key(secret: str) -> Vendor | None:
 def vendor_of_host(host: str) -> Vendor | None:
     """Return the vendor of a host, None for a private server, a proxy or an unknown one."""
     name = host.lower().rstrip(".")
-    return next((vendor for vendor in VENDORS if any(fnmatch(name, each) for each in vendor.hosts)), None)
+    return next((vendor for vendor in VENDORS if any(fnmatch(name, pattern) for pattern in vendor.hosts)), None)
 
 
 def vendor_of_model(name: str) -> Vendor | None:
-    """Return the vendor of a model by its name; open weights may be served by others, too."""
+    """Return the vendor of a model by its name, None if unknown. Other vendors may serve open weights, too."""
     return next((vendor for vendor in VENDORS if name.lower().startswith(vendor.models or ("\0",))), None)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.agents import AgentKind
-from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.backends import find_backend
 from swe_argo.steps.contracts.data import CANARY_ATTEMPT, Patch, Plan, Stage, Unit
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
@@ -22,7 +22,7 @@ from swe_argo.steps.store import Store
 USUAL = 3
 """The default number of instances."""
 FROM_UNITS = 50
-"""The number of units to do from which a run on a cluster has a canary by default."""
+"""The smallest number of units to do with which a run on a cluster has a canary by default."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,23 @@ class CanaryPlan:
     notices: list[str] = field(default_factory=list)
 
 
-def canary_size(spec: RunSpec, to_do: int, before: int = 0) -> int:
-    """Return the number of instances; ``before`` is that of the run's last plan; 0 means no canary."""
+def canary_size(spec: RunSpec, to_do: int, previous_size: int = 0) -> int:
+    """Return the number of canary instances, 0 for none; ``previous_size`` is the number in the run's last plan."""
     if agent_of(spec.agent).kind in (AgentKind.REFERENCE, AgentKind.CONTROL) or not to_do:
         return 0  # such a run measures the machines itself
     if spec.canary is not None:
         return spec.canary
-    usual = USUAL if backend_named(spec.sandbox.backend).on_cluster and to_do >= FROM_UNITS else 0
-    return max(usual, before)
+    default = USUAL if find_backend(spec.sandbox.backend).on_cluster and to_do >= FROM_UNITS else 0
+    return max(default, previous_size)
 
 
 def plan_canary(
     spec: RunSpec, rows: list[dict[str, Any]], to_do: int, store: Store, doubtful: Collection[str]
 ) -> CanaryPlan:
-    """Return the canary of a run, over as many repositories as possible. Raises InfraError.
+    """Return the canary of a run, over as many repositories as possible. Raises InfraError if the store fails.
 
-    ``doubtful``: instances known to be flaky or unfit, which therefore say nothing about a machine. An instance whose
-    reference patch was resolved under an earlier plan is not graded again. If nothing is left to do, the last canary's
-    results stay.
+    ``doubtful``: instances known to be flaky or unfit, which cannot test a machine. An instance whose reference patch
+    was resolved under an earlier plan is not graded again. If no unit remains to do, the last canary's results stay.
     """
     earlier = _earlier_units(spec.run_id or "", store)
     if earlier and not to_do:
@@ -62,21 +61,23 @@ def plan_canary(
     size = canary_size(spec, to_do, len(earlier))
     if not size:
         return CanaryPlan()
-    solved = [row for row in rows if _has_reference(row)]
-    usable = [row for row in solved if row["instance_id"] not in doubtful]
+    with_reference = [row for row in rows if _has_reference(row)]
+    usable = [row for row in with_reference if row["instance_id"] not in doubtful]
     if not usable:
-        why = "none is known fit" if solved else "none of its rows has a reference patch"
-        return CanaryPlan(notices=[f"no canary: {why}, so nothing says whether the machines are to be believed"])
+        reason = "are known to be unfit" if with_reference else "lack a reference patch"
+        return CanaryPlan(
+            notices=[f"no canary: all instances {reason}; nothing tests whether the machines can be trusted"]
+        )
     run_id = spec.run_id or ""
     chosen = _spread(usable)[:size]
     names = {row["instance_id"]: key(GradeRecord, run_id, row["instance_id"], CANARY_ATTEMPT) for row in chosen}
-    before = {name: GradeRecord.from_bytes(data) for name, data in store.get_many(names.values()).items()}
-    outdated = [name for name, grade in before.items() if not grade.resolved]
+    earlier_grades = {name: GradeRecord.from_bytes(data) for name, data in store.get_many(names.values()).items()}
+    outdated = [name for name, grade in earlier_grades.items() if not grade.resolved]
     units = [
         Unit(
             instance_id=row["instance_id"],
             attempt=CANARY_ATTEMPT,
-            begins=Stage.NONE if names[row["instance_id"]] in before.keys() - set(outdated) else Stage.GRADE,
+            begins=Stage.NONE if names[row["instance_id"]] in earlier_grades.keys() - set(outdated) else Stage.GRADE,
             repo=row["repo"],
             image=row["image"],
         )
@@ -100,12 +101,13 @@ def _earlier_units(run_id: str, store: Store) -> list[Unit]:
 
 
 def _has_reference(row: dict[str, Any]) -> bool:
+    """Return whether the dataset has a reference solution for the row."""
     family = family_of(row)
     return bool(row["patch"]) if family.hands_on == "patch" else cast(LayerFamily, family).has_reference(row)
 
 
 def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with one of each repository in turn."""
+    """Return the rows in another order: the first of each repository, then the second of each, and so on."""
     by_repo = defaultdict(list)
     for row in rows:
         by_repo[row["repo"]].append(row)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swe_argo.steps.contracts.data import DatasetLock, RunFile, UsedValidation
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets import load, selection
 from swe_argo.steps.families import rows
@@ -19,7 +19,10 @@ from swe_argo.steps.store import Store
 
 @dataclass(frozen=True)
 class SelectedDataset:
-    """The dataset of a run: ``rows`` are the selected ones, ``known_ids`` all ids that exist."""
+    """The dataset of a run: ``rows`` are the selected ones, ``known_ids`` all ids that exist.
+
+    ``not_gradeable``: instance -> the reason why it is left out. ``environments``: image -> its build folder.
+    """
 
     name: str
     lock: DatasetLock
@@ -31,30 +34,32 @@ class SelectedDataset:
     environments: dict[str, Path]
 
 
-def read_dataset(spec: RunSpec, here: RunSpec, before: RunFile | None, store: Store) -> SelectedDataset:
-    """Read the rows that a spec selects; ``here`` has local files, ``before`` is the run that is resumed, if any.
+def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, store: Store) -> SelectedDataset:
+    """Read the rows that a spec selects. Raises ConfigError if they are wrong or changed, InfraError if a hub is away.
 
-    Raises ConfigError, InfraError.
+    ``local_spec`` is the spec with local files; ``previous`` is the run that is resumed, if any.
     """
-    doing(f"reading dataset {spec.dataset}")
-    revision = spec.revision or (before.dataset.revision if before else None)
-    loaded = load.load(here.dataset, spec.split, revision=revision, answers=here.answers, family=spec.family)
-    selected, notices = selection.select(loaded.rows, here.select, loaded.by_id)
+    print_progress(f"reading dataset {spec.dataset}")
+    revision = spec.revision or (previous.dataset.revision if previous else None)
+    loaded = load.load(
+        local_spec.dataset, spec.split, revision=revision, answers=local_spec.answers, family=spec.family
+    )
+    selected, notices = selection.select(loaded.rows, local_spec.select, loaded.by_id)
     lock = DatasetLock(
-        name=loaded.name if here.dataset == spec.dataset else spec.dataset,
+        name=loaded.name if local_spec.dataset == spec.dataset else spec.dataset,
         split=loaded.split,
         revision=loaded.revision,
         rows=len(selected),
         sha256=rows.digest_rows(selected),
     )
-    fit = choose_fit_rows(selected, here.select, lock, store, before)
-    gradeable = choose_gradeable_rows(fit.rows, skip=here.select.skip_not_gradeable)
+    fit = choose_fit_rows(selected, local_spec.select, lock, store, previous)
+    gradeable = choose_gradeable_rows(fit.rows, skip=local_spec.select.skip_not_gradeable)
     if len(gradeable.rows) < len(selected):
         lock = lock.model_copy(update={"rows": len(gradeable.rows), "sha256": rows.digest_rows(gradeable.rows)})
     growth = []
-    if before:
-        check_rows(before, spec, lock, gradeable.rows, store)
-        growth = describe_growth(before, spec, len(gradeable.rows), store)
+    if previous:
+        check_rows(previous, spec, lock, gradeable.rows, store)
+        growth = describe_growth(previous, spec, len(gradeable.rows), store)
     known_ids = [row["instance_id"] for row in (*loaded.rows, *loaded.by_id)]
     notices = [*growth, *loaded.notices, *notices, *fit.notices, *gradeable.notices]
     return SelectedDataset(

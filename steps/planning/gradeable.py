@@ -10,9 +10,10 @@ from typing import Any
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.rows import why_not_gradeable
 
-KINDS = 3
-"""The most reasons in a line."""
-_REASON = 120
+MAX_REASONS = 3
+"""Largest number of reasons in a line."""
+_REASON_CHARACTERS = 120
+"""Maximum characters of one reason."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class GradeableRows:
 
 
 def choose_gradeable_rows(selected: list[dict[str, Any]], *, skip: bool) -> GradeableRows:
-    """Return the gradeable rows; ``skip`` drops the others. Raises ConfigError for others, or if no row is left."""
+    """Return the gradeable rows. Raises ConfigError if none is gradeable or, without ``skip``, if some are not."""
     left_out = {row["instance_id"]: reason for row in selected if (reason := why_not_gradeable(row))}
     if not left_out:
         return GradeableRows(selected, {}, [])
@@ -33,23 +34,23 @@ def choose_gradeable_rows(selected: list[dict[str, Any]], *, skip: bool) -> Grad
     if len(left_out) == len(selected):
         raise ConfigError(line, field="dataset")
     if not skip:
-        raise ConfigError(f"{line}; --skip-not-gradeable leaves them out", field="dataset")
-    kept = [row for row in selected if row["instance_id"] not in left_out]
-    return GradeableRows(kept, left_out, [f"{line}; they are left out"])
+        raise ConfigError(f"{line}; leave them out with --skip-not-gradeable", field="dataset")
+    gradeable = [row for row in selected if row["instance_id"] not in left_out]
+    return GradeableRows(gradeable, left_out, [f"{line}; they are left out"])
 
 
 def describe_kinds(reasons: dict[str, str]) -> str:
-    """Return the most frequent reasons with their counts and an instance each, in a line."""
-    by_kind: dict[str, list[str]] = defaultdict(list)
+    """Return a line with the most frequent reasons, each with its count and one instance."""
+    by_reason: dict[str, list[str]] = defaultdict(list)
     for instance, reason in reasons.items():
-        by_kind[" ".join(reason.removeprefix(f"{instance}: ").split())].append(instance)
-    ordered = sorted(by_kind.items(), key=lambda item: -len(item[1]))
-    parts = [f"{len(ids)} ({_name_first(ids)}): {kind[:_REASON]}" for kind, ids in ordered[:KINDS]]
-    if others := sum(len(ids) for _, ids in ordered[KINDS:]):
-        parts.append(f"{others} for {len(ordered) - KINDS} other reasons")
+        by_reason[" ".join(reason.removeprefix(f"{instance}: ").split())].append(instance)
+    ordered = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    parts = [f"{len(ids)} ({_name_first(ids)}): {text[:_REASON_CHARACTERS]}" for text, ids in ordered[:MAX_REASONS]]
+    if remaining := sum(len(ids) for _, ids in ordered[MAX_REASONS:]):
+        parts.append(f"{remaining} for {len(ordered) - MAX_REASONS} other reasons")
     return "; ".join(parts)
 
 
 def _name_first(ids: Iterable[str]) -> str:
-    first, *others = ids
-    return f"{first}, ..." if others else first
+    first, *more = ids
+    return f"{first}, ..." if more else first

@@ -1,4 +1,4 @@
-"""Growth of a run that is planned with more instances or attempts: it keeps its rows, or it is another run."""
+"""Growth of a run that is planned again with more instances or attempts; its earlier rows must not change."""
 
 from __future__ import annotations
 
@@ -24,38 +24,42 @@ def is_growth(name: str, old: Any, new: Any) -> bool:
     return name.startswith(_SELECT) or (name == "attempts" and new >= old)
 
 
-def check_rows(before: RunFile, spec: RunSpec, lock: DatasetLock, rows: list[dict[str, Any]], store: Store) -> None:
-    """Raise ConfigError if rows of run ``before`` are missing or changed; ``lock`` is of ``rows``. Or InfraError."""
-    if before.dataset.sha256 == lock.sha256:
+def check_rows(previous: RunFile, spec: RunSpec, lock: DatasetLock, rows: list[dict[str, Any]], store: Store) -> None:
+    """Raise ConfigError if ``rows``, described by ``lock``, lack or change rows of ``previous``.
+
+    Raises InfraError if the store fails.
+    """
+    if previous.dataset.sha256 == lock.sha256:
         return
-    planned = planned_ids(before.run_id, store)
+    planned = planned_ids(previous.run_id, store)
     by_id = {row["instance_id"]: row for row in rows}
-    if planned is not None and (gone := [one for one in planned if one not in by_id]):
+    if planned is not None and (missing := [instance for instance in planned if instance not in by_id]):
         raise ConfigError(
-            f"run {before.run_id!r} has {count(len(gone), 'instance')} that {'is' if len(gone) == 1 else 'are'} not "
-            f"selected now, {list_first(gone)}{_describe_selection(before.spec, spec)}: a run only grows; select them, "
-            "too, or use another run id",
+            f"run {previous.run_id!r} has {count(len(missing), 'instance')} that the spec no longer selects, "
+            f"{list_first(missing)}{_describe_selection(previous.spec, spec)}; select them too, or use another run id",
             field="select",
         )
-    kept = [by_id[one] for one in planned or ()]
-    if planned is not None and before.dataset.name == lock.name:
-        if digest_rows(kept) == before.dataset.sha256 or not (changed := _changed(before.run_id, kept, store)):
+    planned_rows = [by_id[instance] for instance in planned or ()]
+    if planned is not None and previous.dataset.name == lock.name:
+        # The run's digest covers all of its rows; without a match, single rows are compared with their answers.
+        same = digest_rows(planned_rows) == previous.dataset.sha256
+        if same or not (changed := _changed(previous.run_id, planned_rows, store)):
             return
     else:
         changed = []
     names = f" ({list_first(changed)})" if changed else ""
     raise ConfigError(
-        f"the rows of {lock.name} changed since run {before.run_id!r} began{names}; use another run id", field="dataset"
+        f"rows of {lock.name} changed since run {previous.run_id!r} began{names}; use another run id", field="dataset"
     )
 
 
-def describe_growth(before: RunFile, spec: RunSpec, instances: int, store: Store) -> list[str]:
-    """Return the growth of a run in a line; nothing if it did not grow."""
-    old = len(planned_ids(before.run_id, store) or ())
+def describe_growth(previous: RunFile, spec: RunSpec, instances: int, store: Store) -> list[str]:
+    """Return one notice about the growth of a run; none if it did not grow."""
+    old = len(planned_ids(previous.run_id, store) or ())
     parts = [f"{old:,} -> {count(instances, 'instance')}"] if 0 < old < instances else []
-    if before.spec.attempts < spec.attempts:
-        parts.append(f"{before.spec.attempts} -> {count(spec.attempts, 'attempt')}")
-    return [f"run {before.run_id} grows: {', '.join(parts)}; what it has is not done again"] if parts else []
+    if previous.spec.attempts < spec.attempts:
+        parts.append(f"{previous.spec.attempts} -> {count(spec.attempts, 'attempt')}")
+    return [f"run {previous.run_id} grows: {', '.join(parts)}; existing results are kept"] if parts else []
 
 
 def planned_ids(run_id: str, store: Store) -> list[str] | None:
@@ -70,17 +74,17 @@ def planned_ids(run_id: str, store: Store) -> list[str] | None:
 
 
 def _changed(run_id: str, rows: Iterable[dict[str, Any]], store: Store) -> list[str]:
-    """Return the ids of rows whose answer was made from another or an unknown row.
+    """Return the ids of rows that differ from those their stored answers were made from, or have no stored answer.
 
-    If planning was killed while a run grew, its record has more rows than its plan.
+    Needed if planning was killed while a run grew: the run's record then covers more rows than its plan.
     """
     names = {key(Answer, run_id, row["instance_id"]): row for row in rows}
     digests = {name: Answer.from_bytes(data).row_sha256 for name, data in store.get_many(names).items()}
     return [row["instance_id"] for name, row in names.items() if digests.get(name) != digest_rows([row])]
 
 
-def _describe_selection(before: RunSpec, spec: RunSpec) -> str:
-    """Return the fields of the selection that differ, as: " (select.k was 10, now 5)"."""
-    old, new = run_identity.identity_fields(before), run_identity.identity_fields(spec)
+def _describe_selection(previous: RunSpec, spec: RunSpec) -> str:
+    """Return the selection fields that differ, for example " (select.k was 10, now 5)"."""
+    old, new = run_identity.identity_fields(previous), run_identity.identity_fields(spec)
     fields = [f"{n} was {old.get(n)!r}, now {new.get(n)!r}" for n in new if n[:7] == _SELECT and old.get(n) != new[n]]
     return f" ({', '.join(fields)})" if fields else ""

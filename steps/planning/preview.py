@@ -52,39 +52,42 @@ class RunPreview:
 
 
 def preview_run(spec: RunSpec) -> RunPreview:
-    """Return the preview of a run, with plan's checks of spec, files and rows. Raises ConfigError, InfraError."""
+    """Return the preview of a run, with plan's checks of spec, files and rows.
+
+    Raises ConfigError if a check fails, InfraError if the hub or store does not answer.
+    """
     store, run_id = open_store(spec.store), spec.run_id or ""
-    before = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
-    with fetch_inputs(spec) as here:
-        if before:
-            refuse_changes(before, spec, run_identity.input_hashes(here))
+    previous = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
+    with fetch_inputs(spec) as local_spec:
+        if previous:
+            refuse_changes(previous, spec, run_identity.input_hashes(local_spec))
         elif spec.redo:
-            raise ConfigError(f"there is no run {run_id!r} in {spec.store} to do anything of again", field="redo")
-        dataset = read_dataset(spec, here, before, store)
-        resolve_program(spec, here, before)
-        given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
-        refuse_model(spec, given.model)
-        instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)
-        words, words_notices = run_prompts.read_scaffold_words(here.agent)
-        resource_factors.read(here.sandbox.resource_factors, dataset.known_ids)
-        prompt = _first_prompt(here, dataset.rows[0], instruction, words) if dataset.rows else []
-    units, redo_notices = _plan_units(spec, dataset.rows, store, set(given.files), begun=before is not None)
-    notices = [*redo_notices, *dataset.notices, *given.notices, *instruction_notices, *words_notices]
+            raise ConfigError(f"{spec.store} has no run {run_id!r}; only existing runs can be redone", field="redo")
+        dataset = read_dataset(spec, local_spec, previous, store)
+        resolve_program(spec, local_spec, previous)
+        submissions = prepared.prepare(local_spec, store, dataset.rows, dataset.known_ids)
+        refuse_model(spec, submissions.model)
+        instruction, instruction_notices = run_prompts.read_instruction(local_spec.agent, dataset.rows, previous)
+        words, words_notices = run_prompts.read_scaffold_words(local_spec.agent)
+        resource_factors.read(local_spec.sandbox.resource_factors, dataset.known_ids)
+        prompt = _first_prompt(local_spec, dataset.rows[0], instruction, words) if dataset.rows else []
+    units, redo_notices = _plan_units(spec, dataset.rows, store, set(submissions.files), exists=previous is not None)
+    notices = [*redo_notices, *dataset.notices, *submissions.notices, *instruction_notices, *words_notices]
     if agent_of(spec.agent).asks_model and any(unit.begins is Stage.SOLVE for unit in units):
         notices += _check_endpoint(spec)
     return RunPreview(
         dataset=dataset.name,
         units=units,
-        model=given.model,
+        model=submissions.model,
         images=list(dict.fromkeys(through_registry(row["image"], spec.sandbox.registry) for row in dataset.rows)),
         prompt=prompt,
         notices=notices,
-        earlier=find_earlier(spec, dataset.name, store, given.model),
+        earlier=find_earlier(spec, dataset.name, store, submissions.model),
     )
 
 
 def _check_endpoint(spec: RunSpec) -> list[str]:
-    """Raise ConfigError for a model without an address; a missing key is a notice, because a cluster may have it."""
+    """Raise ConfigError for a model without an address. A missing API key is only a notice: a cluster may have it."""
     try:
         resolve_endpoint(spec)
     except ConfigError as error:
@@ -95,16 +98,20 @@ def _check_endpoint(spec: RunSpec) -> list[str]:
 
 
 def _plan_units(
-    spec: RunSpec, selected: list[Row], store: Store, given: set[str], *, begun: bool
+    spec: RunSpec, selected: list[Row], store: Store, submitted_keys: set[str], *, exists: bool
 ) -> tuple[list[Unit], list[str]]:
+    """Return the units of the run and notices about its --redo; ``exists``: the run was planned before.
+
+    ``submitted_keys``: store keys of patches that the plan would write.
+    """
     run_id = spec.run_id or ""
-    stored = set(store.keys(f"runs/{run_id}/units/")) if begun else set()
+    stored = set(store.keys(f"runs/{run_id}/units/")) if exists else set()
     redo = plan_redo(spec, selected, store, stored)
-    return plan_units(spec, run_id, selected, (stored - redo.removed) | given), redo.notices
+    return plan_units(spec, run_id, selected, (stored - redo.removed) | submitted_keys), redo.notices
 
 
 def _first_prompt(spec: RunSpec, row: Row, instruction: str, words: str) -> list[Message]:
-    """Return the first prompt. The endpoint is assumed to support tools, unless the spec says otherwise."""
+    """Return the first prompt, for an endpoint that supports tools unless the spec says otherwise."""
     if spec.agent.name not in SCAFFOLDS:
         return []
     from swe_argo.steps.agents.opening import open_scaffold

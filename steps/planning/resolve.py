@@ -10,7 +10,7 @@ from typing import Any
 from swe_argo.steps.agents import limit_notices, prepared, run_identity
 from swe_argo.steps.agents.prompts import run_prompts
 from swe_argo.steps.contracts.data import Plan, RunFile, Stage
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.verdict import GradeRecord
@@ -41,50 +41,51 @@ class Resolution:
     factors: dict[str, float]
     """Instance id -> its resource factor, if it differs from the spec's."""
     files: dict[str, bytes]
-    """Store key -> bytes of the agent's submissions that exist before any unit runs and that the store lacks."""
+    """Store key -> bytes of submissions that exist before any unit runs and are not in the store yet."""
     outdated: list[str]
     """Store keys of the canary's verdicts that are graded again."""
     redo: RedoPlan
     """The files of the run that are archived, to be redone."""
 
 
-def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
-    """Resolve the spec; ``here`` is the spec with all its files on this machine. Writes nothing.
+def resolve(spec: RunSpec, local_spec: RunSpec, store: Store) -> Resolution:
+    """Resolve the spec; ``local_spec`` is the spec with all its files on this machine. Writes nothing.
 
-    Raises ConfigError, InfraError.
+    Raises ConfigError if the spec cannot work, InfraError if the hub, the store, the endpoint or the backend does not
+    answer.
     """
     run_id = spec.run_id or ""
-    before = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
-    hashes = run_identity.input_hashes(here)
-    if before:
-        refuse_changes(before, spec, hashes)
+    previous = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
+    hashes = run_identity.input_hashes(local_spec)
+    if previous:
+        refuse_changes(previous, spec, hashes)
     elif spec.redo:
-        raise ConfigError(f"there is no run {run_id!r} in {spec.store} to do anything of again", field="redo")
-    dataset = read_dataset(spec, here, before, store)
-    program = resolve_program(spec, here, before)
-    doing(f"reading what agent {spec.agent.name} is given for {len(dataset.rows):,} instances")
-    given = prepared.prepare(here, store, dataset.rows, dataset.known_ids)
-    refuse_model(spec, given.model)
-    doing("rendering the instructions")
-    instruction, instruction_notices = run_prompts.read_instruction(here.agent, dataset.rows, before)
-    words, words_notices = run_prompts.read_scaffold_words(here.agent)
-    factors = resource_factors.read(here.sandbox.resource_factors, dataset.known_ids)
+        raise ConfigError(f"{spec.store} has no run {run_id!r}; only existing runs can be redone", field="redo")
+    dataset = read_dataset(spec, local_spec, previous, store)
+    program = resolve_program(spec, local_spec, previous)
+    print_progress(f"reading the inputs of agent {spec.agent.name} for {len(dataset.rows):,} instances")
+    submissions = prepared.prepare(local_spec, store, dataset.rows, dataset.known_ids)
+    refuse_model(spec, submissions.model)
+    print_progress("rendering the instructions")
+    instruction, instruction_notices = run_prompts.read_instruction(local_spec.agent, dataset.rows, previous)
+    words, words_notices = run_prompts.read_scaffold_words(local_spec.agent)
+    factors = resource_factors.read(local_spec.sandbox.resource_factors, dataset.known_ids)
     sandboxes = prepare_sandboxes(spec, dataset.name, dataset.rows, dataset.environments, program)
-    stored_keys = set(store.keys(f"runs/{run_id}/units/")) if before else set()
+    stored_keys = set(store.keys(f"runs/{run_id}/units/")) if previous else set()
     redo = plan_redo(spec, dataset.rows, store, stored_keys)
     stored_keys -= redo.removed
-    units = plan_units(spec, run_id, dataset.rows, stored_keys | set(given.files))
+    units = plan_units(spec, run_id, dataset.rows, stored_keys | set(submissions.files))
     solves = any(unit.begins is Stage.SOLVE for unit in units)
     if spec.agent.model and solves:
-        doing(f"asking {spec.agent.model} a harmless question")
+        print_progress("testing the model endpoint with one small request")
     to_do = sum(unit.begins is not Stage.NONE for unit in units)
     canary = plan_canary(spec, dataset.rows, to_do, store, _doubtful(spec, store, dataset))
-    model = probe.probe_for_run(spec, solves=solves, before=before, program=program)
-    absent = sum(name.endswith(f"/{GradeRecord.file}") for name in given.files)
+    model = probe.probe_for_run(spec, solves=solves, before=previous, program=program)
+    unpredicted = sum(name.endswith(f"/{GradeRecord.file}") for name in submissions.files)
     notices = [
         *redo.notices,
         *dataset.notices,
-        *given.notices,
+        *submissions.notices,
         *limit_notices.describe_limits(spec),
         *instruction_notices,
         *words_notices,
@@ -93,15 +94,15 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         *resource_factors.notices(spec.sandbox, factors.values()),
         *model.notices,
         *canary.notices,
-        *([_absence_notice(absent, len(units), spec.attempts)] if absent else []),
+        *([_unpredicted_notice(unpredicted, len(units), spec.attempts)] if unpredicted else []),
     ]
     run = RunFile(
         run_id=run_id,
-        spec=spec.model_copy(update={"redo": [], "tags": _tags(spec, before)}),  # this plan does the redo, once
+        spec=spec.model_copy(update={"redo": [], "tags": _tags(spec, previous)}),  # this plan does the redo, once
         dataset=dataset.lock,
-        model=given.model,
-        versions=before.versions if before else versions(),
-        created_at=before.created_at if before else datetime.now(UTC).isoformat(timespec="microseconds"),
+        model=submissions.model,
+        versions=previous.versions if previous else versions(),
+        created_at=previous.created_at if previous else datetime.now(UTC).isoformat(timespec="microseconds"),
         input_hashes=hashes,
         image_digests=sandboxes.digests,
         instruction=instruction,
@@ -112,35 +113,36 @@ def resolve(spec: RunSpec, here: RunSpec, store: Store) -> Resolution:
         planning=model.usage,
         validation=dataset.validation,
         not_gradeable=dataset.not_gradeable,
-        draw_key=(before and before.draw_key) or given.draw_key or secrets.token_hex(32),
+        draw_key=(previous and previous.draw_key) or submissions.draw_key or secrets.token_hex(32),
     )
     return Resolution(
         run,
-        Plan(run_id=run_id, units=units, notices=notices, canary=canary.units, unpredicted=absent),
+        Plan(run_id=run_id, units=units, notices=notices, canary=canary.units, unpredicted=unpredicted),
         dataset.rows,
         factors,
-        {name: data for name, data in given.files.items() if name not in stored_keys} | canary.files,
+        {name: data for name, data in submissions.files.items() if name not in stored_keys} | canary.files,
         canary.outdated,
         redo,
     )
 
 
-def _tags(spec: RunSpec, before: RunFile | None) -> list[str]:
+def _tags(spec: RunSpec, previous: RunFile | None) -> list[str]:
     """Return the given tags, else those of the run."""
-    return spec.tags or (before.spec.tags if before else [])
+    return spec.tags or (previous.spec.tags if previous else [])
 
 
 def _doubtful(spec: RunSpec, store: Store, dataset: SelectedDataset) -> set[str]:
-    """Return instances that say nothing about a machine: unfit by a validation, or with tests that flip."""
+    """Return instances that cannot test a machine: unfit by a validation, or with tests that flip."""
     if spec.canary == 0:
         return set()
-    known = known_doubts(store, dataset.lock.name)
-    return {*(dataset.validation.unfit if dataset.validation else ()), *known.unfit, *known.flips}
+    doubts = known_doubts(store, dataset.lock.name)
+    return {*(dataset.validation.unfit if dataset.validation else ()), *doubts.unfit, *doubts.flips}
 
 
-def _absence_notice(absent: int, units: int, attempts: int) -> str:
-    have = "has" if absent == 1 else "have"
+def _unpredicted_notice(unpredicted: int, units: int, attempts: int) -> str:
+    """Return the notice about units without a prediction: they do not run, but count in the score."""
+    verb = "has" if unpredicted == 1 else "have"
     return (
-        f"{absent} of {units} units {have} no prediction: nothing is run there, and the score's denominator stays "
-        f"{units // attempts} instances, as in the official summary; --ids-file or --instance choose fewer"
+        f"{unpredicted} of {units} units {verb} no prediction and will not run; the score still counts "
+        f"{units // attempts} instances, as the official summary does; select fewer with --ids-file or --instance"
     )

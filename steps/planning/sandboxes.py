@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from swe_argo.steps.contracts.agent_spec import agent_of
-from swe_argo.steps.contracts.progress_lines import counted, doing
+from swe_argo.steps.contracts.progress_lines import count_progress, print_progress
 from swe_argo.steps.contracts.recipe import AgentProgram
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets import mini, names, task_images
@@ -27,25 +27,25 @@ def prepare_sandboxes(
     environments: Mapping[str, Path],
     program: AgentProgram | None = None,
 ) -> readiness.ReadinessResult:
-    """Make the images that come with this project, then ask the backend whether it can run the sandboxes.
+    """Build the images of bundled and folder tasks, then check that the backend can run the sandboxes.
 
-    ``environments``: image -> build folder, for tasks that are folders; built here unless a registry has them.
+    ``environments``: image -> build folder, for tasks that are folders; not built if the spec names a registry.
     """
     images = {row["instance_id"]: row["image"] for row in selected}
     form = mini_images(spec.sandbox.backend) if names.is_bundled(dataset) else None
     if form == "folders" and spec.sandbox.local.images is None:
-        for item in counted(images.items(), "making repositories"):
+        for item in count_progress(images.items(), "making repositories"):
             mini.prepare(settings().local_images, dict([item]), dataset)
     elif form == "containers":
         from swe_argo.steps.sandbox.docker import engine
 
         client = engine.connect_engine()
-        for item in counted(images.items(), "building images"):
+        for item in count_progress(images.items(), "building images"):
             mini.build(client, dict([item]), settings().mini_base_image, dataset)
     built = {image: folder for image, folder in environments.items() if image in images.values()}
     if built and not spec.sandbox.registry:
         _make_task_images(spec, built)
-    doing(f"asking backend {spec.sandbox.backend} for sandboxes of {len(images):,} images")
+    print_progress(f"checking that backend {spec.sandbox.backend} can run {len(images):,} images")
     agent = agent_of(spec.agent)
     sandbox_needs = readiness.SandboxNeeds(
         images=list(dict.fromkeys(images.values())),
@@ -62,6 +62,7 @@ def prepare_sandboxes(
 
 
 def _make_task_images(spec: RunSpec, environments: Mapping[str, Path]) -> None:
+    """Build the images of tasks that are folders, in the form that the backend uses."""
     form = mini_images(spec.sandbox.backend)
     if form == "folders" and spec.sandbox.local.images is None:
         task_images.make_folders(settings().local_images, environments)
@@ -69,5 +70,5 @@ def _make_task_images(spec: RunSpec, environments: Mapping[str, Path]) -> None:
         from swe_argo.steps.sandbox.docker import engine
 
         client = engine.connect_engine()
-        for item in counted(environments.items(), "building images"):
+        for item in count_progress(environments.items(), "building images"):
             task_images.build(client, dict([item]), settings().mini_base_image)

@@ -15,8 +15,8 @@ from swe_argo.steps.contracts.verdict import GradeRecord
 def plan_units(spec: RunSpec, run_id: str, selected: list[dict[str, Any]], stored_keys: set[str]) -> list[Unit]:
     """Return the units of a run; each begins at the first stage whose result is missing.
 
-    Fresh, resumed and given units follow this one rule. They are ordered by repository, then by the dataset's order, so
-    that units that share image layers run close together.
+    Units are ordered by repository, then by the dataset's order, so that units that share image layers run close
+    together.
     """
     first = {repo: place for place, repo in enumerate(dict.fromkeys(row["repo"] for row in selected))}
     units, solves = [], agent_of(spec.agent).solves

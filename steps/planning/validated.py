@@ -1,4 +1,4 @@
-"""Choice of the selected rows that are fit by a validation, and the notices about the others."""
+"""Choice of the selected rows that a validation found fit, and the notices about the others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from swe_argo.steps.store.runs import store_flag
 from swe_argo.steps.store.validations import stored_validation, validations_of
 
 FIELD = "select.validated"
-UNKNOWN = "not_validated"
-"""The class of an instance that the validation does not have."""
+NOT_VALIDATED = "not_validated"
+"""The class of an instance that the validation does not cover."""
 
 
 @dataclass(frozen=True)
@@ -35,105 +35,118 @@ class FitRows:
 
 
 def choose_fit_rows(
-    selected: list[dict[str, Any]], here: SelectSpec, lock: DatasetLock, store: Store, before: RunFile | None
+    selected: list[dict[str, Any]], select: SelectSpec, lock: DatasetLock, store: Store, previous: RunFile | None
 ) -> FitRows:
     """Leave out rows that the spec's validation does not call valid, or only report them (``keep_invalid``).
 
-    ``lock`` is of the rows ``selected``. Raises ConfigError if there is no such validation, it is of another dataset,
-    revision or rows, or no selected row is valid; InfraError.
+    ``lock`` describes the rows ``selected``. Raises ConfigError if there is no such validation, if it is for another
+    dataset, revision or rows, or if no selected row is valid; InfraError if the store fails.
     """
-    if here.validated is None:
+    if select.validated is None:
         return FitRows(selected, None, [])
-    if here.validated == LAST_VALIDATION and before is not None and before.validation is not None:
+    if select.validated == LAST_VALIDATION and previous is not None and previous.validation is not None:
         # A resumed run keeps its first choice: the validation may have been completed since, or removed.
-        name, unfit = before.validation.validation_id, _unfit_now(before, before.validation, selected, store)
+        name, unfit = previous.validation.validation_id, _unfit_now(previous, previous.validation, selected, store)
     else:
         validation = (
             _best_of_store(selected, lock, store)
-            if here.validated == LAST_VALIDATION
-            else _read(local_path(here.validated, FIELD))
+            if select.validated == LAST_VALIDATION
+            else _read(local_path(select.validated, FIELD))
         )
-        _refuse_other(validation, selected, lock)
+        _refuse_mismatch(validation, selected, lock)
         fitness = _fitness(validation)
         name, unfit = validation.validation_id, _unfit(selected, fitness)
-    used = UsedValidation(validation_id=name, unfit=unfit, kept=here.keep_invalid)
+    used = UsedValidation(validation_id=name, unfit=unfit, kept=select.keep_invalid)
     if not unfit:
         return FitRows(selected, used, [])
     classes = defaultdict(list)
-    for one, known in unfit.items():
-        classes[known].append(one)
-    named = "; ".join(f"{len(ids)} {known}: {list_first(ids)}" for known, ids in classes.items())
-    which = f"{len(unfit)} of {len(selected)} selected instances"
-    if here.keep_invalid:
-        return FitRows(selected, used, [f"{which} are not valid by {name}, and run: {named}"])
-    kept = [row for row in selected if row["instance_id"] not in unfit]
-    if not kept:
-        raise ConfigError(f"nothing is left: {which} are not valid by {name}: {named}", field=FIELD)
-    return FitRows(kept, used, [f"{which} left out, not valid by {name}: {named}"])
+    for instance, fitness_class in unfit.items():
+        classes[fitness_class].append(instance)
+    examples = "; ".join(f"{len(ids)} {fitness_class}: {list_first(ids)}" for fitness_class, ids in classes.items())
+    proportion = f"{len(unfit)} of {len(selected)} selected instances"
+    if select.keep_invalid:
+        return FitRows(selected, used, [f"{proportion} are not valid by validation {name} but will run: {examples}"])
+    fit_rows = [row for row in selected if row["instance_id"] not in unfit]
+    if not fit_rows:
+        raise ConfigError(f"all selected instances are excluded by validation {name}: {examples}", field=FIELD)
+    return FitRows(fit_rows, used, [f"{proportion} are excluded by validation {name}: {examples}"])
 
 
 def _fitness(validation: Validation) -> dict[str, str]:
-    return {one.instance_id: one.fitness.value for one in validation.instances}
+    return {instance.instance_id: instance.fitness.value for instance in validation.instances}
 
 
 def _unfit(rows: list[dict[str, Any]], fitness: Mapping[str, str]) -> dict[str, str]:
-    """Return instance -> its class, or ``UNKNOWN``, for instances that are not known to be valid."""
-    classes = {row["instance_id"]: fitness.get(row["instance_id"], UNKNOWN) for row in rows}
-    return {one: known for one, known in classes.items() if known != Fitness.VALID.value}
+    """Return instance -> class for instances that are not known to be valid."""
+    classes = {row["instance_id"]: fitness.get(row["instance_id"], NOT_VALIDATED) for row in rows}
+    return {
+        instance: fitness_class for instance, fitness_class in classes.items() if fitness_class != Fitness.VALID.value
+    }
 
 
-def _unfit_now(before: RunFile, used: UsedValidation, selected: list[dict[str, Any]], store: Store) -> dict[str, str]:
-    """Return the first choice of the run, and the same validation's classes of the instances added since."""
-    seen = used.unfit.keys() | set(planned_ids(before.run_id, store) or ())
+def _unfit_now(previous: RunFile, used: UsedValidation, selected: list[dict[str, Any]], store: Store) -> dict[str, str]:
+    """Return the unfit instances of the run's first plan, and those among the instances added since.
+
+    Raises ConfigError if there are such instances and the store no longer has the validation.
+    """
+    planned = used.unfit.keys() | set(planned_ids(previous.run_id, store) or ())
     unfit = {row["instance_id"]: used.unfit[row["instance_id"]] for row in selected if row["instance_id"] in used.unfit}
-    grown = [row for row in selected if row["instance_id"] not in seen]
-    if not grown:
+    new_rows = [row for row in selected if row["instance_id"] not in planned]
+    if not new_rows:
         return unfit
-    if (validation := stored_validation(store, before.dataset.name, used.validation_id)) is None:
+    if (validation := stored_validation(store, previous.dataset.name, used.validation_id)) is None:
         raise ConfigError(
-            f"run {before.run_id!r} began by {used.validation_id}, which is not in {store.url} any more: "
-            "it cannot say which of the new instances are valid; use another run id",
+            f"run {previous.run_id!r} uses validation {used.validation_id}, which {store.url} no longer has, "
+            "so the new instances cannot be checked; use another run id",
             field=FIELD,
         )
-    return unfit | _unfit(grown, _fitness(validation))
+    return unfit | _unfit(new_rows, _fitness(validation))
 
 
 def _best_of_store(selected: list[dict[str, Any]], lock: DatasetLock, store: Store) -> Validation:
-    """Return the validation that knows most of the selected instances; of equals the newest."""
+    """Return the validation that covers most of the selected instances; the newest in case of a tie.
+
+    Raises ConfigError if the store has none of the dataset.
+    """
     stored = validations_of(store, lock.name)
     if not stored:
         command = f"swe-argo validate {lock.name}{store_flag(store)}"
-        raise ConfigError(f"{store.url} has no validation of {lock.name}: {command}", field=FIELD)
+        raise ConfigError(f"{store.url} has no validation of {lock.name}: run {command}", field=FIELD)
     ids = {row["instance_id"] for row in selected}
-    known = [sum(one.instance_id in ids for one in validation.known_instances) for validation in stored]
-    return max(zip(known, range(len(stored)), stored, strict=True))[2]
+    counts = [sum(instance.instance_id in ids for instance in validation.known_instances) for validation in stored]
+    return max(zip(counts, range(len(stored)), stored, strict=True))[2]
 
 
 def _read(path: Path) -> Validation:
+    """Return the validation in a file, or in validation.json of a folder. Raises ConfigError if it is none."""
     file = path / Validation.file if path.is_dir() else path
     try:
         return Validation.from_bytes(read_bytes(Path(file), FIELD))
     except ValueError:  # includes pydantic's error
-        raise ConfigError(f"{file} is no validation, or one of another version of swe-argo", field=FIELD) from None
+        message = f"{file} is not a validation, or is from another version of swe-argo"
+        raise ConfigError(message, field=FIELD) from None
 
 
-def _refuse_other(validation: Validation, selected: list[dict[str, Any]], lock: DatasetLock) -> None:
+def _refuse_mismatch(validation: Validation, selected: list[dict[str, Any]], lock: DatasetLock) -> None:
+    """Raise ConfigError if the validation is for another dataset, split, revision or content of a row."""
     # Instances that were not run have no digest.
-    seen = {one.instance_id: one.row_sha256 for one in validation.instances if one.row_sha256}
-    common = [row for row in selected if row["instance_id"] in seen]
-    was = validation.dataset
-    # A file or a folder has no name but its path, so its content decides.
-    other_name = was.name != lock.name and (was.revision is not None or lock.revision is not None or not common)
-    if other_name or was.split != lock.split or was.revision != lock.revision:
+    digests = {instance.instance_id: instance.row_sha256 for instance in validation.instances if instance.row_sha256}
+    common = [row for row in selected if row["instance_id"] in digests]
+    validated = validation.dataset
+    # The name of a file or folder is only its path, so its content decides.
+    has_other_name = validated.name != lock.name and (
+        validated.revision is not None or lock.revision is not None or not common
+    )
+    if has_other_name or validated.split != lock.split or validated.revision != lock.revision:
         raise ConfigError(
-            f"validation {validation.validation_id} is of {_describe(was)}, the run's dataset is {_describe(lock)}",
+            f"validation {validation.validation_id} is for {_describe(validated)}, but the run uses {_describe(lock)}",
             field=FIELD,
         )
     for row in common:
-        if seen[row["instance_id"]] != (now := digest_rows([row])):
+        if digests[row["instance_id"]] != (digest := digest_rows([row])):
             raise ConfigError(
-                f"validation {validation.validation_id} is of other rows of {lock.name}: {row['instance_id']} was "
-                f"{seen[row['instance_id']][:12]}, now {now[:12]}",
+                f"validation {validation.validation_id} was made with other rows of {lock.name}: the digest of "
+                f"{row['instance_id']} was {digests[row['instance_id']][:12]} and is now {digest[:12]}",
                 field=FIELD,
             )
 

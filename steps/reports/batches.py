@@ -1,4 +1,4 @@
-"""Batch sizes that limit how many files of a run are in memory at once: a run has thousands of units."""
+"""Batch sizes that limit the files of a run in memory at once: a run has thousands of units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of a run's canary: do the reference patches pass on its machines?"""
+"""Results of a run's canary: reference patches that test the run's machines."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from swe_argo.steps.store import Store
 
 
 def read_canary(store: Store, plan: Plan) -> CanaryResult | None:
-    """Return the canary's verdicts so far; None if the run has no canary. Raises InfraError."""
+    """Return the canary's verdicts so far; None if the run has no canary. Raises InfraError if the store fails."""
     if not plan.canary:
         return None
     names = {unit.instance_id: key(GradeRecord, plan.run_id, unit.instance_id, unit.attempt) for unit in plan.canary}
     contents = store.get_many(names.values())
-    grades = {one: GradeRecord.from_bytes(contents[name]) for one, name in names.items() if name in contents}
+    grades = {instance: GradeRecord.from_bytes(contents[name]) for instance, name in names.items() if name in contents}
     return CanaryResult(
-        resolved=[one for one, grade in grades.items() if grade.resolved],
-        failed={one: grade.outcome.value for one, grade in grades.items() if not grade.resolved},
+        resolved=[instance for instance, grade in grades.items() if grade.resolved],
+        failed={instance: grade.outcome.value for instance, grade in grades.items() if not grade.resolved},
         without_verdict={
             unit.instance_id: _failure(store, plan.run_id, unit)
             for unit in plan.canary
@@ -31,7 +31,7 @@ def read_canary(store: Store, plan: Plan) -> CanaryResult | None:
 
 
 def _failure(store: Store, run_id: str, unit: Unit) -> str:
-    """Return why the unit has no verdict: its newest failure, or that it was not run."""
+    """Return the reason why the unit has no verdict: its newest failure, or "not run"."""
     folder = key(GradeRecord, run_id, unit.instance_id, unit.attempt).removesuffix(GradeRecord.file)
     names = [name for name in store.keys(f"{folder}tries/") if name.endswith(f"/{Failure.file}")]
     failures = [Failure.from_bytes(data) for data in store.get_many(names).values()]
@@ -43,12 +43,12 @@ def describe_canary(result: CanaryResult) -> str:
     """Return the result as a sentence."""
     number = len(result.resolved) + len(result.failed) + len(result.without_verdict)
     if result.failed:
-        named = ", ".join(f"{one} ({outcome})" for one, outcome in result.failed.items())
+        examples = ", ".join(f"{instance} ({outcome})" for instance, outcome in result.failed.items())
         return (
-            f"The machines are not to be believed: the reference patch failed in {len(result.failed)} of {number} "
-            f"canary instances: {named}."
+            f"These machines cannot be trusted: the reference patch failed in {len(result.failed)} of {number} "
+            f"canary instances: {examples}."
         )
     if result.without_verdict:
-        named = ", ".join(f"{one} ({reason})" for one, reason in result.without_verdict.items())
-        return f"{len(result.without_verdict)} of {number} canary instances without a verdict: {named}."
+        examples = ", ".join(f"{instance} ({reason})" for instance, reason in result.without_verdict.items())
+        return f"{len(result.without_verdict)} of {number} canary instances have no verdict: {examples}."
     return f"Canary: the reference patches of {count(number, 'instance')} are resolved on these machines."

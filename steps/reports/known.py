@@ -17,22 +17,23 @@ class KnownDoubts:
     """The known doubts about one dataset."""
 
     unfit: dict[str, str]
-    """Instance -> class and validation: the newest of those that graded it most often."""
+    """Instance -> class and validation; of the validations that graded it most often, the newest."""
     flips: Flips
 
     def describe(self, unit: StoredUnit) -> str:
-        """Return what is known against a unit's verdict; empty if nothing is."""
+        """Return the known doubts about a unit's verdict; empty if there are none."""
         mark_flips([unit], self.flips)
         return "; ".join(filter(None, [self.unfit.get(unit.instance_id, ""), describe_flips(unit)]))
 
 
 def known_doubts(store: Store, dataset: str) -> KnownDoubts:
-    """Return the doubts that a store has about a dataset. Raises InfraError."""
+    """Return the doubts that a store has about a dataset. Raises InfraError if the store fails."""
     classes: dict[str, tuple[int, Fitness, str]] = {}
     for validation in validations_of(store, dataset):
-        for one in validation.known_instances:
-            if len(one.gold) >= classes.get(one.instance_id, (0, ""))[0]:
-                classes[one.instance_id] = (len(one.gold), one.fitness, validation.validation_id)
+        for result in validation.known_instances:
+            # More gold runs decide; in a tie the newer validation, because validations come oldest first.
+            if len(result.gold) >= classes.get(result.instance_id, (0, ""))[0]:
+                classes[result.instance_id] = (len(result.gold), result.fitness, validation.validation_id)
     unfit = {
         instance: f"{fitness.value} by validation {name}"
         for instance, (_, fitness, name) in classes.items()

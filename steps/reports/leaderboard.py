@@ -1,4 +1,4 @@
-"""The bundle for SWE-bench/experiments: its ``evaluation/<split>/<date>_<name>/`` is this folder, renamed."""
+"""Bundle for SWE-bench/experiments, in the layout of its ``evaluation/<split>/<date>_<name>/`` folders."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def bundle_files(summary: Summary, predictions: bytes) -> dict[str, bytes]:
 
 
 def _metadata(summary: Summary) -> bytes:
+    """Return metadata.yaml: fields that the leaderboard requires, then our conditions and caveats."""
     fields = {
         "name": summary.model,
         "oss": False,
@@ -55,13 +56,14 @@ def _metadata(summary: Summary) -> bytes:
 
 
 def _readme(summary: Summary) -> bytes:
+    """Return the README, as a list of facts about the run."""
     rate = summary.attempts[0].rate if summary.attempts else summary.headline
-    dataset, how = summary.dataset, summary.conditions
+    dataset, conditions = summary.dataset, summary.conditions
     revision = f" at revision {dataset.revision}" if dataset.revision else ""
     sentences = [
         f"Resolved {rate.resolved} of {rate.total}; {rate.graded} have a verdict.",
         f"Dataset {dataset.name}, split {dataset.split}{revision}; rows sha256 {dataset.sha256}.",
-        f"Agent {how.agent}; one attempt an instance; hints {'shown' if how.hints else 'not shown'}.",
+        f"Agent {conditions.agent}; one attempt per instance; hints {'shown' if conditions.hints else 'not shown'}.",
         f"Graded with {summary.graders}, a fresh sandbox for each patch.",
         *summary.how,
         *summary.doubts,

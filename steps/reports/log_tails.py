@@ -1,4 +1,4 @@
-"""Readable ends of units' logs, and the official failure reason that a whole log gives."""
+"""Readable ends of units' logs, and the official failure reasons found in whole logs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from swe_argo.steps.reports.text.visible import log_tail
 from swe_argo.steps.store import Store
 
 TAIL_LINES = 40
+"""Lines shown of a log's end."""
 LINE_WIDTH = 240
+"""Characters shown of a line."""
 _KINDS = (TestLog, InstanceLog)
 
 
-def wants_log_tail(unit: StoredUnit) -> bool:
+def needs_log_tail(unit: StoredUnit) -> bool:
     """Return whether the report shows the end of the unit's log."""
     return (unit.official.resolved is not True or unit.suspect) and any(kind.file in unit.files for kind in _KINDS)
 
@@ -25,17 +27,17 @@ def add_log_tails(store: Store, run_id: str, units: list[StoredUnit], line_width
 
     ``line_width``: characters. Raises InfraError if the store fails.
     """
-    for some in batches(units, LOGS_AT_ONCE):
+    for batch in batches(units, LOGS_AT_ONCE):
         keys = {
             (unit.instance_id, unit.attempt): [
                 (kind.file, key(kind, run_id, unit.instance_id, unit.attempt))
                 for kind in _KINDS
                 if kind.file in unit.files
             ]
-            for unit in some
+            for unit in batch
         }
         contents = store.get_many(place for places in keys.values() for _, place in places)
-        for unit in some:
+        for unit in batch:
             logs = [
                 (name, contents[place]) for name, place in keys[unit.instance_id, unit.attempt] if place in contents
             ]

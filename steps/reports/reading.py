@@ -10,16 +10,16 @@ from typing import NamedTuple, TypeVar
 from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
 from swe_argo.steps.contracts.failure import Failure
 from swe_argo.steps.contracts.families import SWEBENCH
-from swe_argo.steps.contracts.kept_calls import FOLDER as CALLS
 from swe_argo.steps.contracts.record import Record, key
-from swe_argo.steps.contracts.redone import Redone, is_kept, kept_as
+from swe_argo.steps.contracts.recorded_calls import FOLDER as CALLS
+from swe_argo.steps.contracts.redone import Redone, archive_name, is_archived
 from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.contracts.verdict import GradeRecord, Report
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.batches import RECORDS_AT_ONCE, batches
 from swe_argo.steps.reports.canary import read_canary
-from swe_argo.steps.reports.log_tails import LINE_WIDTH, add_log_tails, wants_log_tail
+from swe_argo.steps.reports.log_tails import LINE_WIDTH, add_log_tails, needs_log_tail
 from swe_argo.steps.reports.lost_usage import add_lost_usage
 from swe_argo.steps.reports.stored_run import NO_REPORT, FailedTry, OfficialResult, StoredRun, StoredUnit
 from swe_argo.steps.reports.text.visible import make_visible
@@ -27,7 +27,9 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.store.endpoint_marks import read_retracted
 
 SHOWN_TESTS = 200
+"""Maximum number of failing tests that a unit keeps in memory."""
 ISSUE_CHARACTERS = 40_000
+"""Maximum characters of an issue in a report."""
 
 R = TypeVar("R", bound=Record)
 
@@ -37,20 +39,20 @@ def read_run(store: Store, run_id: str) -> StoredRun:
     return _StoreReader(store, run_id, _RECORDS).read()
 
 
-def read_verdicts(store: Store, run_id: str, *, most_tests: int = SHOWN_TESTS) -> StoredRun:
-    """Return the run without issues, patches, official files and logs, which only its report needs. Raises like it."""
-    return _StoreReader(store, run_id, (GradeRecord.file, SolveRecord.file), most_tests=most_tests).read()
+def read_verdicts(store: Store, run_id: str, *, max_tests: int = SHOWN_TESTS) -> StoredRun:
+    """Return the run without issues, patches, official files and logs. Raises as ``read_run``."""
+    return _StoreReader(store, run_id, (GradeRecord.file, SolveRecord.file), max_tests=max_tests).read()
 
 
 class GrowingRun:
-    """A run that is read repeatedly, as by ``read_verdicts``, but only units with changed files (not model calls)."""
+    """A run in progress that is read repeatedly; each read reloads only units with changed files, model calls aside."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store, self._run_id = store, run_id
-        self._known: _KnownUnits = {}
+        self._cached_units: _KnownUnits = {}
         self._reader: _StoreReader | None = None
         self.answered: dict[tuple[str, int], list[str]] = {}
-        """Names of the recorded-call files, in order, of each unsolved (instance, attempt) that has some."""
+        """(instance, attempt) -> names of its recorded-call files in order, for units without a solve or verdict."""
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -58,14 +60,14 @@ class GrowingRun:
         return self._reader.progress if self._reader else (0, 0)
 
     def read(self) -> StoredRun:
-        """Return the run as it is now. Raises as read_run."""
+        """Return the run as it is now. Raises as ``read_run``."""
         reader = self._reader = _StoreReader(self._store, self._run_id, (GradeRecord.file, SolveRecord.file))
-        run = reader.read(self._known)
-        there = {name: unit for unit in reader.units if (name := _name(unit)) in reader.files}
-        self._known = {name: (_settled(reader.files[name]), unit) for name, unit in there.items()}
+        run = reader.read(self._cached_units)
+        stored_units = {name: unit for unit in reader.units if (name := _name(unit)) in reader.files}
+        self._cached_units = {name: (_without_calls(reader.files[name]), unit) for name, unit in stored_units.items()}
         self.answered = {
             name: calls
-            for name, unit in there.items()
+            for name, unit in stored_units.items()
             if not {SolveRecord.file, GradeRecord.file} & set(unit.files)
             if (calls := [file for file in reader.files[name] if f"/{CALLS}/" in file])
         }
@@ -78,15 +80,15 @@ def read_unit(
     unit: Unit,
     *,
     line_width: int = LINE_WIDTH,
-    most_tests: int = SHOWN_TESTS,
+    max_tests: int = SHOWN_TESTS,
     running: str = "",
 ) -> tuple[StoredUnit, dict[str, str]]:
-    """Return one unit with the end of its log whatever its verdict, and key -> error of unreadable content.
+    """Return (the unit with the end of its log, store key -> error of unreadable content).
 
-    ``line_width``: characters of a line of the log; ``most_tests``: failing tests that are kept; ``running``: location
+    ``line_width``: characters of a line of the log; ``max_tests``: limit of its failing tests; ``running``: location
     of the recorded calls of a try in progress, which is not lost. Raises InfraError if the store fails.
     """
-    reader = _StoreReader(store, run_id, _RECORDS, line_width, most_tests, running=running)
+    reader = _StoreReader(store, run_id, _RECORDS, line_width, max_tests, running=running)
     return reader.read_unit(unit), reader.unreadable
 
 
@@ -96,14 +98,15 @@ def first_line(error: Exception) -> str:
 
 
 _RECORDS = (GradeRecord.file, SolveRecord.file, Patch.file, Report.file)
+"""Files of a unit that a whole report reads; other readers leave out the last two."""
 
 
 _UnitName = tuple[str, int]
 _KnownUnits = dict[_UnitName, tuple[list[str], StoredUnit]]
-"""Units read before, each with the names of its files then, except recorded calls."""
+"""Units of the last read, each with the names of its files at that time, except recorded calls."""
 
 
-def _settled(files: list[str]) -> list[str]:
+def _without_calls(files: list[str]) -> list[str]:
     return [name for name in files if f"/{CALLS}/" not in name]
 
 
@@ -122,19 +125,21 @@ class _InstanceFacts(NamedTuple):
 
 
 class _StoreReader:
+    """Reader of one run. ``records``: names of the files to read; with _RECORDS also issues, logs and lost usage."""
+
     def __init__(
         self,
         store: Store,
         run_id: str,
         records: tuple[str, ...],
         line_width: int = LINE_WIDTH,
-        most_tests: int = SHOWN_TESTS,
+        max_tests: int = SHOWN_TESTS,
         *,
         running: str = "",
     ) -> None:
         self.running = running
         self.line_width = line_width
-        self.most_tests = most_tests
+        self.max_tests = max_tests
         self.whole = records == _RECORDS
         self.records = records
         self.store = store
@@ -145,32 +150,40 @@ class _StoreReader:
         self.units: list[StoredUnit] = []
         """Units as stored, without regard to retractions."""
 
-    def read(self, known: _KnownUnits | None = None) -> StoredRun:
+    def read(self, earlier: _KnownUnits | None = None) -> StoredRun:
+        """Return the run; ``earlier``: units of the last read, which are kept if their files are unchanged.
+
+        Raises ConfigError if there is no such run.
+        """
         names = [key(RunFile, self.run_id), key(Plan, self.run_id)]
         contents = self.store.get_many(names)
         run = self._parse(RunFile, names[0], contents)
         if run is None:
             place = self.store.locate(names[0])
             message = (
-                f"{place} cannot be read" if names[0] in contents else f"there is no run {self.run_id!r}: no {place}"
+                f"{place} cannot be read"
+                if names[0] in contents
+                else f"there is no run {self.run_id!r}: {place} is missing"
             )
             raise ConfigError(message, field="run")
         plan = self._parse(Plan, names[1], contents)
         units = plan.units if plan else []
         self._index()
         instances = self._instances(sorted({unit.instance_id for unit in units})) if self.whole else {}
-        same = {
-            name: unit for name, (files, unit) in (known or {}).items() if _settled(self.files.get(name, [])) == files
+        unchanged = {
+            name: unit
+            for name, (files, unit) in (earlier or {}).items()
+            if _without_calls(self.files.get(name, [])) == files
         }
-        unread = [unit for unit in units if _name(unit) not in same]
+        unread = [unit for unit in units if _name(unit) not in unchanged]
         read: list[StoredUnit] = []
         for batch in batches(unread, RECORDS_AT_ONCE):
             self.progress = len(units) - len(unread) + len(read), len(units)
             read += self._records(batch, instances)
-        by_name = same | {_name(unit): unit for unit in read}
+        by_name = unchanged | {_name(unit): unit for unit in read}
         stored_units = [by_name[_name(unit)] for unit in units]
         if self.whole:
-            add_log_tails(self.store, self.run_id, [unit for unit in stored_units if wants_log_tail(unit)])
+            add_log_tails(self.store, self.run_id, [unit for unit in stored_units if needs_log_tail(unit)])
             add_lost_usage(self.store, self.run_id, stored_units, self.files)
         self.units = stored_units
         stored_units = self._without_retracted(stored_units)
@@ -178,6 +191,7 @@ class _StoreReader:
         return StoredRun(run=run, plan=plan, units=stored_units, unreadable=list(self.unreadable), canary=canary)
 
     def read_unit(self, unit: Unit) -> StoredUnit:
+        """Return one unit with everything that a whole report has about it."""
         self._index(f"{unit.instance_id}/{unit.attempt}/")
         stored_units = self._records([unit], self._instances([unit.instance_id]))
         add_log_tails(self.store, self.run_id, stored_units, self.line_width)
@@ -185,11 +199,11 @@ class _StoreReader:
         return self._without_retracted(stored_units)[0]
 
     def _without_retracted(self, units: list[StoredUnit]) -> list[StoredUnit]:
-        """Return the units, without the verdicts of those whose conversation the model's endpoint ended."""
+        """Return the units, without verdicts of units whose conversation the model endpoint ended."""
         retracted = read_retracted(self.store, self.run_id)
-        wanted = {name: retracted[name].key for unit in units if (name := _name(unit)) in retracted}
-        contents = self.store.get_many(wanted.values())
-        failures = {name: self._parse(Failure, mark, contents) for name, mark in wanted.items()}
+        marks = {name: retracted[name].key for unit in units if (name := _name(unit)) in retracted}
+        contents = self.store.get_many(marks.values())
+        failures = {name: self._parse(Failure, mark, contents) for name, mark in marks.items()}
         return [
             replace(unit, grade=None, patch=None, official=NO_REPORT, retracted=failure)
             if (failure := failures.get(_name(unit))) and (unit.solve or unit.grade)
@@ -198,6 +212,7 @@ class _StoreReader:
         ]
 
     def _index(self, within: str = "") -> None:
+        """List the files of all units, or only of those below ``within`` (INSTANCE/ATTEMPT/)."""
         prefix = f"runs/{self.run_id}/units/"
         for name in self.store.keys(prefix + within):
             parts = name.removeprefix(prefix).split("/", 2)
@@ -208,20 +223,21 @@ class _StoreReader:
         """Return the facts of the instances by id."""
         facts = {}
         for batch in batches(ids, RECORDS_AT_ONCE):
-            names = {key(Instance, self.run_id, one): one for one in batch}
+            names = {key(Instance, self.run_id, instance): instance for instance in batch}
             contents = self.store.get_many(names)
-            for name, one in names.items():
+            for name, instance in names.items():
                 record = self._parse(Instance, name, contents)
                 if record is not None:
                     first = next((line.strip() for line in record.problem_statement.splitlines() if line.strip()), "")
                     issue = record.problem_statement[:ISSUE_CHARACTERS]
                     left_out = len(record.problem_statement) - len(issue)
-                    facts[one] = _InstanceFacts(
+                    facts[instance] = _InstanceFacts(
                         make_visible(first[:200]), issue, left_out, record.difficulty, record.family
                     )
         return facts
 
     def _records(self, units: list[Unit], instances: dict[str, _InstanceFacts]) -> list[StoredUnit]:
+        """Read the records of a few units and return the units."""
         names = [
             f"{self._folder(unit)}/{name}" for unit in units for name in self._files(unit) if self._is_record(name)
         ]
@@ -229,17 +245,18 @@ class _StoreReader:
         return [self._unit(unit, contents, instances.get(unit.instance_id, _InstanceFacts())) for unit in units]
 
     def _unit(self, unit: Unit, contents: dict[str, bytes], facts: _InstanceFacts) -> StoredUnit:
+        """Return a unit, made from its files (``contents``) and the facts about its issue."""
         folder, names = self._folder(unit), self._files(unit)
         verdict = contents.get(f"{folder}/{GradeRecord.file}")
         # A verdict counts until it is archived completely: files already moved are read from the archive.
-        leaving = f"{folder}/tries/{kept_as(verdict)}" if verdict is not None else folder
-        places = [f"{place}/{SolveRecord.file}" for place in (folder, leaving)]
+        archive = f"{folder}/tries/{archive_name(verdict)}" if verdict is not None else folder
+        places = [f"{place}/{SolveRecord.file}" for place in (folder, archive)]
         solved = places[0] if places[0] in contents else places[1]
-        earlier = [place for place in self._put_away(folder, names) if place != leaving]
+        earlier = [place for place in self._archive(folder, names) if place != archive]
         grade = self._parse(GradeRecord, f"{folder}/{GradeRecord.file}", contents)
         failing = len(grade.failing_tests) if grade else 0
-        if grade is not None and failing > self.most_tests:
-            grade = grade.model_copy(update={"failing_tests": grade.failing_tests[: self.most_tests]})
+        if grade is not None and failing > self.max_tests:
+            grade = grade.model_copy(update={"failing_tests": grade.failing_tests[: self.max_tests]})
         return StoredUnit(
             instance_id=unit.instance_id,
             attempt=unit.attempt,
@@ -263,29 +280,33 @@ class _StoreReader:
         )
 
     def _tries(self, folder: str, names: list[str], contents: dict[str, bytes]) -> list[FailedTry]:
+        """Return the unit's failed tries, oldest first."""
         tries = []
         for name in names:
             if name.startswith("tries/") and name.endswith(f"/{Failure.file}"):
                 failure = self._parse(Failure, f"{folder}/{name}", contents)
                 place = name.removesuffix(Failure.file)
-                files = tuple(one.removeprefix(place) for one in names if one.startswith(place))
+                files = tuple(file.removeprefix(place) for file in names if file.startswith(place))
                 if failure is not None:
                     tries.append(FailedTry(failure, failure.usage, place.removeprefix("tries/").rstrip("/"), files))
         return sorted(tries, key=lambda failed_try: failed_try.failure.occurred_at)
 
-    def _put_away(self, folder: str, names: list[str]) -> list[str]:
-        """Return the folders of archived verdicts, and of those whose archival has started."""
+    def _archive(self, folder: str, names: list[str]) -> list[str]:
+        """Return the folders of archived verdicts, including those whose archiving has only started."""
         return [f"{folder}/{name.rpartition('/')[0]}" for name in names if name.endswith(f"/{Redone.file}")]
 
     def _redone(self, places: list[str], contents: dict[str, bytes]) -> list[Redone]:
+        """Return the records of archived verdicts, oldest first."""
         records = [self._parse(Redone, f"{place}/{Redone.file}", contents) for place in places]
-        return sorted((one for one in records if one is not None), key=lambda one: one.at)
+        return sorted((record for record in records if record is not None), key=lambda record: record.at)
 
     def _earlier_grades(self, places: list[str], contents: dict[str, bytes]) -> list[GradeRecord]:
+        """Return the archived verdicts whose failing tests are all known."""
         grades = [self._parse(GradeRecord, f"{place}/{GradeRecord.file}", contents) for place in places]
-        return [one for one in grades if one is not None and len(one.failing_tests) <= self.most_tests]
+        return [grade for grade in grades if grade is not None and len(grade.failing_tests) <= self.max_tests]
 
     def _parse(self, kind: type[R], name: str, contents: dict[str, bytes]) -> R | None:
+        """Return a record; None if it is missing or unreadable, which is noted in ``unreadable``."""
         data = contents.get(name)
         if data is None:
             return None
@@ -296,8 +317,9 @@ class _StoreReader:
             return None
 
     def _is_record(self, name: str) -> bool:
-        kept = (Redone.file, GradeRecord.file, SolveRecord.file) if is_kept(name) else (Failure.file,)
-        return name in self.records or (name.startswith("tries/") and name.rpartition("/")[2] in kept)
+        """Return whether a file of a unit is read: one of ``records``, a failure, or part of an archived verdict."""
+        record_names = (Redone.file, GradeRecord.file, SolveRecord.file) if is_archived(name) else (Failure.file,)
+        return name in self.records or (name.startswith("tries/") and name.rpartition("/")[2] in record_names)
 
     def _folder(self, unit: Unit) -> str:
         return key(GradeRecord, self.run_id, unit.instance_id, unit.attempt).removesuffix(f"/{GradeRecord.file}")
@@ -307,7 +329,7 @@ class _StoreReader:
 
 
 def _official(instance_id: str, data: bytes | None) -> OfficialResult:
-    """Parse a report as make_run_report does: an existing but unreadable one is completed and an error."""
+    """Parse a report as make_run_report does: an unreadable report counts as completed and as an error."""
     if data is None:
         return OfficialResult(completed=False, resolved=None, reason=None)
     try:

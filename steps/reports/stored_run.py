@@ -1,4 +1,4 @@
-"""A stored run in memory: per unit the data of the report, and no more."""
+"""A stored run in memory: for each unit, the data that the report needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from swe_argo.steps.contracts.data import Plan, RunFile, Stage
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.families import SWEBENCH
-from swe_argo.steps.contracts.redone import Redone, is_kept
+from swe_argo.steps.contracts.redone import Redone, is_archived
 from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import Trajectory, Usage
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
@@ -29,7 +29,7 @@ class Standing(StrEnum):
     FAILED = "failed"
     """No verdict: the infrastructure, the request or this project failed."""
     NOT_RUN = "not_run"
-    """No verdict: it was not started, or was in progress when the run stopped."""
+    """No verdict: the unit was not started, or was in progress when the run stopped."""
 
 
 NO_VERDICT = (Standing.FAILED, Standing.NOT_RUN)
@@ -52,10 +52,10 @@ class KnownFlip:
     """A test with different results in gradings of the same patch."""
 
     test: str
-    seen: int
-    """Gradings of patches that were graded more than once."""
+    gradings: int
+    """Number of gradings, only of patches that were graded more than once."""
     flipped: int
-    """Number of these gradings with the less frequent result."""
+    """Gradings with the less frequent result."""
     last_seen: str
 
 
@@ -85,48 +85,48 @@ class StoredUnit:
     title: str = ""
     """First line of the issue."""
     issue: str = ""
-    """The first characters of the issue, as the agent saw it."""
+    """Beginning of the issue, as the agent saw it."""
     issue_left_out: int = 0
-    """Number of characters after them."""
+    """Number of omitted characters."""
     difficulty: str | None = None
     family: str = SWEBENCH
     grade: GradeRecord | None = None
-    """The verdict, with at most SHOWN_TESTS failing tests; ``failing_tests`` counts them all."""
+    """The verdict, with a limited number of failing tests; ``failing_tests`` counts all."""
     failing_tests: int = 0
     flips: list[KnownFlip] = field(default_factory=list)
-    """Failing tests that the store has seen flip."""
+    """Failing tests that are known to flip."""
     solve: SolveRecord | None = None
     patch: bytes | None = None
     official: OfficialResult = NO_REPORT
     log_tail: Excerpt = NOTHING
     log_name: str = ""
-    """Name of the file of log_tail."""
+    """Name of the log file."""
     tries: list[FailedTry] = field(default_factory=list)
     """Failed tries, oldest first."""
     redone: list[Redone] = field(default_factory=list)
-    """Earlier verdicts that were replaced by --redo, oldest first."""
+    """Verdicts that --redo replaced, oldest first."""
     earlier_grades: list[GradeRecord] = field(default_factory=list)
-    """Grades of the earlier verdicts, unordered, without those with more failing tests than are kept."""
+    """Grades of replaced verdicts, unordered; only those with a complete list of failing tests."""
     unexplained: Usage = field(default_factory=Usage)
-    """Usage of tries that left a trajectory and no failure: they were killed before they could write one."""
+    """Usage of tries that were killed before they could record a failure."""
     files: tuple[str, ...] = ()
     """Names of the files in the unit's folder."""
     trajectories: tuple[str, ...] = ()
     """Names of trajectories in the unit's folder, including those below ``tries/``."""
     page: str = ""
-    """Name of its own page in the folder of the report; empty if it has none."""
+    """Name of the unit's page in the report folder; empty if it has none."""
     turns: int | None = None
-    """Answers of the agent in the trajectory; None without a readable one."""
+    """Number of agent turns in the trajectory; None without a readable trajectory."""
     model_answers: int = 0
-    """Number of turns for which a model was asked."""
+    """Number of turns with a model call."""
     useless_answers: int = 0
-    """Number of model answers without anything that the agent expects."""
+    """Number of model answers that the agent could not use."""
     endpoint: str = ""
     """The model endpoint, from the trajectory."""
     useless_answer: str = ""
     """Beginning of the last useless answer with any text."""
     retracted: Failure | None = None
-    """Reason why its verdict does not count: the model's endpoint ended its conversation. ``grade`` is None then."""
+    """Failure of the model endpoint that ended the conversation: the verdict does not count, and ``grade`` is None."""
 
     @property
     def standing(self) -> Standing:
@@ -137,30 +137,28 @@ class StoredUnit:
 
     @property
     def failure(self) -> Failure | None:
-        """The newest failure that still holds; None with a verdict.
+        """The newest failure, if it is the reason why the unit has no verdict.
 
-        A failure no longer holds if its step has succeeded since, if --redo restarted the unit since, or if the run was
-        stopped.
+        None if its step has succeeded since, if --redo restarted the unit since, or if the run was stopped.
         """
         if self.retracted is not None:
             return self.retracted
         if self.grade is not None or not self.tries:
             return None
         newest = self.tries[-1].failure
-        past = (newest.step == "solve" and self.solve is not None) or any(
+        is_past = (newest.step == "solve" and self.solve is not None) or any(
             newest.occurred_at <= earlier.at for earlier in self.redone
         )
-        return None if past or newest.failure_class is FailureClass.STOPPED else newest
+        return None if is_past or newest.failure_class is FailureClass.STOPPED else newest
 
     @property
     def newest_trajectory(self) -> str:
-        """Name of the trajectory that counts: of the successful try, else of the last try with one; empty without any.
+        """Name of the trajectory of the successful try, else of the last try that has one; empty without any.
 
-        Archived verdicts are excluded: the unit has restarted since. Killed tries have no known time, so they rank
-        after the failed tries that have one.
+        Archived verdicts are excluded: the unit has restarted since. Killed tries come last: their time is unknown.
         """
         tries = [f"tries/{failed_try.name}/{Trajectory.file}" for failed_try in reversed(self.tries)]
-        ranked = [Trajectory.file, *tries, *sorted(name for name in self.trajectories if not is_kept(name))]
+        ranked = [Trajectory.file, *tries, *sorted(name for name in self.trajectories if not is_archived(name))]
         return next((name for name in ranked if name in self.trajectories), "")
 
     @property
@@ -170,16 +168,16 @@ class StoredUnit:
 
     @property
     def usage(self) -> Usage:
-        """Usage of the solve that counts, of replaced ones, and of all failed tries."""
-        done = [self.solve.usage] if self.solve else []
-        return add_usage([*done, *(earlier.usage for earlier in self.redone), self.wasted])
+        """Usage of the successful solve, of replaced solves, and of all failed tries."""
+        usages = [self.solve.usage] if self.solve else []
+        return add_usage([*usages, *(earlier.usage for earlier in self.redone), self.wasted])
 
     @property
     def wasted(self) -> Usage:
-        """Usage of the failed tries alone, without calls that the solve that counts has reused from them."""
-        all_of_them = add_usage([*(failed_try.usage for failed_try in self.tries), self.unexplained])
+        """Usage of the failed tries alone, without calls that the successful solve reused."""
+        usage = add_usage([*(failed_try.usage for failed_try in self.tries), self.unexplained])
         continued = self.solve.continued if self.solve else None
-        return all_of_them if continued is None else all_of_them - continued.usage
+        return usage if continued is None else usage - continued.usage
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -193,14 +191,14 @@ class StoredUnit:
     @property
     def total_s(self) -> float:
         """Seconds in all stages, including replaced ones and failed tries, without queues."""
-        past = [one.failure.seconds for one in self.tries] + [earlier.seconds for earlier in self.redone]
+        past = [failed_try.failure.seconds for failed_try in self.tries] + [earlier.seconds for earlier in self.redone]
         return sum(self.seconds.values()) + sum(past)
 
     @property
     def sandboxes_usd(self) -> float | None:
-        """Cost of the sandboxes of successful tries, from their creation on; None if nobody was paid.
+        """Cost of the sandboxes of successful tries, from their creation on; None without a price.
 
-        For failed tries it is unknown how long they had a sandbox.
+        Failed tries are not included, because the time that they had a sandbox is unknown.
         """
         costs = [
             machine.usd_per_hour * sum(record.seconds.get(stage, 0.0) for stage in stages) / 3600
@@ -212,11 +210,11 @@ class StoredUnit:
 
 _SOLVING = ("prepare", "agent", "patch")
 _GRADING = ("apply", "tests", "confirmation", "counter_proof")
-"""Stages with an existing sandbox: not those of waiting for one, or of reading a log."""
+"""Stages with a running sandbox: not waiting for a sandbox or reading a log."""
 
 
 def add_usage(parts: list[Usage]) -> Usage:
-    """Return the sum; its cost is None if no call has a known price."""
+    """Return the sum; the cost is None if no call has a known price."""
     return sum(parts, Usage())
 
 
@@ -226,9 +224,9 @@ class CanaryResult:
 
     resolved: list[str]
     failed: dict[str, str]
-    """Instance -> outcome: here the machines or images do not meet the dataset's needs."""
+    """Instance -> outcome; these show that the machines or images are not suitable."""
     without_verdict: dict[str, str]
-    """Instance -> reason; says nothing about the machines."""
+    """Instance -> reason."""
     grades: list[GradeRecord] = field(default_factory=list)
     """Records of the instances with a verdict."""
 
@@ -241,9 +239,9 @@ class StoredRun:
     plan: Plan | None
     """None if the run stopped before it was planned."""
     units: list[StoredUnit]
-    """In the order of the plan."""
+    """Units in the order of the plan."""
     unreadable: list[str]
-    """Keys with unreadable content."""
+    """Store keys of unreadable files."""
     canary: CanaryResult | None = None
 
     def attempt(self, number: int) -> list[StoredUnit]:

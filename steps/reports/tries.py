@@ -1,4 +1,4 @@
-"""Failed tries of one unit, for readers of that unit alone."""
+"""Failed tries of one unit."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from swe_argo.steps.store import Store
 
 
 def read_failures(store: Store, run: str, instance: str, attempt: int) -> dict[str, Failure]:
-    """Return failure by folder of the failed try, oldest first, without unreadable ones.
-
-    Names of tries have no order: engines choose them. Raises InfraError.
-    """
+    """Return the readable failures by folder of the try, oldest first. Raises InfraError if the store fails."""
     folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
     names = [name for name in store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]
     by_folder = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swe_argo.steps.contracts.chain import PAGE
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.comparison.baseline import LAST, last_of_same_spec
@@ -28,29 +28,28 @@ from swe_argo.steps.store import Store
 
 @dataclass(frozen=True)
 class ComparisonResult:
-    """The comparison with an earlier run, or the reason why there is none."""
+    """A comparison with an earlier run, or the reason why there is none."""
 
     compared: Comparison | None = None
     why_not: str = ""
-    """Reason why it was not compared; empty if no comparison was requested."""
+    """Reason why there is no comparison; empty if none was requested."""
 
 
 def write_report(store: Store, run_id: str, against: str | None = None) -> Summary:
     """Write ``runs/<run>/report/`` of a run in any state, and return its figures.
 
-    ``against``: the run to compare with, or ``last``, the newest finished one of the same spec that was planned before;
-    None: the one of the previous report, if any. If the comparison fails, the report contains one line with the reason.
+    ``against``: the run to compare with, or ``last``, the newest finished run of the same spec that was planned before;
+    None: the run of the previous report, if any. If the comparison fails, the report contains a line with the reason.
 
-    Everything is written again, pages of units too: their content depends on the unit's files, the neighbouring pages,
-    the remarks on the run and this code, which no timestamp covers. Files of an earlier report that this one lacks are
-    removed. ``summary.json`` comes last: its existence means that the report is complete. Raises ConfigError for an
-    unknown run, InfraError if the store fails.
+    Everything is written again, pages of units too: no timestamp covers all that their content depends on. Files of an
+    earlier report that this one lacks are removed. ``summary.json`` comes last: its existence means that the report is
+    complete. Raises ConfigError for an unknown run, InfraError if the store fails.
     """
-    doing("reading the run's units")
+    print_progress("reading the run's units")
     run = read_run(store, run_id)
     mark_flips(run.units, record_flips(store, run))
     write_instances(store, run)
-    doing("counting and drawing")
+    print_progress("computing figures and drawing charts")
     summary = summarise(run)
     folder = key(Summary, run_id).removesuffix(Summary.file)
     model = run.run.model
@@ -66,7 +65,7 @@ def write_report(store: Store, run_id: str, against: str | None = None) -> Summa
     if comparison.compared is not None:
         files[Comparison.file] = comparison.compared.to_bytes()
     copies = bundle_copies(run)
-    doing(f"writing {len(files) + len(copies):,} files")
+    print_progress(f"writing {len(files) + len(copies):,} files")
     old = store.keys(folder)
     current = {f"{folder}{name}" for name in (*files, *(unit.page for unit in run.units if unit.page))} | {
         destination for _, destination in copies
@@ -79,8 +78,9 @@ def write_report(store: Store, run_id: str, against: str | None = None) -> Summa
 
 
 def _compare_with(store: Store, run: StoredRun, against: str | None) -> ComparisonResult:
+    """Return the comparison with the run ``against`` (see write_report), or the reason why there is none."""
     run_id = run.run.run_id
-    earlier_id = against or _before(store, run_id)
+    earlier_id = against or _previous_baseline(store, run_id)
     if not earlier_id:
         return ComparisonResult()
     if earlier_id == LAST:
@@ -88,15 +88,16 @@ def _compare_with(store: Store, run: StoredRun, against: str | None) -> Comparis
         if earlier_id is None:
             return ComparisonResult(why_not="no earlier finished run of the same spec")
     if earlier_id == run_id:
-        return ComparisonResult(why_not="a run is not compared with itself")
+        return ComparisonResult(why_not="a run cannot be compared with itself")
     try:
         doubts = known_doubts(store, run.run.dataset.name)
         return ComparisonResult(compare(read_verdicts(store, earlier_id), run, doubts.describe))
-    except ConfigError as error:  # an unknown or removed run is reported here, when all the work is done
+    except ConfigError as error:  # an unknown or removed run does not fail the report
         return ComparisonResult(why_not=error.reason)
 
 
-def _before(store: Store, run_id: str) -> str | None:
+def _previous_baseline(store: Store, run_id: str) -> str | None:
+    """Return the id of the run that the stored report was compared with; None if there is no such report."""
     try:
         return Comparison.from_bytes(store.get(key(Comparison, run_id))).against
     except (FileNotFoundError, ValueError):

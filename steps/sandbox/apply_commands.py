@@ -1,4 +1,4 @@
-"""The commands that apply a patch to a repository, in the order of the harness (swebench run_evaluation.py)."""
+"""Commands that apply a patch to a repository, in the harness's order (swebench run_evaluation.py)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ APPLY_COMMANDS = (
     "git apply --verbose --reject",
     "patch --batch --forward --fuzz=5 -p1 -i",
 )
-"""The harness calls them GIT_APPLY_CMDS."""
+"""GIT_APPLY_CMDS of the harness."""
 RESET = "git checkout -- . ; git clean -fd"
-"""Removes the leftovers of a failed command (``--reject`` above all)."""
+"""Command that removes leftovers of a failed apply, such as ``--reject`` files."""
 
 
 def try_commands(

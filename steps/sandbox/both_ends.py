@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class BothEnds:
-    """Collects bytes; if there are more than twice ``each``, keeps the first and the last ``each`` bytes."""
+    """A buffer of bytes; if it exceeds twice ``end_bytes``, only the first and the last ``end_bytes`` stay."""
 
-    def __init__(self, each: int) -> None:
-        self._each = each
+    def __init__(self, end_bytes: int) -> None:
+        self._end_bytes = end_bytes
         self._data = bytearray()
         self._cut = False
 
@@ -17,30 +17,30 @@ class BothEnds:
     def add(self, data: bytes | bytearray) -> None:
         """Append the next bytes."""
         self._data += data
-        if len(self._data) > 4 * self._each:
+        if len(self._data) > 4 * self._end_bytes:  # not at twice: each trim moves bytes
             self._trim()
 
     def skip(self) -> None:
-        """Mark a gap: the next bytes do not follow those kept so far, of which only the beginning stays."""
-        del self._data[self._each :]
+        """Record that bytes are missing before the next ones; of those so far only the beginning stays."""
+        del self._data[self._end_bytes :]
         self._cut = True
 
     def cut_at(self, mark: bytes) -> bool:
-        """Drop a mark and everything after it. Return whether it was present."""
+        """Drop ``mark`` and everything after it from the buffer; return whether it was present."""
         at = self._data.find(mark)
         if at >= 0:
             del self._data[at:]
         return at >= 0
 
     def take(self) -> tuple[bytes, bytes | None]:
-        """Return (beginning, end), or (everything, None) if it is short, and empty the buffer."""
-        if len(self._data) > 2 * self._each:
+        """Empty the buffer; return (beginning, end), or (everything, None) if nothing was dropped."""
+        if len(self._data) > 2 * self._end_bytes:
             self._trim()
         data, cut = bytes(self._data), self._cut
         self._data.clear()
         self._cut = False
-        return (data[: self._each], data[self._each :]) if cut else (data, None)
+        return (data[: self._end_bytes], data[self._end_bytes :]) if cut else (data, None)
 
     def _trim(self) -> None:
-        del self._data[self._each : -self._each]
+        del self._data[self._end_bytes : -self._end_bytes]
         self._cut = True

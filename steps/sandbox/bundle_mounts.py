@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.protocol import BundleMount
 
 
 def mount_of(program: AgentProgram | None) -> BundleMount | None:
-    """Return the bundle to mount for an agent program, or None if it has no files of its own."""
+    """Return the bundle to mount for an agent program; None without a program, or if it needs no files."""
     if program is None or program.bundle is None:
         return None
     stored = find_bundle(program.bundle.digest)
@@ -19,9 +19,9 @@ def mount_of(program: AgentProgram | None) -> BundleMount | None:
 
 
 def folder_of(bundle: BundleMount) -> Path:
-    """Return the folder of the files. Raises ConfigError if this machine does not have them."""
+    """Return the folder of a bundle's files. Raises ConfigError if this machine does not have them."""
     if bundle.folder is None:
         raise ConfigError(
-            f"this machine has no agent files {bundle.digest}: swe-argo agents build makes them", field="agent.name"
+            f"this machine has no agent files {bundle.digest}: run swe-argo agents build", field="agent.name"
         )
     return bundle.folder

@@ -16,16 +16,19 @@ from swe_argo.steps.sandbox.bundle_mounts import folder_of
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 _PARTS = "/opt/swe-argo/.parts"
+"""Folder in the sandbox for the pieces of the archive."""
 _MARK = "/opt/swe-argo/.digest"
+"""File in the sandbox with the digest of the unpacked files."""
 PIECE_BYTES = 16 << 20
-"""The bytes held in memory and sent at a time."""
+"""Bytes sent at a time."""
 _UNPACK_S = 600.0
 
 
 def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
     """Unpack the agent's files in the sandbox, unless its template or snapshot already has them.
 
-    Raises ConfigError if this machine does not have them; InfraError; ResourceError.
+    Raises ConfigError if this machine does not have them, InfraError if the sandbox fails or cannot unpack them,
+    ResourceError if it runs out of disk or memory.
     """
     if request.bundle is None or _has(box, request.bundle.digest):
         return
@@ -35,16 +38,16 @@ def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
             write_tar(folder, cast("IO[bytes]", zipped))
         _send(box, packed)
     place, parts = map(shlex.quote, (BUNDLE_PLACE, _PARTS))
-    done = box.exec(
+    result = box.exec(
         f"set -e -o pipefail; rm -rf {place}; mkdir -p {place}; cat {parts}/* | tar -xzf - -C {place}; "
         f"rm -rf {parts}; {sealing(request.bundle.digest)}",
         timeout_s=_UNPACK_S,
         cwd="/",
         merge=True,
     )
-    if done.exit_code != 0:
-        said = done.stdout[-300:].decode(errors="replace").strip()
-        raise InfraError(FailureClass.SANDBOX_CREATE, f"could not unpack the agent's files in the sandbox: {said}")
+    if result.exit_code != 0:
+        output = result.stdout[-300:].decode(errors="replace").strip()
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"could not unpack the agent's files in the sandbox: {output}")
 
 
 def sealing(digest: str) -> str:
@@ -53,6 +56,7 @@ def sealing(digest: str) -> str:
 
 
 def _send(box: Sandbox, packed: IO[bytes]) -> None:
+    """Write an archive into the sandbox, in pieces whose names sort in order."""
     packed.seek(0, io.SEEK_SET)
     number = 0
     while piece := packed.read(PIECE_BYTES):
@@ -61,6 +65,7 @@ def _send(box: Sandbox, packed: IO[bytes]) -> None:
 
 
 def _has(box: Sandbox, digest: str) -> bool:
+    """Return whether the sandbox has the files of this digest."""
     try:
         return box.read(_MARK, max_bytes=1 << 10) == digest.encode()
     except OSError:

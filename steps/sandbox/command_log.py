@@ -13,13 +13,13 @@ from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox, StartedJob
 from swe_argo.steps.sandbox.wrapper import ExecOptions, SandboxWrapper, StartOptions
 from swe_argo.steps.settings import settings
 
-SHOWN = 200
+LINE_WIDTH = 200
 """Maximum characters logged of a command's first line."""
 log = logging.getLogger(__name__)
 
 
 def set_up_logging() -> None:
-    """Set the log level to LOG_LEVEL. Libraries log warnings only, since some print requests with their keys."""
+    """Log to stderr at LOG_LEVEL; libraries log only warnings and errors, since some print requests with their keys."""
     level = settings().log_level
     line = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler = logging.StreamHandler(sys.stderr)
@@ -47,4 +47,4 @@ class _LoggedSandbox(SandboxWrapper):
 
 
 def _first_line(command: str) -> str:
-    return (command.strip().splitlines() or [""])[0][:SHOWN]
+    return (command.strip().splitlines() or [""])[0][:LINE_WIDTH]

@@ -1,4 +1,4 @@
-"""The folder that a runner keeps for its groups (sandbox/groups.py), removed at its end or by the next runner."""
+"""The folder of a runner's groups (sandbox/groups.py), removed at its end or by the next runner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from swe_argo.steps.contracts.backends import backend_named, is_own_backend
+from swe_argo.steps.contracts.backends import find_backend, is_own_backend
 from swe_argo.steps.contracts.data import Plan, Stage
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import StepError
@@ -19,27 +19,32 @@ from swe_argo.steps.sandbox.protocol import Snapshots
 from swe_argo.steps.settings import settings
 
 ADDRESS = "SWE_ARGO_GROUPS"
+"""Environment variable that names the folder to the steps."""
 _OWNER, _SPEC = "owner", "sandbox.json"
+"""Files of the folder: the runner's process, and the sandbox spec with which its snapshots are removed."""
 
 
 def group_notices(spec: SandboxSpec, attempts: int) -> list[str]:
-    """Return the reasons why a run that asks for groups gets none."""
+    """Return a notice if ``group_from_snapshot`` is set but has no effect on this run; else nothing."""
     if not spec.group_from_snapshot:
         return []
-    prepares = "each attempt prepares a machine of its own, as without --group-from-snapshot"
+    prepares = "each attempt prepares its own machine, as without --group-from-snapshot"
     if settings().pod_name is not None:
-        return [f"the attempts of a pipeline are pods that know nothing of each other: {prepares}"]
-    if not is_own_backend(spec.backend) and not backend_named(spec.backend).snapshots:
+        return [f"the attempts of a pipeline are separate pods: {prepares}"]
+    if not is_own_backend(spec.backend) and not find_backend(spec.backend).snapshots:
         return [f"backend {spec.backend} has no snapshots: {prepares}"]
-    return [] if attempts > 1 else ["--group-from-snapshot is for --attempts of 2 or more: there is one attempt"]
+    return [] if attempts > 1 else ["--group-from-snapshot has no effect with one attempt: set --attempts to 2 or more"]
 
 
 @contextmanager
 def groups_of(spec: SandboxSpec, plan: Plan) -> Iterator[Mapping[str, str]]:
-    """Yield the steps' environment variables of a run with groups, else {}; remove its snapshots at the end."""
-    many = {unit.attempt for unit in plan.to_do if unit.begins is Stage.SOLVE}
-    may = is_own_backend(spec.backend) or backend_named(spec.backend).snapshots
-    if not (spec.group_from_snapshot and may and len(many) > 1):
+    """Create the run's folder of groups; yield environment variables for its steps. Remove its snapshots at the end.
+
+    Yields {} if the run has no groups: not requested, no snapshots, or only one attempt to solve.
+    """
+    attempts = {unit.attempt for unit in plan.to_do if unit.begins is Stage.SOLVE}
+    has_snapshots = is_own_backend(spec.backend) or find_backend(spec.backend).snapshots
+    if not (spec.group_from_snapshot and has_snapshots and len(attempts) > 1):
         yield {}
         return
     with suppress(StepError):
@@ -56,18 +61,18 @@ def groups_of(spec: SandboxSpec, plan: Plan) -> Iterator[Mapping[str, str]]:
 
 
 def list_dead_groups() -> Orphans:
-    """Return the snapshots of dead runners on this machine. Never raises."""
+    """List the snapshots that dead runners of this machine left behind. Never raises."""
     dead = {}
     for folder in _root().glob("*"):
         with suppress(OSError):
             if is_dead((folder / _OWNER).read_text("utf-8")):
                 dead[folder] = [f"snapshot {record.name}" for record in _records(folder)]
-    names = sorted(name for found in dead.values() for name in found)
+    names = sorted(name for snapshots in dead.values() for name in snapshots)
     return Orphans(names, lambda: {k: v for folder in dead for k, v in _remove(folder).items()}, where="groups")
 
 
 def _remove(folder: Path) -> dict[str, str]:
-    """Remove a group's snapshots, then its folder. Return the remaining ones, each with the reason."""
+    """Remove a runner's snapshots, then its folder. Return the snapshots that remain, each with the reason."""
     failures = {}
     try:
         spec = SandboxSpec.model_validate_json((folder / _SPEC).read_bytes())
@@ -87,7 +92,10 @@ def _remove(folder: Path) -> dict[str, str]:
 
 
 def _records(folder: Path) -> list[SnapshotRecord]:
-    """Return a group's records. One without a snapshot id may still have a snapshot, if the response was lost."""
+    """Return the snapshot records in a runner's folder, without unreadable ones.
+
+    A snapshot may exist even if its record has no id: the answer may have been lost.
+    """
     records = []
     for file in sorted(folder.glob("*.json")):
         if file.name != _SPEC:

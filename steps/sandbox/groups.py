@@ -1,7 +1,7 @@
-"""Attempts at one instance that start from one prepared machine: the first attempt prepares it, the others copy it.
+"""Groups: attempts at one instance that start from a snapshot of the machine that the first attempt prepared.
 
-The runner gives its steps a folder. In it each instance has a lock, held while its machine is prepared, and a record of
-the result. The snapshot is taken before any untrusted code has run in the machine.
+In the runner's folder, each instance has a lock, held while its machine is prepared, and a record of the result. The
+snapshot is taken before any untrusted code runs in the machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from swe_argo.steps.settings import settings
 class SnapshotRecord(BaseModel):
     """The record of a group's snapshot.
 
-    ``name`` is written before the snapshot exists; ``snapshot`` is its id, if any. ``start``: the preparer's data.
+    ``name`` is written before the snapshot exists; ``snapshot`` is its id, once known. ``start``: data about the
+    prepared machine, from the attempt that prepared it. ``failed``: no snapshot could be taken, so do not try again.
     """
 
     name: str
@@ -36,7 +37,10 @@ class SnapshotRecord(BaseModel):
 
 
 class GroupMember:
-    """An attempt of a group: the snapshot it starts from, and the machine it prepares for later attempts."""
+    """An attempt of a group: the snapshot it starts from, and the machine it prepares for later attempts.
+
+    ``file``: the instance's record; ``lock``: the open lock file that other attempts wait for. None without a group.
+    """
 
     def __init__(self, file: Path | None = None, lock: IO[bytes] | None = None) -> None:
         self._file = file
@@ -47,33 +51,33 @@ class GroupMember:
         """The snapshot to start from; None starts from the image."""
         self.start = record.start if record else {}
         """Recorded data about the machine of the snapshot."""
-        if file is None or (record and (record.snapshot or record.failed)):
+        if file is None or (record and (record.snapshot or record.failed)):  # nothing to prepare
             self._end()
 
-    def begin_from_image(self) -> None:
-        """Discard an unusable snapshot."""
+    def start_from_image(self) -> None:
+        """Forget the snapshot, which cannot be used, and start from the image."""
         self.snapshot = None
 
     def has(self, backend: Backend, box: Sandbox) -> None:
-        """Record the machine of this attempt."""
+        """Record the machine of this attempt, of which ``keep`` takes the snapshot."""
         self._machine = (backend, box)
 
     @property
     def prepares(self) -> bool:
-        """Whether other attempts wait for this one's machine."""
+        """Whether other attempts wait for this attempt's machine."""
         return self._lock is not None
 
     def keep(self, start: dict[str, Any] | None) -> None:
-        """Save the prepared machine for the other attempts, and let them continue. Never fails.
+        """Take a snapshot of the prepared machine, and release the other attempts. A failure prints a note.
 
-        ``start``: the data they need about it; None if it cannot be passed on.
+        ``start``: the data that they need about the machine; None if the machine cannot be shared.
         """
         if self._lock is None or self._file is None or self._machine is None:
             return
         backend, box = self._machine
-        record, why = SnapshotRecord(name=f"sweargo-group-{secrets.token_hex(8)}", start=start or {}), ""
+        record, problem = SnapshotRecord(name=f"sweargo-group-{secrets.token_hex(8)}", start=start or {}), ""
         if start is None or not isinstance(backend, Snapshots):
-            why = "the backend takes none" if start is not None else "none of a whole machine is taken"
+            problem = "the backend has no snapshots" if start is not None else "a whole machine cannot be shared"
         else:
             if self._file.exists():  # left by a dead preparer: a snapshot of that name may exist
                 self._file.replace(self._file.with_stem(f"{self._file.stem}-{secrets.token_hex(4)}"))
@@ -81,14 +85,17 @@ class GroupMember:
             try:
                 record.snapshot = backend.snapshot(box, record.name)
             except StepError as error:
-                why = error.reason
-        if why:
-            sys.stderr.write(f"note: no snapshot, so each attempt prepares its own machine: {why}\n")
+                problem = error.reason
+        if problem:
+            sys.stderr.write(
+                f"note: no snapshot of the prepared sandbox, so each attempt prepares its own: {problem}\n"
+            )
         record.failed = record.snapshot is None
         _write(self._file, record)
         self._end()
 
     def _end(self) -> None:
+        """Release the lock, so that the next attempt continues."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -96,7 +103,10 @@ class GroupMember:
 
 @contextmanager
 def join_group(run: RunFile, instance: Instance) -> Iterator[GroupMember]:
-    """Wait while another attempt prepares this instance's machine. Without a group, yield a plain member."""
+    """Wait while another attempt prepares this instance's machine; yield this attempt as a member of the group.
+
+    Without a group, yield a member that starts from the image and prepares nothing for others.
+    """
     folder = settings().groups
     if folder is None or not folder.is_dir():
         yield GroupMember()

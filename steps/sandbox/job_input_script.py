@@ -1,6 +1,6 @@
-"""Shell scripts that talk to a job with open input: send input, close it, interrupt, kill.
+"""Idempotent shell scripts for a job with open input: send input, close it, interrupt, kill.
 
-Each script is safe to run any number of times; the files of a job are those of job_script.
+``job_script`` describes the files of a job.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _READY_TURNS = 600
 """Maximum checks, 0.05 s apart, whether a job is ready for input."""
 
 
-def input_script(stem: str, number: int, data: bytes) -> tuple[str, bytes]:
+def input_script(path: str, number: int, data: bytes) -> tuple[str, bytes]:
     """Return the script that sends input number ``number`` to a job, and the script's stdin. Idempotent.
 
-    It does not wait for a reader: a background writer goes on, after that of the previous input, and holds the input
-    open, so that its end comes later. Other scripts may follow. Input of more than STDIN_BYTES must already be in
-    ``<stem>.input<number>``. If the script's stdin arrives incomplete, nothing is sent and the exit code is not 0.
+    It does not wait for a reader: a background process writes, after the writer of the previous input has ended, and
+    holds the input open. Input of more than STDIN_BYTES must already be in ``<path>.input<number>``. If the script's
+    stdin arrives incomplete, nothing is sent and the exit code is not 0.
     """
     file = f"$d.input{number}"
     take, write = "", f"cat {file} && rm -f {file}"
@@ -26,36 +26,37 @@ def input_script(stem: str, number: int, data: bytes) -> tuple[str, bytes]:
         write = f"printf %s {in_pieces(data)}"
     elif len(data) <= STDIN_BYTES:
         take = _TAKE.format(file=file, number=number, size=len(data))
-    script = _INPUT.format(d=stem, take=take, ready=_ready(stem), number=number, before=number - 1, write=write)
+    script = _INPUT.format(d=path, take=take, ready=_ready(path), number=number, before=number - 1, write=write)
     return f"({script}) || exit 1\n", data if take else b""
 
 
-def close_input_script(stem: str) -> str:
-    """Return the script that closes a job's input."""
-    return f"{{ {_ready(stem)}read -r p <{stem}.lock && kill -USR1 $p; }} 2>/dev/null; exit 0\n"
+def close_input_script(path: str) -> str:
+    """Return the script that closes a job's input, by the signal USR1 to the job's leader."""
+    return f"{{ {_ready(path)}read -r p <{path}.lock && kill -USR1 $p; }} 2>/dev/null; exit 0\n"
 
 
-def interrupt_script(stem: str, number: int) -> str:
+def interrupt_script(path: str, number: int) -> str:
     """Return the script that interrupts a job for the ``number``-th time. Idempotent."""
-    act = f"{_ready(stem, 'pid')}read -r p <{stem}.pid && kill -INT -$p"
-    return f"(set -C; : >{stem}.i{number} && {{ {act}; }}) 2>/dev/null; exit 0\n"
+    act = f"{_ready(path, 'pid')}read -r p <{path}.pid && kill -INT -$p"
+    return f"(set -C; : >{path}.i{number} && {{ {act}; }}) 2>/dev/null; exit 0\n"
 
 
-def kill_script(stem: str) -> str:
-    """Return the script that kills a job with open input and its whole session; it takes up to about twelve seconds."""
-    return _KILL.format(d=stem, ready=_ready(stem, "pid"))
+def kill_script(path: str) -> str:
+    """Return the script that ends a job's session: SIGTERM, and SIGKILL after 2 s. It waits up to 10 s for the end."""
+    return _KILL.format(d=path, ready=_ready(path, "pid"))
 
 
-def _ready(stem: str, file: str = "copy") -> str:
-    """Return the script that waits until a new job holds its input open, or leads its session, and exits otherwise."""
+def _ready(path: str, file: str = "copy") -> str:
+    """Return the script that waits until a job has written ``<path>.<file>``, and exits if the job is gone."""
     return (
-        f"n=0; while [ ! -s {stem}.{file} ]; do\n"
-        f"[ -e {stem}.in ] && [ ! -s {stem}.rc ] && [ $n -lt {_READY_TURNS} ] || exit 0\nsleep 0.05; n=$((n+1)); done\n"
+        f"n=0; while [ ! -s {path}.{file} ]; do\n"
+        f"[ -e {path}.in ] && [ ! -s {path}.rc ] && [ $n -lt {_READY_TURNS} ] || exit 0\nsleep 0.05; n=$((n+1)); done\n"
     )
 
 
 # Opening the FIFO for reading as well keeps the open for writing from blocking. It is then held for writing only, so
-# that a writer to a job that is gone ends by SIGPIPE. Two concurrent writers would write in any order.
+# that a writer to an ended job ends by SIGPIPE. Two concurrent writers would mix their data: `.w<number>` is created by
+# the writer of that input (`set -C` lets only one create it), and is not empty once all of it is written.
 _INPUT = """d={d}
 exec 2>/dev/null
 {take}{ready}(set -C; : >$d.w{number}) || exit 0
@@ -65,10 +66,12 @@ exec 5<>$d.in 4>$d.in 5<&-
 exit 0
 """
 
+# Reads an input of known size from the script's stdin into a file, unless it was already taken.
 _TAKE = """[ -e $d.w{number} ] ||
 {{ head -c {size} >{file}.$$ && [ $(wc -c <{file}.$$) = {size} ] && mv {file}.$$ {file}; }} || exit 1
 """
 
+# In /proc/PID/stat after the name in brackets, $4 is the session.
 _KILL = """d={d}
 exec 2>/dev/null
 {ready}read -r pid <$d.pid || exit 0

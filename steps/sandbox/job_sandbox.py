@@ -1,4 +1,4 @@
-"""A sandbox over a transport that runs short scripts in a machine: its commands are detached jobs."""
+"""A sandbox over a transport of short scripts: its commands run as detached jobs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from swe_argo.steps.sandbox.wrapper import PollOptions
 
 
 class Transport(Protocol):
-    """The connection to one machine, with the facts known about that machine from outside."""
+    """A connection to one machine, and the provider's view of that machine."""
 
     jobs_root: str
-    """A folder in the machine for the files of jobs. Neither tests nor diffs look there."""
+    """A folder in the machine for the files of jobs, outside tests and diffs."""
     poll_times: PollTimes
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
@@ -36,7 +36,7 @@ class Transport(Protocol):
         """Return the failure known from outside, see ``Sandbox.outside_failure``."""
 
     def out_of_memory(self) -> ResourceError:
-        """Return the failure to raise when the kernel killed a process for lack of memory."""
+        """Return the failure for a process that the kernel killed for lack of memory."""
 
 
 T_co = TypeVar("T_co", bound=Transport, covariant=True)
@@ -45,14 +45,14 @@ T_co = TypeVar("T_co", bound=Transport, covariant=True)
 class JobSandbox(Generic[T_co]):
     """A running machine behind a transport. Its methods raise the transport's errors besides those of ``Sandbox``.
 
-    ``stream_exec``: a transport that streams output; with it, a short command needs fewer processes.
+    ``stream_exec``: a transport with streamed output, which needs fewer processes for a short command; None if none.
     """
 
     def __init__(self, machine: Machine, transport: T_co, stream_exec: StreamExec | None = None) -> None:
         self.machine = machine
         self.transport = transport
         self._jobs = Jobs(
-            transport.short_exec, root=transport.jobs_root, tempo=transport.poll_times, stream_exec=stream_exec
+            transport.short_exec, root=transport.jobs_root, poll_times=transport.poll_times, stream_exec=stream_exec
         )
 
     def exec(
@@ -65,7 +65,7 @@ class JobSandbox(Generic[T_co]):
         merge: bool = False,
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
-        """Run a command, see ``Sandbox.exec``. Raises InfraError (EXEC) if the machine lives but runs no commands."""
+        """Run a command, see ``Sandbox.exec``. Raises InfraError (EXEC) if a running machine runs no commands."""
         with self.checked():
             result = self._jobs.run(Job(command, timeout_s, cwd, env or {}, merge, max_output_bytes))
         self.judge(result.oom_kills, result.stdout, is_lost=result.is_lost)
@@ -77,13 +77,16 @@ class JobSandbox(Generic[T_co]):
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
-        bell: str | None = None,
+        wake_pipe: str | None = None,
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
         """Start a command, see ``JobStarter.start``."""
         return _CheckedJob(
-            self, PolledJob(self._jobs, command, cwd=cwd, env=env or {}, ends_bytes=ends_bytes, note=note, bell=bell)
+            self,
+            PolledJob(
+                self._jobs, command, cwd=cwd, env=env or {}, ends_bytes=ends_bytes, note=note, wake_pipe=wake_pipe
+            ),
         )
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
@@ -100,7 +103,7 @@ class JobSandbox(Generic[T_co]):
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Raise the machine's failure instead, if commands do not run because the machine failed."""
+        """If the block raises an EXEC failure because the machine failed, raise the machine's failure instead."""
         try:
             yield
         except InfraError as error:
@@ -109,9 +112,10 @@ class JobSandbox(Generic[T_co]):
             raise
 
     def judge(self, oom_kills: int, output: bytes, *, is_lost: bool) -> None:
-        """Raise the machine's failure, judging by a job's result.
+        """Raise the machine's failure, if a job's result shows one.
 
-        A lost job in a machine that lives killed every process there, its own leader included.
+        ``is_lost``: the job's leader is gone without an exit code. If the machine still runs, no failure is raised:
+        then the command itself killed its leader.
         """
         if oom_kills:
             failure = self.transport.out_of_memory()
@@ -137,9 +141,10 @@ class _CheckedJob:
         self._job = job
 
     def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
+        """Poll the job, see ``StartedJob.poll``; a result that shows the machine's failure raises it."""
         with self._box.checked():
-            progress, seen = self._job.poll(**options)
-        self._box.judge(seen.oom_kills, progress.output, is_lost=seen.has_ended and seen.rc is None)
+            progress, result = self._job.poll(**options)
+        self._box.judge(result.oom_kills, progress.output, is_lost=result.has_ended and result.rc is None)
         return progress
 
     def send(self, data: bytes) -> None:

@@ -1,15 +1,15 @@
-"""Shell scripts that start and poll a detached job, safe to run any number of times.
+"""Idempotent shell scripts that start and poll a detached job.
 
-A job is a few files with one path prefix, the stem: ``.lock`` (its leader's pid; whoever creates it runs the job, so it
-runs once), ``.out`` and ``.err``, ``.rc``, written last, and ``.cmd``, the command, if it is long. A line counts only
-with its newline, so a half-written line is ignored. The streams are FIFOs that ``cat`` copies to files: a command that
-opens /dev/stderr for writing would truncate a file, and a child left behind can write on without holding the job. The
-leader writes a mark after the command's output. ``.bell`` is a wake-up FIFO: the leader writes to it after its end, one
-byte for each of a few waiters; a waiter that opens it before reading ``.rc`` misses neither. The command may write to
-it to wake a waiter for output, which may arrive a moment later. A job with open input also has a FIFO ``.in``, the pid
-of its session in ``.pid``, and the pid of its output copier in ``.copy``.
+The files of a job share a path prefix, the job path: ``.lock`` (the leader's pid; the process that creates it runs the
+job, so it runs once), ``.out`` and ``.err``, ``.rc``, written last, and ``.cmd``, a long command. Incomplete lines are
+ignored. The streams are FIFOs that ``cat`` copies to files, since a command that opens /dev/stderr for writing would
+truncate a file, and so that an orphaned child can write on without blocking the job's end. The leader writes a mark
+after the command's output. ``.wake`` is the wake-up FIFO: at the end, the leader writes a byte for each of a few
+waiters; a waiter opens it before it reads ``.rc``, so it misses no end. The command may write to it to wake a waiter
+for output. A job with open input also has a FIFO ``.in``, the pid of its session in ``.pid``, and the pid of its
+output copier in ``.copy``.
 
-Each process started here costs every command a millisecond, so the scripts start as few as possible.
+Every process costs a command a millisecond, so the scripts start as few as possible.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from dataclasses import dataclass
 KILL_AFTER_S = 2
 """Seconds between SIGTERM and SIGKILL at a timeout."""
 INLINE_BYTES = 16 << 10
-"""A longer command is sent as a file: Linux takes 128 KiB in one argument, quoting included."""
+"""Longer commands are sent as files, since Linux limits a quoted argument to 128 KiB."""
 ARGUMENT_BYTES = 96 << 10
-"""A longer command is run as a file, not by ``bash -c``."""
+"""Longer commands run as files, not by ``bash -c``, since they would exceed Linux's limit of 128 KiB."""
 QUIET_TURN_S = 0.5
 """Seconds between measurements when waiting for silence."""
 TURN_S = 1.0
-"""Seconds between checks that the leader lives: a killed leader writes nothing to the bell."""
+"""Seconds between checks that the leader lives, since a killed leader writes no wake-up byte."""
 _NEVER_S = 10**9
+"""Timeout of a job without a timeout."""
 
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """Options of a command that do not depend on how its job is started."""
+    """Options of a command, for either way to start its job."""
 
     timeout_s: float
     cwd: str
@@ -41,62 +42,70 @@ class ScriptOptions:
     merge: bool
     """Whether stderr goes to stdout."""
     most_bytes: int
-    """The rest of a longer stream is dropped: it would fill the machine's disk."""
+    """Maximum size of a stream, to protect the machine's disk; the rest is dropped."""
     forget: list[str]
-    """Stems of finished jobs, to remove when this one has ended. Their locks stay, for a delayed start script to
-    find."""
+    """Job paths of finished jobs whose files are removed after this job. Their locks stay, in case a delayed start
+    script arrives."""
 
 
-def start_script(stem: str, command: bytes, options: ScriptOptions, *, input_open: bool = False) -> str:
-    """Return the script that launches the job. The job itself takes the lock: a start that died half-way is repeated.
+def start_script(path: str, command: bytes, options: ScriptOptions, *, input_open: bool = False) -> str:
+    """Return the script that launches the job. The job takes the lock itself, so an interrupted start can be repeated.
 
-    A command longer than INLINE_BYTES must be in ``<stem>.cmd`` already. ``input_open``: the command leads a session of
-    its own, has a FIFO as its input, and no timeout.
+    A command longer than INLINE_BYTES must be in ``<path>.cmd`` already. ``input_open``: the command leads its own
+    session, and has a FIFO as its input and no timeout.
     """
-    put, lead = _leader(_DETACHED, stem, command, options, input_open=input_open)
-    files = _prepare_files(stem, merge=options.merge, input_open=input_open)
-    return f"{files}{put and put + ' '}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
+    # A short command is in the variable __cmd of the leader's environment.
+    assign, lead = _leader(_DETACHED, path, command, options, input_open=input_open)
+    files = _prepare_files(path, merge=options.merge, input_open=input_open)
+    return f"{files}{assign and assign + ' '}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
 
 
-def stream_script(stem: str, command: bytes, options: ScriptOptions) -> str:
-    """Return the script that runs the job as its leader, for a transport that streams a script's output.
+def stream_script(path: str, command: bytes, options: ScriptOptions) -> str:
+    """Return the script that is the job's leader, for a transport that streams a script's output.
 
-    The command's output also goes to the script's own streams; after stdout's mark comes ``exit code, late, processes
-    killed by the memory limit`` and a newline. The script must lead a session of its own. If its output is lost, or
-    takes too long, run ``start_script`` for the same stem and poll.
+    The command's output also goes to the script's streams; after stdout's mark follow ``exit code, late, processes
+    killed by the memory limit`` and a newline. The script must lead its own session. If its output is lost or late,
+    run ``start_script`` for the same path and poll.
     """
-    put, lead = _leader(_STREAMED, stem, command, options, input_open=False)
-    return f"{_prepare_files(stem, merge=options.merge, input_open=False)}{put and put + '; export __cmd'}\n{lead}"
-
-
-def _prepare_files(stem: str, *, merge: bool, input_open: bool) -> str:
-    fifos = "$d.bell $d.fout" + ("" if merge else " $d.ferr") + (" $d.in" if input_open else "")
+    assign, lead = _leader(_STREAMED, path, command, options, input_open=False)
     return (
-        f"d={stem}; {{ mkfifo {fifos} || {{ mkdir -p {stem.rpartition('/')[0]}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
+        f"{_prepare_files(path, merge=options.merge, input_open=False)}{assign and assign + '; export __cmd'}\n{lead}"
+    )
+
+
+def _prepare_files(path: str, *, merge: bool, input_open: bool) -> str:
+    """Return the script that creates a job's FIFOs and output files, and their folder if it is missing."""
+    fifos = "$d.wake $d.fout" + ("" if merge else " $d.ferr") + (" $d.in" if input_open else "")
+    return (
+        f"d={path}; {{ mkfifo {fifos} || {{ mkdir -p {path.rpartition('/')[0]}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
         ": >>$d.out; : >>$d.err\n"
     )
 
 
 def _leader(
-    way: dict[str, str], stem: str, command: bytes, options: ScriptOptions, *, input_open: bool
+    way: dict[str, str], path: str, command: bytes, options: ScriptOptions, *, input_open: bool
 ) -> tuple[str, str]:
-    """Return the assignment of the variable that holds a short command, and the script of the job's leader."""
-    put, take, word = "", "", '-c "$c"'
+    """Return the assignment of the variable that holds a short command ("" for a long one), and the leader's script.
+
+    ``way``: _DETACHED or _STREAMED.
+    """
+    # take: shell code that puts the command into $c; word: bash's arguments.
+    assign, take, word = "", "", '-c "$c"'
     if len(command) <= INLINE_BYTES:
-        put, take = f"__cmd={in_pieces(command)}", "c=$__cmd; unset __cmd; "
+        assign, take = f"__cmd={in_pieces(command)}", "c=$__cmd; unset __cmd; "
     elif len(command) <= ARGUMENT_BYTES:
-        take = f"c=$(cat {stem}.cmd); "
+        take = f"c=$(cat {path}.cmd); "
     else:
-        word = f"{stem}.cmd"
+        word = f"{path}.cmd"
     pairs = " ".join(shlex.quote(f"{name}={value}") for name, value in options.env.items())
     exports = f"env {pairs} " if pairs else ""  # an image may have no env
-    tell = f"echo $$ >{stem}.pid; " if input_open else ""
-    run = shlex.quote(f"{tell}{take}exec {exports}/bin/bash {word}")
+    write_pid = f"echo $$ >{path}.pid; " if input_open else ""
+    run = shlex.quote(f"{write_pid}{take}exec {exports}/bin/bash {word}")
     work = _TALK if input_open else _WORK
     lead = _LEAD.format(
-        d=stem,
+        d=path,
         work=work.format(
-            d=stem,
+            d=path,
             run=run,
             cwd=shlex.quote(options.cwd),
             err="8" if options.merge else "9",
@@ -105,18 +114,20 @@ def _leader(
             kill=KILL_AFTER_S,
             most_s=_NEVER_S,
         ),
+        # ulimit counts blocks of 512 bytes; 16 more, so that the mark fits behind the output.
         copy=way["copy"].format(blocks=(options.most_bytes >> 9) + 16),
         hundredths=int((_NEVER_S if input_open else options.timeout_s) * 100),
-        forget=f"rm -f {' '.join(f'{each}.[!l]*' for each in options.forget)}" if options.forget else "",
+        # [!l]: all files but .lock
+        forget=f"rm -f {' '.join(f'{finished}.[!l]*' for finished in options.forget)}" if options.forget else "",
         copy_err="" if options.merge else _COPY_ERR,
-        end=way["end"].format(mark=mark(stem).decode()),
-        mark_err="" if options.merge else f"printf %s '{mark(stem).decode()}' >&9\n",
+        end=way["end"].format(mark=mark(path).decode()),
+        mark_err="" if options.merge else f"printf %s '{mark(path).decode()}' >&9\n",
     )
-    return put, lead
+    return assign, lead
 
 
 def poll_script(
-    stem: str,
+    path: str,
     offsets: tuple[int | None, int | None],
     *,
     wait_s: float,
@@ -128,85 +139,99 @@ def poll_script(
 ) -> str:
     """Return the script that waits up to ``wait_s`` for the end, then prints a header and each stream's new output.
 
-    For each stream it prints the output from its offset on (nothing if that is None), at most ``chunk_bytes`` in all;
-    ``frames`` returns the text before, between and after the two. ``flood_bytes`` means that the job's input is open:
-    waiting also ends after ``quiet_s`` without output, or with that much output, and the header counts the turns of
-    ``QUIET_TURN_S`` without output. ``note``: a file whose lines are printed with the end. ``until_output``, for such a
-    job: waiting also ends with any output of the first stream after its offset.
+    It prints each stream from its offset on (nothing if None), at most ``chunk_bytes`` in all; ``frames`` returns the
+    text before, between and after the two. The header is ``job``, then claimed, pid, alive, rc, late, oom_kills and
+    still of ``PollResult``, - for none. ``flood_bytes`` is set for a job with open input: the wait also ends after
+    ``quiet_s`` without output, or with that much output, and the header counts the turns of ``QUIET_TURN_S`` without
+    output. ``note``: a file whose lines are printed at the end. ``until_output``, for such a job: the wait also ends
+    with any output of the first stream after its offset.
     """
     watched = flood_bytes is not None
     turn_s = max(0.01, min(wait_s, QUIET_TURN_S if watched else TURN_S))
     turns = max(1, round(wait_s / turn_s)) if wait_s > 0 else 0
     measure = new = soon = ""
-    known = offsets[0] or 0
+    offset = offsets[0] or 0
     if until_output:
-        new, soon = _NEW.format(known=known, turn=f"{turn_s:.3f}"), _SOON
+        new, soon = _NEW.format(offset=offset, turn=f"{turn_s:.3f}"), _SOON
     if watched:
-        calm = max(1, round(quiet_s / turn_s)) if quiet_s is not None else 0
+        calm = max(1, round(quiet_s / turn_s)) if quiet_s is not None else 0  # turns without output; 0: do not end
         measure = _MEASURE.format(calm=calm, flood=flood_bytes)
     wait = (
         _WAIT.format(
-            d=stem, turns=turns, turn=f"{turn_s:.3f}", known=known, lives=_LIVES, measure=measure, new=new, soon=soon
+            d=path,
+            turns=turns,
+            turn=f"{turn_s:.3f}",
+            offset=offset,
+            lives=_LIVES,
+            measure=measure,
+            new=new,
+            soon=soon,
         )
         if turns
         else ""
     )
-    tell = _NOTE.format(note=shlex.quote(note)) if note else ""
-    look = _LOOK.format(d=stem, wait=wait, lives=_LIVES, note=tell)
-    most = chunk_bytes // (2 - offsets.count(None) or 1)
-    if offsets == (0, 0):
+    read_note = _NOTE.format(note=shlex.quote(note)) if note else ""
+    look = _LOOK.format(d=path, wait=wait, lives=_LIVES, note=read_note)
+    most = chunk_bytes // (2 - offsets.count(None) or 1)  # the chunk is shared by the streams to print
+    if offsets == (0, 0):  # one process prints both streams, and itself the lines of ``frames``
         return f"{look}head -c {most} $d.out $d.err\n{_END}"
     out, err = (_piece(f"$d.{name}", at, most) for name, at in zip(("out", "err"), offsets, strict=True))
     return f'{look}echo "==> $d.out <=="\n{out}echo; echo "==> $d.err <=="\n{err}{_END}'
 
 
 def _piece(file: str, at: int | None, most: int) -> str:
+    """Return the command that prints ``most`` bytes of a file from offset ``at``; nothing if that is None."""
     if at is None:
         return ""
     return f"tail -c +{at + 1} {file} | head -c {most}\n" if at else f"head -c {most} {file}\n"
 
 
-def tail_script(stem: str, ends_bytes: int) -> str:
-    """Return the script that prints the length of a job's output, a newline, and its last bytes."""
-    return f"s=$(wc -c <{stem}.out); echo tail $((s))\ntail -c +$((s-{ends_bytes}+1)) {stem}.out | head -c {ends_bytes}"
+def tail_script(path: str, ends_bytes: int) -> str:
+    """Return the script that prints the size of a job's output, a newline, and its last ``ends_bytes``."""
+    return f"s=$(wc -c <{path}.out); echo tail $((s))\ntail -c +$((s-{ends_bytes}+1)) {path}.out | head -c {ends_bytes}"
 
 
-def frames(stem: str) -> tuple[bytes, bytes, bytes]:
+def frames(path: str) -> tuple[bytes, bytes, bytes]:
     """Return the text before, between and after the two streams, as ``head`` prints it for two files."""
-    return f"==> {stem}.out <==\n".encode(), f"\n==> {stem}.err <==\n".encode(), f"\n==> {stem} <==\n".encode()
+    return (
+        f"==> {path}.out <==\n".encode(),
+        f"\n==> {path}.err <==\n".encode(),
+        f"\n==> {path} <==\n".encode(),
+    )
 
 
-def mark(stem: str) -> bytes:
-    """Return the mark that ends a stream of the job; it contains the stem, which cannot be guessed."""
-    return f"<end {stem.rpartition('/')[2]}>".encode()
+def mark(path: str) -> bytes:
+    """Return the mark that ends a stream of the job; it contains the path, which cannot be guessed."""
+    return f"<end {path.rpartition('/')[2]}>".encode()
 
 
 def in_pieces(command: bytes) -> str:
     """Return the command as one shell word, in pieces of three letters.
 
-    The script that holds it may be on a command line, where ``pkill -f word`` must not find the word.
+    The word may be on a command line, where ``pkill -f`` must not match the command.
     """
     try:
         text = command.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if "\0" in text:  # bash drops NUL, and no argument may hold it
+    if "\0" in text:  # bash drops NUL, and no argument can contain it
         return f'"$(printf %s {base64.b64encode(command).decode()} | base64 -d)"'
     pieces = (text[at : at + 3].replace("'", "'\"'\"'") for at in range(0, len(text), 3))
     return "".join(f"'{piece}'" for piece in pieces)
 
 
-# The leader holds both ends of the FIFOs, so nobody blocks in open() and nobody gets SIGPIPE. The command reopens them,
-# and gets its text from the environment: `pkill -f` with a word of the command must match neither the leader nor
-# timeout. timeout leads a process group of its own; after a timeout the rest of the session is killed too, except the
-# copiers. The exit code 124, or 137 after SIGKILL, may be the command's own, so the machine's clock decides. A copier
-# closes the leader's ends itself: with `copy 8<&- &` dash would keep a copy to restore when the function returns, and
-# the copier would wait for its own end forever.
+# The leader holds both ends of the FIFOs, so no process blocks in open() or gets SIGPIPE. The command reopens them, and
+# gets its text from the environment, so that `pkill -f` with a word of the command matches neither the leader nor
+# timeout. timeout leads its own process group; after a timeout the rest of the session is killed too, except the
+# copiers. Exit code 124, or 137 after SIGKILL, may be the command's, so the clock decides. A copier closes the
+# leader's ends itself: with `copy 8<&- &` dash would keep a copy to restore when the function returns, and the copier
+# would wait for its own end forever. now() counts in hundredths of a second; the 1 before the fraction keeps sh from
+# reading 08 as octal. In /proc/PID/stat after the name in brackets, $1 is the state, $2 the parent, $4 the session.
 _LEAD = """d={d}; set -C
 command echo $$ >$d.lock || exit 0
 set +C
 now() {{ read -r up rest </proc/uptime; now=$((${{up%.*}}*100+1${{up#*.}}-100)); }}
-exec 7<>$d.bell 8<>$d.fout
+exec 7<>$d.wake 8<>$d.fout
 copy() {{ exec 7<&- 8<&- 9<&-; {copy}; }}
 copy $d.out <$d.fout & keep=" $$ $! " copies="$! "
 {copy_err}now; began=$now
@@ -223,12 +248,13 @@ done
 echo .... >&7
 {forget}"""
 
+# The two ways to run the leader: "copy" copies a FIFO to the file $1, "end" writes the mark after the output.
 _DETACHED = {
     "copy": "exec >$1; (ulimit -f {blocks}; exec cat) || exec cat >/dev/null",
     "end": "printf %s '{mark}' >&8",
 }
 
-# Neither the limit of the file nor a missing reader may end tee's other output.
+# Neither the file's size limit nor a missing reader may end tee's other output.
 _STREAMED = {
     "copy": """trap "" XFSZ PIPE; ulimit -f {blocks}; exec tee $1 2>/dev/null""",
     "end": """oom=0
@@ -237,6 +263,7 @@ while read -r k v; do [ "$k" = oom_kill ] && oom=$v; done <$f; done
 printf '%s %s %s %s\\n' '{mark}' $rc $late $oom >&8""",
 }
 
+# Runs a command with a timeout; the exit code goes to $rc.
 _WORK = """(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
 exec timeout -k {kill} {t} sh -c {run} >$d.fout 2>$d.{fifo} </dev/null 7<&- 8<&- 9<&-)
 rc=$?; """
@@ -255,10 +282,11 @@ wait $pid; rc=$?
 _COPY_ERR = """exec 9<>$d.ferr; copy $d.err <$d.ferr >&2 & keep="$keep$! " copies="$copies$! "
 """
 
+# Whether a process lives and is not a zombie.
 _LIVES = """lives() { read -r s </proc/$1/stat || return; case "${s##*) }" in [ZX]*) return 1; esac; }"""
 
-# In bash, whose `read -t` needs no process: one process a second, for as long as tests run, adds up.
-_WAIT = """exec 6<>$d.bell; still=$(BASH_ENV= /bin/bash -c 'd={d} still=0 was={known} t={turn} soon=0
+# In bash, whose `read -t` needs no process: a process per second for hours of tests would add up.
+_WAIT = """exec 6<>$d.wake; still=$(BASH_ENV= /bin/bash -c 'd={d} still=0 was={offset} t={turn} soon=0
 {lives}
 for ((n=0; n<{turns}; n++)); do
 read -r rc late <$d.rc && break
@@ -267,7 +295,7 @@ read -r pid <$d.lock && ! lives $pid && break
 {measure}done; echo $still')
 """
 
-# The copier's write position tells the size of the output, until the output is no longer kept.
+# The copier's write position is the size of the output, up to the size limit.
 _MEASURE = """[ -n "$copy" ] || read -r copy <$d.copy || continue
 read -r word size </proc/$copy/fdinfo/1 || continue
 if [ "$size" = "$was" ]; then still=$((still+1)); else still=0; fi
@@ -276,19 +304,21 @@ was=$size
 [ {calm} = 0 ] || [ $still -lt {calm} ] || break
 """
 
+# Ends the wait at output after the offset. After a wake-up byte it looks again every 0.01 s, ten times.
 _NEW = """[ -n "$copy" ] || read -r copy <$d.copy
-read -r word size </proc/$copy/fdinfo/1 && [ $size -gt {known} ] && break
+read -r word size </proc/$copy/fdinfo/1 && [ $size -gt {offset} ] && break
 t={turn}; [ $soon = 0 ] || {{ t=0.01; soon=$((soon-1)); }}
 """
 
 # The output behind a wake-up byte may not have been copied yet.
 _SOON = " && soon=10"
 
+# Prints at most eight lines of the note file, once the job has ended.
 _NOTE = """[ -z "$rc" ] || [ ! -f {note} ] || note() {{ n=0
 while [ $n -lt 8 ] && IFS= read -r l; do printf "note %s\\n" "$l"; n=$((n+1)); done <{note}; }}
 """
 
-# The order matters: check the leader before rc, so that a dead leader without rc is known to have written none.
+# The order matters: with the leader checked before rc, a dead leader without rc has written none.
 _LOOK = """d={d} still=
 {lives}
 note() {{ :; }}

@@ -1,4 +1,4 @@
-"""Polling of a detached job over short execs: a failed poll is retried, and the start script sent again if needed."""
+"""Polling of a detached job over short execs, with retries that repeat the start script if needed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from swe_argo.steps.sandbox.job_script import frames, poll_script
 from swe_argo.steps.sandbox.short_exec import ShortExec
 
 _LEAST_BYTES = 64 << 10
-"""An answer of this size gets through any transport."""
+"""Minimum chunk size: any transport can deliver such an answer."""
 
 _FAST_BYTES_S = 10e6
-"""Bytes per second from which a transport is given larger chunks."""
+"""Bytes per second above which chunks grow."""
 
 
 @dataclass(frozen=True)
 class PollTimes:
-    """Polling parameters of a transport: seconds a start and a poll wait inside the sandbox, and bytes per exec.
+    """Polling parameters of a transport: the seconds that a start and a poll wait in the sandbox, and bytes per exec.
 
-    An incomplete answer is requested again at half the size; after a fast one the size doubles, up to ``most_bytes``.
+    After an incomplete answer the chunk size halves; after a fast answer it doubles, up to ``most_bytes``.
+    ``attempts``: the number of failed answers in a row that are retried.
     """
 
     start_wait_s: float = 2.0
@@ -33,7 +34,12 @@ class PollTimes:
 
 @dataclass(frozen=True)
 class PollResult:
-    """The result of one poll."""
+    """The result of one poll.
+
+    ``claimed``: the job has a lock, so its start script need not be sent again. ``pid``: the lock has the leader's pid;
+    ``alive``: that process lives. ``rc``: the exit code, None before the end. ``late``: the timeout ended the job.
+    ``pieces``: new output of stdout and stderr.
+    """
 
     claimed: bool
     pid: bool
@@ -55,11 +61,11 @@ class PollResult:
 class JobWatch:
     """A poller of one job. ``start`` is the script that starts the job; the first poll sends it."""
 
-    def __init__(self, short_exec: ShortExec, stem: str, start: str, times: PollTimes) -> None:
+    def __init__(self, short_exec: ShortExec, job_path: str, start: str, times: PollTimes) -> None:
         self.chunk_bytes = times.chunk_bytes
-        self.has_begun = False
+        self.has_started = False
         self._exec = short_exec
-        self._stem = stem
+        self._job_path = job_path
         self._start = self._script = start
         self._times = times
         self._most_wait_s = times.start_wait_s
@@ -75,16 +81,17 @@ class JobWatch:
         until_output: bool = False,
         before: tuple[str, bytes] = ("", b""),
     ) -> PollResult:
-        """Poll the job, see ``poll_script``; may wait less than ``wait_s``. Raises InfraError (EXEC) if no job starts.
+        """Poll the job, see ``poll_script``; start it if it has not started. May wait less than ``wait_s``.
 
-        ``before``: a script that runs first, safe to repeat, and its stdin.
+        ``before``: an idempotent script that runs first, and its stdin. Raises InfraError (EXEC) if the job does not
+        start or the answers stay incomplete.
         """
         faults = 0
         while True:
             wait_s = min(wait_s, self._most_wait_s)
             polled_at = time.monotonic()
             poll = poll_script(
-                self._stem,
+                self._job_path,
                 offsets,
                 wait_s=wait_s,
                 chunk_bytes=self.chunk_bytes,
@@ -94,7 +101,7 @@ class JobWatch:
                 until_output=until_output,
             )
             code, answer = self._exec(self._script + before[0] + poll, before[1], wait_s=wait_s)
-            result = _parse(code, answer, self._stem)
+            result = _parse(code, answer, self._job_path)
             if result is not None and result.pid:
                 break
             faults += 1
@@ -104,27 +111,28 @@ class JobWatch:
                 raise InfraError(FailureClass.EXEC, "the sandbox does not run commands", detail=detail)
             time.sleep(min(0.05 * 2**faults, 1.0))
             self._script = "" if result and result.claimed else self._start
-        self.has_begun = True
+        self.has_started = True
         self._script, self._most_wait_s = "", self._times.poll_wait_s
         size = sum(map(len, result.pieces))
+        # A large answer that arrived faster than _FAST_BYTES_S.
         if size > max(self.chunk_bytes // 2, (time.monotonic() - polled_at) * _FAST_BYTES_S):
             self.chunk_bytes = max(self.chunk_bytes, min(2 * self.chunk_bytes, self._times.most_bytes))
         return result
 
 
-def _parse(code: int, answer: bytes, stem: str) -> PollResult | None:
-    """Parse the answer of a poll; return None if it is incomplete."""
+def _parse(code: int, answer: bytes, job_path: str) -> PollResult | None:
+    """Parse the answer of a poll, in the form of ``poll_script``; return None if it is incomplete."""
     head, _, body = answer.partition(b"\n")
-    words = head.decode("ascii", "replace").split()
+    words = head.decode("ascii", "replace").split()  # job, claimed, pid, alive, rc, late, oom kills, still; - for none
     note = []
     while body.startswith(b"note "):
         line, _, body = body.partition(b"\n")
         note.append(line[5:].decode(errors="replace"))
-    before, between, behind = frames(stem)
+    before, between, behind = frames(job_path)
     if code != 0 or len(words) != 8 or words[0] != "job" or not body.startswith(before) or not body.endswith(behind):
         return None
-    out, there, err = body[len(before) : -len(behind)].partition(between)
-    if not there:
+    out, separator, err = body[len(before) : -len(behind)].partition(between)
+    if not separator:
         return None
     _, claimed, pid, alive, rc, late, oom, still = words
     if not (oom.isdigit() and (rc == "-" or rc.isdigit()) and len(rc + oom) < 40):

@@ -1,4 +1,4 @@
-"""Commands as detached jobs over short execs: a dropped connection neither ends, repeats nor truncates a command.
+"""Commands as detached jobs over short execs: a dropped connection does not end, repeat or truncate a command.
 
 The sandbox needs Linux's /proc and sh, bash, base64, timeout, setsid, sleep, tail, head, wc, cat, mkfifo, mkdir, mv,
 rm, env.
@@ -22,20 +22,21 @@ from swe_argo.steps.sandbox.short_exec import ShortExec, StreamExec
 from swe_argo.steps.sandbox.transfer import write_file
 
 FLUSH_S = 3.0
-"""Seconds that an ended job's output may take to reach its file before its copier counts as dead."""
+"""Seconds after a job's end until its copier counts as dead."""
 
 LISTEN_S = 20.0
-"""Seconds to read a command's own stream; then the job is polled, since streams are lost with connections."""
+"""Seconds to read a command's stream; later the job is polled, since streams are lost with connections."""
 _BEHIND_BYTES = 100
+"""Maximum bytes kept after a stream's mark, enough for the leader's line."""
 _LATE_S = 60.0
 """Seconds by which a job may end later than its timeout."""
 _FETCH_S = 900.0
-"""Seconds that its output may take to arrive after that."""
+"""Seconds after the timeout for which the output of an ended job may still arrive."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command to run, with the number of bytes wanted of each stream."""
+    """A command to run. ``max_output_bytes`` limits each stream; ``merge``: stderr goes to stdout."""
 
     command: str
     timeout_s: float
@@ -49,8 +50,8 @@ class Job:
 class JobResult:
     """The result of a job.
 
-    ``is_lost``: its leader vanished without an exit code; everything was killed, or the machine was replaced.
-    ``oom_kills``: processes that the machine's memory limit has killed in its life.
+    ``is_lost``: the leader vanished without an exit code, because it was killed or the machine was replaced.
+    ``oom_kills``: processes that the machine's memory limit has killed so far.
     """
 
     exit_code: int | None
@@ -63,7 +64,7 @@ class JobResult:
     is_lost: bool
 
     def require_end(self) -> ExecResult:
-        """Return the command's result for a machine that still lives: there, a lost leader was killed (137)."""
+        """Return the result as an ExecResult. A lost leader was killed (137), as the machine is known to run."""
         return ExecResult(
             exit_code=137 if self.is_lost else self.exit_code,
             stdout=self.stdout,
@@ -75,7 +76,11 @@ class JobResult:
 
 
 class _Stream:
-    """The bytes that have arrived of one stream, and whether it is complete."""
+    """The received bytes of one stream, and whether it is complete.
+
+    ``end`` is the mark after the command's output. A stream is read up to ``limit`` bytes plus the mark's length, so
+    that output of exactly ``limit`` bytes is not taken for longer output.
+    """
 
     def __init__(self, limit: int, end: bytes) -> None:
         self.data = bytearray()
@@ -86,10 +91,11 @@ class _Stream:
         """The bytes after the end mark."""
 
     def take(self, piece: bytes) -> None:
+        """Add the next bytes; cut the mark off."""
         if self.complete:
             self.behind += piece[: _BEHIND_BYTES - len(self.behind)]
             return
-        searched = max(0, len(self.data) - len(self.end))
+        searched = max(0, len(self.data) - len(self.end))  # the mark may begin in the previous piece
         self.data += piece
         at = self.data.find(self.end, searched)
         if at >= 0:
@@ -99,34 +105,35 @@ class _Stream:
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds more than is wanted: a mark after that does not count."""
+        """Whether more than the limit has arrived, so that the rest need not be read."""
         return len(self.data) >= self.limit + len(self.end)
 
     @property
     def at(self) -> int | None:
-        """The offset from which bytes are still wanted, or None."""
+        """The offset of the next bytes to read; None if the stream is complete."""
         return None if self.complete else len(self.data)
 
     def cut(self) -> tuple[bytes, bool]:
+        """Return the output up to the limit, and whether there was more."""
         return bytes(self.data[: self.limit]), len(self.data) > self.limit
 
 
 class Jobs:
-    """Runs commands in one sandbox. ``root`` is a folder there that neither tests nor diffs look at. Thread-safe."""
+    """The jobs of one sandbox. ``root`` is a folder there, outside tests and diffs. Thread-safe."""
 
     def __init__(
         self,
         short_exec: ShortExec,
         *,
         root: str,
-        tempo: PollTimes | None = None,
+        poll_times: PollTimes | None = None,
         stream_exec: StreamExec | None = None,
     ) -> None:
         self.short_exec = short_exec
         self._stream_exec = stream_exec
         self._root = root
-        self._tempo = tempo or PollTimes()
-        self._known: list[str] = []
+        self._poll_times = poll_times or PollTimes()
+        self._finished: list[str] = []
 
     def run(self, job: Job) -> JobResult:
         """Run a command to its end.
@@ -134,50 +141,53 @@ class Jobs:
         Raises InfraError (EXEC) if the sandbox does not run jobs, and the transport's errors; the error's ``output``
         holds the stdout so far.
         """
-        stem = self._stem()
-        end = mark(stem)
+        job_path = self._job_path()
+        end = mark(job_path)
         streams = (_Stream(job.max_output_bytes, end), _Stream(job.max_output_bytes, end))
         try:
-            return self._watched(job, stem, streams)
+            return self._run(job, job_path, streams)
         except StepError as error:
             error.output = streams[0].cut()[0]
             raise
 
     def start(
-        self, command: str, cwd: str, env: dict[str, str], *, most_bytes: int, most_at_once: int, bell: str | None
+        self, command: str, cwd: str, env: dict[str, str], *, most_bytes: int, most_at_once: int, wake_pipe: str | None
     ) -> tuple[str, JobWatch]:
-        """Start a job with open input, which only ``kill_script`` ends. Return its stem and its watch.
+        """Prepare a job with open input and no timeout; return its path and its watch, whose first poll starts it.
 
-        The machine keeps ``most_bytes`` of its output, and one poll returns at most ``most_at_once``. ``bell`` names
-        the variable that gives the command the path of the wake-up FIFO.
+        The machine stores ``most_bytes`` of its output, and a poll returns at most ``most_at_once``. ``wake_pipe``: the
+        environment variable for the path of the wake-up FIFO; None for none.
         """
-        times = self._tempo
+        times = self._poll_times
         times = replace(
             times,
             chunk_bytes=min(times.chunk_bytes, most_at_once),
             most_bytes=min(times.most_bytes, most_at_once),
         )
-        stem = self._stem()
-        env = env | {bell: f"{stem}.bell"} if bell else env
+        job_path = self._job_path()
+        env = env | {wake_pipe: f"{job_path}.wake"} if wake_pipe else env
         job = Job(command, 0.0, cwd, env, merge=True, max_output_bytes=most_bytes)
-        text, options = self._prepare(stem, job)
-        return stem, JobWatch(self.short_exec, stem, start_script(stem, text, options, input_open=True), times)
+        text, options = self._prepare(job_path, job)
+        return job_path, JobWatch(
+            self.short_exec, job_path, start_script(job_path, text, options, input_open=True), times
+        )
 
-    def forget(self, stem: str) -> None:
-        """Schedule the files of an ended job for removal."""
-        self._known.append(stem)
+    def forget(self, job_path: str) -> None:
+        """Let the next job remove the files of this ended one."""
+        self._finished.append(job_path)
 
-    def _watched(self, job: Job, stem: str, streams: tuple[_Stream, _Stream]) -> JobResult:
+    def _run(self, job: Job, job_path: str, streams: tuple[_Stream, _Stream]) -> JobResult:
+        """Read the command's stream if the transport has one; if that breaks off or is slow, poll the same job."""
         began = time.monotonic()
-        streams[1].complete = job.merge
-        command, options = self._prepare(stem, job)
+        streams[1].complete = job.merge  # then there is no stderr to wait for
+        command, options = self._prepare(job_path, job)
         if self._stream_exec is not None:
-            script = stream_script(stem, command, options)
+            script = stream_script(job_path, command, options)
             if (end := _listen(self._stream_exec(script), streams)) is not None:
-                self.forget(stem)
+                self.forget(job_path)
                 return _result(end, streams, time.monotonic() - began)
-        watch = JobWatch(self.short_exec, stem, start_script(stem, command, options), self._tempo)
-        wait_s, ended_at = math.inf, 0.0
+        watch = JobWatch(self.short_exec, job_path, start_script(job_path, command, options), self._poll_times)
+        wait_s, ended_at = math.inf, 0.0  # the watch limits the wait; ended_at: when an ended job last had new output
         while True:
             poll = watch.look((streams[0].at, streams[1].at), wait_s=wait_s)
             for stream, piece in zip(streams, poll.pieces, strict=True):
@@ -187,27 +197,27 @@ class Jobs:
                 wait_s, ended_at = 0.0, ended_at or time.monotonic()
                 if any(poll.pieces):
                     ended_at = time.monotonic()
-                elif poll.rc is None or time.monotonic() - ended_at > FLUSH_S:
+                elif poll.rc is None or time.monotonic() - ended_at > FLUSH_S:  # nobody will write the mark
                     break
                 else:
                     time.sleep(0.02)
                 if streams[0].complete and streams[1].complete:
                     break
-            patience_s = self._tempo.poll_wait_s + (_FETCH_S if poll.has_ended else _LATE_S)
+            patience_s = self._poll_times.poll_wait_s + (_FETCH_S if poll.has_ended else _LATE_S)
             if time.monotonic() - began > job.timeout_s + patience_s:
-                raise InfraError(FailureClass.EXEC, f"a command did not end at its timeout of {job.timeout_s:g} s")
-        self.forget(stem)
+                raise InfraError(FailureClass.EXEC, f"a command did not end after its timeout of {job.timeout_s:g} s")
+        self.forget(job_path)
         return _result(poll, streams, time.monotonic() - began)
 
-    def _stem(self) -> str:
+    def _job_path(self) -> str:
         return f"{self._root}/{uuid.uuid4().hex}"
 
-    def _prepare(self, stem: str, job: Job) -> tuple[bytes, ScriptOptions]:
-        """Return the command, uploaded already if it is long, and the options of its start scripts."""
+    def _prepare(self, job_path: str, job: Job) -> tuple[bytes, ScriptOptions]:
+        """Upload the command if it is long; return it and the options of its start scripts."""
         command = job.command.encode(errors="surrogateescape")
         if len(command) > INLINE_BYTES:
-            write_file(self.short_exec, f"{stem}.cmd", command)
-        forget, self._known = self._known, []
+            write_file(self.short_exec, f"{job_path}.cmd", command)
+        forget, self._finished = self._finished, []
         return command, ScriptOptions(
             timeout_s=job.timeout_s,
             cwd=job.cwd,
@@ -219,7 +229,7 @@ class Jobs:
 
 
 def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]) -> PollResult | None:
-    """Read a job's streamed output and its end. Return None if the end did not arrive this way."""
+    """Read a job's streamed output for LISTEN_S. Return its end; None if it did not arrive and must be polled."""
     until = time.monotonic() + LISTEN_S
     with closing(pieces):
         for number, piece in pieces:
@@ -234,7 +244,7 @@ def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_St
 
 
 def _end_behind(line: bytearray) -> PollResult | None:
-    """Parse the leader's line after the output; return None if another process wrote it."""
+    """Parse the leader's line after the mark: exit code, late, OOM kills. Return None if it is not such a line."""
     words = line.decode("ascii", "replace").split()
     if not line.endswith(b"\n") or len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
         return None
@@ -250,6 +260,7 @@ def _end_behind(line: bytearray) -> PollResult | None:
 
 
 def _result(poll: PollResult, streams: tuple[_Stream, _Stream], seconds: float) -> JobResult:
+    """Return the result of an ended job, by its last poll and the streams received."""
     (out, out_cut), (err, err_cut) = streams[0].cut(), streams[1].cut()
     return JobResult(
         exit_code=None if poll.late else poll.rc,

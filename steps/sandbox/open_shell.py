@@ -1,8 +1,8 @@
-"""Short execs over a shell that stays open in the machine and runs one script after another.
+"""Short execs over shells that stay open in the machine and run one script after another.
 
-Starting a process in a machine costs an engine or a cluster about 50 ms of a processor; a script over an open line
-costs 5. Nothing depends on the line: it holds no state, a script whose line was lost runs in an exec of its own, and
-every script may run twice.
+Starting a process in a machine costs an engine or a cluster about 50 ms of CPU, a script over an open line 5 ms. A line
+is the connection to such a shell. It has no state: if it is lost, the script runs again, in its own exec, as every
+script is idempotent.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Protocol
 from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 STDIN_BYTES = 64 << 10
-"""A script with more stdin gets an exec of its own, which takes the bytes unencoded."""
+"""A script with more stdin runs in its own exec, which needs no encoding."""
 IDLE_S = 30.0
-"""Seconds after which an unused line is dropped: load balancers silently forget idle connections after a minute or
-more."""
+"""Seconds after which an idle line is dropped, as load balancers silently drop idle connections."""
 _SPARE = 2
-"""The number of idle shells kept: one for a waiting caller, one for a caller that sends meanwhile."""
+"""Maximum idle shells: one for a caller that polls, one for a caller that sends."""
 _LOSSES = 3
+"""Lost lines in a row after which open lines are not used for a while."""
 _PAUSE_S = 60.0
-"""Seconds without a new line after ``_LOSSES`` losses in a row: something on the way does not keep connections."""
+"""Seconds without open lines after that, since a proxy may drop connections."""
 
 
 class Line(Protocol):
@@ -37,7 +37,7 @@ class Line(Protocol):
         """Send all of ``data``."""
 
     def receive(self, silence_s: float) -> bytes:
-        """Return the next bytes, at least one; silence for ``silence_s`` is a loss. Raises EOFError at the end."""
+        """Return the next bytes, at least one. Raises OSError after ``silence_s`` of silence, EOFError at the end."""
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -46,8 +46,8 @@ class Line(Protocol):
 class OpenShells:
     """The open shells of one machine. Thread-safe: a shell runs one script at a time; if none is free, one is opened.
 
-    ``connect`` starts one, by /bin/sh that reads its stdin, and raises the errors of an exec that could not start.
-    ``silence_s``: how much longer than its ``wait_s`` a script may be silent.
+    ``connect`` starts /bin/sh with an open stdin, and raises the errors of an exec that could not start.
+    ``silence_s``: how long a script may be silent beyond its ``wait_s``.
     """
 
     def __init__(self, connect: Callable[[], Line], *, silence_s: float, idle_s: float = IDLE_S) -> None:
@@ -56,13 +56,13 @@ class OpenShells:
         self._silence_s = silence_s
         self._lock = threading.Lock()
         self._idle: list[_Shell] = []
-        self._hang_up = weakref.finalize(self, _close_all, self._idle)
+        self._close_idle = weakref.finalize(self, _close_all, self._idle)
         self._lost = 0
         self._paused_until = 0.0
         self._closed = False
 
     def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes] | None:
-        """Run a script, see ``ShortExec``. Return None if it needs an exec of its own: line lost, or much stdin.
+        """Run a script, see ``ShortExec``. Return None if it needs its own exec: line lost, or much stdin.
 
         Raises the errors of ``connect``.
         """
@@ -88,9 +88,10 @@ class OpenShells:
         """Close the lines, which ends the shells. Idempotent."""
         with self._lock:
             self._closed = True
-        self._hang_up()
+        self._close_idle()
 
     def _take(self) -> _Shell | None:
+        """Return an idle shell, or None; close those that were idle for too long."""
         oldest = time.monotonic() - self._idle_s
         with self._lock:
             stale = [shell for shell in self._idle if shell.used_at < oldest]
@@ -100,6 +101,7 @@ class OpenShells:
         return shell
 
     def _give_back(self, shell: _Shell) -> None:
+        """Keep a shell for the next script, or close it if there are enough."""
         with self._lock:
             keep = not self._closed and len(self._idle) < _SPARE
             if keep:
@@ -118,8 +120,8 @@ class _Shell:
     def run(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
         """Run one script. Raises OSError or EOFError if the line is lost or the output too long."""
         self._count += 1
-        word = f"{self._word}-{self._count}"
-        # In a subshell, `exit`, redirections and variables stay the script's own. Only the shell itself reads the line.
+        word = f"{self._word}-{self._count}"  # cannot be guessed, so no output contains it
+        # A subshell confines `exit`, redirections and variables of the script. Only the shell itself reads the line.
         text = f"(\n{script}\n) </dev/null"
         if stdin:
             text = f"base64 -d <<'{word}' | (\n{base64.encodebytes(stdin).decode()}{word}\n{script}\n)"
@@ -128,9 +130,10 @@ class _Shell:
         output = ScriptOutput(wait_s)
         while True:
             output.take(self.line.receive(wait_s))
-            if found := behind.search(output.data, max(0, len(output.data) - len(word) - 7)):
+            # The line after the output has at most six bytes besides the word.
+            if end := behind.search(output.data, max(0, len(output.data) - len(word) - 7)):
                 self.used_at = time.monotonic()
-                return int(found[1]), bytes(output.data[: found.start()])
+                return int(end[1]), bytes(output.data[: end.start()])
 
 
 def _close_all(shells: list[_Shell]) -> None:

@@ -1,4 +1,4 @@
-"""The protocols of a sandbox, a running machine with a repository, and of the backend that makes and removes it."""
+"""The protocols of sandboxes (running machines with a repository) and of the backends that create and remove them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from swe_argo.steps.errors import StepError
 
 @dataclass(frozen=True)
 class ExecResult:
-    """The result of a command that ended, well or badly, or timed out: never an error.
+    """The result of a command that ended or timed out.
 
-    ``exit_code`` is None after a timeout; signals count as 128 + N. With ``merge``, ``stdout`` holds both streams in
-    the order of writing and ``stderr`` is empty. ``truncated``: output after ``max_output_bytes`` was dropped.
+    ``exit_code`` is None after a timeout, and 128 + N after signal N. With ``merge``, ``stdout`` contains both streams
+    in order, and ``stderr`` is empty. ``truncated``: output after ``max_output_bytes`` of a stream was dropped.
     """
 
     exit_code: int | None
@@ -29,18 +29,22 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class BundleMount:
-    """The files of an agent program, to be mounted read-only at ``swe_argo.steps.contracts.recipe.BUNDLE_PLACE``."""
+    """The files of an agent program, to mount read-only at ``swe_argo.steps.contracts.recipe.BUNDLE_PLACE``."""
 
     digest: str
     folder: Path | None
-    """The folder on this machine; None if it is not here."""
+    """The folder on this machine, if it has the files."""
     image: str | None
-    """The same files as an OCI image, at its root."""
+    """An OCI image with the same files at its root."""
 
 
 @dataclass(frozen=True)
 class SandboxRequest:
-    """A request for a sandbox: ``name`` is unique for the try; ``labels`` are run, instance, attempt and role."""
+    """A request for a sandbox. ``name`` is unique per try; ``labels`` are run, instance, attempt and role.
+
+    After ``deadline_s`` the sandbox ends by itself. ``cpus``, ``memory_mb`` and ``disk_mb`` are limits, which
+    ``resource_factor`` multiplies; None: the backend's default. ``registry``: pull the image through this registry.
+    """
 
     name: str
     image: str
@@ -53,9 +57,9 @@ class SandboxRequest:
     platform: str = "linux/amd64"
     registry: str | None = None
     isolated: bool = False
-    """Refuse (ConfigError) a machine whose commands could reach this host."""
+    """Whether to refuse (ConfigError) a machine whose commands could reach this host."""
     browsers: bool = False
-    """The tests start a browser, whose own sandbox needs CAP_SYS_ADMIN in a container (swebench run_evaluation.py)."""
+    """Whether tests start a browser, whose sandbox needs CAP_SYS_ADMIN in a container (swebench run_evaluation.py)."""
     resource_factor: float = 1.0
     workdir: str = WORKDIR
     """The folder of the repository in the image."""
@@ -63,20 +67,21 @@ class SandboxRequest:
     """The snapshot to start from instead of the image, for a backend with ``Snapshots``."""
     bundle: BundleMount | None = None
     store_id: str = ""
-    """The run's store (steps/contracts/ids.py): a provider's account may serve runs of several stores."""
+    """The run's store (steps/contracts/ids.py), as a provider's account may serve several stores."""
 
 
 FLOOD_BYTES = 256 << 20
-"""A started job that prints more is killed: its output would fill the machine's disk."""
+"""Output after which a started job is killed, to protect the machine's disk."""
 
 
 @dataclass(frozen=True)
 class JobProgress:
     """The state of a started job, and its output since the last poll.
 
-    ``output`` is all new output; if that is more than twice the job's ``ends_bytes``, it is the first ``ends_bytes``
-    and ``tail`` the last. ``exit_code`` is None while the job runs, and if ``timed_out`` or ``flooded`` ended it.
-    ``note``: of an ended job, the lines of the file that its start named.
+    ``output`` is all new output; if longer than twice the job's ``ends_bytes``, it is the first ``ends_bytes`` and
+    ``tail`` the last. ``exit_code`` is None while the job runs, and if it was killed. ``quiet``: the poll ended by
+    silence. ``timed_out``: it was killed at the poll's end, as requested; ``flooded``: for more than FLOOD_BYTES of
+    output. ``note``: the lines of the note file, once the job has ended.
     """
 
     running: bool
@@ -90,7 +95,7 @@ class JobProgress:
 
 
 class StartedJob(Protocol):
-    """A command that runs on between calls, with one output stream. Its methods raise the errors of Sandbox."""
+    """A command that runs in the background, with one output stream. Its methods raise the errors of Sandbox."""
 
     def poll(
         self,
@@ -101,22 +106,22 @@ class StartedJob(Protocol):
         until_output: bool = False,
         data: bytes = b"",
     ) -> JobProgress:
-        """Wait for the end, at most ``wait_s``, or until ``quiet_s`` have passed without output; return the new output.
+        """Wait up to ``wait_s`` for the end, or for ``quiet_s`` without output; return the new output.
 
-        The job starts with its first poll at the latest. ``kill`` ends it and all its processes, if by then it has
-        neither ended nor gone quiet. ``until_output``: return once there is new output, which is seen within half a
-        second, or at once if the command writes to its bell (``JobStarter.start``). ``data`` is sent first, which saves
-        a round trip. Do not call this again once the job has ended.
+        The job starts with its first poll at the latest. ``kill``: after the wait, end a job that has neither ended nor
+        gone quiet, with all its processes. ``until_output``: return at new output, within half a second, or at once if
+        the command writes to its wake-up pipe (``JobStarter.start``). ``data`` is input to send before the wait, which
+        saves a round trip. Do not poll an ended job.
         """
 
     def send(self, data: bytes) -> None:
         """Send input, without waiting for the job to read it."""
 
     def close_input(self) -> None:
-        """Close its input. Idempotent."""
+        """Close the job's input. Idempotent."""
 
     def interrupt(self) -> None:
-        """Send SIGINT to its process group."""
+        """Send SIGINT to the job's process group."""
 
 
 class Sandbox(Protocol):
@@ -127,7 +132,7 @@ class Sandbox(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """The machine's description, for the records."""
+        """The machine's description for the run's records."""
 
     def exec(
         self,
@@ -139,7 +144,7 @@ class Sandbox(Protocol):
         merge: bool = False,
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
-        """Run ``command`` by ``/bin/bash -c`` as root, stdin empty; kill its whole process group at ``timeout_s``."""
+        """Run ``command`` by ``/bin/bash -c`` as root with empty stdin; kill its process group after ``timeout_s``."""
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Return the content of a regular file; a link is not followed.
@@ -152,16 +157,16 @@ class Sandbox(Protocol):
         """Write a file atomically, and create its folders. Raises OSError for faults of the path itself."""
 
     def outside_failure(self) -> StepError | None:
-        """Return the machine's failure as its host reports it, or None if the host knows of none.
+        """Return the machine's failure as its host reports it; None if the host reports none.
 
-        Reports from inside the machine do not count, nor does the end of its first process: code that runs in the
-        machine can cause both.
+        Reports from inside the machine and the end of its first process do not count, as code in the machine can cause
+        both.
         """
 
 
 @runtime_checkable
 class JobStarter(Protocol):
-    """A sandbox whose commands can run on between calls, which some agents need."""
+    """A sandbox that can run commands in the background, which some agents need."""
 
     def start(
         self,
@@ -169,22 +174,23 @@ class JobStarter(Protocol):
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
-        bell: str | None = None,
+        wake_pipe: str | None = None,
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
-        """Start a command by ``/bin/bash -c`` in a session of its own, with open input, and return it running.
+        """Start a command by ``/bin/bash -c`` in its own session, with open input.
 
-        ``note``: absolute path of a file, written by nobody else, whose lines are returned with the command's end.
-        ``bell``: a variable for the path of a wake-up FIFO, if the backend has one: a byte in it wakes a waiting poll.
+        ``ends_bytes``: how much of the beginning and of the end of a long output a poll returns.
+        ``note``: absolute path of a file that only the command writes; its lines are returned at the end.
+        ``wake_pipe``: environment variable for the path of a wake-up FIFO, if supported: a byte in it wakes a poll.
         """
 
 
 class Backend(Protocol):
-    """A maker of sandboxes."""
+    """A service that creates and removes sandboxes."""
 
     def create(self, request: SandboxRequest) -> Sandbox:
-        """Create a running sandbox. Raises InfraError if it could not be made, ConfigError if it never can."""
+        """Create a running sandbox. Raises InfraError for a failure, ConfigError if retries cannot help."""
 
     def destroy(self, sandbox: Sandbox) -> None:
         """Remove a sandbox and everything in it. Idempotent."""
@@ -192,10 +198,10 @@ class Backend(Protocol):
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A backend that can save a machine's state and start others from it (``SandboxRequest.snapshot``)."""
+    """A backend that can save a machine's state, and start machines from it (``SandboxRequest.snapshot``)."""
 
     def snapshot(self, sandbox: Sandbox, name: str) -> str:
-        """Save a sandbox's state under a new name; return the snapshot's id. Raises InfraError, ConfigError."""
+        """Save a sandbox's state under a new name; return the snapshot's id. Raises StepError if the service fails."""
 
     def remove_snapshot(self, snapshot: str) -> None:
-        """Remove a snapshot by id, or by name if no id is known. Idempotent. Raises InfraError, ConfigError."""
+        """Remove a snapshot by id, or by name if no id is known. Idempotent. Raises StepError if the service fails."""

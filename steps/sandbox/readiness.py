@@ -1,4 +1,4 @@
-"""The plan step's check that a backend can provide a run's sandboxes, made once before anything is written."""
+"""The plan step's check that a backend can provide a run's sandboxes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class SandboxNeeds:
 
     images: list[str]
     acts: bool
-    """Whether the agent runs commands of its own."""
+    """Whether the agent runs commands."""
     solves: bool
-    """Whether there is an agent's sandbox besides the one for tests."""
+    """Whether agents have sandboxes, besides those for tests."""
     grading_network: bool
     timeout_s: float
-    """The longest timeout of the tests, and of the agent if one solves."""
+    """The longest timeout of tests or agent."""
     machines: Mapping[str, TaskMachine] = field(default_factory=dict)
-    """Image -> its task's requirements of the machine, if any."""
+    """Image -> its task's machine requirements, if any."""
     bundle: BundleMount | None = None
-    """The files of the agent program, if one solves that has some."""
+    """The files of the agent program, if any."""
     selection: str = ""
-    """Command-line words that select these images, for use in a suggested command."""
+    """Command-line arguments that select these images, for suggested commands."""
 
     def machine_of(self, image: str) -> TaskMachine:
         """Return the requirements of the image's task."""
@@ -48,20 +48,23 @@ class ReadinessResult:
 
 
 def places_notice(most: int, where: str) -> list[str]:
-    """Return a notice if more units may run in this namespace than the provider's account allows sandboxes."""
+    """Return a notice if more units may run at a time in this namespace than the provider allows sandboxes.
+
+    ``most``: the account's maximum; ``where``: the provider for the message. No notice outside a namespace.
+    """
     units = settings().units
     if units is None or units <= most:
         return []
     return [
-        f"{units:g} units run at a time in this namespace, but the account has room for {most} sandboxes at {where}: "
-        f"the others are refused and tried again; helm upgrade ... --set limits.units={most}"
+        f"{units:g} units run at a time in this namespace, but {where} allows the account {most} sandboxes: "
+        f"further units are refused and retried; helm upgrade ... --set limits.units={most}"
     ]
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Ask the spec's backend whether it is ready; a custom backend need not answer.
+    """Check that the spec's backend is ready; a custom backend may lack this check.
 
-    Raises ConfigError if an engine or cluster, rights, a folder, room or isolation is missing.
+    Raises ConfigError if an engine, a cluster, rights, a folder, disk space or isolation is missing.
     """
-    ask = load_part(spec.backend, "readiness", "ready")
-    return cast(ReadinessResult, ask(spec, sandbox_needs)) if ask else ReadinessResult()
+    check = load_part(spec.backend, "readiness", "ready")
+    return cast(ReadinessResult, check(spec, sandbox_needs)) if check else ReadinessResult()

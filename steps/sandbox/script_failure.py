@@ -7,12 +7,12 @@ from swe_argo.steps.errors import InfraError, ResourceError
 from swe_argo.steps.sandbox.protocol import ExecResult
 
 
-def script_failure(what: str, result: ExecResult) -> InfraError | ResourceError:
-    """Return the failure of one of our scripts: out of disk, out of memory, or neither."""
+def script_failure(script: str, result: ExecResult) -> InfraError | ResourceError:
+    """Return the failure of one of our scripts, named ``script``: out of disk or memory by its output, else EXEC."""
     detail = (result.stderr or result.stdout).decode("utf-8", "replace")[-4000:]
     if "No space left on device" in detail:
-        return ResourceError(FailureClass.OUT_OF_DISK, f"{what} ran out of disk", detail=detail)
+        return ResourceError(FailureClass.OUT_OF_DISK, f"{script} ran out of disk", detail=detail)
     if result.exit_code == 137 or "ut of memory" in detail or "Cannot allocate memory" in detail:
-        return ResourceError(FailureClass.OUT_OF_MEMORY, f"{what} ran out of memory", detail=detail)
-    how = "timed out" if result.timed_out else f"ended with exit code {result.exit_code}"
-    return InfraError(FailureClass.EXEC, f"{what} {how}", detail=detail)
+        return ResourceError(FailureClass.OUT_OF_MEMORY, f"{script} ran out of memory", detail=detail)
+    end = "timed out" if result.timed_out else f"ended with exit code {result.exit_code}"
+    return InfraError(FailureClass.EXEC, f"{script} {end}", detail=detail)

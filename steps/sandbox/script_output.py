@@ -1,13 +1,13 @@
-"""Size and time limits of a script's output: code in a sandbox may have replaced its shell."""
+"""Size and time limits of a script's output, since code in a sandbox may have replaced its shell."""
 
 from __future__ import annotations
 
 import time
 
 ANSWER_BYTES = 32 << 20
-"""Twice the most that any of our scripts prints."""
+"""Maximum output, twice that of any of our scripts."""
 ANSWER_S = 60.0
-"""Seconds beyond its ``wait_s`` that a script may take to print everything."""
+"""Seconds that a script may take beyond its ``wait_s``."""
 
 
 class ScriptOutput:
@@ -20,7 +20,7 @@ class ScriptOutput:
     def take(self, piece: bytes | bytearray | memoryview) -> None:
         """Add a piece. Raises ConnectionError if the output is too long or too late."""
         if len(self.data) + len(piece) > ANSWER_BYTES:
-            raise ConnectionError(f"an exec printed more than {ANSWER_BYTES} bytes")
+            raise ConnectionError(f"the exec printed more than {ANSWER_BYTES} bytes")
         if time.monotonic() > self._until:
-            raise ConnectionError("an exec prints without end")
+            raise ConnectionError("the exec did not stop printing")
         self.data += piece

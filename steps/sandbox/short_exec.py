@@ -1,4 +1,4 @@
-"""The transports on which detached jobs and file transfers are built."""
+"""Transports of scripts, for detached jobs and file transfers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class ShortExec(Protocol):
-    """A transport that runs ``script`` by /bin/sh as root and returns its exit code and its stdout.
+    """A transport that runs ``script`` by /bin/sh as root, and returns its exit code and stdout.
 
-    ``wait_s`` is how long the script itself may wait. Every script may run twice: the transport repeats one whose
-    connection was lost. Raises InfraError if the machine or the connection to it is gone.
+    ``wait_s``: how long the script itself may wait. Scripts must be idempotent: the transport retries after a lost
+    connection. Raises InfraError if the machine or the connection to it is gone.
     """
 
     def __call__(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
@@ -18,10 +18,10 @@ class ShortExec(Protocol):
 
 
 class StreamExec(Protocol):
-    """A transport that runs ``script`` by /bin/sh as root in a session of its own, and yields its output as it comes.
+    """A transport that runs ``script`` by /bin/sh as root in its own session, and streams its output.
 
-    It raises nothing: on failure the pieces just end, and whether the script ran is unknown. It never runs a script
-    twice, and the script runs on if nobody reads. A piece may be empty, so that the reader can check the clock.
+    It raises nothing: after a failure the pieces end, and it is unknown whether the script ran. It never retries, and
+    the script continues without a reader. Pieces may be empty, so that the reader can check the clock.
     """
 
     def __call__(self, script: str) -> Generator[tuple[int, bytes], None, None]:

@@ -1,4 +1,4 @@
-"""File transfer in and out of a sandbox over short execs: checked by length, atomic, safe to repeat.
+"""File transfer in and out of a sandbox over short execs: atomic, idempotent, and checked by length.
 
 The sandbox needs sh, cat, head, tail, wc, cp, mv, mkdir, rm, readlink.
 """
@@ -15,10 +15,14 @@ from swe_argo.steps.errors import InfraError, ResourceError
 from swe_argo.steps.sandbox.short_exec import ShortExec
 
 ATTEMPTS = 4
+"""Tries of a piece whose transfer was incomplete."""
 
 
 def read_file(short_exec: ShortExec, path: str, *, max_bytes: int = 64 << 20, piece_bytes: int = 4 << 20) -> bytes:
-    """Return a regular file's content. Raises OSError (see ``Sandbox.read``), InfraError."""
+    """Return a regular file's content, read in pieces of ``piece_bytes``.
+
+    Raises OSError as ``Sandbox.read``, InfraError if the answers stay incomplete.
+    """
     data = bytearray()
     for _ in range(ATTEMPTS):
         while True:
@@ -36,9 +40,10 @@ def read_file(short_exec: ShortExec, path: str, *, max_bytes: int = 64 << 20, pi
 
 
 def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: int = 16 << 20) -> None:
-    """Write a file in one move, and create its folders. An existing file keeps mode and owner; a link is followed.
+    """Write a file atomically, and create its folders. An existing file keeps mode and owner; a link is followed.
 
-    Raises IsADirectoryError, NotADirectoryError, PermissionError, ResourceError, InfraError.
+    Raises IsADirectoryError, NotADirectoryError or PermissionError for faults of the path, ResourceError if the disk is
+    full, InfraError if the transfer stays incomplete.
     """
     part = f"{path}.{uuid.uuid4().hex[:12]}"
     pieces = [data[i : i + piece_bytes] for i in range(0, len(data), piece_bytes)] or [b""]
@@ -47,7 +52,7 @@ def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: in
         _PIECE.format(f=shlex.quote(path), p=name, n=len(piece)) for name, piece in zip(names, pieces, strict=True)
     ]
     join = _JOIN.format(f=shlex.quote(path), p=shlex.quote(part), pieces=" ".join(names), n=len(data))
-    if len(pieces) == 1:  # an exec costs an engine more than all the work in it
+    if len(pieces) == 1:  # an exec costs an engine more than the script's work
         scripts, join = [f"{scripts[0]} || exit 1\n{join}"], ""
     for script, piece in zip(scripts, pieces, strict=True):
         _send(short_exec, path, script, piece)
@@ -56,6 +61,7 @@ def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: in
 
 
 def _send(short_exec: ShortExec, path: str, script: str, piece: bytes) -> None:
+    """Run one script of a transfer with ``piece`` as stdin, until it succeeds. Raises as ``write_file``."""
     for _ in range(ATTEMPTS):
         code, answer = short_exec(script, piece, wait_s=10)
         if code == 0:
@@ -65,9 +71,12 @@ def _send(short_exec: ShortExec, path: str, script: str, piece: bytes) -> None:
 
 
 def _raise_for(code: int, path: str, answer: bytes) -> None:
-    """Raise faults of the path itself as OSError (which picks FileNotFoundError etc.), for the caller to handle."""
+    """Raise the error that a script's exit code stands for; return if a retry may help.
+
+    OSError(number, ...) becomes FileNotFoundError etc.
+    """
     if _NO_SPACE in answer and code != 0:
-        raise ResourceError(FailureClass.OUT_OF_DISK, f"no space left in the sandbox for {path}")
+        raise ResourceError(FailureClass.OUT_OF_DISK, f"no space left in the sandbox to write {path}")
     if (number := _FORBIDDEN.get(code)) is not None:
         raise OSError(number, os.strerror(number), path)
 
@@ -96,7 +105,7 @@ n=$(wc -c <"$f") || exit {_DENIED}
 [ "$n" -le {{most}} ] || exit {_TOO_LARGE}
 echo $((n)); tail -c +$(({{at}}+1)) "$f" | head -c {{n}}"""
 
-# head reads exactly the announced bytes, so no end of input is needed, which not every transport can signal.
+# head reads exactly the announced bytes, since not every transport can signal the end of input.
 _PIECE = f"""exec 2>&1; f={{f}}; p={{p}}
 [ -d "$f" ] && exit {_DIRECTORY}
 mkdir -p "${{{{f%/*}}}}/" || exit {_BELOW}
@@ -104,7 +113,7 @@ true >"$p" || exit {_DENIED}
 head -c {{n}} >"$p"
 [ $(wc -c <"$p") -eq {{n}} ]"""
 
-# If the answer of a join was lost, its second run finds the file in place and the pieces gone.
+# A retried join, after a lost answer, finds the file in place and the pieces gone.
 _JOIN = """exec 2>&1; f={f}; p={p}
 [ -L "$f" ] && f=$(readlink -f "$f")
 set -- {pieces}

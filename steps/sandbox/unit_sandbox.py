@@ -1,4 +1,4 @@
-"""Creation of a fresh sandbox of the run's backend for one try of one attempt."""
+"""Creation of a sandbox of the run's backend for one try of an attempt."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.backends import find_backend
 from swe_argo.steps.contracts.data import Instance, RunFile, TaskMachine
 from swe_argo.steps.contracts.ids import store_id
 from swe_argo.steps.contracts.run_spec import MAX_RESOURCE_FACTOR
-from swe_argo.steps.contracts.unit_progress import SILENT, ProgressWriter
+from swe_argo.steps.contracts.unit_progress import NO_PROGRESS, ProgressWriter
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.sandbox import open_backend
 from swe_argo.steps.sandbox.bundle_upload import upload_bundle
@@ -31,13 +31,13 @@ class Context:
     try_name: str
     resource_factor: float = 1.0
     leaves: Path | None = None
-    """Folder for files worth keeping if this try fails; it is gone if the try succeeds."""
-    progress: ProgressWriter = SILENT
-    """Receives the progress of this try."""
+    """Folder for partial outputs, which is uploaded if this try fails and removed if it succeeds."""
+    progress: ProgressWriter = NO_PROGRESS
+    """Writer of this try's progress."""
     store: str = ""
-    """The run's store, where this try may read the files of earlier tries and save files for a later one."""
+    """The run's store, for files of earlier tries and for later tries."""
     kept_as: str = ""
-    """Name of this try's folder there."""
+    """Name of this try's folder in the store."""
 
 
 @contextmanager
@@ -55,9 +55,11 @@ def open_sandbox(
     member: GroupMember | None = None,
     bundle: BundleMount | None = None,
 ) -> Iterator[Sandbox]:
-    """Yield a fresh sandbox of the run's backend for this try, its ``number``-th; always destroy it at the end.
+    """Yield a new sandbox of the run's backend, the ``number``-th of this try, and destroy it at the end.
 
-    ``member``: allows it to start from a snapshot, and other attempts from a snapshot of it.
+    ``step`` is for its name and label. ``isolated``, ``browsers``, ``bundle``: see ``SandboxRequest``. ``member``: this
+    attempt in its group, which has the snapshot to start from, or prepares it; None without a group. Raises as
+    ``Backend.create``.
     """
     spec, needs = run.spec.sandbox, instance.machine or TaskMachine()
     context.progress.begin(run.run_id, instance.instance_id, context.attempt, step)
@@ -87,38 +89,42 @@ def open_sandbox(
     )
     box = _create(backend, member or GroupMember(), request)
     try:
-        if not backend_named(spec.backend).mounts_bundles:
+        if not find_backend(spec.backend).mounts_bundles:
             upload_bundle(box, request)
         yield with_variables(with_command_log(at_folder(box, instance.workdir)), needs.variables)
     finally:
-        # A machine that cannot be removed has a deadline of its own, and `swe-argo clean` finds it. The failure to
-        # remove it hides neither finished work nor the reason of unfinished work.
+        # A sandbox that cannot be removed has a deadline, and `swe-argo clean` finds it. This failure must not replace
+        # the result or the failure of the step.
         try:
             backend.destroy(box)
         except StepError as error:
-            sys.stderr.write(f"{step}: left behind: {error.reason}\n")
+            sys.stderr.write(f"{step}: the sandbox was not removed: {error.reason}\n")
 
 
 def _create(backend: Backend, member: GroupMember, request: SandboxRequest) -> Sandbox:
+    """Create a sandbox from the group's snapshot, or from the image if there is none or it is gone."""
     try:
         box = backend.create(replace(request, snapshot=member.snapshot))
     except ConfigError:
         if member.snapshot is None:
             raise
-        member.begin_from_image()  # the snapshot is gone; any other fault shows again
+        member.start_from_image()  # the snapshot is gone; any other fault repeats
         box = backend.create(request)
     member.has(backend, box)
     return box
 
 
 def _factor(base: float, retried: float) -> float:
-    """Return the resource factor of a retry, bounded by MAX_RESOURCE_FACTOR unless the request itself exceeds it."""
+    """Return the instance's factor ``base`` times that of the retry, at most MAX_RESOURCE_FACTOR or ``base``."""
     return min(base * retried, max(base, MAX_RESOURCE_FACTOR))
 
 
 def _machine_name(run: str, instance: str, context: Context, step: str, number: int = 1) -> str:
-    """Return a name unique for the try, legal for containers, pods and hosts: 63 characters, the try whole."""
-    which = f"{step}-{context.attempt}-{context.try_name}" + (f"-{number}" if number > 1 else "")
-    tail = re.sub(r"[^a-z0-9]+", "-", which.lower())[-36:].strip("-")
+    """Return a name unique per try and valid for containers, pods and hosts: at most 63 characters.
+
+    The end (step, attempt, try) has at most 36 of them; instance and run are cut to what is left.
+    """
+    suffix = f"{step}-{context.attempt}-{context.try_name}" + (f"-{number}" if number > 1 else "")
+    tail = re.sub(r"[^a-z0-9]+", "-", suffix.lower())[-36:].strip("-")
     head = re.sub(r"[^a-z0-9]+", "-", f"sb-{instance}-{run}".lower())[: 62 - len(tail)].strip("-")
     return f"{head}-{tail}"

@@ -1,7 +1,7 @@
-"""Attribution of failures in a sandbox that has run untrusted code: only evidence from outside the sandbox counts.
+"""Blame for failures in a sandbox that has run untrusted code: the code, or by evidence from outside the machine.
 
-Damage that such code does to its own machine (its first process limited, the shell removed, our files replaced) looks
-from inside like a broken machine. So the code is to blame for the failure, unless the machine's host confirms it.
+Such code can damage its machine (limit the first process, remove the shell, replace our files), which looks like an
+infrastructure failure from inside. So the failure counts against the code, unless the machine's host confirms it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ T = TypeVar("T")
 
 
 class SandboxBroken(InfraError):  # noqa: N818
-    """A sandbox that failed after running untrusted code, with no cause known from outside.
+    """The failure of a sandbox after it ran untrusted code, without a cause known from outside.
 
     ``failure_class`` is the apparent class, ``output`` the output of the command that was running.
     """
 
 
 def as_untrusted(box: Sandbox, *, enlarged: bool = False) -> Sandbox:
-    """Return the sandbox, wrapped for running untrusted code. Its methods raise SandboxBroken besides the usual errors.
+    """Return the sandbox, wrapped for untrusted code: its methods raise SandboxBroken besides the usual errors.
 
-    ``enlarged``: it has more memory and disk than usual because they ran out before; if they run out again, the code is
-    to blame as well. A broken sandbox stays broken: no further call reaches it.
+    ``enlarged``: it has more memory and disk since they ran out before; if they run out again, that also counts against
+    the code. After a failure, no further call reaches the sandbox.
     """
     return _UntrustedSandbox(box, enlarged=enlarged)
 
 
 def attribute_failure(error: StepError, outside: StepError | None, *, enlarged: bool) -> StepError:
-    """Return the failure to act on, given the sandbox's ``error`` and its host's report ``outside``."""
+    """Return the failure to raise, given the sandbox's ``error`` and its host's report ``outside`` (None: no failure).
+
+    ``enlarged``: see ``as_untrusted``.
+    """
     if isinstance(error, ConfigError):
         return error  # an error of the backend's client, never of the machine
     if outside is None or (enlarged and isinstance(outside, ResourceError)):
@@ -54,6 +57,7 @@ class _UntrustedSandbox(SandboxWrapper):
         self._failed: StepError | None = None
 
     def around(self, act: Callable[[], T]) -> T:
+        """Make a call; raise its failure as attributed, and the same failure for every later call."""
         if self._failed is not None:
             raise self._failed
         try:

@@ -1,4 +1,4 @@
-"""Wrappers around a sandbox, each of which observes or judges all calls in one place."""
+"""Wrappers around a sandbox that observe or check all its calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StartOptions(TypedDict):
 
     ends_bytes: NotRequired[int]
     note: NotRequired[str | None]
-    bell: NotRequired[str | None]
+    wake_pipe: NotRequired[str | None]
     cwd: NotRequired[str]
     env: NotRequired[dict[str, str] | None]
 
@@ -36,7 +36,7 @@ class StartOptions(TypedDict):
 def start_job(box: Sandbox, command: str, **options: Unpack[StartOptions]) -> StartedJob:
     """Call ``JobStarter.start``. Raises ConfigError if a custom backend does not have it."""
     if not isinstance(box, JobStarter):
-        reason = f"backend {box.machine.backend} cannot start commands that go on, which this agent needs"
+        reason = f"backend {box.machine.backend} cannot run commands in the background, which this agent needs"
         raise ConfigError(reason, field="sandbox.backend")
     return box.start(command, **options)
 
@@ -52,7 +52,7 @@ class PollOptions(TypedDict):
 
 
 class SandboxWrapper:
-    """Forwards every call to the inner sandbox."""
+    """A sandbox that forwards every call to an inner sandbox."""
 
     def __init__(self, inner: Sandbox) -> None:
         self.inner = inner
@@ -83,12 +83,12 @@ class SandboxWrapper:
         return self.inner.outside_failure()
 
     def around(self, act: Callable[[], T]) -> T:
-        """Make a call that reaches the machine; wrappers override it to judge calls."""
+        """Make the call ``act`` to the inner sandbox; subclasses override this to check every call."""
         return act()
 
 
 def with_variables(box: Sandbox, variables: Mapping[str, str]) -> Sandbox:
-    """Return the sandbox, wrapped to add environment variables that a command does not set itself."""
+    """Return the sandbox, wrapped to set default environment variables."""
     return _SandboxWithVariables(box, variables) if variables else box
 
 
@@ -127,7 +127,7 @@ class _WrappedJob:
 
 
 def at_folder(box: Sandbox, workdir: str) -> Sandbox:
-    """Return the sandbox, wrapped if needed so that commands start in ``workdir`` on any backend."""
+    """Return the sandbox, wrapped if needed so that commands start in ``workdir``."""
     return box if workdir == WORKDIR else _SandboxAtFolder(box, workdir)
 
 

@@ -12,7 +12,9 @@ ToolFormat = Literal["hermes", "qwen3_coder"]
 """hermes: JSON in <tool_call>, as Qwen 2.5 and 3 write it; qwen3_coder: <function=...> with <parameter=...> in it."""
 _CALL_BEGINS = re.compile(r"<tool_call>\s*")
 _FUNCTION = re.compile(r"<function=([^>\n]+)>(.*?)(?:</function>|$)", re.DOTALL)
+"""A call in qwen3_coder's format: its name and body. The end tag is missing if the answer was cut off."""
 _PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|$)", re.DOTALL)
+"""A parameter in that body: name and value."""
 _START, _END = "<think>", "</think>"
 
 
@@ -26,7 +28,7 @@ class ParsedAnswer:
 
 
 def tool_format_of(template: str) -> ToolFormat | None:
-    """Return the call format in which a chat template instructs its model; None if it has none."""
+    """Return the call format in which a chat template instructs its model; None if it mentions no known format."""
     if "<function=" in template:
         return "qwen3_coder"
     return "hermes" if "<tool_call>" in template else None
@@ -35,23 +37,24 @@ def tool_format_of(template: str) -> ToolFormat | None:
 def parse_answer(
     text: str, form: ToolFormat | None, tools: list[dict[str, Any]] | None, stops: list[str]
 ) -> ParsedAnswer:
-    """Return the parts of an answer, cut before the first of ``stops``. Calls are parsed only if there are ``tools``.
+    """Return the parts of an answer, cut before the first of ``stops``.
 
-    If any call is malformed, the whole answer is text, so that the agent can report it: nothing is guessed.
+    Calls are parsed only if there are ``tools`` and a format (``form``). If any call is malformed, the whole answer is
+    text, so that the agent can report it: nothing is guessed.
     """
     reasoning, text = _thoughts(cut_at(text, stops))
     if not tools or form is None:
         return ParsedAnswer(text, reasoning)
-    said, mark, _ = text.partition("<tool_call>")
+    prose, mark, _ = text.partition("<tool_call>")
     if not mark and form == "qwen3_coder":
-        said, mark, _ = text.partition("<function=")
+        prose, mark, _ = text.partition("<function=")
     if not mark:
         return ParsedAnswer(text, reasoning)
     try:
         calls = _hermes(text) if form == "hermes" else _qwen3_coder(text, tools)
     except (ValueError, TypeError, KeyError, RecursionError):
         calls = []
-    return ParsedAnswer(said.rstrip("\n"), reasoning, calls) if calls else ParsedAnswer(text, reasoning)
+    return ParsedAnswer(prose.rstrip("\n"), reasoning, calls) if calls else ParsedAnswer(text, reasoning)
 
 
 def cut_at(text: str, stops: list[str]) -> str:
@@ -61,7 +64,7 @@ def cut_at(text: str, stops: list[str]) -> str:
 
 
 def _thoughts(text: str) -> tuple[str, str]:
-    """Return reasoning and the rest; many templates open the reasoning themselves, so that only its end is written."""
+    """Return reasoning and rest; many templates open the reasoning themselves, so that the text has only its end."""
     before, end, after = text.partition(_END)
     if end:
         return before.removeprefix(_START).strip("\n"), after.lstrip("\n")
@@ -79,11 +82,12 @@ def _call(name: str, arguments: str) -> dict[str, Any]:
 
 
 def _hermes(text: str) -> list[dict[str, Any]]:
+    """Return the calls of a text in hermes' format. Raises ValueError or KeyError if one is malformed."""
     calls, place = [], 0
     while begins := _CALL_BEGINS.search(text, place):
         value, place = json.JSONDecoder().raw_decode(text, begins.end())  # arguments may hold any tag
         if not isinstance(value, dict):
-            raise ValueError("a call is no object")  # noqa: TRY004 - like json's error for invalid JSON
+            raise ValueError("a call is not an object")  # noqa: TRY004 - like json's error for invalid JSON
         arguments = value.get("arguments", {})
         as_text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         calls.append(_call(str(value["name"]), as_text))
@@ -91,6 +95,7 @@ def _hermes(text: str) -> list[dict[str, Any]]:
 
 
 def _qwen3_coder(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the calls of a text in qwen3_coder's format; ``tools`` give the types of their arguments."""
     by_name = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     calls = []
     for name, body in _FUNCTION.findall(text):

@@ -18,7 +18,7 @@ from swe_argo.steps.serving.sampler import SampledSequence
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """A call that was sampled. ``weights``: the version that sampled it."""
+    """A call that was sampled. ``weights``: the version that sampled it; ``prompt``: its token ids."""
 
     body: ChatBody | TextBody
     model: str
@@ -28,7 +28,7 @@ class AnsweredCall:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The token counts; those of all choices together."""
+        """The token counts, summed over all choices."""
         completion = sum(len(sequence.tokens) for sequence in self.sequences)
         return {
             "prompt_tokens": len(self.prompt),
@@ -43,8 +43,13 @@ def chat_completion(call: AnsweredCall, template: ChatTemplate, form: ToolFormat
     choices = []
     for index, sequence in enumerate(call.sequences):
         text = text_of(sequence, template)
-        said = parse_answer(text, form, call.body.offered_tools, call.body.stop or [])
-        choice = {"index": index, "message": _message(said), "finish_reason": _finish(sequence, said), "logprobs": None}
+        parsed = parse_answer(text, form, call.body.offered_tools, call.body.stop or [])
+        choice = {
+            "index": index,
+            "message": _message(parsed),
+            "finish_reason": _finish(sequence, parsed),
+            "logprobs": None,
+        }
         if call.body.logprobs:
             choice["logprobs"] = {"content": _logprobs(sequence, template), "refusal": None}
         choices.append(_with_ids(call, sequence, choice))
@@ -60,7 +65,7 @@ def text_completion(call: AnsweredCall, template: ChatTemplate) -> dict[str, Any
         finish = "length" if sequence.at_limit else "stop"
         choice: dict[str, Any] = {"index": index, "text": text, "finish_reason": finish, "logprobs": None}
         if call.body.logprobs is not None and call.body.logprobs is not False:
-            tokens = [template.token_text(each) for each in sequence.tokens]
+            tokens = [template.token_text(item) for item in sequence.tokens]
             choice["logprobs"] = {"tokens": tokens, "token_logprobs": sequence.logprobs, "top_logprobs": None}
         choices.append(_with_ids(call, sequence, choice))
     return _frame(call, "text_completion", choices)
@@ -73,10 +78,11 @@ def events_of(completion: dict[str, Any], *, with_usage: bool) -> Iterator[bytes
     frame = {key: value for key, value in completion.items() if key not in ("choices", "usage")}
     frame["object"] = "chat.completion.chunk" if chat else "text_completion"
     for choice in choices:
+        # One event with the whole content, then one with the finish reason.
         piece = {key: value for key, value in choice.items() if key not in ("message", "finish_reason")}
         if chat:
             message = choice["message"]
-            calls = [{"index": place, **each} for place, each in enumerate(message.get("tool_calls") or [])]
+            calls = [{"index": place, **item} for place, item in enumerate(message.get("tool_calls") or [])]
             piece["delta"] = {**message, "tool_calls": calls} if calls else message
         yield event({**frame, "choices": [{**piece, "finish_reason": None}]})
         end: dict[str, Any] = {"index": choice["index"], "finish_reason": choice["finish_reason"], "logprobs": None}
@@ -95,23 +101,25 @@ def event(value: dict[str, Any]) -> bytes:
 
 def text_of(sequence: SampledSequence, template: ChatTemplate) -> str:
     """Return the text of an answer, up to the token that ended it."""
+    # Positions of the tokens that end an answer.
     ends = [place for place, token in enumerate(sequence.tokens) if token in template.stop_ids]
     return template.decode(sequence.tokens[: ends[0]] if ends else sequence.tokens)
 
 
-def _message(said: ParsedAnswer) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": said.text or (None if said.calls else "")}
-    if said.reasoning:
-        message["reasoning_content"] = said.reasoning
-    if said.calls:
-        message["tool_calls"] = said.calls
+def _message(parsed: ParsedAnswer) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": parsed.text or (None if parsed.calls else "")}
+    if parsed.reasoning:
+        message["reasoning_content"] = parsed.reasoning
+    if parsed.calls:
+        message["tool_calls"] = parsed.calls
     return message
 
 
-def _finish(sequence: SampledSequence, said: ParsedAnswer) -> str:
+def _finish(sequence: SampledSequence, parsed: ParsedAnswer) -> str:
+    """Return the finish reason of a choice."""
     if sequence.at_limit:
         return "length"
-    return "tool_calls" if said.calls else "stop"
+    return "tool_calls" if parsed.calls else "stop"
 
 
 def _logprobs(sequence: SampledSequence, template: ChatTemplate) -> list[dict[str, Any]]:
@@ -122,10 +130,12 @@ def _logprobs(sequence: SampledSequence, template: ChatTemplate) -> list[dict[st
 
 
 def _with_ids(call: AnsweredCall, sequence: SampledSequence, choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice with the token ids of its answer, if the request asks for them."""
     return choice | {"token_ids": sequence.tokens} if call.body.return_token_ids else choice
 
 
 def _frame(call: AnsweredCall, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the body around the choices; the fingerprint is the version of the weights."""
     frame = {
         "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": kind,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 MAX_CHOICES = 128
+"""Maximum number of answers to one request, as in OpenAI's API."""
 B = TypeVar("B", bound=BaseModel)
 
 
@@ -18,6 +19,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.status, self.code, self.param = status, code, param
         self.retry_after_s: int | None = None
+        """Seconds after which a retry may succeed; None: no such hint."""
 
     def body(self) -> dict[str, Any]:
         """Return the error as JSON."""
@@ -60,7 +62,7 @@ class _SamplingBody(BaseModel):
     @classmethod
     def _some_text(cls, value: list[str] | None) -> list[str] | None:
         if value and "" in value:
-            raise ValueError("an empty text ends nothing")
+            raise ValueError("a stop text must not be empty")
         return value
 
 
@@ -114,9 +116,7 @@ def read_body(kind: type[B], body: bytes) -> B:
     except ValidationError as error:
         first = error.errors()[0]
         param = ".".join(map(str, first["loc"][:1])) or None
-        raise ApiError(
-            400, f"{param or 'body'}: {first['msg']}; this server does not take it so", param=param
-        ) from None
+        raise ApiError(400, f"{param or 'body'}: {first['msg']}; this server does not accept it", param=param) from None
 
 
 def _plain_message(message: dict[str, Any]) -> dict[str, Any]:
@@ -128,6 +128,7 @@ def _plain_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
+    """Return a message's text: one line per part, if it has parts. Raises ValueError if a part is not text."""
     if content is None or isinstance(content, str):
         return content or ""
     texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
@@ -137,8 +138,9 @@ def _text(content: Any) -> str:
 
 
 def _plain_call(call: Any) -> dict[str, Any]:
+    """Return a call with its arguments as an object. Raises ValueError if it is not a function call."""
     if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
-        raise ValueError("a call of a tool is no function")  # noqa: TRY004 - pydantic expects it
+        raise ValueError("a tool call is not a function call")  # noqa: TRY004 - pydantic expects it
     arguments = call["function"].get("arguments")
     if isinstance(arguments, str):
         try:

@@ -88,17 +88,25 @@ class Proxy:
         return route
 
     def _check_key(self, request: Request, *, admin: bool) -> None:
+        """Check the key and, below /t/NAME, the name of the trace.
+
+        Raises ApiError with status 401 for a wrong key, 403 if no admin key is set, 404 for an invalid name or if
+        traces are disabled.
+        """
         expected = self.admin_key if admin else self.key
         if admin and expected is None:
-            raise ApiError(403, "the weights cannot be changed by a call: the proxy has no admin key")
+            raise ApiError(403, "this request cannot change the weights, because the proxy has no admin key")
         given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
         if expected is not None and not hmac.compare_digest(given.encode(), expected.encode()):
             raise ApiError(401, "Incorrect API key provided", code="invalid_api_key")
         trace = request.path_params.get("trace")
         if trace is not None and (self.traces is None or not NAME.fullmatch(trace)):
-            raise ApiError(404, "no traces are kept" if self.traces is None else f"{trace!r} is no name of a trace")
+            raise ApiError(
+                404, "traces are disabled" if self.traces is None else f"{trace!r} is not a valid trace name"
+            )
 
     async def _health(self, _: Request) -> Response:
+        """Return whether weights are open, which ones, and the key of the pointer that the proxy follows."""
         try:
             version = self.weights.current.pointer.version
         except SamplingError as error:
@@ -117,6 +125,7 @@ class Proxy:
         return _json({"object": "list", "data": [entry | {"max_model_len": self.calls.context}]})
 
     async def _swap(self, request: Request) -> Response:
+        """Serve the weights that the body names. Raises ApiError if it is not a pointer."""
         try:
             pointer = read_pointer(await request.body())
         except ConfigError as error:
@@ -129,7 +138,7 @@ class Proxy:
         try:
             data = await asyncio.to_thread(self.traces.read, request.path_params["trace"])
         except FileNotFoundError:
-            raise ApiError(404, "nothing was called under this name") from None
+            raise ApiError(404, "no calls are recorded under this name") from None
         return Response(data, media_type="application/jsonl")
 
     async def _chat(self, request: Request) -> Response:
@@ -144,6 +153,7 @@ class Proxy:
         return await self._complete(request, body, lambda call: text_completion(call, self.calls.template))
 
     def _check_model(self, name: str) -> None:
+        """Raise ApiError if a request is for another model."""
         if name.removeprefix("openai/") != self.model:
             raise ApiError(
                 404, f"The model `{name}` does not exist; this is `{self.model}`", code="model_not_found", param="model"
@@ -152,6 +162,10 @@ class Proxy:
     async def _complete(
         self, request: Request, body: ChatBody | TextBody, shape: Callable[[AnsweredCall], dict[str, Any]]
     ) -> Response:
+        """Sample an answer and return it in the form that ``shape`` gives it.
+
+        Sampling is cancelled if the client hangs up. A stream begins after ``quiet_s`` seconds even without an answer.
+        """
         sampling = asyncio.ensure_future(self._sample(body))
         leaving = asyncio.ensure_future(_hung_up(request))
         try:
@@ -179,14 +193,14 @@ class Proxy:
         sampling: asyncio.Future[AnsweredCall],
         shape: Callable[[AnsweredCall], dict[str, Any]],
     ) -> AsyncIterator[bytes]:
-        """Yield a stream that begins before its answer exists. A failure can only be an event in it."""
+        """Yield comments until there is an answer, then its events. A failure can only be an event in the stream."""
         try:
             while not sampling.done():
                 yield b": sampling\n\n"
                 await asyncio.wait({sampling}, timeout=self.quiet_s)
             completion = self._finish(request, sampling.result(), shape)
-            for each in events_of(completion, with_usage=_with_usage(body)):
-                yield each
+            for chunk in events_of(completion, with_usage=_with_usage(body)):
+                yield chunk
         except ApiError as error:
             yield event(error.body())
         except SamplingError as error:
@@ -195,6 +209,7 @@ class Proxy:
             sampling.cancel()
 
     async def _sample(self, body: ChatBody | TextBody) -> AnsweredCall:
+        """Sample an answer and count it in the metrics."""
         began = time.monotonic()
         call = await self.calls.make(body, self.weights.current, self.model)
         self.metrics.sampling_seconds += time.monotonic() - began
@@ -206,6 +221,7 @@ class Proxy:
     def _finish(
         self, request: Request, call: AnsweredCall, shape: Callable[[AnsweredCall], dict[str, Any]]
     ) -> dict[str, Any]:
+        """Return the body of the response, and record the call if the request is below /t/NAME."""
         completion = shape(call)
         if (trace := request.path_params.get("trace")) and self.traces is not None:
             for sequence, choice in zip(call.sequences, completion["choices"], strict=True):
@@ -220,6 +236,7 @@ async def _hung_up(request: Request) -> None:
 
 
 def _with_usage(body: ChatBody | TextBody) -> bool:
+    """Return whether a stream is to end with the token counts."""
     return body.stream_options is not None and body.stream_options.include_usage
 
 
@@ -232,9 +249,9 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 def _api_error(error: SamplingError) -> ApiError:
-    told = ApiError(error.status, str(error))
-    told.retry_after_s = error.retry_after_s
-    return told
+    api_error = ApiError(error.status, str(error))
+    api_error.retry_after_s = error.retry_after_s
+    return api_error
 
 
 def _error(error: ApiError) -> Response:

@@ -16,7 +16,11 @@ THREAD_FROM = 20_000
 
 
 class CallMaker:
-    """A sampler of calls. ``context``: most tokens of prompt and answer; ``timeout_s``: for one call with retries."""
+    """A sampler of calls.
+
+    ``context``: most tokens of prompt and answer; ``at_once``: most concurrent calls; ``timeout_s``: for one call with
+    retries.
+    """
 
     def __init__(
         self, template: ChatTemplate, tool_format: ToolFormat | None, context: int, at_once: int, timeout_s: float
@@ -26,7 +30,10 @@ class CallMaker:
         self._turns = asyncio.Semaphore(at_once)
 
     async def make(self, body: ChatBody | TextBody, weights: OpenWeights, model: str) -> AnsweredCall:
-        """Sample an answer. Raises ApiError for a request that cannot be sampled, SamplingError if sampling fails."""
+        """Sample an answer with the open ``weights``; ``model``: the model's name in the answer.
+
+        Raises ApiError for a request that cannot be sampled, SamplingError if sampling fails or takes too long.
+        """
         prompt = await self._prompt(body)
         limit = self._limit(body, len(prompt))
         request = SamplingRequest(
@@ -37,6 +44,7 @@ class CallMaker:
             n=body.n or 1,
             temperature=1.0 if body.temperature is None else body.temperature,
             top_p=1.0 if body.top_p is None else body.top_p,
+            # -1: no limit on the number of candidate tokens
             top_k=-1 if body.top_k is None else body.top_k,
             seed=body.seed,
         )
@@ -48,6 +56,7 @@ class CallMaker:
         return AnsweredCall(body, model, prompt, sequences, weights.pointer.version)
 
     async def _prompt(self, body: ChatBody | TextBody) -> list[int]:
+        """Return the prompt's token ids. Raises ApiError if the chat template rejects the messages."""
         if isinstance(body, TextBody):
             return body.prompt if isinstance(body.prompt, list) else self.template.encode(body.prompt)
         size = sum(len(message["content"]) for message in body.messages)
@@ -63,15 +72,15 @@ class CallMaker:
 
     def _limit(self, body: ChatBody | TextBody, prompt: int) -> int:
         """Return the most tokens of the answer. Raises ApiError with the text by which agents detect a full context."""
-        wanted = body.limit if isinstance(body, ChatBody) else body.max_tokens
-        if prompt + (wanted or 1) > self.context:
-            asked = "" if wanted is None else f" and {wanted} in the completion"
+        limit = body.limit if isinstance(body, ChatBody) else body.max_tokens
+        if prompt + (limit or 1) > self.context:
+            answer = "" if limit is None else f" and {limit} in the completion"
             raise ApiError(
                 400,
                 f"This model's maximum context length is {self.context} tokens. However, you requested "
-                f"{prompt + (wanted or 0)} tokens ({prompt} in the messages{asked}). Please reduce the length of the "
+                f"{prompt + (limit or 0)} tokens ({prompt} in the messages{answer}). Please reduce the length of the "
                 "messages or completion.",
                 code="context_length_exceeded",
                 param="messages",
             )
-        return wanted or self.context - prompt
+        return limit or self.context - prompt

@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from swe_argo.steps.errors import ConfigError
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""Special tokens of tokenizer_config.json, which templates use by these names."""
 
 
 class UnrenderableError(ValueError):
@@ -31,7 +32,10 @@ class ChatTemplate:
     """The chat template of one model. Thread-safe: a tokenizer serves one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``. Raises ConfigError."""
+        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``.
+
+        Raises ConfigError if a file is missing or invalid, or defines no chat template or no end of an answer.
+        """
         self._lock = threading.Lock()
         config = _json(folder / "tokenizer_config.json")
         try:
@@ -43,24 +47,25 @@ class ChatTemplate:
         self._special = {name: _token(config[name]) for name in SPECIAL if config.get(name)}
         self.stop_ids = self._stop_ids(folder)
         if not self.stop_ids:
-            raise ConfigError(f"{folder} names no token that ends an answer", field="tokenizer")
-        self.stop_texts = [str(self._tokenizer.id_to_token(each)) for each in self.stop_ids]
+            raise ConfigError(f"{folder} does not define an end-of-answer token", field="tokenizer")
+        self.stop_texts = [str(self._tokenizer.id_to_token(item)) for item in self.stop_ids]
         self.token_text = lru_cache(maxsize=200_000)(self._token_text)
 
     def _stop_ids(self, folder: Path) -> list[int]:
+        """Return the ids of tokens that end an answer: the tokenizer's own, then those of generation_config.json."""
         generation = folder / "generation_config.json"
-        named = _json(generation).get("eos_token_id") if generation.is_file() else None
-        ids = [named] if isinstance(named, int) else list(named or [])
+        end_ids = _json(generation).get("eos_token_id") if generation.is_file() else None
+        ids = [end_ids] if isinstance(end_ids, int) else list(end_ids or [])
         own = self._tokenizer.token_to_id(self._special.get("eos_token", ""))
         return ids if own is None or own in ids else [own, *ids]
 
     def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, **more: Any) -> list[int]:
-        """Return the ids of the prompt of the next answer. Raises UnrenderableError."""
+        """Return the next prompt's ids. ``more``: template variables. Raises UnrenderableError if it rejects them."""
         names = {**self._special, **more}
         try:
             text = self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **names)
         except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise UnrenderableError(f"the chat template does not take these messages: {error}") from None
+            raise UnrenderableError(f"the chat template rejects these messages: {error}") from None
         return self.encode(text)
 
     def encode(self, text: str) -> list[int]:
@@ -102,6 +107,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **more: Any) -> str:
+    """Return a value as JSON; unlike Jinja's own filter it does not escape characters for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **more)
 
 
@@ -110,23 +116,26 @@ def _refuse(message: str) -> None:
 
 
 def _source(folder: Path, config: dict[str, Any]) -> str:
+    """Return the template: chat_template.jinja, else the config's default. Raises ConfigError if there is none."""
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text()
     source = config.get("chat_template")
     if isinstance(source, list):
-        named = {each.get("name"): each.get("template") for each in source}
-        source = named.get("default") or named.get("tool_use")
+        end_ids = {item.get("name"): item.get("template") for item in source}
+        source = end_ids.get("default") or end_ids.get("tool_use")
     if not isinstance(source, str):
         raise ConfigError(f"{folder} has no chat template", field="tokenizer")
     return source
 
 
 def _token(value: Any) -> str:
+    """Return the text of a special token, which a config gives as text or as an object."""
     return str(value["content"] if isinstance(value, dict) else value)
 
 
 def _json(path: Path) -> dict[str, Any]:
+    """Return the object in a file. Raises ConfigError if it cannot be read."""
     try:
         return dict(json.loads(path.read_bytes()))
     except (OSError, ValueError) as error:

@@ -11,7 +11,11 @@ ACCOUNT = (401, 402, 403)
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """A sampling call. ``stop``: texts or ids that end an answer; ids and texts do not mix."""
+    """A sampling call.
+
+    ``stop``: texts or ids that end an answer; ids and texts do not mix. ``n``: number of answers. ``top_k`` -1: no
+    limit. ``seed`` None: random.
+    """
 
     prompt: list[int]
     max_tokens: int
@@ -34,7 +38,10 @@ class SampledSequence:
 
 
 class SamplingError(Exception):
-    """A failed call: the HTTP status of the response, and the reason."""
+    """A failed call: the HTTP status of the response, and the reason.
+
+    ``retry_after_s``: seconds after which a retry may succeed; None: no such hint.
+    """
 
     def __init__(self, status: int, reason: str, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
@@ -46,14 +53,14 @@ class Sampler(Protocol):
     """Weights that can be sampled from, with any number of calls at a time."""
 
     async def sample(self, request: SamplingRequest) -> list[SampledSequence]:
-        """Return ``n`` answers. Raises SamplingError."""
+        """Return ``request.n`` answers. Raises SamplingError if the service refuses or fails."""
 
 
 class SamplerSource(Protocol):
     """A source of samplers."""
 
     async def open(self, path: str | None) -> Sampler:
-        """Return a sampler of the weights at ``path``, or of the base model if it is None. Raises SamplingError."""
+        """Return a sampler of the weights at ``path``, None for the base model. Raises SamplingError if that fails."""
 
     async def context_length(self) -> int | None:
-        """Return the most tokens of prompt and answer together, if known. Raises SamplingError."""
+        """Return the most tokens of prompt and answer, None if unknown. Raises SamplingError if that fails."""

@@ -28,7 +28,12 @@ GRACE_S = 600
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """The user's options. ``pointer``: key in ``store`` of the file that names the weights."""
+    """The user's options.
+
+    ``weights``: a ``tinker://`` path, None for the base model. ``pointer``: key in ``store`` of the file that names the
+    weights instead, read every ``refresh_s`` seconds. ``context`` None: as the service reports it. ``tool_format``
+    None: that of the chat template. ``at_once``: most concurrent calls. ``traces``: folder for the calls of rollouts.
+    """
 
     tokenizer: Path
     model: str = "tinker"
@@ -53,19 +58,22 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
     Raises ConfigError for wrong options, InfraError if the sampler's service fails at the start.
     """
     if options.key is None and not is_loopback(options.host):
-        raise ConfigError(f"everybody who reaches {options.host} could ask: set LLM_API_KEY to a key", field="--host")
+        raise ConfigError(
+            f"host {options.host} is open to everyone on the network: set LLM_API_KEY to a key", field="--host"
+        )
     template = ChatTemplate(options.tokenizer)
     weights = ServedWeights(source)
     try:
         context = options.context or await source.context_length()
         await weights.swap(_first(options))
     except SamplingError as error:
+        # 4xx: the key, the account or the model's name is wrong.
         if error.status < 500:
             field = "TINKER_API_KEY" if error.status in ACCOUNT else "--base-model"
             raise ConfigError(str(error), field=field) from None
         raise InfraError(FailureClass.MODEL, str(error)) from None
     if context is None:
-        raise ConfigError("the service does not tell it for this model: name it", field="--context")
+        raise ConfigError("the service does not report it for this model: set it", field="--context")
     form = options.tool_format or tool_format_of(template.source)
     calls = CallMaker(template, form, context, options.at_once, options.timeout_s)
     traces = Traces(options.traces) if options.traces else None
@@ -87,6 +95,7 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
 
 @contextlib.asynccontextmanager
 async def _following(weights: ServedWeights, options: ProxyOptions):  # type: ignore[no-untyped-def]
+    """Follow the pointer, if there is one, while the block runs."""
     if options.store is None or options.pointer is None:
         yield
         return
@@ -98,6 +107,7 @@ async def _following(weights: ServedWeights, options: ProxyOptions):  # type: ig
 
 
 def _first(options: ProxyOptions) -> WeightsPointer:
+    """Return the weights to begin with: those of the pointer if its file exists, else the option's."""
     if options.store is not None and options.pointer is not None:
         with contextlib.suppress(FileNotFoundError):
             return read_pointer(options.store.get(options.pointer))

@@ -11,6 +11,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.serving.sampler import ACCOUNT, SampledSequence, Sampler, SamplingError, SamplingRequest
 
 RETRY_AFTER_S = 5
+"""Seconds after which a caller may retry a temporary failure."""
 
 
 class TinkerSource:
@@ -26,7 +27,7 @@ class TinkerSource:
             raise ConfigError(f"Tinker cannot be reached: {error}", field="TINKER_API_KEY") from None
 
     async def open(self, path: str | None) -> Sampler:
-        """Open the weights at a ``tinker://`` path, or the base model. Raises SamplingError."""
+        """Open the weights at a ``tinker://`` path, None for the base model. Raises SamplingError if that fails."""
         where = {"model_path": path} if path else {"base_model": self.base_model}
         try:
             return TinkerSampler(await self._service.create_sampling_client(**where))
@@ -34,16 +35,16 @@ class TinkerSource:
             raise sampling_error(error) from error
 
     async def context_length(self) -> int | None:
-        """Return the service's value for the base model, None if it has none. Raises SamplingError."""
+        """Return the base model's limit, None if not reported. Raises SamplingError for an unknown model or failure."""
         try:
             capabilities = await tinker.RestClient(**self._where).get_server_capabilities()
         except (tinker.TinkerError, ValueError) as error:
             raise sampling_error(error) from error
         models = capabilities.supported_models
-        lengths: dict[str, int | None] = {each.model_name: each.max_context_length for each in models}
+        lengths: dict[str, int | None] = {item.model_name: item.max_context_length for item in models}
         if self.base_model not in lengths:
-            known = ", ".join(sorted(map(str, lengths))) or "none"
-            raise SamplingError(400, f"Tinker has no model {self.base_model!r}; it has {known}")
+            names = ", ".join(sorted(map(str, lengths))) or "none"
+            raise SamplingError(400, f"Tinker has no model {self.base_model!r}; it has {names}")
         return lengths[self.base_model]
 
     def close(self) -> None:
@@ -73,15 +74,16 @@ class TinkerSampler:
             )
         except (tinker.TinkerError, ValueError) as error:
             raise sampling_error(error) from error
-        return [_sequence(each) for each in response.sequences]
+        return [_sequence(item) for item in response.sequences]
 
 
 def _sequence(sequence: Any) -> SampledSequence:
+    """Return an answer of the SDK. Raises SamplingError if its log probabilities are incomplete or not finite."""
     tokens, logprobs = list(sequence.tokens), list(sequence.logprobs or [])
     if len(tokens) != len(logprobs):
-        raise SamplingError(502, f"Tinker answered {len(tokens)} tokens with {len(logprobs)} log probabilities")
+        raise SamplingError(502, f"Tinker returned {len(tokens)} tokens but {len(logprobs)} log probabilities")
     if not all(map(isfinite, logprobs)):
-        raise SamplingError(502, "Tinker answered a log probability that is no finite number")
+        raise SamplingError(502, "Tinker returned a log probability that is not finite")
     return SampledSequence(tokens, logprobs, at_limit=sequence.stop_reason == "length")
 
 

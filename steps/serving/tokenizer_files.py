@@ -31,38 +31,40 @@ def find_tokenizer(name: str) -> Path:
     if folder.is_dir():
         return folder
     if not HUB_ID.fullmatch(name):
-        raise ConfigError(f"{name} is neither a folder nor an id of the hub, owner/name", field=_FIELD)
+        raise ConfigError(f"{name} is neither a folder nor a hub id (owner/name)", field=_FIELD)
     endpoint = settings().hf_endpoint.rstrip("/")
-    found = _download(name, endpoint)
-    if missing := [each for each in NEEDED if not (found / each).is_file()]:
+    files = _download(name, endpoint)
+    if missing := [file for file in NEEDED if not (files / file).is_file()]:
         raise ConfigError(
-            f"{name} on {endpoint} has no {' and no '.join(missing)}: make them in a folder, and name that",
+            f"{name} on {endpoint} has no {' and no '.join(missing)}: create them in a folder and give that folder",
             field=_FIELD,
         )
-    return found
+    return files
 
 
 def _download(name: str, endpoint: str) -> Path:
+    """Return the folder with the files from the hub or its cache. Raises what ``find_tokenizer`` raises."""
     disable_progress_bars()
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(FILES), endpoint=endpoint))
     except errors.GatedRepoError as error:
-        raise _refused(f"{name} on {endpoint} is gated: ask for access on its page and set HF_TOKEN") from error
+        raise _refused(f"{name} on {endpoint} is gated: request access on its page and set HF_TOKEN") from error
     except errors.RepositoryNotFoundError as error:
         raise _refused(
-            f"there is no folder {name}, and no model of that id on {endpoint}, or it is private: then set HF_TOKEN"
+            f"there is no folder {name}, and {endpoint} has no such model; if it is private, set HF_TOKEN"
         ) from error
     except errors.LocalEntryNotFoundError as error:
         if huggingface_hub.constants.HF_HUB_OFFLINE:
-            raise _refused(f"HF_HUB_OFFLINE is set, and {name} is not in the cache (HF_HOME): name a folder") from error
+            raise _refused(f"HF_HUB_OFFLINE is set, but {name} is not in the cache (HF_HOME): give a folder") from error
         raise _unreachable(name, endpoint, error.__cause__ or error) from error
     except errors.HfHubHTTPError as error:
         if error.response is not None and error.response.status_code == 401:
             raise _refused(f"HF_TOKEN is not valid on {endpoint}, which was asked for {name}") from error
         raise _unreachable(name, endpoint, error) from error
     except OSError as error:
+        # The error is about a local file, not about the network.
         if error.filename is not None:
-            raise _refused(f"the hub's cache cannot be used, set HF_HOME: {error}") from error
+            raise _refused(f"the hub's cache cannot be used: {error}; set HF_HOME") from error
         raise _unreachable(name, endpoint, error) from error
     except (errors.HTTPError, ValueError) as error:  # type: ignore[attr-defined]
         raise _unreachable(name, endpoint, error) from error
@@ -73,8 +75,9 @@ def _refused(reason: str) -> ConfigError:
 
 
 def _unreachable(name: str, endpoint: str, error: BaseException) -> InfraError:
+    """Return the error of a failed download, with the first line of its message."""
     line = next((line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return InfraError(
         FailureClass.STORAGE,
-        f"the tokenizer {name} cannot be had from {endpoint}: {line}. Set HF_ENDPOINT to a mirror, or name a folder",
+        f"the tokenizer {name} cannot be downloaded from {endpoint}: {line}. Set HF_ENDPOINT or give a folder",
     )

@@ -33,7 +33,7 @@ class Traces:
             file.write(orjson.dumps(line) + b"\n")
 
     def read(self, name: str) -> bytes:
-        """Return all calls so far. Raises FileNotFoundError."""
+        """Return all calls of the rollout ``name`` so far. Raises FileNotFoundError if there are none."""
         return self._path(name).read_bytes()
 
     def _path(self, name: str) -> Path:

@@ -57,7 +57,7 @@ class ServedWeights:
     async def swap(self, pointer: WeightsPointer) -> bool:
         """Open other weights, then use them for new calls; return False if they are already in use.
 
-        Raises SamplingError; the weights then stay unchanged.
+        Raises SamplingError if they cannot be opened; the weights then stay unchanged.
         """
         async with self._swapping:
             if self._current is not None and self._current.pointer == pointer:
@@ -70,21 +70,24 @@ class ServedWeights:
 
 
 def read_pointer(data: bytes) -> WeightsPointer:
-    """Parse a pointer. Raises ConfigError."""
+    """Parse a pointer. Raises ConfigError if it is not valid JSON of this form."""
     try:
         return WeightsPointer.model_validate(json.loads(data))
     except (ValidationError, ValueError) as error:
-        raise ConfigError(f"this points to no weights: {error}", field="weights") from None
+        raise ConfigError(f"the pointer does not name weights: {error}", field="weights") from None
 
 
 async def follow(weights: ServedWeights, store: Store, key: str, every_s: float) -> None:
-    """Read the pointer at ``key`` again and again, forever. Unreadable pointers and weights change nothing."""
+    """Read the pointer at ``key`` every ``every_s`` seconds, forever, and serve the weights that it names.
+
+    Unreadable pointers and weights change nothing.
+    """
     while True:
         try:
             data: Any = await asyncio.to_thread(store.get, key)
             await weights.swap(read_pointer(data))
         except FileNotFoundError:
-            log.debug("there is no pointer at %s yet", key)
+            log.debug("no pointer exists at %s yet", key)
         except (InfraError, ConfigError, SamplingError) as error:
-            log.warning("the weights stay as they are: %s", error)
+            log.warning("the weights are unchanged: %s", error)
         await asyncio.sleep(every_s)

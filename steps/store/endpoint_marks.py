@@ -1,7 +1,7 @@
 """Marks of endpoint failures in a run's store, shared by the solve steps of all pods.
 
-A mark is an object ``runs/<run>/endpoint/<kind>/<instance>/<attempt>.json``: a Failure that says why this unit is no
-score of the agent. Plan removes them all, because the same command tries again.
+A mark is an object ``runs/<run>/endpoint/<kind>/<instance>/<attempt>.json``: a Failure that says why this unit does
+not count as a score of the agent. The plan step removes all marks, because the same command tries again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 UnitName = tuple[str, int]
 """Instance and attempt."""
 ACCESS, FOREIGN, EARLY, REFUSED = "access", "foreign", "early", "refused-"
-"""Kinds: the endpoint denied access; something other than its API answered; it ended the conversation at turn 1 or 2;
-it refused the conversation, with the digest of its message appended."""
-ENOUGH = 3
-"""Threshold for units with the same refusal, and for units in a row without an answer of the API."""
+"""Kinds of marks. access: the endpoint denied access; foreign: something other than its API answered, such as a proxy;
+early: it ended the conversation at turn 1 or 2; refused-<digest of its message>: it refused the conversation."""
+THRESHOLD = 3
+"""Units with the same refusal, or in a row without an answer of the API, after which the endpoint is to blame."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Mark:
 
 
 def read_marks(store: Store, run: str) -> list[Mark]:
-    """Return the marks of a run. Raises InfraError."""
+    """Return the marks of a run. Raises InfraError if the store fails."""
     prefix = f"{Place.RUN.format(run=run)}/endpoint/"
     marks = []
     for key in store.keys(prefix):
@@ -53,21 +53,22 @@ def read_marks(store: Store, run: str) -> list[Mark]:
 def retracted_units(marks: Iterable[Mark], solved: set[UnitName]) -> dict[UnitName, Mark]:
     """Return the units whose end is the endpoint's failure and no score, each with the mark that says why.
 
-    These are units refused with the same message as enough others, and early ends if they are half of the solved units.
+    These are units refused with the same message, if there are THRESHOLD of them, and those that ended early, if they
+    are at least half of the solved units. ``solved``: the units with a solve record or a verdict.
     """
     kinds: dict[str, dict[UnitName, Mark]] = defaultdict(dict)
     for mark in marks:
         kinds[mark.kind][mark.unit] = mark
     retracted: dict[UnitName, Mark] = {}
     for kind, units in kinds.items():
-        if kind.startswith(REFUSED) and len(units) >= ENOUGH:
+        if kind.startswith(REFUSED) and len(units) >= THRESHOLD:
             retracted |= units
     early = kinds[EARLY]
     return retracted | early if 2 * len(early) >= len(solved | early.keys()) else retracted
 
 
 def read_retracted(store: Store, run: str) -> dict[UnitName, Mark]:
-    """Return the units of a run whose end is the endpoint's failure, as ``retracted_units``. Raises InfraError."""
+    """Return the ``retracted_units`` of a stored run. Raises InfraError if the store fails."""
     marks = read_marks(store, run)
     return retracted_units(marks, solved_units(run, store.keys(f"{Place.RUN.format(run=run)}/units/"))) if marks else {}
 
@@ -76,7 +77,7 @@ def solved_units(run: str, keys: Iterable[str]) -> set[UnitName]:
     """Return the solved or graded units among the keys of the run's units."""
     prefix, files = f"{Place.RUN.format(run=run)}/units/", (SolveRecord.file, GradeRecord.file)
     parts = [key.removeprefix(prefix).split("/") for key in keys]
-    return {(one[0], int(one[1])) for one in parts if len(one) == 3 and one[2] in files and one[1].isdigit()}
+    return {(part[0], int(part[1])) for part in parts if len(part) == 3 and part[2] in files and part[1].isdigit()}
 
 
 class UnitMarks:
@@ -86,52 +87,60 @@ class UnitMarks:
         self._store, self._run, self._unit = store, run, (instance, attempt)
 
     def begin(self) -> None:
-        """Remove the marks of an earlier solve. Raises ConfigError if no further unit may start, InfraError."""
+        """Remove the unit's marks of an earlier solve, except FOREIGN, which counts units in a row.
+
+        Raises ConfigError if the endpoint has denied access to the run, InfraError if the store fails.
+        """
         marks = read_marks(self._store, self._run)
-        if closed := next((mark for mark in marks if mark.kind == ACCESS), None):
+        if access_mark := next((mark for mark in marks if mark.kind == ACCESS), None):
             raise ConfigError(
-                f"not begun: the endpoint gave no access, first seen at {closed.unit[0]}/{closed.unit[1]}",
+                f"not started: the endpoint denied access, first seen at {access_mark.unit[0]}/{access_mark.unit[1]}",
                 failure_class=FailureClass.STOPPED,
             )
         stale = [mark.key for mark in marks if mark.unit == self._unit and mark.kind != FOREIGN]
         self._store.delete_many(stale)
 
     def end(self, reason: StopReason, answers: int, words: str) -> None:
-        """Record the end of a solve. Raises ConfigError if enough other units were refused with the same message.
+        """Record the end of a solve. Raises ConfigError if THRESHOLD units were refused with the same message.
 
         Args:
             reason: Why the agent stopped.
             answers: Number of answers in its conversation.
             words: The endpoint's message, if it ended the conversation.
         """
-        alike = 0
+        same_count = 0
         try:
             if reason is StopReason.REQUEST_REFUSED and words and not words.startswith(MALFORMED_REQUEST):
-                why = f"the endpoint refused the conversation in the same words as others: {words}"
+                reason_text = f"the endpoint rejected the conversation with the same message as others: {words}"
                 kind = REFUSED + hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()[:16]
-                alike = self._put(kind, StepError(FailureClass.MODEL_ACCESS, why, detail=words))
-            if reason in ENDED_BY_ENDPOINT and answers < EARLY_TURNS and alike < ENOUGH:
-                why = f"the endpoint ended the conversation at turn {answers + 1} ({reason.value}): {words}"
-                self._put(EARLY, StepError(FailureClass.MODEL, why, detail=words))
+                same_count = self._put(kind, StepError(FailureClass.MODEL_ACCESS, reason_text, detail=words))
+            if reason in ENDED_BY_ENDPOINT and answers < EARLY_TURNS and same_count < THRESHOLD:
+                reason_text = f"the endpoint ended the conversation at turn {answers + 1} ({reason.value}): {words}"
+                self._put(EARLY, StepError(FailureClass.MODEL, reason_text, detail=words))
             if answers:  # an answer ends the row of units without one
                 marks = read_marks(self._store, self._run)
                 self._store.delete_many([mark.key for mark in marks if mark.kind == FOREIGN])
         except StepError as error:  # a failed mark must not lose the solve
-            log.warning("how the endpoint ended this unit is not marked: %s", error)
-        if alike >= ENOUGH:
-            why = f"the endpoint refused {alike} units in the same words ({one_line(words, 200)}): mend what it refuses"
-            raise ConfigError(why, failure_class=FailureClass.MODEL_ACCESS, detail=words)
+            log.warning("the endpoint's end of this unit could not be recorded: %s", error)
+        if same_count >= THRESHOLD:
+            count_text = f"the endpoint rejected {same_count} units with the same message"
+            reason_text = f"{count_text} ({one_line(words, 200)}): fix the cause"
+            raise ConfigError(reason_text, failure_class=FailureClass.MODEL_ACCESS, detail=words)
 
     def fail(self, error: StepError, *, foreign: bool) -> StepError:
-        """Return the error of a failed solve: no access after enough units in a row without an answer of the API."""
+        """Record the error of a failed solve; return the error to raise.
+
+        ``foreign``: something other than the endpoint's API answered. After THRESHOLD such units in a row, the error is
+        replaced by a ConfigError (MODEL_ACCESS), which keeps further units from starting.
+        """
         try:
-            if foreign and self._put(FOREIGN, error) >= ENOUGH:
-                row = f"{error.reason}; {ENOUGH} units in a row"
-                error = ConfigError(row, failure_class=FailureClass.MODEL_ACCESS, detail=error.detail)
+            if foreign and self._put(FOREIGN, error) >= THRESHOLD:
+                streak = f"{error.reason}; {THRESHOLD} units in a row"
+                error = ConfigError(streak, failure_class=FailureClass.MODEL_ACCESS, detail=error.detail)
             if error.failure_class is FailureClass.MODEL_ACCESS:
                 self._put(ACCESS, error)
-        except StepError as trouble:
-            log.warning("how the endpoint failed this unit is not marked: %s", trouble)
+        except StepError as store_error:
+            log.warning("the endpoint's failure of this unit could not be recorded: %s", store_error)
         return error
 
     def _put(self, kind: str, error: StepError) -> int:

@@ -30,11 +30,11 @@ class FolderStore:
             except OSError as error:
                 raise ConfigError(f"cannot write to {url}: {error.strerror}", field="store") from error
 
-        self._was_there = self._root.is_dir()
+        self._existed = self._root.is_dir()
 
-    def _look(self) -> None:
+    def _check_exists(self) -> None:
         """Raise InfraError if the store is gone: finding nothing in it, or recreating it, would hide that."""
-        if self._was_there and not self._root.is_dir():
+        if self._existed and not self._root.is_dir():
             raise InfraError(FailureClass.STORAGE, f"the store {self.url} is gone")
 
     def get(self, key: str) -> bytes:
@@ -43,13 +43,13 @@ class FolderStore:
             with _failures():
                 return (self._root / key).read_bytes()
         except FileNotFoundError:
-            self._look()
+            self._check_exists()
             raise
 
     def put(self, key: str, data: bytes) -> None:
-        """Write to a temporary file beside it, then rename."""
+        """Write a temporary file in the key's folder, then rename it to the key."""
         path = self._root / key
-        self._look()
+        self._check_exists()
         with _failures():
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
@@ -61,20 +61,20 @@ class FolderStore:
                 raise
 
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Compare and write while the store's folder is locked."""
-        self._look()
+        """Compare and write while the store's folder is locked, if it can be; see ``Store.swap``."""
+        self._check_exists()
         with _failures(), self._locked():
             try:
-                there = self.get(key)
+                current = self.get(key)
             except FileNotFoundError:
-                there = None
-            if there != old:
+                current = None
+            if current != old:
                 return False
             self.put(key, new)
             return True
 
     def has_atomic_swap(self, key: str, data: bytes) -> bool:  # noqa: ARG002
-        """Return whether the file system can lock the store's folder. The key is left alone."""
+        """Return whether the file system can lock the store's folder. Writes nothing; ignores ``key`` and ``data``."""
         with _failures(), self._locked() as is_locked:
             return is_locked
 
@@ -97,7 +97,7 @@ class FolderStore:
 
     def keys(self, prefix: str) -> list[str]:
         """Return all keys below a prefix, without unfinished writes."""
-        self._look()
+        self._check_exists()
         keys: list[str] = []
         for folder, _, files in os.walk(self._root / prefix):
             relative = os.path.relpath(folder, self._root)
@@ -110,7 +110,7 @@ class FolderStore:
             with _failures():
                 return sorted(entry.name for entry in os.scandir(self._root / prefix) if entry.is_dir())
         except FileNotFoundError:
-            self._look()
+            self._check_exists()
             return []
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
@@ -129,7 +129,7 @@ class FolderStore:
             self.put(key, data)
 
     def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Hard-link files if the file system can, else copy them."""
+        """Hard-link each source to its destination if the file system can, else copy it; skip missing sources."""
         for source, destination in pairs:
             origin, target = self._root / source, self._root / destination
             if not origin.exists():
@@ -165,6 +165,7 @@ class FolderStore:
 
 @contextmanager
 def _failures() -> Iterator[None]:
+    """Raise OSErrors of the block as the errors of ``Store``; a path through a file counts as not found."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:

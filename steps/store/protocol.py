@@ -28,9 +28,9 @@ class Store(Protocol):
         """
 
     def has_atomic_swap(self, key: str, data: bytes) -> bool:
-        """Return whether ``swap`` keeps concurrent writers apart. Tries it at a key that holds ``data``.
+        """Return whether ``swap`` is atomic here. It may be tested by writes to ``key``, which must hold ``data``.
 
-        Only the key's one writer may call this: a store without conditional writes writes ``data`` there again.
+        Only the process that writes this key may call it: a store that ignores conditions writes ``data`` there again.
         """
 
     def keys(self, prefix: str) -> list[str]:

@@ -11,7 +11,7 @@ from swe_argo.steps.host.folders import is_dead
 from swe_argo.steps.store import Store
 
 DEAD_S = 120.0
-"""Seconds without a heartbeat until a runner counts as dead: two machines' clocks differ, and stores fail."""
+"""Seconds without a heartbeat until a runner counts as dead; long, as clocks differ and stores fail for a while."""
 
 
 class Lock(Record):
@@ -19,8 +19,8 @@ class Lock(Record):
 
     file: ClassVar[str] = "lock.json"
     place: ClassVar[Place] = Place.RUN
-    what: ClassVar[tuple[str, str]] = ("run", "another run id")
-    """The kind of thing that it locks, and the alternative to it."""
+    labels: ClassVar[tuple[str, str]] = ("run", "another run id")
+    """Words for the message of ``refusal``: what is locked, and what the user can use instead."""
     field: ClassVar[str] = "run_id"
     token: str
     """Unique id of this hold."""
@@ -34,16 +34,15 @@ class Lock(Record):
     """The time at which it took the run, likewise; 0 in locks of older versions."""
 
     def is_over(self) -> bool:
-        """Return whether its owner is dead, as seen here or by its silence."""
+        """Return whether its owner is dead: its process, if of this machine, has ended, or it sent no heartbeat."""
         return is_dead(self.process) or time.time() - self.alive_at > DEAD_S
 
     def refusal(self, run_id: str) -> ConfigError:
         """Return the error for another runner of the run."""
-        silent = max(0.0, time.time() - self.alive_at)
+        silent_s = max(0.0, time.time() - self.alive_at)
         return ConfigError(
-            f"{self.what[0]} {run_id!r} is being worked on by process {self.pid} on {self.host} (last sign of life "
-            f"{silent:.0f} s ago; after {DEAD_S:.0f} s without one it counts as dead): wait for it, stop it, or use "
-            f"{self.what[1]}",
+            f"{self.labels[0]} {run_id!r} is being worked on by process {self.pid} on {self.host} (last heartbeat "
+            f"{silent_s:.0f} s ago, dead after {DEAD_S:.0f} s): wait for it, stop it, or use {self.labels[1]}",
             field=self.field,
         )
 
@@ -52,12 +51,12 @@ class TrainingLock(Lock):
     """The lock of a training."""
 
     place: ClassVar[Place] = Place.TRAINING
-    what: ClassVar[tuple[str, str]] = ("training", "another name")
+    labels: ClassVar[tuple[str, str]] = ("training", "another name")
     field: ClassVar[str] = "name"
 
 
 def lock_in(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
-    """Parse a lock; return None for a missing or broken one, which nobody owns."""
+    """Parse a lock; return None if it is missing or broken, and so has no owner."""
     try:
         return None if data is None else kind.from_bytes(data)
     except ValueError:
@@ -65,7 +64,10 @@ def lock_in(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
 
 
 def refuse_busy(store: Store, run_id: str, token: str | None) -> None:
-    """Raise ConfigError if another living runner, without this token, works on the run; InfraError."""
+    """Check that no other runner works on the run; ``token`` is that of our own lock, None if we have none.
+
+    Raises ConfigError if a living runner holds the lock with another token, InfraError if the store fails.
+    """
     name = key(Lock, run_id)
     lock = lock_in(store.get_many([name]).get(name))
     if lock and lock.token != token and not lock.is_over():

@@ -22,13 +22,14 @@ def record_of(store: Store, kind: type[R], run: str) -> R:
     except FileNotFoundError:
         raise no_run(store, run) from None
     except ValueError:  # includes pydantic's errors
-        raise ConfigError(f"{store.locate(name)} is broken, or of another version of swe-argo", field="run") from None
+        raise ConfigError(f"{store.locate(name)} is broken or from another version of swe-argo", field="run") from None
 
 
 def no_run(store: Store, run: str) -> ConfigError:
     """Return the error for a missing run."""
+    # Suggest at most two names that are alike, whatever their case.
     names = (*store.folders("runs/"), *store.folders("trainings/"))
-    spelt = {name.lower(): name for name in names if name != run}  # a folder may be no run yet
+    spelt = {name.lower(): name for name in names if name != run}  # this very folder may exist without a run
     near = difflib.get_close_matches(run.lower(), spelt, 2, 0.75)
     hint = f" (did you mean {' or '.join(spelt[name] for name in near)}?)" if near else ""
     message = f"there is no run {run!r} in {store.url}{hint}; swe-argo runs{store_flag(store)} lists them"
@@ -41,5 +42,5 @@ def no_report(store: Store, run: str) -> ConfigError:
 
 
 def store_flag(store: Store) -> str:
-    """Return the flag with which a suggested command finds the same store."""
+    """Return " --store URL" for a suggested command; empty for the default store."""
     return "" if store.url == RunSpec().store else f" --store {shlex.quote(store.url)}"

@@ -31,11 +31,12 @@ from swe_argo.steps.settings import settings
 
 THREADS = 32
 READS = 6
-"""Reads of an object whose body breaks off."""
-BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
-_ABOUT_CHECKSUMS = re.compile(r"(?i)content-?md5|checksum|aws-chunked|trailer|SHA256Mismatch|SignatureDoesNotMatch")
+"""Maximum reads of an object whose body breaks off."""
+BODY_ERRORS = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError, HTTPError, OSError)
+"""Errors of a body that breaks off, which botocore does not retry."""
+_CHECKSUM_ERROR = re.compile(r"(?i)content-?md5|checksum|aws-chunked|trailer|SHA256Mismatch|SignatureDoesNotMatch")
 """Refusals of S3-compatible servers to the checksums that boto3 sends by default since 1.36."""
-_CURE = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and AWS_RESPONSE_CHECKSUM_VALIDATION=when_required"
+_FIX = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required and AWS_RESPONSE_CHECKSUM_VALIDATION=when_required"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -46,12 +47,15 @@ class _Condition(TypedDict, total=False):
 
 
 class S3Store:
-    """A store whose keys are object names below ``prefix``. A put is atomic by the protocol."""
+    """A store whose keys are object names below ``prefix``. S3 itself makes each put atomic."""
 
     def __init__(self, bucket: str, prefix: str, *, create: bool, endpoint: str | None = None) -> None:
-        """Connect. ``endpoint``: the server if the environment names none; Amazon's by default."""
+        """Connect to a bucket. ``create``: also test that it is writable. Raises as ``open_store``.
+
+        ``endpoint``: the server if the environment names none; None: Amazon's.
+        """
         if not bucket:
-            raise ConfigError("the address names no bucket: s3://bucket/prefix", field="store")
+            raise ConfigError("the address has no bucket: give s3://bucket/prefix", field="store")
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
@@ -76,17 +80,18 @@ class S3Store:
         return self._get(key)[0]
 
     @retry(
-        retry=retry_if_exception_type(BROKEN_OFF),
+        retry=retry_if_exception_type(BODY_ERRORS),
         wait=wait_exponential_jitter(multiplier=0.2, max=5),
         stop=stop_after_attempt(READS),
         reraise=True,
     )
     def _read(self, key: str) -> tuple[bytes, str]:
-        answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
-        return answer["Body"].read(), answer["ETag"]
+        """Return (bytes, ETag), with retries of BODY_ERRORS."""
+        response = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
+        return response["Body"].read(), response["ETag"]
 
     def _get(self, key: str) -> tuple[bytes, str]:
-        """Return (bytes, ETag). botocore retries requests; a body that breaks off after its headers is retried here."""
+        """Return (bytes, ETag). Raises FileNotFoundError, and InfraError if the body breaks off at every read."""
         with self._failures():
             try:
                 return self._read(key)
@@ -99,7 +104,10 @@ class S3Store:
             self._s3.put_object(Bucket=self._bucket, Key=self._prefix + key, Body=data)
 
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Read, then write on the condition that nothing changed: some servers ignore conditions or know none."""
+        """Compare here, then write on the condition that the object is unchanged; see ``Store.swap``.
+
+        The comparison comes first because some servers ignore conditions. Others reject them: then the write has none.
+        """
         try:
             current, tag = self._get(key)
         except FileNotFoundError:
@@ -107,7 +115,7 @@ class S3Store:
         return current == old and self._put_if(key, new, {"IfMatch": tag}) is not False
 
     def has_atomic_swap(self, key: str, data: bytes) -> bool:
-        """Return whether the server refuses writes whose conditions do not hold. Each kind of condition is tried."""
+        """Return whether the server refuses writes whose condition does not hold, by trying one of each kind."""
         unmet: tuple[_Condition, ...] = ({"IfNoneMatch": "*"}, {"IfMatch": '"0"'})
         return all(self._put_if(key, data, condition) is False for condition in unmet)
 
@@ -127,18 +135,19 @@ class S3Store:
         return True
 
     def keys(self, prefix: str) -> list[str]:
-        """Return all keys below a prefix. Two folder levels are listed in parallel: a page holds only 1,000 names."""
-        folders, names_found = self._page(prefix, "/")
+        """Return all keys below a prefix, sorted. A page holds 1,000 names, so folders are listed in parallel.
+
+        Up to two more levels of folders are listed until there are enough folders for all threads.
+        """
+        folders, keys = self._page(prefix, "/")
         for _ in range(2):
             pages = self._parallel(lambda folder: self._page(folder, "/"), folders)
             folders = [name for names, _ in pages for name in names]
-            names_found += [name for _, names in pages for name in names]
+            keys += [name for _, names in pages for name in names]
             if len(folders) > THREADS:
                 break
-        names_found += [
-            name for _, names in self._parallel(lambda folder: self._page(folder, ""), folders) for name in names
-        ]
-        return sorted(names_found)
+        keys += [name for _, names in self._parallel(lambda folder: self._page(folder, ""), folders) for name in names]
+        return sorted(keys)
 
     def folders(self, prefix: str) -> list[str]:
         """Return the names of the common prefixes directly below a prefix."""
@@ -178,13 +187,13 @@ class S3Store:
         with self._failures():
             for start in range(0, len(names), 1000):
                 objects = names[start : start + 1000]
-                answer = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": objects})  # type: ignore[typeddict-item]
-                for refused in answer.get("Errors", []):
-                    if (code := refused.get("Code", "")) != "NoSuchKey":
-                        error = {"Code": code, "Message": f"{refused.get('Key')}: {refused.get('Message')}"}
+                response = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": objects})  # type: ignore[typeddict-item]
+                for failed in response.get("Errors", []):
+                    if (code := failed.get("Code", "")) != "NoSuchKey":
+                        error = {"Code": code, "Message": f"{failed.get('Key')}: {failed.get('Message')}"}
                         status = 403 if code == "AccessDenied" else 500
-                        response = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
-                        raise ClientError(response, "DeleteObjects")  # type: ignore[arg-type]
+                        details = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
+                        raise ClientError(details, "DeleteObjects")  # type: ignore[arg-type]
 
     def locate(self, key: str) -> str:
         """Return the s3:// address of a key."""
@@ -203,11 +212,13 @@ class S3Store:
         return folders, keys
 
     def _parallel(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Return the results of ``work`` for all items, in order, by THREADS threads."""
         with ThreadPoolExecutor(THREADS) as pool:
             return list(pool.map(work, items))
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
+        """Raise boto3's errors in the block as the errors of ``Store``."""
         try:
             yield
         except (NoCredentialsError, PartialCredentialsError) as error:
@@ -215,8 +226,8 @@ class S3Store:
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            if self._has_checksums and _ABOUT_CHECKSUMS.search(f"{code} {error}") and code != "BadDigest":
-                raise ConfigError(f"{self.url} refuses checksums: {_CURE} ({error})", field="store") from error
+            if self._has_checksums and _CHECKSUM_ERROR.search(f"{code} {error}") and code != "BadDigest":
+                raise ConfigError(f"{self.url} refuses checksums: {_FIX} ({error})", field="store") from error
             if error.operation_name == "HeadBucket" and status == 404:
                 raise ConfigError(f"bucket {self._bucket!r} does not exist", field="store") from error
             if code == "NoSuchBucket":  # it existed when the store was opened
@@ -227,7 +238,7 @@ class S3Store:
                 raise FileNotFoundError(str(error)) from error
             raise InfraError(FailureClass.STORAGE, f"the store {self.url} failed: {error}") from error
         except FlexibleChecksumError as error:
-            raise InfraError(FailureClass.STORAGE, f"{self.url}: {error}; if this persists, {_CURE}") from error
+            raise InfraError(FailureClass.STORAGE, f"{self.url}: {error}; if this persists, {_FIX}") from error
         except BotoCoreError as error:
             raise InfraError(FailureClass.STORAGE, f"the store {self.url} failed: {error}") from error
 

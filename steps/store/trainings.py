@@ -13,7 +13,7 @@ from swe_argo.steps.store.protocol import Store
 from swe_argo.steps.store.runs import store_flag
 
 _RUN_OF = re.compile(r"(.+)\.\d{6}(\.held-out)?")
-"""Names in the form of ``run_of`` and ``held_out_run_of``."""
+"""Ids of a training's runs: <training>.<six-digit step>, with .held-out for a measurement (contracts/training.py)."""
 
 
 def is_training(store: Store, name: str) -> bool:
@@ -23,28 +23,31 @@ def is_training(store: Store, name: str) -> bool:
 
 
 def training_of(store: Store, name: str) -> TrainFile:
-    """Return a training's first file. Raises ConfigError if there is no such training, or it is unreadable."""
-    place = key(TrainFile, name)
+    """Return a training's TrainFile. Raises ConfigError if there is no such training, or it is unreadable."""
+    file_key = key(TrainFile, name)
     try:
-        return TrainFile.from_bytes(store.get(place))
+        return TrainFile.from_bytes(store.get(file_key))
     except FileNotFoundError:
         near = difflib.get_close_matches(name, trainings_of(store), 2, 0.75)
         hint = f" (did you mean {' or '.join(near)}?)" if near else ""
         message = f"there is no training {name!r} in {store.url}{hint}; swe-argo runs{store_flag(store)} lists them"
         raise ConfigError(message, field="training") from None
     except ValueError:  # includes pydantic's errors
-        message = f"{store.locate(place)} is broken, or of another version of swe-argo"
+        message = f"{store.locate(file_key)} is broken or from another version of swe-argo"
         raise ConfigError(message, field="training") from None
 
 
 def trainings_of(store: Store) -> list[str]:
     """Return the names of all started trainings, sorted."""
     names = store.folders("trainings/")
-    there = store.get_many(key(TrainFile, name) for name in names)
-    return [name for name in names if key(TrainFile, name) in there]
+    existing = store.get_many(key(TrainFile, name) for name in names)
+    return [name for name in names if key(TrainFile, name) in existing]
 
 
 def training_of_run(run: str, *, measured: bool = False) -> str | None:
-    """Return the training in a run's name, or None. ``measured``: only for a held-out measurement."""
-    found = _RUN_OF.fullmatch(run)
-    return found[1] if found and (found[2] or not measured) else None
+    """Return the training that a run's name begins with; None if the name has another form.
+
+    ``measured``: whether only names of held-out measurements count.
+    """
+    match = _RUN_OF.fullmatch(run)
+    return match[1] if match and (match[2] or not measured) else None

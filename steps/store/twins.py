@@ -1,4 +1,4 @@
-"""Validated twins of all runs, by row and image: copied into a run by plan, and out of it by report."""
+"""Validated twins shared by all runs, by dataset row and image: plan copies them into a run, report out of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.store.protocol import Store
 
 
 def shared_key(row_sha256: str, image: str, image_digest: str | None) -> str:
-    """Return the key of a row's twins, shared by all runs."""
+    """Return the key of the shared twins for a dataset row (its hash) in an image; the digest is None if unknown."""
     machine = hashlib.sha256(f"{image}@{image_digest or ''}".encode()).hexdigest()[:16]
     return f"twins/{TWINS_VERSION}/{row_sha256}-{machine}.json"
 
@@ -27,8 +27,8 @@ def copy_twins_in(store: Store, run: RunFile, rows: Iterable[tuple[Instance, Ans
         for instance, answer in rows
         if answer.row_sha256
     ]
-    known = set(store.keys(f"twins/{TWINS_VERSION}/")) if pairs else set()
-    store.copy_many([(source, target) for source, target in pairs if source in known])
+    existing = set(store.keys(f"twins/{TWINS_VERSION}/")) if pairs else set()
+    store.copy_many([(source, target) for source, target in pairs if source in existing])
 
 
 def copy_twins_out(store: Store, run_id: str) -> None:
@@ -40,5 +40,5 @@ def copy_twins_out(store: Store, run_id: str) -> None:
         twins = ValidatedTwins.from_bytes(data)
         if twins.row_sha256:
             pairs.append((name, shared_key(twins.row_sha256, twins.image, twins.image_digest)))
-    known = set(store.keys(f"twins/{TWINS_VERSION}/")) if pairs else set()
-    store.copy_many([(source, target) for source, target in pairs if target not in known])
+    existing = set(store.keys(f"twins/{TWINS_VERSION}/")) if pairs else set()
+    store.copy_many([(source, target) for source, target in pairs if target not in existing])

@@ -19,8 +19,10 @@ def stored_validation(store: Store, dataset: str, validation_id: str) -> Validat
 
 
 def validations_of(store: Store, dataset: str) -> list[Validation]:
-    """Return the validations of a dataset, also of the same file by another path, oldest first. Raises InfraError."""
+    """Return a dataset's validations, oldest first. Two paths of one file are one dataset. Raises InfraError."""
     names = store.folders(f"validations/{dataset_folder(dataset)}/")
-    validations = [one for name in names if (one := stored_validation(store, dataset, name)) is not None]
-    same = [one for one in validations if Path(one.dataset.name).resolve() == Path(dataset).resolve()]
-    return sorted(same, key=lambda one: (one.created_at, one.validation_id))
+    validations = [validation for name in names if (validation := stored_validation(store, dataset, name)) is not None]
+    matching = [
+        validation for validation in validations if Path(validation.dataset.name).resolve() == Path(dataset).resolve()
+    ]
+    return sorted(matching, key=lambda validation: (validation.created_at, validation.validation_id))

@@ -32,7 +32,10 @@ LIMITS = frozenset(
 
 @dataclass(frozen=True)
 class Group:
-    """G rollouts whose rewards are compared with each other: those of one instance in one run."""
+    """G rollouts whose rewards are compared with each other: those of one instance in one run.
+
+    The suffix _G marks values with one entry per rollout.
+    """
 
     name: str
     rewards_G: dict[SampledUnit, float]
@@ -49,9 +52,9 @@ class Group:
 def groups_of(units: Iterable[SampledUnit], loss: LossSpec) -> list[Group]:
     """Return the groups of a step, in the order of their first units; a unit with several samples counts once.
 
-    Absent, so that they move no mean: units with a non-finite reward, and those that the loss drops (``suspect``,
-    ``unconfirmed``, ``limit_stopped``). With ``limit_stopped = no_gradient`` such a unit counts in the mean, and its
-    advantage is 0.
+    Units with a non-finite reward, and those that the loss drops (``suspect``, ``unconfirmed``, ``limit_stopped``), are
+    absent, so that they do not change a mean. With ``limit_stopped = no_gradient``, a unit that a limit stopped counts
+    in the mean, but its advantage is 0.
     """
     by_name: dict[str, dict[SampledUnit, float]] = defaultdict(dict)
     for unit in units:
@@ -82,6 +85,7 @@ def is_limit_stopped(unit: SampledUnit) -> bool:
 
 
 def _reward_of(unit: SampledUnit, loss: LossSpec) -> float | None:
+    """Return the unit's reward under the loss's rules; None if the loss drops the unit."""
     if loss.limit_stopped == "drop" and is_limit_stopped(unit):
         return None
     return decide_reward(
@@ -90,6 +94,7 @@ def _reward_of(unit: SampledUnit, loss: LossSpec) -> float | None:
 
 
 def _group(name: str, rewards_G: dict[SampledUnit, float], loss: LossSpec) -> Group:
+    """Return the group with its advantages; with ``no_gradient`` they are 0 for rollouts that a limit stopped."""
     advantages_G = advantages_of(list(rewards_G.values()), divide_by_std=loss.divide_by_std)
     if loss.limit_stopped == "no_gradient":
         advantages_G[[is_limit_stopped(unit) for unit in rewards_G]] = 0.0

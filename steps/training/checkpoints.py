@@ -19,18 +19,22 @@ class CheckpointLog:
     def __init__(self, store: Store, training: str) -> None:
         self._store, self._key, self._training = store, key(Checkpoints, training), training
         self._data: bytes | None = None
+        """The file as last read or written; None if it does not exist."""
 
     def read(self) -> list[Checkpoint]:
-        """Return all learnt steps, from 1. Raises ConfigError if the file is invalid; InfraError."""
+        """Return all learnt steps, from 1.
+
+        Raises ConfigError if the file is invalid, InfraError if the store fails.
+        """
         self._data = self._store.get_many([self._key]).get(self._key)
         checkpoints = []
         for number, line in enumerate((self._data or b"").splitlines(), 1):
             try:
                 checkpoint = Checkpoint.model_validate_json(line)
             except ValueError:  # also pydantic's validation error
-                raise self._broken(number, "is no checkpoint") from None
+                raise self._broken(number, "is not a checkpoint") from None
             if checkpoint.step != number:
-                raise self._broken(number, f"is step {checkpoint.step}, where step {number} belongs")
+                raise self._broken(number, f"has step {checkpoint.step} instead of step {number}")
             checkpoints.append(checkpoint)
         return checkpoints
 
@@ -42,13 +46,14 @@ class CheckpointLog:
         data = Checkpoints.of(checkpoints).to_bytes()
         if not self._store.swap(self._key, self._data, data):
             where = self._store.locate(self._key)
-            message = f"step {checkpoints[-1].step} was written to {where} by another learner meanwhile"
+            message = f"another learner has written step {checkpoints[-1].step} to {where}"
             raise InfraError(FailureClass.ENGINE, message)
         self._data = data
 
     def _broken(self, number: int, why: str) -> ConfigError:
+        """Return the error of an invalid line ``number``."""
         where = self._store.locate(self._key)
-        message = f"line {number} of {where} {why}: take it and those after it out, and training goes on from there"
+        message = f"line {number} of {where} {why}: remove it and all later lines to resume from there"
         return ConfigError(message, field="training")
 
 

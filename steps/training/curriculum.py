@@ -16,44 +16,51 @@ def choose_instances(
     """Return the instances of a step, ``groups`` different ones, in the order of the epoch.
 
     Each epoch is the whole pool in a new order and continues where the step before ended. ``behind``: step -> instances
-    that it takes only if there are not enough others. Deterministic, whatever happened meanwhile: the choices of all
-    earlier steps are recomputed.
+    that it takes only if there are not enough others. The result depends on the arguments alone: the choices of all
+    earlier steps are computed again.
     """
-    left: list[str] = []
+    remaining: list[str] = []
     chosen: list[str] = []
     epoch = 0
     for number in range(1, step + 1):
         avoided = behind.get(number, frozenset())
         chosen = []
+        # Take the epoch's next instance that is not avoided; begin an epoch if it has none but the pool has.
         while len(chosen) < groups:
-            willing = [each for each in left if each not in avoided and each not in chosen]
+            willing = [instance for instance in remaining if instance not in avoided and instance not in chosen]
             if not willing and set(pool) - avoided - set(chosen):
                 epoch += 1
-                left = _shuffled(pool, seed, epoch)
+                remaining = _shuffled(pool, seed, epoch)
                 continue
-            # Without others the avoided ones are used: first those of this epoch that were passed over.
-            candidates = willing or [each for each in (*left, *_shuffled(pool, seed, epoch)) if each not in chosen]
+            # Only avoided instances are left: first those that this epoch passed over.
+            candidates = willing or [
+                instance for instance in (*remaining, *_shuffled(pool, seed, epoch)) if instance not in chosen
+            ]
             chosen.append(candidates[0])
-            if candidates[0] in left:
-                left.remove(candidates[0])
+            if candidates[0] in remaining:
+                remaining.remove(candidates[0])
     return chosen
 
 
 def _shuffled(pool: list[str], seed: int, epoch: int) -> list[str]:
+    """Return the pool in the epoch's order, which is the same on every machine."""
     order = list(pool)
     Random(f"{seed}/{epoch}").shuffle(order)
     return order
 
 
 def too_easy_or_hard(groups: Iterable[LearnedGroup], spec: CurriculumSpec) -> frozenset[str]:
-    """Return the instances whose share of solved rollouts, in all these groups, is outside the limits of the spec."""
+    """Return the instances whose share of solved rollouts, in all ``groups``, is outside the limits of the spec.
+
+    Those with fewer than ``spec.after`` graded rollouts do not count.
+    """
     solved: Counter[str] = Counter()
     graded: Counter[str] = Counter()
     for group in groups:
         solved[group.instance_id] += group.solved
         graded[group.instance_id] += len(group.rewards)
     return frozenset(
-        each
-        for each, count in graded.items()
-        if count >= spec.after and not spec.min_solved <= solved[each] / count <= spec.max_solved
+        instance
+        for instance, count in graded.items()
+        if count >= spec.after and not spec.min_solved <= solved[instance] / count <= spec.max_solved
     )

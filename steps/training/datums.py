@@ -30,8 +30,8 @@ class LearnedSample:
 def learned_sample(sample: Sample, advantage: float) -> LearnedSample | None:
     """Return a sample to learn from; None if the model wrote no token that can be predicted from earlier ones.
 
-    Tokens of others are masked by advantage 0 (and log probability 0): Tinker rejects a ``mask`` or ``weights`` beside
-    the inputs of an RL loss as an error of the user.
+    Tokens that the model did not write are masked by advantage 0 (and log probability 0): Tinker rejects a ``mask`` or
+    ``weights`` beside the inputs of an RL loss as an error of the user.
     """
     sampled_N = np.asarray(sample.sampled[1:], bool)
     if not sampled_N.any():
@@ -45,7 +45,7 @@ def learned_sample(sample: Sample, advantage: float) -> LearnedSample | None:
 
 
 def loss_config(loss: LossSpec) -> dict[str, float] | None:
-    """Return the ``loss_fn_config`` of ``forward_backward``."""
+    """Return the ``loss_fn_config`` of ``forward_backward``; None for importance_sampling, which has no settings."""
     if loss.name == "importance_sampling":
         return None
     return {"clip_low_threshold": loss.clip_low, "clip_high_threshold": loss.clip_high}

@@ -23,17 +23,18 @@ from swe_argo.steps.training.trajectory_calls import NoTokensError, calls_of
 AT_ONCE = 8
 """Number of units in memory: a trajectory may have many megabytes."""
 _SHOWN = 5
-NO_VERDICT = "no verdict, and no reward is not a reward of 0"
-NO_REWARD = "the verifier gave no reward, and no reward is not a reward of 0"
+"""Number of units that a notice names."""
+NO_VERDICT = "no verdict, and a missing reward is not 0"
+NO_REWARD = "no reward from the verifier, and a missing reward is not 0"
 NO_TRAJECTORY = "no trajectory"
-NO_CALLS = "no call of a model"
+NO_CALLS = "no model call"
 UNREADABLE = "trajectory or verdict cannot be read"
-NO_TOKENS = "calls whose tokens the endpoint did not tell"
+NO_TOKENS = "calls without token ids from the endpoint"
 
 
 @dataclass
 class WrittenSamples:
-    """Number of exported units, and the other units by reason."""
+    """The number of exported units, and the names of the others by the reason why they were left out."""
 
     units: int = 0
     left_out: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -57,7 +58,8 @@ class WrittenSamples:
 def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
     """Write the samples of all units that have a verdict to ``path``.
 
-    A unit is exported completely or not at all. Raises ConfigError if none can be; InfraError if the store fails.
+    A unit is exported completely or not at all. Raises ConfigError if no unit can be exported, InfraError if the store
+    fails.
     """
     result = write_some_samples(store, run, plan, path)
     if not result.units:
@@ -66,7 +68,7 @@ def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Written
 
 
 def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
-    """Write the samples, of which a run may have none. Raises InfraError if the store fails."""
+    """Write the samples, even if the run has none. Raises InfraError if the store fails."""
     result = WrittenSamples()
     with open_samples(path) as writer:
         for unit, trajectory, grade in _read(store, run, plan.units):
@@ -84,19 +86,22 @@ def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Wr
 
 
 class _LeftOutError(Exception):
-    """Raised if a unit has nothing to train on."""
+    """Raised if a unit has nothing to train on; the message is one of the reasons above."""
 
 
 def _write(
     writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None
 ) -> tuple[float, float]:
-    """Write the unit's samples; return its (start, seconds). Raises NoTokensError, _LeftOutError."""
+    """Write the unit's samples; return its start in seconds since 1970 and the seconds of its agent and grading.
+
+    Raises NoTokensError if the endpoint returned no tokens, _LeftOutError if the unit has nothing else to train on.
+    """
     if trajectory is None or grade is None:
         raise _LeftOutError(NO_TRAJECTORY if trajectory is None else NO_VERDICT)
     try:
-        done, verdict = Trajectory.from_bytes(trajectory), GradeRecord.from_bytes(grade)
-        calls = calls_of(done)
-        began = datetime.fromisoformat(done.extra.started_at).timestamp()
+        solved, verdict = Trajectory.from_bytes(trajectory), GradeRecord.from_bytes(grade)
+        calls = calls_of(solved)
+        began = datetime.fromisoformat(solved.extra.started_at).timestamp()
     except NoTokensError:
         raise
     except ValueError:  # also pydantic's validation error
@@ -115,15 +120,19 @@ def _write(
         outcome=verdict.outcome.value,
         integrity=integrity,
         confirmation=confirmation,
-        stop_reason=done.extra.stop_reason.value,
-        model=done.agent.model_name or run.model,
-        temperature=done.agent.extra.temperature if done.agent.extra else None,
+        stop_reason=solved.extra.stop_reason.value,
+        model=solved.agent.model_name or run.model,
+        temperature=solved.agent.extra.temperature if solved.agent.extra else None,
     )
     writer.add(shared, stretches_of(calls))
-    return began, done.extra.seconds + sum(verdict.seconds.values())
+    return began, solved.extra.seconds + sum(verdict.seconds.values())
 
 
 def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit, bytes | None, bytes | None]]:
+    """Yield each unit with its trajectory and its grade, None for a missing one.
+
+    The grade of a unit that ended by the endpoint's failure counts as missing.
+    """
     retracted = read_retracted(store, run.run_id)
     for start in range(0, len(units), AT_ONCE):
         batch = units[start : start + AT_ONCE]
@@ -135,13 +144,13 @@ def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit,
 
 
 def nothing(run: RunFile, result: WrittenSamples) -> ConfigError:
-    """Return the error for a run without samples."""
+    """Return the error for a run without samples, with the reasons."""
     if not result.refused:
         reason = f"run {run.run_id!r} has no samples: {'; '.join(result.notices) or 'it has no units'}"
         return ConfigError(reason, field="run")
-    why = "" if run.spec.llm.logprobs else "; the run did not ask for them: --logprobs does"
+    why = "" if run.spec.llm.logprobs else "; the run did not request them: use --logprobs"
     reason = (
-        f"run {run.run_id!r} has no samples: {result.refused}{why}. An endpoint that tells them (vLLM, swe-argo proxy) "
-        "is needed: text is never tokenized again"
+        f"run {run.run_id!r} has no samples: {result.refused}{why}. Text is never tokenized again: "
+        "use an endpoint that returns token ids (vLLM, swe-argo proxy)"
     )
     return ConfigError(reason, field="run")

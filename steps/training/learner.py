@@ -24,9 +24,10 @@ log = logging.getLogger(__name__)
 
 
 class Learner:
-    """Learner for the steps of one training, one after the other. Its session at Tinker stays open between steps.
+    """Learner for the steps of one training, one after the other.
 
-    ``close`` ends the session; after a failure the next step starts from the state of the last checkpoint.
+    Its session at Tinker stays open between steps until ``close``; after a failure the next step starts from the state
+    of the last checkpoint.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Learner:
         base_url: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
-        """Create the learner. ``timeout_s``: of one request to Tinker, the SDK's retries included."""
+        """Create the learner. ``timeout_s``: limit of one request to Tinker, including the SDK's retries."""
         self._store, self._training = store, training
         self._service: dict[str, Any] = {"api_key": api_key, "base_url": base_url, "timeout_s": timeout_s}
         self._log = CheckpointLog(store, training.name)
@@ -47,21 +48,26 @@ class Learner:
         """The weights of the open trainer."""
 
     def prepare(self) -> None:
-        """Create a new training's adapter: Tinker checks model and rank before any rollouts. Raises as ``learn``."""
+        """Create a new training's adapter, so that Tinker checks model and rank before any rollouts.
+
+        A training with learnt steps is left alone. Raises ConfigError or InfraError as ``learn`` does.
+        """
         if self._log.read():
             return
         with self._ending():
             self._open(FIRST)
 
     def learn(self, step: int) -> Checkpoint:
-        """Learn a step from its run in the store; a learnt step is only looked up, and the last one's pointer repaired.
+        """Learn a step from its run in the store. A step that is learnt already is only looked up.
 
-        Figures are written before the line in checkpoints.jsonl, which marks the step as done, the pointer after it: a
-        killed learner leaves either a step to repeat or a complete one. Raises ConfigError, InfraError.
+        Figures are written first, then the line in checkpoints.jsonl, which marks the step as done, then the pointer to
+        the weights. If the learner is killed, the step is therefore either repeated or complete; the pointer to the
+        last step's weights is repaired. Raises ConfigError if the step is not due or Tinker refuses a setting,
+        InfraError if Tinker or the store fails.
         """
         checkpoints = self._log.read()
         if step > len(checkpoints) + 1 or step < 1:
-            message = f"step {step} cannot be learnt: the last that was learnt is {len(checkpoints)}"
+            message = f"step {step} cannot be learnt: the last learnt step is {len(checkpoints)}"
             raise ConfigError(message, field="--step")
         if step > len(checkpoints):
             with self._ending():
@@ -86,9 +92,10 @@ class Learner:
             raise
 
     def _learn(self, step: int, checkpoints: list[Checkpoint]) -> Checkpoint:
+        """Learn a step whose predecessors are ``checkpoints``; write its figures and its checkpoint."""
         name, seconds = self._training.name, dict[str, float]()
         before = checkpoints[-1].weights if checkpoints else FIRST
-        was_kept = bool(checkpoints) and checkpoints[-1].kept
+        was_kept = bool(checkpoints) and checkpoints[-1].is_permanent
         run_id = run_of(name, step)
         run, plan = record_of(self._store, RunFile, run_id), record_of(self._store, Plan, run_id)
         with _timed(seconds, "samples"):
@@ -97,7 +104,7 @@ class Learner:
         batch, learned, weights = collected.batch, None, before
         if batch.samples:
             learned, weights = self._update(step, before, batch, seconds)
-        elif self._keeps(step) and not was_kept and before.state_path:  # they would expire, and must be kept
+        elif self._keeps(step) and not was_kept and before.state_path:  # nothing learnt, but these must not expire
             with _timed(seconds, "save"):
                 weights = self._at = self._open(before).save(before.version, None)
         figures = figures_of(step, collected, before, learned, seconds)
@@ -108,6 +115,7 @@ class Learner:
             run=run_id,
             samples_sha256=batch.sha256,
             rollouts=batch.rollouts,
+            # After a step without an update, the previous step's permanent checkpoint is this step's, too.
             kept=weights.state_path is not None and (self._keeps(step) or (learned is None and was_kept)),
             saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -118,6 +126,10 @@ class Learner:
     def _update(
         self, step: int, before: Weights, batch: Batch, seconds: dict[str, float]
     ) -> tuple[LearnedStep, Weights]:
+        """Do one optimizer step from the weights ``before`` and save the result.
+
+        The time of each phase is added to ``seconds``.
+        """
         with _timed(seconds, "learn"):
             trainer = self._open(before)
             learned = trainer.step(batch.samples)
@@ -132,6 +144,7 @@ class Learner:
         return step % spec.checkpoint_every == 0 or step == spec.steps
 
     def _open(self, weights: Weights) -> TinkerTrainer:
+        """Return a trainer with these weights: the open one if it has them, else a new session."""
         if self._trainer is None or self._at != weights:
             self.close()
             self._trainer = TinkerTrainer(self._training.spec, **self._service)
@@ -142,6 +155,7 @@ class Learner:
 
 @contextmanager
 def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    """Store the duration of the block under ``phase``."""
     began = time.monotonic()
     yield
     seconds[phase] = time.monotonic() - began

@@ -20,21 +20,22 @@ class Division:
 def divide(spec: TrainSpec, selected: list[str]) -> Division:
     """Choose the held-out instances: the ids in the spec, or a share by its seed; train on the rest.
 
-    Named ids need not be selected. Raises ConfigError if too few are left to train on.
+    Ids in the spec are held out even if they are not among ``selected``. Raises ConfigError if fewer instances are left
+    to train on than a step needs.
     """
-    named = spec.held_out.instance_ids
+    ids = spec.held_out.instance_ids
     if spec.held_out.share:
         count = max(1, round(spec.held_out.share * len(selected)))
-        # The order of ids in a sample depends on the seed alone, on every machine.
-        named = Random(f"{spec.seed}/held-out").sample(selected, min(count, len(selected)))
-    chosen = set(named)
-    held_out = [each for each in selected if each in chosen]
-    held_out += [each for each in dict.fromkeys(named) if each not in set(selected)]
-    pool = [each for each in selected if each not in chosen]
+        # A seed of text gives the same sample on every machine.
+        ids = Random(f"{spec.seed}/held-out").sample(selected, min(count, len(selected)))
+    chosen = set(ids)
+    held_out = [instance_id for instance_id in selected if instance_id in chosen]
+    held_out += [instance_id for instance_id in dict.fromkeys(ids) if instance_id not in set(selected)]
+    pool = [instance_id for instance_id in selected if instance_id not in chosen]
     if spec.groups > len(pool):
         apart = f", with {len(held_out)} held out" if held_out else ""
         raise ConfigError(
-            f"{spec.groups} instances a step are more than the {len(pool)} that there are to train on{apart}",
+            f"{spec.groups} instances per step are more than the {len(pool)} training instances{apart}",
             field="groups",
         )
     return Division(pool, held_out)

@@ -18,7 +18,7 @@ from swe_argo.steps.training.curriculum import choose_instances, too_easy_or_har
 def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | None:
     """Return the run for a step's rollouts; None if the step is learnt already. Deterministic.
 
-    Raises ConfigError if the step cannot be planned yet, InfraError.
+    Raises ConfigError if the training has no such step or cannot start it yet, InfraError if the store fails.
     """
     spec = training.spec
     learned = len(CheckpointLog(store, training.name).read())
@@ -27,7 +27,7 @@ def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | Non
     if not 1 <= step <= spec.steps:
         raise ConfigError(f"{training.name} has steps 1 to {spec.steps}", field="step")
     if step - 1 - spec.max_lag > learned:
-        behind = f", which begins at most {spec.max_lag} ahead" if spec.max_lag else ""
+        behind = f"; a step may start at most {spec.max_lag} ahead" if spec.max_lag else ""
         raise ConfigError(f"{training.name} has learnt {learned} steps: step {step} is not due{behind}", field="step")
     chosen = choose_instances(training.pool, spec.seed, spec.groups, step, _passed_over(store, training, step))
     own: dict[str, Any] = {"attempts": spec.group_size, "canary": spec.run.canary if step == 1 else 0}
@@ -35,16 +35,20 @@ def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | Non
 
 
 def plan_measurement(store: Store, training: TrainFile, step: int) -> RunSpec | None:
-    """Return the run that measures a step's weights (0: initial ones); None if not due, or done. Raises InfraError."""
-    held = training.spec.held_out
+    """Return the run that measures a step's weights on the held-out instances; step 0 has the initial weights.
+
+    None if no measurement is due after this step, or if it is done. Raises InfraError if the store fails.
+    """
+    held_out = training.spec.held_out
     name = held_out_run_of(training.name, step)
-    if not held.every or step % held.every or not training.held_out or store.get_many([key(Summary, name)]):
+    if not held_out.every or step % held_out.every or not training.held_out or store.get_many([key(Summary, name)]):
         return None
-    llm = training.spec.run.llm.model_copy(update={"temperature": held.temperature, "logprobs": False})
-    return _run(training, name, training.held_out, {"attempts": held.attempts, "canary": 0, "llm": llm})
+    llm = training.spec.run.llm.model_copy(update={"temperature": held_out.temperature, "logprobs": False})
+    return _run(training, name, training.held_out, {"attempts": held_out.attempts, "canary": 0, "llm": llm})
 
 
 def _run(training: TrainFile, run_id: str, instances: list[str], own: dict[str, Any]) -> RunSpec:
+    """Return a run of the training; ``own``: its fields that differ from the training's ``run``."""
     spec: TrainSpec = training.spec
     llm = own.pop("llm", spec.run.llm).model_copy(update={"base_url": spec.proxy_url})
     common = {"run_id": run_id, "revision": training.dataset.revision, "select": SelectSpec(instance_ids=instances)}
@@ -58,12 +62,15 @@ def _passed_over(store: Store, training: TrainFile, step: int) -> dict[int, froz
     it starts early or late.
     """
     limits, lag = training.spec.curriculum, training.spec.max_lag
+    # No share is outside these limits.
     if limits.min_solved <= 0 and limits.max_solved >= 1:
         return {}
-    names = {key(StepFigures, training.name, name=step_name(each)): each for each in range(1, step - lag)}
+    names = {
+        key(StepFigures, training.name, name=step_name(past_step)): past_step for past_step in range(1, step - lag)
+    }
     files = {names[name]: StepFigures.from_bytes(data) for name, data in store.get_many(names).items()}
     behind = {}
     for number in range(1, step + 1):
-        known = [group for each, file in files.items() if each < number - lag for group in file.groups]
-        behind[number] = too_easy_or_hard(known, limits)
+        groups = [group for past_step, file in files.items() if past_step < number - lag for group in file.groups]
+        behind[number] = too_easy_or_hard(groups, limits)
     return behind

@@ -134,10 +134,10 @@ def read_samples(path: Path) -> Iterator[Sample]:
         try:
             reader = pq.ParquetFile(file)
         except pa.ArrowInvalid as error:
-            raise ConfigError(f"{file} is no Parquet file: {error}", field="samples") from None
+            raise ConfigError(f"{file} is not a Parquet file: {error}", field="samples") from None
         with reader:
             if not any(map(reader.schema_arrow.equals, (SCHEMA, _SCHEMA_1))):
-                raise ConfigError(f"{file} is no file of samples: its columns are others", field="samples")
+                raise ConfigError(f"{file} is not a sample file: it has other columns", field="samples")
             for number in range(reader.num_row_groups):
                 yield from _rows(reader.read_row_group(number, use_threads=False))
 
@@ -147,14 +147,16 @@ _OF_UNIT = tuple(SampledUnit.__dataclass_fields__)
 
 
 def _rows(table: Any) -> Iterator[Sample]:
+    """Yield the rows of a row group. Raises ConfigError if a log probability is not finite."""
     columns = {name: table.column(name) for name in _ARRAYS}
     rest = table.drop_columns(list(_ARRAYS)).to_pylist()
     for place, stored in enumerate(rest):
+        # Older files lack these two columns; values in the file replace them.
         row = {"integrity": "suspect" if stored["suspect"] else "ok", "confirmation": "", **stored}
         tokens, sampled, logprobs = (columns[name][place].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
         if not isfinite(float(logprobs.sum())):
-            what = "has a log probability that is no finite number: export the run's samples again"
-            raise ConfigError(f"{row['instance_id']} attempt {row['attempt']} {what}", field="samples")
+            fault = "has a log probability that is not finite: export the run's samples again"
+            raise ConfigError(f"{row['instance_id']} attempt {row['attempt']} {fault}", field="samples")
         unit = SampledUnit(**{name: row[name] for name in _OF_UNIT})
         calls = [CallSpan(**call) for call in row["calls"]]
         yield Sample(unit, row["sample"], tokens, sampled, logprobs, calls)

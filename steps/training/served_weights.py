@@ -15,6 +15,7 @@ from swe_argo.steps.contracts.training import WeightsFile
 from swe_argo.steps.errors import ConfigError, InfraError
 
 PAUSE_S = 1.0
+"""Seconds between two checks."""
 PATIENCE_S = 900.0
 """Timeout in seconds: a service may take minutes to load the weights."""
 
@@ -27,37 +28,43 @@ def await_weights(
     *,
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Return when the proxy at this address answers with these weights of a training, or ``is_over``.
+    """Return when the proxy at ``url`` answers with the weights ``version`` of a training, or when ``is_over()``.
 
-    Raises ConfigError at once if it follows another training, InfraError after a timeout: it cannot load them.
+    Raises ConfigError at once if the proxy follows another training, InfraError if it does not serve the weights within
+    ``patience_s`` seconds.
     """
     health = f"{url.rstrip('/').removesuffix('/v1')}/health"
-    until, served, told = time.monotonic() + patience_s, "none", False
+    until, served, has_notified = time.monotonic() + patience_s, "none", False
     while not is_over():
         try:
             with urllib.request.urlopen(health, timeout=patience_s) as answer:  # noqa: S310 - an address in the spec
-                said = json.loads(answer.read())
-                served = said["weights"]
+                answer_fields = json.loads(answer.read())
+                served = answer_fields["weights"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             served = f"not known: {error}"
         else:
             if served == version:
                 return
-            _refuse_other(url, said, training, served)
+            _refuse_other(url, answer_fields, training, served)
         if time.monotonic() > until:
-            raise InfraError(FailureClass.MODEL, f"{url} does not serve weights {version}; what it serves is {served}")
-        if not told:
-            sys.stderr.write(f"waiting until {url} serves weights {version}; what it serves is {served}\n")
-            told = True
+            raise InfraError(FailureClass.MODEL, f"{url} does not serve weights {version}; it serves {served}")
+        if not has_notified:
+            sys.stderr.write(f"waiting until {url} serves weights {version}; it serves {served}\n")
+            has_notified = True
         time.sleep(PAUSE_S)
 
 
-def _refuse_other(url: str, said: dict[str, Any], training: str, served: str) -> None:
-    """Reject a proxy of another training; one of an older release does not report its pointer and may be right."""
+def _refuse_other(url: str, answer_fields: dict[str, Any], training: str, served: str) -> None:
+    """Raise ConfigError if the proxy follows another training.
+
+    A proxy of an older release does not report its pointer; it may be the right one.
+    """
     own = key(WeightsFile, training)
-    if "pointer" in said and said["pointer"] != own:
+    if "pointer" in answer_fields and answer_fields["pointer"] != own:
         follows = (
-            f"follows {said['pointer']}" if said["pointer"] else f"follows no training and serves weights {served}"
+            f"follows {answer_fields['pointer']}"
+            if answer_fields["pointer"]
+            else f"follows no training and serves weights {served}"
         )
-        message = f"{url} {follows}; that of training {training!r} has to follow {own}"
+        message = f"{url} {follows}; the proxy of training {training!r} must follow {own}"
         raise ConfigError(message, field="proxy_url")

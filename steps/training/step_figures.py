@@ -24,10 +24,15 @@ from swe_argo.steps.training.tinker_trainer import LearnedStep
 def figures_of(
     step: int, collected: Collected, before: Weights, learned: LearnedStep | None, seconds: dict[str, float]
 ) -> StepFigures:
-    """Return the figures. ``before``: the weights before the step. ``learned``: None if nothing was learnt."""
+    """Return the figures of a step.
+
+    ``before``: the weights before the step. ``learned``: the trainer's results, None if nothing was learnt.
+    ``seconds``: duration by phase.
+    """
     plan, rollouts, batch = collected.plan, collected.rollouts, collected.batch
     rewards = {unit: unit.reward for unit in rollouts}
     for group in collected.groups:
+        # Rewards after the loss's rules replace the verdicts' own.
         rewards |= group.rewards_G
     calls = sum((rollout.calls for rollout in rollouts.values()), Counter())
     sampled = sum(rollout.sampled_tokens for rollout in rollouts.values())
@@ -53,7 +58,7 @@ def figures_of(
         tokens={
             "prompt": sum(rollout.prompt_tokens for rollout in rollouts.values()),
             "sampled": sampled,
-            "trained": sum(len(each.sampled_N) for each in batch.samples),
+            "trained": sum(len(sample.sampled_N) for sample in batch.samples),
         },
         metrics=metrics,
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -76,13 +81,16 @@ def lag_of(versions: Iterable[str], before: Weights) -> int:
 
 
 def _step(version: str) -> int | None:
+    """Return the step that produced a version of the weights; None if it is not one of a training."""
     if version == FIRST.version:
         return 0
     return int(version) if version.isascii() and version.isdigit() else None
 
 
 def _groups(plan: Plan, rewards: dict[SampledUnit, float], groups: list[Group]) -> list[LearnedGroup]:
+    """Return rewards and solved rollouts of each planned instance; rollouts without a reward are missing."""
     planned = Counter(unit.instance_id for unit in plan.units)
+    # Instances of the groups whose rewards differ; all units of a group have the same instance.
     varied = {next(iter(group.rewards_G)).instance_id for group in groups if not group.is_constant}
     units = {name: [unit for unit in rewards if unit.instance_id == name] for name in planned}
     return [
@@ -98,5 +106,6 @@ def _groups(plan: Plan, rewards: dict[SampledUnit, float], groups: list[Group]) 
 
 
 def _mean(values: Iterable[float]) -> float | None:
+    """Return the mean, None without values."""
     numbers = [float(value) for value in values]
     return statistics.fmean(numbers) if numbers else None

@@ -56,6 +56,7 @@ class Batch:
     rollouts: int
     """Number of rollouts in it."""
     sha256: str
+    """Digest of all samples and advantages in it."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,10 @@ class Collected:
 
 
 def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected:
-    """Read a complete run. Its samples are written to a temporary local file, always the same.
+    """Read the results of a complete run, with the training batch.
 
-    Raises ConfigError if the endpoint returned tokens for no rollout; InfraError.
+    Its samples are written to a temporary local file; the same run always gives the same file. Raises ConfigError if
+    the endpoint returned tokens for no rollout, InfraError if the store fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / sample_files.FILE
@@ -89,7 +91,7 @@ def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected
         began = min((begin for begin, _ in written.spans), default=0.0)
         spent = max((begin + length for begin, length in written.spans), default=0.0) - began
         if untold := sum(rollout.calls[UNKNOWN] for rollout in rollouts.values()):
-            log.warning("run %s: %d calls do not tell which weights answered them", run.run_id, untold)
+            log.warning("run %s: %d calls do not record which weights answered them", run.run_id, untold)
         failed = sum(len(names) for reason, names in written.left_out.items() if reason not in _WITH_VERDICT)
         groups = groups_of(rollouts, loss)
         return Collected(plan, rollouts, groups, batch_of(path, rollouts, groups, loss), failed, spent)
@@ -104,7 +106,10 @@ def rollouts_of(path: Path) -> dict[SampledUnit, Rollout]:
 
 
 def batch_of(path: Path, rollouts: dict[SampledUnit, Rollout], groups: list[Group], loss: LossSpec) -> Batch:
-    """Read the samples a second time, because advantages are known only after all rewards."""
+    """Return the batch of the samples with an advantage other than 0.
+
+    The samples are read a second time, because advantages are known only after all rewards.
+    """
     advantages = _scaled(groups, rollouts, loss)
     digest, learned, units = hashlib.sha256(), [], set()
     for sample in read_samples(path):
@@ -119,8 +124,8 @@ def batch_of(path: Path, rollouts: dict[SampledUnit, Rollout], groups: list[Grou
 def _scaled(groups: list[Group], rollouts: dict[SampledUnit, Rollout], loss: LossSpec) -> dict[SampledUnit, float]:
     """Return the advantage of each sampled token by unit.
 
-    The divisor counts all rollouts of groups with different rewards: without those that teach nothing the others would
-    weigh more.
+    It is divided as ``batch_scale`` says. The divisor counts all rollouts of groups with different rewards, also those
+    with an advantage of 0: without them the others would weigh more.
     """
     differing = [group for group in groups if not group.is_constant]
     members = [unit for group in differing for unit in group.rewards_G]
@@ -134,6 +139,7 @@ def _scaled(groups: list[Group], rollouts: dict[SampledUnit, Rollout], loss: Los
 
 
 def _bytes(sample: Sample, advantage: float) -> bytes:
+    """Return the bytes of a sample that the batch's digest covers, in little-endian order on every machine."""
     name = f"{sample.unit.group}#{sample.unit.attempt}.{sample.number} {advantage!r} {len(sample.tokens)}\n"
     arrays = (sample.tokens.astype("<i4"), sample.sampled.astype("u1"), sample.logprobs.astype("<f4"))
-    return b"".join([name.encode(), *(each.tobytes() for each in arrays)])
+    return b"".join([name.encode(), *(array.tobytes() for array in arrays)])

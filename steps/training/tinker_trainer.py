@@ -17,7 +17,9 @@ from swe_argo.steps.training.tinker_errors import failure_of
 TIMEOUT_S = 3600.0
 """Timeout in seconds of one request, including the SDK's retries: without it the SDK would wait forever."""
 CLOSE_TIMEOUT_S = 10.0
+"""Longest wait for the session's end to be confirmed."""
 Status = Literal["success", "errored", "interrupted"]
+"""How a session ended, as reported to Tinker."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class TinkerTrainer:
         """Load the weights and the optimizer's state; for the initial weights, create the adapter from the seed."""
         if weights.state_path is None:
             self._refuse_unknown_model()
-            what = f"to train {self._spec.base_model} with an adapter of rank {self._spec.lora_rank}"
-            with failure_of(what, "lora_rank"):
+            request = f"to train {self._spec.base_model} with an adapter of rank {self._spec.lora_rank}"
+            with failure_of(request, "lora_rank"):
                 future = self._service.create_lora_training_client(
                     self._spec.base_model, rank=self._spec.lora_rank, seed=self._spec.seed
                 )
@@ -56,7 +58,7 @@ class TinkerTrainer:
             return
         with failure_of(
             f"to go on from the state after step {weights.version}, {weights.state_path} (where it has expired, take "
-            'the lines after the last with "kept": true out of checkpoints.jsonl, and training goes on from there)',
+            'the lines after the last with "kept": true out of checkpoints.jsonl to resume from there)',
             "checkpoints",
         ):
             future = self._service.create_training_client_from_state_with_optimizer(weights.state_path)
@@ -70,11 +72,11 @@ class TinkerTrainer:
         loss, optimizer = self._spec.loss, self._spec.optimizer
         adam = tinker.AdamParams(learning_rate=self._spec.lr, **optimizer.model_dump())
         with failure_of(f"to learn with the loss {loss.name}", "loss"):
-            gradient = self._client.forward_backward([each.datum for each in batch], loss.name, loss_config(loss))
+            gradient = self._client.forward_backward([item.datum for item in batch], loss.name, loss_config(loss))
             update = self._client.optim_step(adam)
-            output, done = self._result(gradient), self._result(update)
-        logprobs_D = [each["logprobs"].to_numpy() for each in output.loss_fn_outputs if "logprobs" in each]
-        return LearnedStep(logprobs_D, {**output.metrics, **(done.metrics or {})})
+            output, optimizer_output = self._result(gradient), self._result(update)
+        logprobs_D = [item["logprobs"].to_numpy() for item in output.loss_fn_outputs if "logprobs" in item]
+        return LearnedStep(logprobs_D, {**output.metrics, **(optimizer_output.metrics or {})})
 
     def save(self, version: str, ttl_s: int | None) -> Weights:
         """Save the state with the optimizer's, and the weights for sampling; ``ttl_s`` None keeps them for good.
@@ -94,14 +96,16 @@ class TinkerTrainer:
             self._service.close(status).result(CLOSE_TIMEOUT_S)
 
     def _refuse_unknown_model(self) -> None:
-        with failure_of("to say which models it has", "TINKER_API_KEY"):
+        """Raise ConfigError if Tinker does not have the spec's base model."""
+        with failure_of("to list its models", "TINKER_API_KEY"):
             capabilities = self._result(tinker.RestClient(**self._where).get_server_capabilities())
-        names = sorted(each.model_name for each in capabilities.supported_models if each.model_name)
+        names = sorted(item.model_name for item in capabilities.supported_models if item.model_name)
         if self._spec.base_model not in names:
             message = f"Tinker has no model {self._spec.base_model!r}; it has {', '.join(names) or 'none'}"
             raise ConfigError(message, field="base_model")
 
     def _result(self, future: Any) -> Any:
+        """Return a future's result. Raises TimeoutError with a message if it takes too long."""
         try:
             return future.result(self._timeout_s)
         except TimeoutError:

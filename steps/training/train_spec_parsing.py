@@ -23,10 +23,10 @@ from swe_argo.steps.spec_parsing import (
     explain,
     follow,
     has,
-    laid_over,
-    of_file,
+    merge_tables,
     of_text,
     put,
+    read_spec_file,
     value_of,
 )
 
@@ -44,12 +44,12 @@ _OF_COOKBOOK = {
 }
 """Names of tinker-cookbook's configs (``rl/train.py``) and of older releases -> our names."""
 _OWN = {
-    ("run_id",): "rollouts are named after the training: name",
-    ("attempts",): "group_size says it",
-    ("agent", "model"): "base_model says it",
-    ("llm", "base_url"): "proxy_url says it",
-    ("llm", "config"): "the rollouts ask the training's own proxy",
-    ("llm", "logprobs"): "nothing can be learnt without them",
+    ("run_id",): "rollouts are named after the training: set name",
+    ("attempts",): "set group_size",
+    ("agent", "model"): "set base_model",
+    ("llm", "base_url"): "set proxy_url",
+    ("llm", "config"): "rollouts use the training's own proxy",
+    ("llm", "logprobs"): "training requires them",
 }
 """Fields of ``run`` that the training sets -> the reason."""
 _USUAL: dict[tuple[str, ...], tuple[Any, ...]] = {
@@ -64,9 +64,12 @@ _USUAL: dict[tuple[str, ...], tuple[Any, ...]] = {
 
 
 def of_train_file(file: Path) -> Tables:
-    """Return the spec in a file: YAML by its suffix, else TOML or JSON. Raises ConfigError."""
+    """Return the spec in a file: YAML by its suffix, else TOML or JSON.
+
+    Raises ConfigError if the file cannot be read or has unknown or ambiguous fields.
+    """
     if file.suffix.lower() not in YAML:
-        return _placed(of_file(file))
+        return _placed(read_spec_file(file))
     try:
         tables = yaml.safe_load(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -74,34 +77,37 @@ def of_train_file(file: Path) -> Tables:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(tables, dict) or not all(isinstance(name, str) for name in tables):
-        raise ConfigError(f"{file} holds no fields, NAME: VALUE")
+        raise ConfigError(f"{file} does not contain fields (NAME: VALUE)")
     return _placed(tables)
 
 
 def read_train_spec(
     tables: Iterable[Tables], sets: Iterable[str], source: str, admit: Callable[[TrainSpec], None] | None = None
 ) -> TrainSpec:
-    """Return the complete, checked spec; later tables override earlier ones, ``NAME=VALUE`` overrides all.
+    """Return the complete, checked spec; later ``tables`` override earlier ones, pairs NAME=VALUE in ``sets`` all.
 
-    ``admit`` sees the spec before code that it names is imported, and may reject it. Raises ConfigError.
+    ``source`` names the spec in messages. ``admit`` sees the spec before code that it names is imported, and may reject
+    it by an error. Raises ConfigError if the spec is invalid or its agent asks no model.
     """
     whole: Tables = {}
-    for each in tables:
-        whole = laid_over(whole, each)
+    for table in tables:
+        whole = merge_tables(whole, table)
     _put_pairs(whole, sets)
     _complete(whole)
     if admit:
+        # The user's own agent class is imported only after this.
         admit(_validated(whole, source))
     if isinstance(run := whole["run"], dict):
         add_own_agent(run)
     spec = _validated(whole, source)
     agent = agent_of(spec.run.agent)
     if not agent.asks_model or agent.kind is not AgentKind.AGENT:
-        raise ConfigError(f"agent {agent.name} asks no model: there is nothing to train", field="run.agent.name")
+        raise ConfigError(f"agent {agent.name} asks no model, so there is nothing to train", field="run.agent.name")
     return spec
 
 
 def _validated(tables: Tables, source: str) -> TrainSpec:
+    """Return the tables as a spec. Raises ConfigError that names the invalid fields."""
     try:
         return TrainSpec.model_validate(tables)
     except ValidationError as error:
@@ -109,13 +115,14 @@ def _validated(tables: Tables, source: str) -> TrainSpec:
 
 
 def of_train_pairs(pairs: Iterable[str]) -> Tables:
-    """Return the spec in ``NAME=VALUE`` pairs. Raises ConfigError."""
+    """Return the spec in ``NAME=VALUE`` pairs. Raises ConfigError for other text and for unknown names."""
     tables: Tables = {}
     _put_pairs(tables, pairs)
     return tables
 
 
 def _put_pairs(tables: Tables, pairs: Iterable[str]) -> None:
+    """Set each NAME=VALUE in the tables. Raises ConfigError for other text and for unknown names."""
     for item in pairs:
         name, equals, text = item.partition("=")
         if not equals:
@@ -125,7 +132,7 @@ def _put_pairs(tables: Tables, pairs: Iterable[str]) -> None:
 
 
 def of_train_text(text: str, source: str) -> Tables:
-    """Return the spec in a TOML document or a JSON object. Raises ConfigError."""
+    """Return the spec in a TOML document or JSON object. Raises ConfigError if it is neither or a field is unknown."""
     return _placed(of_text(text, source))
 
 
@@ -139,13 +146,16 @@ def train_fields(table: type[BaseModel] = TrainSpec, prefix: str = "") -> Iterat
 
 
 def _complete(tables: Tables) -> None:
-    """Set derived fields of the rollouts, and the defaults of a training."""
+    """Set derived fields of the rollouts, and the defaults of a training.
+
+    Raises ConfigError if the spec sets a field that the training sets itself.
+    """
     run = tables.setdefault("run", {})
     if not isinstance(run, dict):
         return
     for path, why in _OWN.items():
         if has(run, path) and _value_at(run, path) not in _USUAL[path]:
-            raise ConfigError(f"this is the training's own to say: {why}", field=".".join(("run", *path)))
+            raise ConfigError(f"a training sets this itself: {why}", field=".".join(("run", *path)))
     put(run, ("agent", "model"), MODEL)
     put(run, ("llm", "logprobs"), True)
     if not has(run, ("llm", "temperature")):
@@ -161,29 +171,37 @@ def _value_at(tables: Tables, path: tuple[str, ...]) -> Any:
 
 
 def _placed(tables: Tables) -> Tables:
-    """Return the tables with every field in its place: fields of a run may be at the top level. Raises ConfigError."""
+    """Move fields of a run from the top level to ``run``. Raises ConfigError for an unknown or ambiguous name."""
     placed: Tables = {}
     for name, value in tables.items():
         path = _path(name, value)
         alone: Tables = {}
         put(alone, path, value)
-        placed = laid_over(placed, alone)
+        placed = merge_tables(placed, alone)
     return placed
 
 
 def _path(name: str, value: Any) -> tuple[str, ...]:
-    """Return the path of a field by its full name (run.agent.max_steps) or a run field's own name (max_steps)."""
-    first, *others = _OF_COOKBOOK.get(name, name).split(".")
+    """Return the path of a field by its full name (run.agent.max_steps) or a run field's own name (max_steps).
+
+    Raises ConfigError for a name that is unknown or ambiguous.
+    """
+    first, *rest = _OF_COOKBOOK.get(name, name).split(".")
     if first in TrainSpec.model_fields:
-        return (first, *others)
-    if first in RunSpec.model_fields and (others or isinstance(value, dict)):
-        return ("run", first, *others)
-    places = [each.path for each in fields() if name in {each.path[-1], each.option.replace("-", "_")}]
+        return (first, *rest)
+    # A table of a run (agent.max_steps, or agent with fields), without run.
+    if first in RunSpec.model_fields and (rest or isinstance(value, dict)):
+        return ("run", first, *rest)
+    places = [field.path for field in fields() if name in {field.path[-1], field.option.replace("-", "_")}]
     if len(places) == 1:
         return ("run", *places[0])
     if places:
         whole = ", ".join(".".join(("run", *place)) for place in places)
-        raise ConfigError(f"{name!r} is the name of several fields: {whole}")
-    known = [*TrainSpec.model_fields, *(each.path[-1] for each in fields()), *(each for each, _ in train_fields())]
-    near = difflib.get_close_matches(name, known, 1, 0.5)
+        raise ConfigError(f"{name!r} is ambiguous; use one of {whole}")
+    field_names = [
+        *TrainSpec.model_fields,
+        *(field.path[-1] for field in fields()),
+        *(field for field, _ in train_fields()),
+    ]
+    near = difflib.get_close_matches(name, field_names, 1, 0.5)
     raise ConfigError(f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

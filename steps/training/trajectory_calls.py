@@ -17,8 +17,8 @@ class NoTokensError(ValueError):
 def calls_of(trajectory: Trajectory) -> list[SampledCall]:
     """Return every answered call in order, followed by those of the attempt's further conversations.
 
-    Without the attempts that were not chosen: they have no verdict. Raises NoTokensError; ValueError if the trajectory
-    contradicts itself.
+    Attempts that were not chosen are left out: they have no verdict. Raises NoTokensError if a call lacks its tokens,
+    ValueError if the trajectory contradicts itself.
     """
     beside = [other for other in trajectory.subagent_trajectories or [] if other.extra.beside]
     whole = with_whole_prompts(trajectory.model_copy(update={"subagent_trajectories": beside}))
@@ -28,7 +28,7 @@ def calls_of(trajectory: Trajectory) -> list[SampledCall]:
 def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:
     """Return the calls of one rollout of any agent from the proxy's trace: one JSON object per line.
 
-    Raises NoTokensError; ValueError, KeyError if it is not a trace.
+    Raises NoTokensError if a call lacks its tokens, ValueError or KeyError if it is not a trace.
     """
     calls = []
     for step, row in enumerate(map(json.loads, lines), 1):
@@ -40,6 +40,7 @@ def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:
 
 
 def _calls(turns: list[Turn]) -> Iterator[SampledCall]:
+    """Yield the calls of the agent's turns that a model answered."""
     for turn in turns:
         if turn.source != "agent" or turn.metrics is None:
             continue
@@ -48,6 +49,7 @@ def _calls(turns: list[Turn]) -> Iterator[SampledCall]:
 
 
 def _call(metrics: Metrics, step: int, weights: str | None, finish_reason: str | None) -> SampledCall:
+    """Return one call. Raises NoTokensError if the endpoint did not return all its tokens."""
     if reason := _missing(metrics):
         raise NoTokensError(f"step {step}: {reason}")
     return SampledCall(
@@ -62,12 +64,12 @@ def _call(metrics: Metrics, step: int, weights: str | None, finish_reason: str |
 
 def _missing(metrics: Metrics) -> str:
     """Return the data that the endpoint did not return for a call; empty if all is there."""
-    needed = {
+    required = {
         "ids of the prompt": metrics.prompt_token_ids,
         "ids of the answer": metrics.completion_token_ids,
         "log probabilities": metrics.logprobs,
     }
-    if missing := [name for name, value in needed.items() if value is None]:
-        return f"the endpoint gave no {' and no '.join(missing)}"
+    if missing := [name for name, value in required.items() if value is None]:
+        return f"the endpoint returned no {' and no '.join(missing)}"
     ids, logprobs = len(metrics.completion_token_ids or []), len(metrics.logprobs or [])
-    return "" if ids == logprobs else f"the endpoint gave {ids} ids of the answer and {logprobs} log probabilities"
+    return "" if ids == logprobs else f"the endpoint returned {ids} ids of the answer but {logprobs} log probabilities"

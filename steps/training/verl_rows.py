@@ -71,13 +71,13 @@ class PromptedInstance:
 
 
 def loop_of(scaffold: str | None) -> str:
-    """Return the agent loop's name in verl; ``None``: the one with the two tools."""
+    """Return the agent loop's name in verl; ``scaffold`` None: the loop with the two tools."""
     return f"{TOOL_LOOP}_{scaffold.replace('-', '_')}" if scaffold else TOOL_LOOP
 
 
 def write_rows(path: Path, source: RowSource, split: str, prompted: Iterable[PromptedInstance]) -> None:
     """Write a file with rows in the order of ``prompted``. ``split``: train or val."""
-    rows = [_row(source, split, index, each) for index, each in enumerate(prompted)]
+    rows = [_row(source, split, index, item) for index, item in enumerate(prompted)]
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path, compression="zstd")
 
 

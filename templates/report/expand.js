@@ -1,4 +1,4 @@
-// What a browser without scripts has not: all that is folded among the turns, opened and folded at once.
+// Optional script: a button that opens or folds all details of a section.
 document.documentElement.classList.add("scripted");
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-expand]");

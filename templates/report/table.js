@@ -1,7 +1,7 @@
-// What a browser without scripts has not: search, order, and both with the filters in the address (#units?outcome=...).
-// The filters themselves are CSS: this only sets their controls.
+// Optional script for the table of units: search, sorting, and an address for each state (#units?outcome=...).
+// The filters themselves are CSS; the script only sets their controls.
 (() => {
-  const AT_ONCE = 200; // rows: of thousands every change of the table would take a second to draw
+  const AT_ONCE = 200; // rows: drawing thousands takes a second
   const table = document.querySelector(".units");
   const rows = [...table.tBodies];
   const one = (name) => document.querySelector(`#f-${name}`);
@@ -32,7 +32,7 @@
     const missing = (value) => value === "" || Number.isNaN(value);
     return some.toSorted((a, b) => {
       const [x, y] = [keys.get(a), keys.get(b)];
-      if (missing(x) || missing(y)) return missing(x) - missing(y); // what is not known is last either way
+      if (missing(x) || missing(y)) return missing(x) - missing(y); // unknown values come last in both directions
       const by = typeof x === "number" ? x - y : compare(x, y);
       return down ? -by : by;
     });
@@ -60,7 +60,7 @@
     rest.hidden = drawn === matching.length;
     rest.textContent = `${(matching.length - drawn).toLocaleString("en")} more`;
     below.disconnect();
-    if (!rest.hidden) below.observe(rest); // tells at once where it is seen already
+    if (!rest.hidden) below.observe(rest); // calls back at once if it is visible
   };
   const below = new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) draw(AT_ONCE); }, { rootMargin: "1500px" });
 
@@ -82,7 +82,7 @@
       look();
     }
     draw(matching.indexOf(row) + AT_ONCE - drawn);
-    location.replace(location.hash); // the place is there only now
+    location.replace(location.hash); // the row exists only now
   };
   const read = () => {
     if (!location.hash.startsWith("#units")) return lead();
@@ -114,7 +114,7 @@
     button.append(...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const first = n && head.classList.contains("n") ? `-${names[n]}` : names[n]; // of numbers the largest are looked for
+      const first = n && head.classList.contains("n") ? `-${names[n]}` : names[n]; // numbers: largest first
       const second = first.startsWith("-") ? names[n] : `-${names[n]}`;
       order = order === first ? second : order === second ? "" : first;
       look();

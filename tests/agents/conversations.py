@@ -27,7 +27,7 @@ def answers(agent: str, instance: str) -> list[Answer]:
         "This mends it.": f"git apply <<'END_OF_PATCH'\n{patch}END_OF_PATCH",
         "Now the tests.": TESTS,
     }
-    return [*(_asked(agent, thought, command) for thought, command in commands.items()), Answer("The issue is fixed.")]
+    return [*(_answer(agent, thought, command) for thought, command in commands.items()), Answer("The issue is fixed.")]
 
 
 def solving(agent: str, *instances: str) -> Script:
@@ -36,17 +36,17 @@ def solving(agent: str, *instances: str) -> Script:
 
 
 def _script(agent: str, instance: str) -> Script:
-    said = answers(agent, instance)
+    replies = answers(agent, instance)
     if agent != "aider":
-        return play(*said)
+        return play(*replies)
 
     def script(_: dict[str, object]) -> Answer | Fault:
-        return said[0]  # its prompt begins with a made-up conversation
+        return replies[0]  # its prompt begins with a made-up conversation
 
     return script
 
 
-def _asked(agent: str, thought: str, command: str) -> Answer:
+def _answer(agent: str, thought: str, command: str) -> Answer:
     tool, argument, more = SHELLS[agent]
     return Answer(thought, calls=(Call(tool, {argument: command, **more}),))
 

@@ -36,28 +36,28 @@ def containers(docker_client: DockerClient, docker_host: None, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("agent", shipped_names())
-def test_it_fixes_issues_in_a_folder(agent: str, tmp_path: Path) -> None:
+def test_shipped_agent_solves_in_folder(agent: str, tmp_path: Path) -> None:
     fixed(agent, tmp_path, "local")
 
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("containers")
 @pytest.mark.parametrize("agent", shipped_names())
-def test_it_fixes_issues_in_a_container(agent: str, tmp_path: Path) -> None:
+def test_shipped_agent_solves_in_docker(agent: str, tmp_path: Path) -> None:
     fixed(agent, tmp_path, "docker")
 
 
 def fixed(agent: str, store: Path, backend: str) -> None:
     """Run it, and hold the report against what the server counted."""
     recipe = read_recipe(find_shipped(agent))
-    made = {(each.name, each.version) for each in stored_bundles() if each.facts.architecture == architecture_here()}
-    if (agent, recipe.version) not in made:
+    built = {(item.name, item.version) for item in stored_bundles() if item.facts.architecture == architecture_here()}
+    if (agent, recipe.version) not in built:
         pytest.skip(f"{agent} {recipe.version} is not built here (make test-agents)")
     instances = INSTANCES.get(agent, ("mini__slugkit-1",))
     with model_server(solving(agent, *instances), key=KEY) as server:
-        done = evaluate(server, store, agent, "--backend", backend, instances=[*instances])
+        result = evaluate(server, store, agent, "--backend", backend, instances=[*instances])
         counts = server.counts
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     for instance in instances:
         report = json.loads((store / "runs" / "run" / "units" / instance / "1" / "report.json").read_text())
         did = trajectory(store, instance)
@@ -65,7 +65,7 @@ def fixed(agent: str, store: Path, backend: str) -> None:
         assert report[instance]["resolved"] is True
         assert did.agent.version == recipe.version
         assert did.extra.usage.calls >= len(answers(agent, instance))
-    told = summary(str(store), "run").cost.usage
-    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    usage = summary(str(store), "run").cost.usage
+    mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
     assert files_with(store, KEY) == []

@@ -81,6 +81,8 @@ def pipeline(argo_cluster: Cluster, mini_images: None, s3_way: Way) -> Iterator[
         # Steps reach the models and the provider of sandboxes of these tests, too.
         boxes = f"sandbox.credentials.existingSecret={PROVIDER}"
         way = [boxes, f"network.allow[0].cidr={S3[0]}/32", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}"]
-        with installed(argo_cluster, s3_way.url, *(word for each in way for word in ("--set", each))) as made:
-            yield made
+        with installed(
+            argo_cluster, s3_way.url, *(word for setting in way for word in ("--set", setting))
+        ) as chart_pipeline:
+            yield chart_pipeline
     settings.cache_clear()

@@ -16,13 +16,13 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
-from tests.argo.undisturbed import Told, local, same
+from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.cluster.disturbances import dataset, recordings
 from tests.cluster.installed_chart import settles
 from tests.cluster.real_cluster import Cluster
 from tests.workflows.command import HONEST, QUICK, failures, summary
 
-Wish = dict[str, object]
+RunFields = dict[str, object]
 CALM = "r-calm"
 
 
@@ -33,18 +33,18 @@ class Weather:
         self.pipeline = pipeline
         rows = pipeline.upload(Path(dataset(folder, dict.fromkeys(QUICK, "sleep 6"))), "rows.jsonl")
         acts = pipeline.upload(Path(recordings(folder / "acts", QUICK, "sleep 6")), "acts")
-        self.run_spec: Wish = {"dataset": rows, "agent": {"name": "replay", "trajectories": acts}}
+        self.run_spec: RunFields = {"dataset": rows, "agent": {"name": "replay", "trajectories": acts}}
         self.undisturbed_store = local(folder / "store", CALM, "--dataset", rows, "--trajectories", acts)
 
     def begin(self, run: str) -> str:
         """Submit a run of the spec; its Workflow's name."""
         return self.pipeline.submit(run, spec=self.run_spec)
 
-    def ends_as_if_nothing_had_been(self, run: str, name: str, seconds: float = 420) -> None:
+    def ends_undisturbed(self, run: str, name: str, seconds: float = 420) -> None:
         """Wait for its end; its report must be the undisturbed one's, and no sandbox left."""
         self.pipeline.succeeds(name, seconds)
-        assert summary(self.pipeline.store, run).headline.resolved == len(QUICK), self.pipeline.told(name)
-        same(Told.of(self.pipeline.store, run), self.undisturbed_store)
+        assert summary(self.pipeline.store, run).headline.resolved == len(QUICK), self.pipeline.describe(name)
+        assert_same_outcome(RunOutcome.of(self.pipeline.store, run), self.undisturbed_store)
         for data in self.graded(run).values():
             proof = GradeRecord.from_bytes(data).confirmation
             assert proof is not None
@@ -54,8 +54,8 @@ class Weather:
     def graded(self, run: str) -> dict[str, bytes]:
         """Instances that have a verdict, with all that was recorded of it: done again, its times would be others."""
         names = {key(GradeRecord, run, instance, 1): instance for instance in QUICK}
-        held = open_store(self.pipeline.store).get_many(list(names))
-        return {names[name]: data for name, data in held.items()}
+        opened = open_store(self.pipeline.store).get_many(list(names))
+        return {names[name]: data for name, data in opened.items()}
 
     def failures(self, run: str) -> list[Failure]:
         """What failed tries left."""
@@ -72,7 +72,7 @@ def at_work(pipeline: Pipeline, role: str, but: Sequence[str] = ()) -> str:
     def one() -> bool:
         for box in pipeline.pods(f"swe-argo/role={role}"):
             (owner,) = box["metadata"]["ownerReferences"]
-            running = any("running" in each["state"] for each in box["status"].get("containerStatuses", []))
+            running = any("running" in container["state"] for container in box["status"].get("containerStatuses", []))
             if running and owner["name"] not in but and _known_to_run(pipeline, owner["name"]):
                 names.append(owner["name"])
         return bool(names)
@@ -82,8 +82,8 @@ def at_work(pipeline: Pipeline, role: str, but: Sequence[str] = ()) -> str:
 
 
 def _known_to_run(pipeline: Pipeline, pod: str) -> bool:
-    for each in pipeline.pods(FOUND):
-        meta = each["metadata"]
+    for step_pod in pipeline.pods(FOUND):
+        meta = step_pod["metadata"]
         if meta["name"] == pod:
             nodes = pipeline.workflow(meta["labels"][FOUND])["status"]["nodes"]
             return bool(nodes[meta["annotations"]["workflows.argoproj.io/node-id"]]["phase"] == "Running")
@@ -118,8 +118,8 @@ def kill_controller(cluster: Cluster, away_s: float) -> None:
         pytest.skip("this cluster's workflow controller is not a process of this machine")
     os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
     time.sleep(away_s)
-    done = cluster.command("up")
-    assert done.returncode == 0, done.stderr
+    result = cluster.command("up")
+    assert result.returncode == 0, result.stderr
 
 
 def drain(pipeline: Pipeline, back_after_s: float) -> None:

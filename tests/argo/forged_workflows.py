@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.cluster.refused_pods import put
+from tests.cluster.refused_pods import edit
 from tests.cluster.release import Manifest, Release
 
 OWN_SPEC = {
@@ -21,22 +21,22 @@ def workflow(name: str, kind: str, spec: dict[str, Any]) -> Manifest:
     """A Workflow of a controller that is not there: nothing comes of it."""
     labels = {"swe-argo/kind": kind, "workflows.argoproj.io/controller-instanceid": "none"}
     labels |= {"swe-argo/parent": "parent"} if kind == "shard" else {}
-    made = _made(name, labels)
-    made["spec"] |= spec
-    return made
+    manifest = _make_manifest(name, labels)
+    manifest["spec"] |= spec
+    return manifest
 
 
 def shard(release: Release) -> Manifest:
     """A shard of the Workflow ``parent``, as its pod ``child`` makes it."""
     labels = {"kind": "shard", "run": "r", "parent": "parent", "shard": "00001"}
-    made = _made("parent-s00001", {f"swe-argo/{key}": value for key, value in labels.items()})
+    manifest = _make_manifest("parent-s00001", {f"swe-argo/{key}": value for key, value in labels.items()})
     uid = release.kubectl("get", "workflow", "parent", "-o=jsonpath={.metadata.uid}")
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "parent", "uid": uid}
-    made["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
-    return made
+    manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+    return manifest
 
 
-def _made(name: str, labels: dict[str, str]) -> Manifest:
+def _make_manifest(name: str, labels: dict[str, str]) -> Manifest:
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
@@ -58,84 +58,90 @@ def of_training(release: Release, kind: str) -> Manifest:
         labels["run"] = "one.000001"
         values = {"run-id": "one.000001", "spec": '{"agent": {"name": "gold"}}', "priority": "0", "log-level": "INFO"}
         name = "parent-r"
-    made = shard(release)
-    made["metadata"] |= {"name": name, "labels": {f"swe-argo/{key}": value for key, value in labels.items()}}
+    manifest = shard(release)
+    manifest["metadata"] |= {"name": name, "labels": {f"swe-argo/{key}": value for key, value in labels.items()}}
     template = {"round": "swe-argo-round", "evaluate": "swe-argo-evaluate"}[kind]
-    parameters = [{"name": each, "value": value} for each, value in values.items()]
-    made["spec"] = {"workflowTemplateRef": {"name": template}, "arguments": {"parameters": parameters}}
-    return made
+    parameters = [{"name": argument, "value": value} for argument, value in values.items()]
+    manifest["spec"] = {"workflowTemplateRef": {"name": template}, "arguments": {"parameters": parameters}}
+    return manifest
 
 
 OF_TRAINING_LIES: dict[str, tuple[str, Callable[[Manifest], object], str]] = {
     "a shard": (
         "round",
-        put("metadata", "labels", "swe-argo/kind", to="shard"),
+        edit("metadata", "labels", "swe-argo/kind", to="shard"),
         "swe-argo/kind=round or evaluate only",
     ),
-    "another template": ("round", put("spec", "workflowTemplateRef", "name", to="swe-argo-train"), "each as its label"),
-    "a name of its own": ("evaluate", put("metadata", "name", to="other"), "by the one that it belongs to"),
-    "a run of nobody's": ("evaluate", put("metadata", "labels", "swe-argo/run", to="two.000001"), "training and step"),
-    "an account": ("evaluate", put("spec", "serviceAccountName", to="swe-argo-runner"), "and nothing else"),
-    "a status": ("round", put("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
-    "finalizers": ("round", put("metadata", "finalizers", to=["example.org/stay"]), "neither finalizers nor"),
+    "another template": (
+        "round",
+        edit("spec", "workflowTemplateRef", "name", to="swe-argo-train"),
+        "each as its label",
+    ),
+    "a name of its own": ("evaluate", edit("metadata", "name", to="other"), "by the one that it belongs to"),
+    "a run of nobody's": ("evaluate", edit("metadata", "labels", "swe-argo/run", to="two.000001"), "training and step"),
+    "an account": ("evaluate", edit("spec", "serviceAccountName", to="swe-argo-runner"), "and nothing else"),
+    "a status": ("round", edit("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
+    "finalizers": ("round", edit("metadata", "finalizers", to=["example.org/stay"]), "neither finalizers nor"),
     "an annotation": (
         "round",
-        put("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
+        edit("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
         "gives a Workflow no annotations",
     ),
-    "another owner": ("evaluate", put("metadata", "ownerReferences", 0, "name", to="other"), "the one that made them"),
+    "another owner": ("evaluate", edit("metadata", "ownerReferences", 0, "name", to="other"), "the one that made them"),
     "an image": (
         "evaluate",
-        lambda made: made["spec"]["arguments"]["parameters"].append({"name": "image", "value": "localhost/evil:1"}),
+        lambda manifest: manifest["spec"]["arguments"]["parameters"].append(
+            {"name": "image", "value": "localhost/evil:1"}
+        ),
         "images and settings are the namespace's",
     ),
     "a spec that is looked up": (
         "evaluate",
-        put("spec", "arguments", "parameters", 1, "value", to="{{workflow.parameters.credentials}}"),
+        edit("spec", "arguments", "parameters", 1, "value", to="{{workflow.parameters.credentials}}"),
         "none that is looked up",
     ),
-    "another step": ("round", put("spec", "arguments", "parameters", 1, "value", to="000002"), "that its labels name"),
+    "another step": ("round", edit("spec", "arguments", "parameters", 1, "value", to="000002"), "that its labels name"),
 }
 """What is wrong with a Workflow of a training, of which kind it is, and what is said against it."""
 
 
-def parameter(**given: object) -> Callable[[Manifest], object]:
+def parameter(**fields: object) -> Callable[[Manifest], object]:
     """The change that says one more thing of a shard."""
-    return lambda made: made["spec"]["arguments"]["parameters"].append(given)
+    return lambda manifest: manifest["spec"]["arguments"]["parameters"].append(fields)
 
 
 NONE_BUT = "its run-id, shard, retries, fail-fast and log-level, and nothing else"
 PLAIN = "plain values only"
 LIES: dict[str, tuple[Callable[[Manifest], object], str]] = {
-    "another template": (put("spec", "workflowTemplateRef", "name", to="swe-argo-evaluate"), "swe-argo-shard only"),
-    "a cluster's template": (put("spec", "workflowTemplateRef", "clusterScope", to=True), "swe-argo-shard only"),
-    "no template": (put("spec", "workflowTemplateRef", to=None), "swe-argo-shard only"),
-    "a stored template": (put("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
-    "a kind of its own": (put("metadata", "labels", "swe-argo/kind", to="evaluate"), "label swe-argo/kind=shard only"),
-    "a name of its own": (put("metadata", "name", to="other-s00001"), "by its run's Workflow and its number"),
-    "a name of the server's": (put("metadata", "generateName", to="parent-s"), "neither finalizers nor a generated"),
-    "finalizers": (put("metadata", "finalizers", to=["example.org/stay"]), "neither finalizers nor a generated"),
+    "another template": (edit("spec", "workflowTemplateRef", "name", to="swe-argo-evaluate"), "swe-argo-shard only"),
+    "a cluster's template": (edit("spec", "workflowTemplateRef", "clusterScope", to=True), "swe-argo-shard only"),
+    "no template": (edit("spec", "workflowTemplateRef", to=None), "swe-argo-shard only"),
+    "a stored template": (edit("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
+    "a kind of its own": (edit("metadata", "labels", "swe-argo/kind", to="evaluate"), "label swe-argo/kind=shard only"),
+    "a name of its own": (edit("metadata", "name", to="other-s00001"), "by its run's Workflow and its number"),
+    "a name of the server's": (edit("metadata", "generateName", to="parent-s"), "neither finalizers nor a generated"),
+    "finalizers": (edit("metadata", "finalizers", to=["example.org/stay"]), "neither finalizers nor a generated"),
     "another controller": (
-        put("metadata", "labels", "workflows.argoproj.io/controller-instanceid", to="other"),
+        edit("metadata", "labels", "workflows.argoproj.io/controller-instanceid", to="other"),
         "swe-argo/kind, swe-argo/run, swe-argo/parent and swe-argo/shard, and no others",
     ),
     "an annotation": (
-        put("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
+        edit("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
         "gives a shard no annotations",
     ),
-    "another owner": (put("metadata", "ownerReferences", 0, "name", to="other"), "go with their run's Workflow"),
+    "another owner": (edit("metadata", "ownerReferences", 0, "name", to="other"), "go with their run's Workflow"),
     "an owner of another kind": (
-        put("metadata", "ownerReferences", 0, "kind", to="CronWorkflow"),
+        edit("metadata", "ownerReferences", 0, "kind", to="CronWorkflow"),
         "go with their run's",
     ),
-    "an account": (put("spec", "serviceAccountName", to="swe-argo-runner"), "and nothing else"),
-    "a patch of pods": (put("spec", "podSpecPatch", to="{}"), "and nothing else"),
+    "an account": (edit("spec", "serviceAccountName", to="swe-argo-runner"), "and nothing else"),
+    "a patch of pods": (edit("spec", "podSpecPatch", to="{}"), "and nothing else"),
     "a template of its own": (
-        lambda made: made["spec"].update(templates=OWN_SPEC["templates"], entrypoint="own"),
+        lambda manifest: manifest["spec"].update(templates=OWN_SPEC["templates"], entrypoint="own"),
         "and nothing else",
     ),
     "an image": (parameter(name="image", value="localhost/evil:1"), NONE_BUT),
-    "files": (put("spec", "arguments", "artifacts", to=[{"name": "a", "raw": {"data": "a"}}]), NONE_BUT),
+    "files": (edit("spec", "arguments", "artifacts", to=[{"name": "a", "raw": {"data": "a"}}]), NONE_BUT),
     "a value from elsewhere": (
         parameter(name="retries", valueFrom={"configMapKeyRef": {"name": "swe-argo-settings", "key": "image"}}),
         PLAIN,
@@ -144,12 +150,12 @@ LIES: dict[str, tuple[Callable[[Manifest], object], str]] = {
     "a value that is looked up": (parameter(name="retries", value="{{workflow.parameters.credentials}}"), PLAIN),
     "a value that is computed": (parameter(name="log-level", value="{{=sprig.env('HOME')}}"), PLAIN),
     "a value that is a path": (parameter(name="log-level", value="a/../b"), PLAIN),
-    "no owner": (put("metadata", "ownerReferences", to=None), "go with their run's Workflow"),
+    "no owner": (edit("metadata", "ownerReferences", to=None), "go with their run's Workflow"),
     "many retries": (parameter(name="retries", value="999999"), "at most 20 retries (chart value limits.retries)"),
-    "the highest priority": (put("spec", "priority", to=2_000_000_000), "no higher priority than a run may have"),
-    "the lowest priority": (put("spec", "priority", to=-2_000_000_000), "no higher priority than a run may have"),
-    "another run": (put("spec", "arguments", "parameters", 0, "value", to="other"), "that its labels name"),
-    "another number": (put("spec", "arguments", "parameters", 1, "value", to="00002"), "that its labels name"),
+    "the highest priority": (edit("spec", "priority", to=2_000_000_000), "no higher priority than a run may have"),
+    "the lowest priority": (edit("spec", "priority", to=-2_000_000_000), "no higher priority than a run may have"),
+    "another run": (edit("spec", "arguments", "parameters", 0, "value", to="other"), "that its labels name"),
+    "another number": (edit("spec", "arguments", "parameters", 1, "value", to="00002"), "that its labels name"),
 }
 """What is wrong with a shard, and what is said against it."""
 
@@ -191,8 +197,8 @@ CHANGES = [
 
 def workflow_schema(release: Release) -> dict[str, Any]:
     """The schema of Workflows that the API server knows."""
-    found = json.loads(release.kubectl("get", "crd", "workflows.argoproj.io", "-o", "json"))
-    (version,) = (each for each in found["spec"]["versions"] if each["storage"])
+    definition = json.loads(release.kubectl("get", "crd", "workflows.argoproj.io", "-o", "json"))
+    (version,) = (entry for entry in definition["spec"]["versions"] if entry["storage"])
     schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
     return schema
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import certifi
 
 from cluster.local.mkimage import Image, write_images
-from swe_argo.steps.agents.gate.binary import ship
+from swe_argo.steps.agents.gateway.binary import ship
 from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
 from tests.cluster.real_cluster import Cluster
-from tests.cluster.step_image import _needed
+from tests.cluster.step_image import _required_distributions
 from tests.paths import ROOT
 
 REPOSITORY, TAG = "localhost/swe-argo-test-pipeline", hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
@@ -67,11 +67,11 @@ def load_pipeline_image(
 def _packages(more: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
     """Path in the image -> file of this machine."""
     binaries = []
-    for name in sorted(_needed("swe-argo", *PACKAGES, *OF_MINI_SWE_AGENT, *more)):
-        found = distribution(name)
-        for file in found.files or ():
-            path = Path(str(found.locate_file(file))).resolve()
-            if ".." not in file.parts and _wanted(str(file)) and path.is_file():
+    for name in sorted(_required_distributions("swe-argo", *PACKAGES, *OF_MINI_SWE_AGENT, *more)):
+        package = distribution(name)
+        for file in package.files or ():
+            path = Path(str(package.locate_file(file))).resolve()
+            if ".." not in file.parts and _is_included(str(file)) and path.is_file():
                 yield f"app/packages/{file}", path
                 binaries += [path] if ".so" in path.suffixes else []
     # As in every image of Debian's Python: a client of E2B is not even made without.
@@ -81,7 +81,7 @@ def _packages(more: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
             yield _canonical(str(library)), library.resolve()  # by the name it is asked for
 
 
-def _wanted(file: str) -> bool:
+def _is_included(file: str) -> bool:
     if "__pycache__" in file or file.startswith(LEFT_OUT):
         return False
     service, folder, _ = file.removeprefix(BOTO_DATA).partition("/")

@@ -35,8 +35,8 @@ def credentials(pipeline: Pipeline, **values: str) -> None:
 
 def usage(store: str, run: str) -> tuple[int, int, int, int]:
     """Calls, requests, tokens in and out, as the report adds them up."""
-    told = summary(store, run).cost.usage
-    return told.calls, told.requests, told.prompt_tokens, told.completion_tokens
+    total = summary(store, run).cost.usage
+    return total.calls, total.requests, total.prompt_tokens, total.completion_tokens
 
 
 def counted(server: ModelServer) -> tuple[int, int, int, int]:
@@ -47,22 +47,22 @@ def counted(server: ModelServer) -> tuple[int, int, int, int]:
 
 def titles(instances: Iterable[str]) -> list[str]:
     """The first line of each issue, by which a script knows who asks."""
-    return [str(solutions.rows()[each]["problem_statement"]).partition("\n")[0] for each in instances]
+    return [str(solutions.rows()[instance]["problem_statement"]).partition("\n")[0] for instance in instances]
 
 
 def printed(pipeline: Pipeline, name: str, step: str) -> str:
     """What the pods of a step have printed, in all shards of this Workflow."""
-    held = open_store(pipeline.store)
-    names = [each for each in held.keys(f"logs/{name}-s") if f"-{step}-" in each and each.endswith("/main.log")]
-    return b"".join(held.get_many(names).values()).decode(errors="replace")
+    opened = open_store(pipeline.store)
+    names = [entry for entry in opened.keys(f"logs/{name}-s") if f"-{step}-" in entry and entry.endswith("/main.log")]
+    return b"".join(opened.get_many(names).values()).decode(errors="replace")
 
 
-def telling(pipeline: Pipeline, text: str) -> list[str]:
+def find_text(pipeline: Pipeline, text: str) -> list[str]:
     """Where ``text`` is found: objects of the namespace, but its Secrets, and everything in its bucket, logs too."""
-    found = []
-    for each in json.loads(pipeline.kubectl("get", KEPT, "-o", "json"))["items"]:
-        if text in json.dumps(each):
-            found.append(f"{each['kind']} {each['metadata']['name']}")
-    held = open_store(pipeline.store)
-    names = held.keys("")
-    return found + [name for name, data in held.get_many(names).items() if text.encode() in data]
+    places = []
+    for item in json.loads(pipeline.kubectl("get", KEPT, "-o", "json"))["items"]:
+        if text in json.dumps(item):
+            places.append(f"{item['kind']} {item['metadata']['name']}")
+    opened = open_store(pipeline.store)
+    names = opened.keys("")
+    return places + [name for name, data in opened.get_many(names).items() if text.encode() in data]

@@ -30,10 +30,10 @@ def moment(pod: dict[str, Any]) -> str:
     status = pod.get("status") or {}
     if status.get("phase") not in ("Pending", "Running"):
         return ""
-    (init,) = [each["state"] for each in status.get("initContainerStatuses") or [{"state": {}}]]
+    (init,) = [container["state"] for container in status.get("initContainerStatuses") or [{"state": {}}]]
     if "terminated" not in init:
         return "init" if "running" in init else "made"
-    states = {each["name"]: each["state"] for each in status.get("containerStatuses") or []}
+    states = {container["name"]: container["state"] for container in status.get("containerStatuses") or []}
     if "terminated" in states.get("main", {}):
         return "saving"
     return "started" if "running" in states.get("main", {}) else "starting"
@@ -45,9 +45,9 @@ class Disturber:
 
     pipeline: Pipeline
     selector: str
-    done: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     names: list[str] = field(default_factory=list)
-    _wanted: dict[str, str] = field(default_factory=dict)
+    _expected: dict[str, str] = field(default_factory=dict)
     _chance: random.Random = field(default_factory=lambda: random.Random(4))
 
     @contextmanager
@@ -76,26 +76,26 @@ class Disturber:
             first = pod["metadata"]["annotations"].get("workflows.argoproj.io/node-name", "").endswith("(0)")
             if event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"] or not first:
                 continue
-            if name not in self._wanted:
-                self._wanted[name] = next(turns)
-            if name not in self.names and self._is_time(self._wanted[name], pod):
+            if name not in self._expected:
+                self._expected[name] = next(turns)
+            if name not in self.names and self._is_time(self._expected[name], pod):
                 self.names.append(name)
                 act = (evict, end, preempt)[len(self.names) % 3]
-                threading.Thread(target=self._end, args=(act, name, self._wanted[name])).start()
+                threading.Thread(target=self._end, args=(act, name, self._expected[name])).start()
 
-    def _is_time(self, wanted: str, pod: dict[str, Any]) -> bool:
-        if wanted == "init":  # a kubelet tells of a container that short only when it has ended
+    def _is_time(self, target_moment: str, pod: dict[str, Any]) -> bool:
+        if target_moment == "init":  # a kubelet tells of a container that short only when it has ended
             return "nodeName" in pod["spec"] and moment(pod) in ("made", "init")
-        return moment(pod) == {"working": "started"}.get(wanted, wanted)
+        return moment(pod) == {"working": "started"}.get(target_moment, target_moment)
 
-    def _end(self, act: Callable[[Pipeline, str], None], name: str, wanted: str) -> None:
+    def _end(self, act: Callable[[Pipeline, str], None], name: str, target_moment: str) -> None:
         least, most = {
             "init": (0.5, 2.0),
             "starting": (0.0, 0.6),
             "started": (0.0, 0.1),
             "working": (3.0, 3.0),
             "saving": (0.0, 0.5),
-        }.get(wanted, (0.0, 0.0))
+        }.get(target_moment, (0.0, 0.0))
         time.sleep(self._chance.uniform(least, most))
         try:
             act(self.pipeline, name)
@@ -103,7 +103,7 @@ class Disturber:
             if "not found" not in str(error).lower():
                 raise
         else:
-            self.done[wanted] += 1
+            self.counts[target_moment] += 1
 
 
 def preempt(pipeline: Pipeline, pod: str) -> None:

@@ -56,7 +56,7 @@ class Pipeline:
         text = None if input is None else json.dumps(input)
         return self.cluster.kubectl("-n", self.namespace, *args, input=text)
 
-    def got(self, *args: str) -> Any:
+    def get_json(self, *args: str) -> Any:
         """``kubectl get ARGS``, parsed."""
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
@@ -71,23 +71,23 @@ class Pipeline:
 
     def submit(self, run: str = "", **parameters: object) -> str:
         """Make a Workflow of ``swe-argo-evaluate``; its name. Underscores stand for hyphens; ``spec`` may be a dict."""
-        said = {"run-id": run} if run else {}
+        values = {"run-id": run} if run else {}
         for name, value in parameters.items():
-            said[name.replace("_", "-")] = json.dumps(value) if isinstance(value, dict) else str(value)
+            values[name.replace("_", "-")] = json.dumps(value) if isinstance(value, dict) else str(value)
         workflow = {
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Workflow",
             "metadata": {"generateName": "run-"},
             "spec": {
                 "workflowTemplateRef": {"name": "swe-argo-evaluate"},
-                "arguments": {"parameters": [{"name": name, "value": value} for name, value in said.items()]},
+                "arguments": {"parameters": [{"name": name, "value": value} for name, value in values.items()]},
             },
         }
-        made = json.loads(self.kubectl("create", "-o", "json", "-f", "-", input=workflow))
-        return str(made["metadata"]["name"])
+        created = json.loads(self.kubectl("create", "-o", "json", "-f", "-", input=workflow))
+        return str(created["metadata"]["name"])
 
     def workflow(self, name: str) -> dict[str, Any]:
-        return dict(self.got("workflow", name))
+        return dict(self.get_json("workflow", name))
 
     def nodes(self, name: str) -> list[Node]:
         """What Argo says of every part of a Workflow."""
@@ -95,14 +95,14 @@ class Pipeline:
 
     def node(self, name: str, display: str) -> Node:
         """The node that the UI shows under this name."""
-        found = [node for node in self.nodes(name) if node["displayName"] == display]
-        assert found, f"{name} has no node {display}:\n{self.told(name)}"
-        return found[0]
+        matches = [node for node in self.nodes(name) if node["displayName"] == display]
+        assert matches, f"{name} has no node {display}:\n{self.describe(name)}"
+        return matches[0]
 
     def children(self, name: str) -> list[str]:
         """The shards of a run's Workflow."""
-        found = self.got("workflows", "-l", f"swe-argo/parent={name}")["items"]
-        return sorted(each["metadata"]["name"] for each in found)
+        items = self.get_json("workflows", "-l", f"swe-argo/parent={name}")["items"]
+        return sorted(item["metadata"]["name"] for item in items)
 
     def ended(self, name: str, seconds: float = STUCK_S) -> str:
         """Wait for a Workflow's end; its phase."""
@@ -115,20 +115,20 @@ class Pipeline:
             time.sleep(0.5)  # kubectl is a large program, and there are two cores
             return phase in ENDED
 
-        assert settles(over, seconds), f"{name} is {phase or 'not begun'} after {seconds} s:\n{self.told(name)}"
+        assert settles(over, seconds), f"{name} is {phase or 'not begun'} after {seconds} s:\n{self.describe(name)}"
         return phase
 
     def succeeds(self, name: str, seconds: float = STUCK_S) -> None:
         """Wait for a Workflow's end, which must be a good one."""
         phase = self.ended(name, seconds)
-        assert phase == "Succeeded", f"{name} is {phase}:\n{self.told(name)}"
+        assert phase == "Succeeded", f"{name} is {phase}:\n{self.describe(name)}"
 
-    def told(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """A Workflow and its shards, a line a node that did not simply succeed, for whoever reads a failed test."""
         lines = []
-        for each in [name, *self.children(name)]:
-            status = self.workflow(each).get("status") or {}
-            lines.append(f"{each}: {status.get('phase')} {status.get('message') or ''}")
+        for workflow_name in [name, *self.children(name)]:
+            status = self.workflow(workflow_name).get("status") or {}
+            lines.append(f"{workflow_name}: {status.get('phase')} {status.get('message') or ''}")
             for node in (status.get("nodes") or {}).values():
                 if node["type"] in ("Pod", "Retry", "Skipped") and node["phase"] not in ("Succeeded", "Omitted"):
                     lines.append(f"  {node['displayName']} ({node['id']}): {node['phase']} {node.get('message') or ''}")
@@ -136,8 +136,8 @@ class Pipeline:
 
     def pods(self, selector: str) -> list[dict[str, Any]]:
         """Pods that are not on their way out."""
-        found = self.got("pods", "-l", selector)["items"]
-        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+        items = self.get_json("pods", "-l", selector)["items"]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def running(self, selector: str, container: str = "", seconds: float = 240) -> str:
         """Wait until a pod's container runs (any of them by default); the pod's name."""
@@ -145,8 +145,8 @@ class Pipeline:
 
         def runs() -> bool:
             for pod in self.pods(selector):
-                for each in pod["status"].get("containerStatuses", []):
-                    if "running" in each["state"] and container in ("", each["name"]):
+                for status in pod["status"].get("containerStatuses", []):
+                    if "running" in status["state"] and container in ("", status["name"]):
                         names.append(pod["metadata"]["name"])
             return bool(names)
 
@@ -164,8 +164,8 @@ class Pipeline:
         line = (
             rf'^argo_workflows_locks_held{{lock_name="swe-argo-limits/units",namespace="{self.namespace}",.*}} (\d+)$'
         )
-        found = re.search(line, text, re.MULTILINE)
-        return int(found[1]) if found else 0
+        match = re.search(line, text, re.MULTILINE)
+        return int(match[1]) if match else 0
 
     def sandboxes(self) -> list[str]:
         """What is left of sandboxes when all that is on its way out is gone."""
@@ -203,8 +203,8 @@ def installed(cluster: Cluster, endpoint: str, *flags: str) -> Iterator[Pipeline
             "image.pullPolicy": "IfNotPresent",
         }
         words = [word for name, value in place.items() for word in ("--set", f"{name}={value}")]
-        done = cluster.command("install", namespace, *TINY, *words, "--set-string", f"image.tag={TAG}", *flags)
-        assert done.returncode == 0, done.stderr
+        result = cluster.command("install", namespace, *TINY, *words, "--set-string", f"image.tag={TAG}", *flags)
+        assert result.returncode == 0, result.stderr
         try:
             yield Pipeline(cluster, namespace, bucket)
         finally:
@@ -222,6 +222,6 @@ def own_bucket(prefix: str) -> Iterator[str]:
         yield name
     finally:
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=name):
-            if keys := [{"Key": each["Key"]} for each in page.get("Contents", [])]:
+            if keys := [{"Key": entry["Key"]} for entry in page.get("Contents", [])]:
                 client.delete_objects(Bucket=name, Delete={"Objects": keys})
         client.delete_bucket(Bucket=name)

@@ -33,13 +33,13 @@ PIPELINE = [
 
 @pytest.fixture(scope="module")
 def release(argo_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    with installed(argo_cluster, tmp_path_factory.mktemp("access"), *PIPELINE) as made:
-        made.kubectl("create", "serviceaccount", "person")
-        made.kubectl("create", "secret", "generic", "keys", "--from-literal=API_KEY=secret")
-        made.kubectl("create", "-f", "-", input=workflow("parent", "evaluate", {"suspend": True}))
-        made.kubectl("create", "-f", "-", input=workflow("parent-s00000", "shard", {"suspend": True}))
-        made.kubectl("create", "-f", "-", input=workflow("neither", "other", {"suspend": True}))
-        yield made
+    with installed(argo_cluster, tmp_path_factory.mktemp("access"), *PIPELINE) as chart_release:
+        chart_release.kubectl("create", "serviceaccount", "person")
+        chart_release.kubectl("create", "secret", "generic", "keys", "--from-literal=API_KEY=secret")
+        chart_release.kubectl("create", "-f", "-", input=workflow("parent", "evaluate", {"suspend": True}))
+        chart_release.kubectl("create", "-f", "-", input=workflow("parent-s00000", "shard", {"suspend": True}))
+        chart_release.kubectl("create", "-f", "-", input=workflow("neither", "other", {"suspend": True}))
+        yield chart_release
 
 
 @pytest.fixture(scope="module")
@@ -94,22 +94,24 @@ RIGHTS: dict[str, set[tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", RIGHTS)
-def test_an_account_has_its_rights_and_no_others(release: Release, nobody: set[tuple[str, ...]], name: str) -> None:
+def test_account_has_only_its_rights(release: Release, nobody: set[tuple[str, ...]], name: str) -> None:
     extra = rules(release.account(name)) - nobody
-    single = {(*right[:3], each) for right in extra for each in right[3:]} | {each for each in extra if len(each) == 3}
+    single = {(*right[:3], resource) for right in extra for resource in right[3:]} | {
+        right for right in extra if len(right) == 3
+    }
     assert single == RIGHTS[name]
 
 
 @pytest.mark.parametrize("name", ["swe-argo-executor", "swe-argo-children", "swe-argo-trainer"])
-def test_the_secret_that_argo_mounts_has_a_token_of_its_account(release: Release, name: str) -> None:
+def test_argo_secret_has_account_token(release: Release, name: str) -> None:
     secret = json.loads(release.kubectl("get", "secret", f"{name}.service-account-token", "-o", "json"))
     assert secret["type"] == "kubernetes.io/service-account-token"
     claims = base64.b64decode(secret["data"]["token"]).decode().split(".")[1]
-    told = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    assert told["sub"] == f"system:serviceaccount:{release.namespace}:{name}"
+    claim = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    assert claim["sub"] == f"system:serviceaccount:{release.namespace}:{name}"
 
 
-def test_the_executor_reports_results_and_cannot_read_them(release: Release) -> None:
+def test_executor_only_reports_results(release: Release) -> None:
     executor = release.account("swe-argo-executor")
     executor.may("create", "-f", "-", input=result())
     assert "cannot" in executor.refused("get", "workflowtaskresults")
@@ -122,62 +124,63 @@ def test_the_executor_reports_results_and_cannot_read_them(release: Release) -> 
     "command",
     ["get workflows", "get pods", "get secret keys", "get configmap swe-argo-settings", "delete workflow parent"],
 )
-def test_steps_may_not(release: Release, command: str) -> None:
+def test_steps_account_is_denied(release: Release, command: str) -> None:
     assert "cannot" in release.account("swe-argo-steps").refused(*command.split())
 
 
-def test_a_shard_is_made_once_and_taken_up_again(release: Release, children: Account) -> None:
-    made = shard(release)
-    children.may("apply", "-f", "-", input=made)
-    children.may("apply", "-f", "-", input=made)
+def test_shard_is_created_once(release: Release, children: Account) -> None:
+    manifest = shard(release)
+    children.may("apply", "-f", "-", input=manifest)
+    children.may("apply", "-f", "-", input=manifest)
     assert "parent-s00001" in children.may("get", "workflow", "parent-s00001", "-o", "name")
     release.kubectl("delete", "workflow", "parent-s00001")
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_who_makes_shards_makes_nothing_else(release: Release, children: Account, lie: str) -> None:
+def test_children_create_only_shards(release: Release, children: Account, lie: str) -> None:
     change, reason = LIES[lie]
-    made = shard(release)
-    change(made)
-    assert reason in children.refused("create", "--dry-run=server", "-f", "-", input=made)
+    manifest = shard(release)
+    change(manifest)
+    assert reason in children.refused("create", "--dry-run=server", "-f", "-", input=manifest)
 
 
 @pytest.mark.parametrize(("part", "reason"), [("spec", "and nothing else"), ("status", "without a status")])
-def test_who_makes_shards_uses_no_other_field_of_a_workflow(
-    release: Release, children: Account, part: str, reason: str
-) -> None:
+def test_admission_limits_shard_fields(release: Release, children: Account, part: str, reason: str) -> None:
     fields = workflow_schema(release)["properties"][part]["properties"]
     assert len(fields) > 15  # those of Argo's full definitions
     for name in set(fields) - {"workflowTemplateRef", "arguments", "priority"}:
-        made = shard(release)
-        made.setdefault(part, {})[name] = least(fields[name])
-        refusal = children.refused("create", "--dry-run=server", "-f", "-", input=made)
+        manifest = shard(release)
+        manifest.setdefault(part, {})[name] = least(fields[name])
+        refusal = children.refused("create", "--dry-run=server", "-f", "-", input=manifest)
         assert reason in refusal, f"{part}.{name}"
 
 
-def test_who_makes_shards_does_not_touch_other_workflows(children: Account) -> None:
+def test_children_account_is_denied(children: Account) -> None:
     for command in ("get workflows", "delete workflow parent", "get pods", "get secret keys"):
         assert "cannot" in children.refused(*command.split())
 
 
 @pytest.mark.parametrize("kind", ["round", "evaluate"])
-def test_what_a_training_needs_is_made_once_taken_up_again_and_not_changed(release: Release, kind: str) -> None:
-    trainer, made = release.account("swe-argo-trainer"), of_training(release, kind)
-    name = made["metadata"]["name"]
-    trainer.may("apply", "-f", "-", input=made)
-    trainer.may("apply", "-f", "-", input=made)
-    for change in (*(each for each in CHANGES if kind == "round" or "swe-argo-evaluate" not in each), STOP):
+def test_training_workflows_are_immutable(release: Release, kind: str) -> None:
+    trainer, manifest = release.account("swe-argo-trainer"), of_training(release, kind)
+    name = manifest["metadata"]["name"]
+    trainer.may("apply", "-f", "-", input=manifest)
+    trainer.may("apply", "-f", "-", input=manifest)
+    for change in (
+        *(candidate for candidate in CHANGES if kind == "round" or "swe-argo-evaluate" not in candidate),
+        STOP,
+    ):
         assert "the trainer's account changes no" in trainer.refused(*patched(name, change)), change
     release.account("swe-argo-finalizer").may(*patched(name, STOP))
     release.kubectl("delete", "workflow", name)
 
 
 @pytest.mark.parametrize("lie", OF_TRAINING_LIES)
-def test_who_makes_the_workflows_of_trainings_makes_nothing_else(release: Release, lie: str) -> None:
+def test_trainer_creates_only_its_kinds(release: Release, lie: str) -> None:
     kind, change, reason = OF_TRAINING_LIES[lie]
-    made = of_training(release, kind)
-    change(made)
-    refusal = release.account("swe-argo-trainer").refused("create", "--dry-run=server", "-f", "-", input=made)
+    manifest = of_training(release, kind)
+    change(manifest)
+    refusal = release.account("swe-argo-trainer").refused("create", "--dry-run=server", "-f", "-", input=manifest)
     assert reason in refusal
 
 
@@ -188,7 +191,7 @@ def patched(name: str, change: str) -> list[str]:
 STOP = '{"spec": {"shutdown": "Stop"}}'
 
 
-def test_who_makes_shards_ends_a_run_and_changes_nothing_else_of_it(release: Release, children: Account) -> None:
+def test_children_may_only_stop_a_run(release: Release, children: Account) -> None:
     release.kubectl("create", "-f", "-", input=workflow("run", "evaluate", {"suspend": True}))
     for change in (*CHANGES, '{"spec": {"shutdown": "Terminate"}}', '{"status": {"synchronization": {}}}'):
         assert "the account of children changes n" in children.refused(*patched("run", change)), change
@@ -197,13 +200,13 @@ def test_who_makes_shards_ends_a_run_and_changes_nothing_else_of_it(release: Rel
 
 
 @pytest.mark.parametrize("name", ["parent-s00000", "neither"])
-def test_who_makes_shards_changes_nothing_of_what_is_no_run(children: Account, name: str) -> None:
+def test_children_change_only_runs(children: Account, name: str) -> None:
     for change in (*CHANGES, STOP, '{"status": {"synchronization": {}}}'):
         assert "the account of children" in children.refused(*patched(name, change)), change
     assert "changes nothing of a shard" in children.refused(*patched(name, STOP))
 
 
-def test_the_finalizer_stops_shards_and_does_nothing_else_to_them(finalizer: Account) -> None:
+def test_finalizer_may_only_stop_shards(finalizer: Account) -> None:
     assert "parent-s00000" in finalizer.may("get", "workflows", "-l", "swe-argo/parent=parent", "-o", "name")
     for change in (*CHANGES, '{"status": {"synchronization": {"semaphore": {}}}}'):
         assert "the finalizer's account" in finalizer.refused(*patched("parent-s00000", change)), change
@@ -211,9 +214,7 @@ def test_the_finalizer_stops_shards_and_does_nothing_else_to_them(finalizer: Acc
         finalizer.may(*patched("parent-s00000", json.dumps({"spec": {"shutdown": how}})))
 
 
-def test_the_finalizer_gives_up_the_places_of_a_run_and_does_nothing_else_to_it(
-    release: Release, finalizer: Account
-) -> None:
+def test_finalizer_may_release_locks(release: Release, finalizer: Account) -> None:
     status = {"phase": "Running", "synchronization": {"semaphore": {"holding": []}}}
     release.kubectl(*patched("parent", json.dumps({"status": status})))
     for change in (*CHANGES, STOP, '{"status": {"phase": null}}'):
@@ -227,7 +228,7 @@ def test_the_finalizer_gives_up_the_places_of_a_run_and_does_nothing_else_to_it(
     assert "cannot" in finalizer.refused("create", "-f", "-", input=shard(release))
 
 
-def test_the_runner_deletes_shards_and_makes_and_changes_no_workflow(release: Release) -> None:
+def test_runner_may_only_delete_shards(release: Release) -> None:
     runner = release.account("swe-argo-runner")
     release.kubectl("create", "-f", "-", input=workflow("left-s00000", "shard", {"suspend": True}))
     where = f"/apis/argoproj.io/v1alpha1/namespaces/{release.namespace}/workflows"
@@ -239,7 +240,7 @@ def test_the_runner_deletes_shards_and_makes_and_changes_no_workflow(release: Re
 
 
 @pytest.mark.parametrize("name", ["swe-argo-steps", "swe-argo-executor", "swe-argo-sandbox"])
-def test_no_other_account_has_to_do_with_workflows(release: Release, name: str) -> None:
+def test_other_accounts_are_denied(release: Release, name: str) -> None:
     account = release.account(name)
     assert "cannot" in account.refused("create", "-f", "-", input=shard(release))
     for command in ("get workflow parent", "delete workflow parent"):
@@ -250,28 +251,28 @@ def test_no_other_account_has_to_do_with_workflows(release: Release, name: str) 
 
 @pytest.mark.parametrize("name", ["swe-argo-children", "swe-argo-finalizer"])
 @pytest.mark.parametrize("part", ["status", "finalizers"])
-def test_a_workflow_has_no_part_with_rights_of_its_own(release: Release, name: str, part: str) -> None:
+def test_subresources_are_denied(release: Release, name: str, part: str) -> None:
     where = f"/apis/argoproj.io/v1alpha1/namespaces/{release.namespace}/workflows/parent/{part}"
-    done = release.account(name).tries("replace", "--raw", where, "-f", "-", input=shard(release))
-    assert done.returncode != 0
-    assert "cannot" in done.stderr or "could not find the requested resource" in done.stderr
+    result = release.account(name).tries("replace", "--raw", where, "-f", "-", input=shard(release))
+    assert result.returncode != 0
+    assert "cannot" in result.stderr or "could not find the requested resource" in result.stderr
 
 
 MORE = ("WorkflowTemplate", "CronWorkflow", "WorkflowTaskSet", "WorkflowArtifactGCTask", "WorkflowEventBinding")
 
 
-@pytest.mark.parametrize("name", ["swe-argo-runner", *(each for each in RIGHTS if each != "person")])
-def test_no_account_makes_anything_else_that_argo_runs(release: Release, name: str) -> None:
+@pytest.mark.parametrize("name", ["swe-argo-runner", *(candidate for candidate in RIGHTS if candidate != "person")])
+def test_other_argo_kinds_are_denied(release: Release, name: str) -> None:
     for kind in MORE:
         head = {"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "mine"}, "spec": {}}
         assert "cannot" in release.account(name).refused("create", "--validate=false", "-f", "-", input=head), kind
 
 
-def test_the_finalizer_removes_sandboxes_and_steps_and_no_other_pod(release: Release, finalizer: Account) -> None:
+def test_finalizer_deletes_only_run_pods(release: Release, finalizer: Account) -> None:
     box = release.sandbox("localhost/one:1")
     steps = [plain_pod(f"step-{step}", "localhost/one:1", **{"swe-argo/step": step}) for step in ("solve", "plan")]
-    others = [plain_pod("bystander", "localhost/one:1"), *steps]
-    release.kubectl("create", "-f", "-", input={"apiVersion": "v1", "kind": "List", "items": [box, *others]})
+    bystanders = [plain_pod("bystander", "localhost/one:1"), *steps]
+    release.kubectl("create", "-f", "-", input={"apiVersion": "v1", "kind": "List", "items": [box, *bystanders]})
     pods = f"/api/v1/namespaces/{release.namespace}/pods"
     assert "bystander" in finalizer.may("get", "--raw", pods)
     for name in (box["metadata"]["name"], "step-solve"):
@@ -282,7 +283,7 @@ def test_the_finalizer_removes_sandboxes_and_steps_and_no_other_pod(release: Rel
     assert "cannot" in finalizer.refused("create", "-f", "-", input=plain_pod("mine", "localhost/a:1"))
 
 
-def test_a_person_submits_watches_and_stops(person: Account) -> None:
+def test_person_submits_and_stops(person: Account) -> None:
     run = workflow("asked", "evaluate", {"workflowTemplateRef": {"name": "swe-argo-evaluate"}, "suspend": True})
     del run["spec"]["arguments"], run["metadata"]["labels"]["workflows.argoproj.io/controller-instanceid"]
     person.may("create", "-f", "-", input=run)

@@ -1,4 +1,4 @@
-"""Agent programs on the real controller: their files from an image, their calls out of pods by the gate."""
+"""Agent programs on the real controller: their files from an image, their calls out of pods by the gateway."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from swe_argo.steps.bundles.tree import digest_tree
 from tests import small_agent
 from tests.agents.conversations import solving as solving_by_tools
-from tests.argo.models import KEY, counted, credentials, endpoint, telling, usage
+from tests.argo.models import KEY, counted, credentials, endpoint, find_text, usage
 from tests.argo.pipeline import Pipeline
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.test_agent_programs import SHIPPED, pushed
 from tests.model_server import Script
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.workflows.command import summary
 from tests.workflows.models.test_agent_programs import solving
 
@@ -30,9 +30,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentRegistry
         yield registry
 
 
-def test_a_program_of_ones_own_resolves_what_its_model_knows(
-    tmp_path: Path, pipeline: Pipeline, registry: AgentRegistry
-) -> None:
+def test_own_program_resolves(tmp_path: Path, pipeline: Pipeline, registry: AgentRegistry) -> None:
     (tmp_path / "small-agent").write_bytes((small_agent.FOLDER / "small-agent").read_bytes())
     (tmp_path / "small-agent").chmod(0o755)
     image = push(registry, "small-agent", tmp_path, digest_tree(tmp_path))
@@ -43,7 +41,7 @@ def test_a_program_of_ones_own_resolves_what_its_model_knows(
 
 @pytest.mark.agents
 @pytest.mark.parametrize("agent", SHIPPED)
-def test_a_real_agent_resolves_what_its_model_knows(agent: str, pipeline: Pipeline, registry: AgentRegistry) -> None:
+def test_real_agent_resolves(agent: str, pipeline: Pipeline, registry: AgentRegistry) -> None:
     instance = SHIPPED[agent]
     spec = {"name": agent, "image": pushed(agent, registry)}
     resolved(pipeline, agent, solving_by_tools(agent, instance), instance, spec)
@@ -56,7 +54,7 @@ def resolved(pipeline: Pipeline, run: str, script: Script, instance: str, agent:
         spec = {"select": {"instance_ids": [instance]}, "agent": {**agent, "model": MODEL}}
         name = pipeline.submit(f"p-{run}", spec=spec)
         pipeline.succeeds(name)
-        assert summary(pipeline.store, f"p-{run}").headline.resolved == 1, pipeline.told(name)
+        assert summary(pipeline.store, f"p-{run}").headline.resolved == 1, pipeline.describe(name)
         assert usage(pipeline.store, f"p-{run}") == counted(server)
-    assert telling(pipeline, KEY) == []
+    assert find_text(pipeline, KEY) == []
     assert pipeline.sandboxes() == []

@@ -28,19 +28,19 @@ OLD_CRON: dict[str, Any] = {
 }
 
 
-def test_administrator_cannot_replace_image_or_pods_by_arguments(pipeline: Pipeline) -> None:
+def test_arguments_change_no_pod(pipeline: Pipeline) -> None:
     host = json.dumps({"hostPID": True, "containers": [{"name": "main", "securityContext": {"privileged": True}}]})
     workflow = pipeline.submit("arguments", k=1, image="localhost/evil:1", control_pod=host, step_pod=host)
     pod = pipeline.running(f"workflows.argoproj.io/workflow={workflow}", "main")
-    spec = pipeline.got("pod", pod)["spec"]
-    (main,) = (each for each in spec["containers"] if each["name"] == "main")
+    spec = pipeline.get_json("pod", pod)["spec"]
+    (main,) = (container for container in spec["containers"] if container["name"] == "main")
     assert main["image"].endswith(f"{REPOSITORY}:{TAG}".rpartition("/")[2])
     assert "hostPID" not in spec
     assert "privileged" not in main["securityContext"]
     pipeline.succeeds(workflow)
 
 
-def test_text_of_an_argument_reaches_plan_as_it_is(pipeline: Pipeline) -> None:
+def test_argument_reaches_plan_unchanged(pipeline: Pipeline) -> None:
     name = 'it\'s "a" model: $(AWS_SECRET_ACCESS_KEY) $$ --store=x'
     workflow = pipeline.submit("text", agent="gold", model=name, k=1)
     pipeline.succeeds(workflow)
@@ -54,10 +54,10 @@ def old_cron(pipeline: Pipeline) -> Any:
     pipeline.kubectl("delete", "cronworkflow", "old")
 
 
-def test_cron_workflow_with_a_removed_argument_names_it(pipeline: Pipeline, old_cron: None) -> None:
+def test_cron_names_a_removed_argument(pipeline: Pipeline, old_cron: None) -> None:
     def messages() -> str:
-        status = pipeline.got("cronworkflow", "old").get("status") or {}
-        return " ".join(each.get("message", "") for each in status.get("conditions") or [])
+        status = pipeline.get_json("cronworkflow", "old").get("status") or {}
+        return " ".join(condition.get("message", "") for condition in status.get("conditions") or [])
 
     comes(lambda: "has no argument image: remove it" in messages(), 240)
-    assert not pipeline.got("workflows", "-l", "workflows.argoproj.io/cron-workflow=old")["items"]
+    assert not pipeline.get_json("workflows", "-l", "workflows.argoproj.io/cron-workflow=old")["items"]

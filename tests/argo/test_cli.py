@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.argo.pipeline import Pipeline
-from tests.argo.undisturbed import Told, local, same
+from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.cluster.installed_chart import settles
 from tests.workflows.command import QUICK, begin, ids, plan, summary, swe_argo
 
 
 @pytest.fixture(autouse=True)
-def _named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster is the kubeconfig's, and the pipeline's namespace is told by a flag, as a person would."""
     monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
     monkeypatch.delenv("ARGO_SERVER", raising=False)
@@ -24,14 +24,12 @@ def here(pipeline: Pipeline) -> list[str]:
     return ["--namespace", pipeline.namespace]
 
 
-def test_a_run_is_submitted_watched_and_fetched_and_is_the_one_of_this_machine(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_run_is_submitted_and_fetched(pipeline: Pipeline, tmp_path: Path) -> None:
     chosen = tmp_path / "ids.txt"
     chosen.write_text("\n".join(QUICK[:3]))
-    sent = swe_argo("submit", *here(pipeline), "--run-id", "cli", "--ids-file", str(chosen))
-    assert sent.returncode == 0, sent.stdout + sent.stderr
-    assert "swe-argo watch cli" in sent.stdout
+    submission = swe_argo("submit", *here(pipeline), "--run-id", "cli", "--ids-file", str(chosen))
+    assert submission.returncode == 0, submission.stdout + submission.stderr
+    assert "swe-argo watch cli" in submission.stdout
     again = swe_argo("submit", *here(pipeline), "--run-id", "cli", "--ids-file", str(chosen))
     assert again.returncode == 64
     assert "is running already" in again.stderr
@@ -40,24 +38,24 @@ def test_a_run_is_submitted_watched_and_fetched_and_is_the_one_of_this_machine(
     assert "resolved 3/3, infra 0" in watched.stdout.splitlines()[-1], watched.stdout
     assert plan(pipeline.store, "cli").units[0].begins == "grade"
     ruler = local(tmp_path, "cli", *ids(*QUICK[:3]))
-    same(Told.of(pipeline.store, "cli"), ruler)
+    assert_same_outcome(RunOutcome.of(pipeline.store, "cli"), ruler)
     fetched = swe_argo("fetch", "cli", str(tmp_path / "here"), *here(pipeline))
     assert fetched.returncode == 0, fetched.stderr
     assert summary(str(tmp_path / "here"), "cli") == summary(pipeline.store, "cli")
-    shown = swe_argo("show", "cli", "--store", str(tmp_path / "here"))
-    assert "resolved 3/3" in shown.stdout
+    report = swe_argo("show", "cli", "--store", str(tmp_path / "here"))
+    assert "resolved 3/3" in report.stdout
 
 
-def test_a_watcher_may_leave_and_a_run_be_stopped_and_resumed(pipeline: Pipeline) -> None:
-    sent = swe_argo("submit", *here(pipeline), "--run-id", "stopped", *ids(*QUICK), "--attempts", "3")
-    assert sent.returncode == 0, sent.stderr
+def test_run_is_stopped_and_resumed(pipeline: Pipeline) -> None:
+    submission = swe_argo("submit", *here(pipeline), "--run-id", "stopped", *ids(*QUICK), "--attempts", "3")
+    assert submission.returncode == 0, submission.stderr
     watcher = begin("watch", "stopped", *here(pipeline))
     assert watcher.stdout is not None
     pipeline.running("swe-argo/run=stopped,swe-argo/step=grade")
     watcher.send_signal(signal.SIGINT)
-    said, _ = watcher.communicate(timeout=30)
-    assert watcher.returncode == 130, said
-    assert "goes on; to stop it: swe-argo stop stopped" in said
+    output, _ = watcher.communicate(timeout=30)
+    assert watcher.returncode == 130, output
+    assert "is still running; stop it with: swe-argo stop stopped" in output
     stopped = swe_argo("stop", "stopped", *here(pipeline))
     assert stopped.returncode == 3, stopped.stdout + stopped.stderr
     assert "swe-argo resume stopped" in stopped.stdout
@@ -71,14 +69,14 @@ def test_a_watcher_may_leave_and_a_run_be_stopped_and_resumed(pipeline: Pipeline
     assert summary(pipeline.store, "stopped").headline.resolved == len(QUICK)
 
 
-def test_a_wish_that_plan_refuses_ends_the_watch_with_its_words(pipeline: Pipeline) -> None:
-    sent = swe_argo("submit", *here(pipeline), "--run-id", "wrong", "--instance", "mini__none-1", "--watch")
-    assert sent.returncode == 64, sent.stdout + sent.stderr
-    assert "mini__none-1" in sent.stderr
-    assert len(sent.stderr.strip().splitlines()) == 1
+def test_refused_spec_ends_the_watch(pipeline: Pipeline) -> None:
+    submission = swe_argo("submit", *here(pipeline), "--run-id", "wrong", "--instance", "mini__none-1", "--watch")
+    assert submission.returncode == 64, submission.stdout + submission.stderr
+    assert "mini__none-1" in submission.stderr
+    assert len(submission.stderr.strip().splitlines()) == 1
 
 
-def test_the_nightly_run_is_put_on_comes_and_is_listed(pipeline: Pipeline) -> None:
+def test_nightly_run_is_listed(pipeline: Pipeline) -> None:
     if not pipeline.kubectl("get", "cronworkflows", "-o", "name"):
         refused = swe_argo("nightly", "on", *here(pipeline))
         assert (refused.returncode, "nightly.enabled=true" in refused.stderr) == (64, True)
@@ -86,20 +84,20 @@ def test_the_nightly_run_is_put_on_comes_and_is_listed(pipeline: Pipeline) -> No
         pipeline.kubectl("apply", "-f", str(recorded))
     change = '{"spec":{"arguments":{"parameters":[{"name":"k","value":"1"}]}}}'
     where = ["cronworkflow", "swe-argo-nightly", "--type=merge"]
-    told = pipeline.got("cronworkflow", "swe-argo-nightly")["spec"]["workflowSpec"]
-    assert told["workflowTemplateRef"]["name"] == "swe-argo-evaluate"
+    spec = pipeline.get_json("cronworkflow", "swe-argo-nightly")["spec"]["workflowSpec"]
+    assert spec["workflowTemplateRef"]["name"] == "swe-argo-evaluate"
     pipeline.kubectl("patch", *where, "-p", change.replace('{"spec":', '{"spec":{"workflowSpec":') + "}")
     on = swe_argo("nightly", "on", "--schedule", "* * * * *", "--timezone", "Europe/Berlin", *here(pipeline))
     assert on.returncode == 0, on.stderr
-    made = "workflows.argoproj.io/cron-workflow=swe-argo-nightly"
+    selector = "workflows.argoproj.io/cron-workflow=swe-argo-nightly"
 
     def came() -> bool:
-        return bool(pipeline.kubectl("get", "workflows", "-l", made, "-o", "name"))
+        return bool(pipeline.kubectl("get", "workflows", "-l", selector, "-o", "name"))
 
     assert settles(came, 90), "no minute began it"
     off = swe_argo("nightly", "off", *here(pipeline))
     assert off.returncode == 0, off.stderr
-    name = pipeline.kubectl("get", "workflows", "-l", made, "-o", "jsonpath={.items[0].metadata.name}")
+    name = pipeline.kubectl("get", "workflows", "-l", selector, "-o", "jsonpath={.items[0].metadata.name}")
     pipeline.succeeds(name)
     listed = swe_argo("nightly", "list", *here(pipeline))
     assert listed.returncode == 0, listed.stderr
@@ -108,17 +106,17 @@ def test_the_nightly_run_is_put_on_comes_and_is_listed(pipeline: Pipeline) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["submit", "--namespace", "none-such"], "there is no namespace 'none-such'"),
         (["submit", "--namespace", "kube-system"], "the chart's pipeline is not in namespace kube-system"),
-        (["nightly", "on", "--schedule", "61 * * * *"], "'61' is no minute"),
-        (["nightly", "on", "--timezone", "Mars"], "'Mars' is no time zone"),
+        (["nightly", "on", "--schedule", "61 * * * *"], "'61' is not a valid minute"),
+        (["nightly", "on", "--timezone", "Mars"], "'Mars' is not a time zone"),
         (["watch", "none", "--namespace", "kube-system"], "no Workflow of it is in namespace kube-system"),
     ],
 )
-def test_a_wrong_request_is_one_line(words: list[str], said: str) -> None:
-    done = swe_argo(*words)
-    assert done.returncode == 64, done.stdout + done.stderr
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_wrong_request_is_one_line(words: list[str], expected: str) -> None:
+    result = swe_argo(*words)
+    assert result.returncode == 64, result.stdout + result.stderr
+    assert expected in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

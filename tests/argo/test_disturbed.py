@@ -36,46 +36,44 @@ def installed(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def lost(pipeline: Pipeline, name: str) -> Counter[str]:
     """Step -> how many of its tries failed, in the run's Workflow and its shards."""
-    nodes = [node for each in (name, *pipeline.children(name)) for node in pipeline.nodes(each)]
+    nodes = [node for workflow in (name, *pipeline.children(name)) for node in pipeline.nodes(workflow)]
     tries = [node for node in nodes if node["type"] == "Pod" and node["phase"] in ("Failed", "Error")]
     return Counter(node["templateName"] for node in tries)
 
 
 def second_run(pipeline: Pipeline, run: str) -> GradeRecord:
     """The verdict of the run's one unit, which must be that of a second run of its tests; no try failed."""
-    held = open_store(pipeline.store)
-    assert not failures(held, run)
-    graded = GradeRecord.from_bytes(held.get(key(GradeRecord, run, QUICK[0], 1)))
-    assert "second_run" in [each.code for each in graded.integrity.findings]
+    opened = open_store(pipeline.store)
+    assert not failures(opened, run)
+    graded = GradeRecord.from_bytes(opened.get(key(GradeRecord, run, QUICK[0], 1)))
+    assert "second_run" in [finding.code for finding in graded.integrity.findings]
     return graded
 
 
-def test_pods_of_steps_deleted_and_ended_under_way_are_made_again(pipeline: Pipeline, weather: Weather) -> None:
+def test_lost_step_pods_are_made_again(pipeline: Pipeline, weather: Weather) -> None:
     name = weather.begin("r-step-pods")
     delete(pipeline, one := at_work(pipeline, "solve"))
     end(pipeline, at_work(pipeline, "solve", but=[one]))
     end(pipeline, pipeline.running("swe-argo/step=child", "main"))
     delete(pipeline, at_work(pipeline, "grade"))
-    weather.ends_as_if_nothing_had_been("r-step-pods", name)
+    weather.ends_undisturbed("r-step-pods", name)
     # A pod whose work was done when it was deleted costs no try.
-    assert lost(pipeline, name) <= Counter({"solve": 2, "child": 1, "grade": 1}), pipeline.told(name)
-    assert lost(pipeline, name)["solve"], pipeline.told(name)
+    assert lost(pipeline, name) <= Counter({"solve": 2, "child": 1, "grade": 1}), pipeline.describe(name)
+    assert lost(pipeline, name)["solve"], pipeline.describe(name)
 
 
-def test_sandboxes_deleted_and_evicted_cost_a_try_each(pipeline: Pipeline, weather: Weather) -> None:
+def test_lost_sandboxes_cost_one_try(pipeline: Pipeline, weather: Weather) -> None:
     name = weather.begin("r-sandboxes")
     delete(pipeline, pipeline.running("swe-argo/role=solve"))
     evict(pipeline, pipeline.running("swe-argo/role=solve"))
     evict(pipeline, pipeline.running("swe-argo/role=grade"))
-    weather.ends_as_if_nothing_had_been("r-sandboxes", name)
+    weather.ends_undisturbed("r-sandboxes", name)
     classes = {failure.failure_class for failure in weather.failures("r-sandboxes")}
     assert classes <= {FailureClass.SANDBOX_LOST, FailureClass.EVICTED}
     assert len(weather.failures("r-sandboxes")) == 3
 
 
-def test_a_grading_sandbox_that_crashes_is_no_doing_of_the_worlds(
-    pipeline: Pipeline, installed: InstalledChart, tmp_path: Path
-) -> None:
+def test_crashed_grade_is_run_again(pipeline: Pipeline, installed: InstalledChart, tmp_path: Path) -> None:
     """Nobody outside tells that its container did not end by itself: a second run in the same step decides."""
     rows = pipeline.upload(Path(dataset(tmp_path, {QUICK[0]: "sleep 20"})), "crashed.jsonl")
     name = pipeline.submit("r-crash", agent="gold", spec={"dataset": rows})
@@ -86,9 +84,7 @@ def test_a_grading_sandbox_that_crashes_is_no_doing_of_the_worlds(
     assert pipeline.sandboxes() == []
 
 
-def test_tests_that_run_out_of_memory_get_twice_as_much_on_top_of_the_factor_asked_for(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_out_of_memory_doubles_memory(pipeline: Pipeline, tmp_path: Path) -> None:
     """They need more than 1.5 times 64 MiB, and less than 3 times that. No kubelet tells of a process in it."""
     rows = pipeline.upload(Path(dataset(tmp_path, {QUICK[0]: f"{eats_memory(120)} || exit"})), "hungry.jsonl")
     run_spec = {"dataset": rows, "sandbox": {"memory_mb": 64}}
@@ -102,15 +98,15 @@ def test_tests_that_run_out_of_memory_get_twice_as_much_on_top_of_the_factor_ask
     assert pipeline.sandboxes() == []
 
 
-def test_a_controller_killed_under_way_goes_on_where_it_was(pipeline: Pipeline, weather: Weather) -> None:
+def test_run_survives_dead_controller(pipeline: Pipeline, weather: Weather) -> None:
     name = weather.begin("r-controller")
     pipeline.running(SOLVE, "main")
     kill_controller(pipeline.cluster, away_s=15)
-    weather.ends_as_if_nothing_had_been("r-controller", name)
+    weather.ends_undisturbed("r-controller", name)
     assert not weather.failures("r-controller")
 
 
-def test_a_minute_without_s3_is_got_over(pipeline: Pipeline, weather: Weather, s3_way: Way) -> None:
+def test_run_survives_loss_of_s3(pipeline: Pipeline, weather: Weather, s3_way: Way) -> None:
     name = weather.begin("r-no-s3")
     pipeline.running(SOLVE, "main")
     refused = s3_way.refused
@@ -120,13 +116,13 @@ def test_a_minute_without_s3_is_got_over(pipeline: Pipeline, weather: Weather, s
     finally:
         s3_way.mend()
     assert s3_way.refused > refused
-    weather.ends_as_if_nothing_had_been("r-no-s3", name)
+    weather.ends_undisturbed("r-no-s3", name)
     assert not lost(pipeline, name), "what was done is saved when the store is back"
 
 
-def test_a_node_that_is_drained_costs_tries_and_nothing_else(pipeline: Pipeline, weather: Weather) -> None:
+def test_drained_node_costs_tries_only(pipeline: Pipeline, weather: Weather) -> None:
     name = weather.begin("r-drain")
     pipeline.running("swe-argo/role=solve")
     drain(pipeline, back_after_s=10)
-    weather.ends_as_if_nothing_had_been("r-drain", name)
+    weather.ends_undisturbed("r-drain", name)
     assert lost(pipeline, name)

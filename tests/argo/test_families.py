@@ -8,7 +8,7 @@ import pytest
 
 from swe_argo.steps.sandbox.local import bubblewrap
 from tests.argo.pipeline import Pipeline
-from tests.argo.undisturbed import Told, local, same
+from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.steps.families.bundled import DATASETS
 from tests.workflows.command import summary
 
@@ -20,7 +20,7 @@ def test_gold_resolves_and_idle_does_not(dataset: str, size: int, tmp_path: Path
         name = pipeline.submit(run, dataset=dataset, agent=agent)
         ruler = local(tmp_path, run, "--dataset", dataset, "--agent", agent) if bubblewrap.probe() is None else None
         pipeline.succeeds(name)
-        assert summary(pipeline.store, run).headline.resolved == resolved, pipeline.told(name)
+        assert summary(pipeline.store, run).headline.resolved == resolved, pipeline.describe(name)
         if ruler is not None:
-            same(Told.of(pipeline.store, run), ruler)
+            assert_same_outcome(RunOutcome.of(pipeline.store, run), ruler)
     assert pipeline.sandboxes() == []

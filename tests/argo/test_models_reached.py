@@ -32,33 +32,33 @@ def neighbours(argo_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) 
     with argo_cluster.namespace("models") as models:
         way = [f"network.allow[0].namespace={models}", f"network.allow[0].podLabels.app={MODEL}"]
         values = ["aws.s3.bucket=runs", "image.repository=localhost/steps", ENDPOINT, *way]
-        flags = [word for each in (*values, "network.allow[0].ports={8080}") for word in ("--set", each)]
+        flags = [word for value in (*values, "network.allow[0].ports={8080}") for word in ("--set", value)]
         with installed(argo_cluster, tmp_path_factory.mktemp("reached"), *flags) as release:
-            side, there = Side(release), Side(replace(release, namespace=models))
-            there.populate(*(plain_pod(name, image, app=name) for name in (MODEL, OTHER)))
-            there.release.kubectl("expose", "pod", MODEL, "--port=8000", "--target-port=8080")
+            side, models_side = Side(release), Side(replace(release, namespace=models))
+            models_side.populate(*(plain_pod(name, image, app=name) for name in (MODEL, OTHER)))
+            models_side.release.kubectl("expose", "pod", MODEL, "--port=8000", "--target-port=8080")
             boxes = (("solve", False), ("grade", False), ("grade", True))
             side.populate(
                 plain_pod(STEP, image, **{"swe-argo/step": "solve"}),
                 *(release.sandbox(image, role=role, network=network) for role, network in boxes),
             )
-            service = there.release.kubectl("get", "service", MODEL, "-o", "jsonpath={.spec.clusterIP}")
+            service = models_side.release.kubectl("get", "service", MODEL, "-o", "jsonpath={.spec.clusterIP}")
             yield Neighbours(
                 side,
                 {
                     BY_SERVICE: ("tcp", service, 8000),
-                    BY_ADDRESS: ("tcp", there.address(MODEL), 8080),
-                    "something else": ("tcp", there.address(OTHER), 8080),
+                    BY_ADDRESS: ("tcp", models_side.address(MODEL), 8080),
+                    "something else": ("tcp", models_side.address(OTHER), 8080),
                 },
             )
 
 
-def test_a_step_reaches_the_model_and_no_other_pod_there(neighbours: Neighbours) -> None:
+def test_step_reaches_only_the_model(neighbours: Neighbours) -> None:
     reached = neighbours.side.reaches(STEP, neighbours.targets)
     assert reached == {BY_SERVICE: True, BY_ADDRESS: True, "something else": False}
 
 
 @pytest.mark.parametrize("box", [SOLVE, GRADE, OPEN])
-def test_a_sandbox_reaches_no_model(neighbours: Neighbours, box: str) -> None:
+def test_sandbox_reaches_no_model(neighbours: Neighbours, box: str) -> None:
     """Not even the one of tests that have network."""
     assert neighbours.side.reaches(box, neighbours.targets) == dict.fromkeys(neighbours.targets, False)

@@ -6,22 +6,20 @@ from pathlib import Path
 
 from tests.argo.moments import MOMENTS, Disturber
 from tests.argo.pipeline import Pipeline
-from tests.argo.undisturbed import Told, local, same
+from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.workflows.command import summary
 
 RUN = "r-moments"
 ATTEMPTS = 1
 
 
-def test_a_pod_that_is_told_to_end_at_any_moment_of_its_life_costs_a_try_and_no_verdict(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_ended_pod_costs_no_verdict(pipeline: Pipeline, tmp_path: Path) -> None:
     ruler = local(tmp_path, RUN, "--agent", "gold", "--attempts", str(ATTEMPTS))
     disturber = Disturber(pipeline, f"swe-argo/run={RUN},swe-argo/step=grade")
     with disturber.at_work():
         name = pipeline.submit(RUN, agent="gold", attempts=ATTEMPTS)
         pipeline.succeeds(name, 860)
-    assert set(disturber.done) == set(MOMENTS), disturber.done
-    assert summary(pipeline.store, RUN).without_verdict == [], pipeline.told(name)
-    same(Told.of(pipeline.store, RUN), ruler)
+    assert set(disturber.counts) == set(MOMENTS), disturber.counts
+    assert summary(pipeline.store, RUN).without_verdict == [], pipeline.describe(name)
+    assert_same_outcome(RunOutcome.of(pipeline.store, RUN), ruler)
     assert pipeline.sandboxes() == []

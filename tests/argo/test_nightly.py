@@ -24,25 +24,25 @@ EVERY_MINUTE = [
 @pytest.fixture
 def nights(pipeline: Pipeline, s3_way: Way) -> Iterator[Pipeline]:
     """A second installation, whose nights are a minute long."""
-    with installed(pipeline.cluster, s3_way.url, *EVERY_MINUTE) as made:
+    with installed(pipeline.cluster, s3_way.url, *EVERY_MINUTE) as chart_pipeline:
         # Helm makes it before the template that it names, and Argo then looks at it again when it changes, or after 20
         # minutes: nights are longer than that elsewhere.
-        made.kubectl("annotate", "cronworkflow", "swe-argo-nightly", "seen=again")
-        yield made
+        chart_pipeline.kubectl("annotate", "cronworkflow", "swe-argo-nightly", "seen=again")
+        yield chart_pipeline
 
 
 def runs(nights: Pipeline) -> list[dict[str, Any]]:
     """The Workflows of the nights that are over, the oldest first."""
-    found = nights.got("workflows", "-l", "swe-argo/nightly=true")["items"]
-    over = [each for each in found if each["status"].get("phase") in ENDED]
-    return sorted(over, key=lambda each: str(each["metadata"]["creationTimestamp"]))
+    items = nights.get_json("workflows", "-l", "swe-argo/nightly=true")["items"]
+    over = [workflow for workflow in items if workflow["status"].get("phase") in ENDED]
+    return sorted(over, key=lambda workflow: str(workflow["metadata"]["creationTimestamp"]))
 
 
-def test_nights_run_and_each_is_compared_with_the_one_before(nights: Pipeline) -> None:
+def test_nights_are_compared(nights: Pipeline) -> None:
     settings()  # the bucket is reached as the pipeline's fixture says
     comes(lambda: len(runs(nights)) >= 2, 300)
     nights.kubectl("patch", "cronworkflow", "swe-argo-nightly", "--type=merge", "-p", '{"spec": {"suspend": true}}')
-    first, second = (each["metadata"]["name"] for each in runs(nights)[:2])
+    first, second = (workflow["metadata"]["name"] for workflow in runs(nights)[:2])
     for name in (first, second):
         nights.succeeds(name)
         assert summary(nights.store, name).headline.resolved == 1

@@ -20,13 +20,11 @@ def upgrade(pipeline: Pipeline, tag: str) -> None:
     """The line of docs/add-an-agent.md."""
     words = ["upgrade", "swe-argo", str(CHART), "-n", pipeline.namespace, "--reuse-values"]
     words += ["--set", "plugins={own_package.agents:Fixer}", "--set-string"]
-    done = run_helm(pipeline.cluster, *words, f"image.tag={tag}")
-    assert done.returncode == 0, done.stderr
+    result = run_helm(pipeline.cluster, *words, f"image.tag={tag}")
+    assert result.returncode == 0, result.stderr
 
 
-def test_an_agent_in_an_image_of_ones_own_solves_and_is_graded(
-    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_agent_of_own_image_is_graded(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
     monkeypatch.delenv("ARGO_SERVER", raising=False)
     env = package(tmp_path)
@@ -45,10 +43,10 @@ def test_an_agent_in_an_image_of_ones_own_solves_and_is_graded(
     assert (missing.returncode, "there is no module own_package here" in missing.stderr) == (64, True), missing.stderr
     upgrade(pipeline, OWN_TAG)
     try:
-        done = swe_argo("submit", *words, "--watch", env=env)
+        result = swe_argo("submit", *words, "--watch", env=env)
     finally:
         upgrade(pipeline, TAG)
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = summary(pipeline.store, "own")
-    assert told.headline.resolved == 1
-    assert (told.conditions.agent, told.conditions.kind) == ("Fixer", "agent")
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = summary(pipeline.store, "own")
+    assert report.headline.resolved == 1
+    assert (report.conditions.agent, report.conditions.kind) == ("Fixer", "agent")

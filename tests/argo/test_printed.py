@@ -45,7 +45,7 @@ class Place:
     def run(self, command: str, *more: str) -> str:
         """What a printed command says, which must go well; ``more`` is what this machine adds to it."""
         line = " ".join([self.here(command), *more])
-        done = subprocess.run(
+        result = subprocess.run(
             ["bash", "-c", line],
             cwd=ROOT,
             env=self.environment,
@@ -54,13 +54,13 @@ class Place:
             check=False,
             timeout=800,
         )
-        assert done.returncode == 0, f"{line}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        return done.stdout
+        assert result.returncode == 0, f"{line}\n{result.stdout[-3000:]}{result.stderr[-3000:]}"
+        return result.stdout
 
 
 def readme(heading: str) -> list[str]:
     """The commands of the first console block under a heading of the README, continued lines as one."""
-    text = (ROOT / "README.md").read_text().split(f"\n## {heading}\n", 1)[1]
+    text = (ROOT / "README.md").read_text().split(f"# {heading}\n", 1)[1]
     block = text.split("```console\n", 1)[1].split("```", 1)[0].replace("\\\n", " ")
     return [" ".join(line.removeprefix("$ ").partition("  #")[0].split()) for line in block.splitlines()]
 
@@ -108,9 +108,9 @@ def _forget(cluster: Cluster, registry: str) -> None:
     subprocess.run(words, env=cluster.environment, check=False, capture_output=True)
 
 
-def test_who_follows_the_readme_and_the_notes_of_the_chart_has_runs_of_mini(place: Place) -> None:
-    build, install, submit, *_ = readme("On Argo Workflows")
-    assert [each.split()[0] for each in (build, install, submit)] == ["make", "helm", "swe-argo"]
+def test_printed_commands_run_mini(place: Place) -> None:
+    build, install, submit, *_ = readme("Run on a cluster")
+    assert [command.split()[0] for command in (build, install, submit)] == ["make", "helm", "swe-argo"]
     place.run(build, f"IMAGES='steps {ONE}'")
     server = ["--set", f"aws.s3.endpoint={ENDPOINT}", "--set", "aws.s3.existingSecret=bucket-keys"]
     notes = place.run(install, *TINY, *server)
@@ -119,16 +119,16 @@ def test_who_follows_the_readme_and_the_notes_of_the_chart_has_runs_of_mini(plac
     secret = printed(notes, "kubectl create secret generic bucket-keys")
     place.run(re.sub(r"(AWS_\w+)=[.]{3}", lambda match: f"{match[1]}={KEYS[match[1]]}", secret))
     assert "resolved 1/1, infra 0" in place.run(submit, "--k", "1").splitlines()[-1]
-    told = place.run(printed(notes, "argo submit"), "-p", "k=1")
-    assert re.search(r"^Status: +Succeeded$", told, re.MULTILINE), told
+    output = place.run(printed(notes, "argo submit"), "-p", "k=1")
+    assert re.search(r"^Status: +Succeeded$", output, re.MULTILINE), output
 
 
 @pytest.mark.parametrize("page", ["README.md", "charts/swe-argo/README.md", "charts/swe-argo/values.yaml"])
-def test_the_image_of_the_steps_has_the_name_that_is_built(page: str) -> None:
+def test_steps_image_name_is_documented(page: str) -> None:
     words = ["bash", "images/build", "names", "steps"]
     environment = {name: value for name, value in os.environ.items() if name != "IMAGE_TAG"}
     environment["IMAGE_REGISTRY"] = "registry.example.com/team"
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    repository, _, tag = done.stdout.strip().rpartition(":")
+    result = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    repository, _, tag = result.stdout.strip().rpartition(":")
     assert repository in (ROOT / page).read_text()
     assert f"appVersion: {tag}\n" in (ROOT / "charts" / "swe-argo" / "Chart.yaml").read_text()

@@ -10,21 +10,19 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.store import open_store
 from tests.argo.pipeline import Pipeline
-from tests.argo.undisturbed import Told, local, same
+from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.cluster.disturbances import recordings
 from tests.workflows.command import HONEST, QUICK, ids, summary
 
 
 @pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])
-def test_all_of_mini_has_the_same_verdicts_on_argo_and_on_this_machine(
-    agent: str, resolved: int, tmp_path: Path, pipeline: Pipeline
-) -> None:
+def test_mini_has_equal_verdicts_on_argo(agent: str, resolved: int, tmp_path: Path, pipeline: Pipeline) -> None:
     run = f"r-{agent}"
     name = pipeline.submit(run, agent=agent)
     ruler = local(tmp_path, run, "--agent", agent)
     pipeline.succeeds(name)
-    assert summary(pipeline.store, run).headline.resolved == resolved, pipeline.told(name)
-    same(Told.of(pipeline.store, run), ruler)
+    assert summary(pipeline.store, run).headline.resolved == resolved, pipeline.describe(name)
+    assert_same_outcome(RunOutcome.of(pipeline.store, run), ruler)
     assert pipeline.sandboxes() == []
 
 
@@ -39,7 +37,7 @@ def test_recorded_actions_are_replayed(tmp_path: Path, pipeline: Pipeline) -> No
     ruler = local(tmp_path / "local", "r-replay", *words)
     pipeline.succeeds(name)
     assert summary(pipeline.store, "r-replay").headline.resolved == 2
-    same(Told.of(pipeline.store, "r-replay"), ruler)
+    assert_same_outcome(RunOutcome.of(pipeline.store, "r-replay"), ruler)
     for instance in QUICK[:2]:
         graded = open_store(pipeline.store).get(key(GradeRecord, "r-replay", instance, 1))
         proof = GradeRecord.from_bytes(graded).confirmation
@@ -48,7 +46,7 @@ def test_recorded_actions_are_replayed(tmp_path: Path, pipeline: Pipeline) -> No
     assert pipeline.sandboxes() == []
 
 
-def test_a_run_grows_by_what_is_new(pipeline: Pipeline) -> None:
+def test_run_grows_by_new_units(pipeline: Pipeline) -> None:
     run, verdict = "r-grown", key(GradeRecord, "r-grown", QUICK[0], 1)
     select = [{"select": {"instance_ids": QUICK[:count]}} for count in (1, 2)]
     pipeline.succeeds(pipeline.submit(run, agent="gold", spec=select[0]))

@@ -17,7 +17,7 @@ def weather(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Wea
     return Weather(pipeline, tmp_path_factory.mktemp("weather"))
 
 
-def test_a_stopped_run_tells_what_it_knows_and_is_resumed(pipeline: Pipeline, weather: Weather, tmp_path: Path) -> None:
+def test_stopped_run_is_resumed(pipeline: Pipeline, weather: Weather, tmp_path: Path) -> None:
     pipeline.kubectl("patch", "configmap", "swe-argo-limits", "--type=merge", "--patch", '{"data": {"units": "2"}}')
     name = weather.begin("r-stopped")
     try:
@@ -29,40 +29,38 @@ def test_a_stopped_run_tells_what_it_knows_and_is_resumed(pipeline: Pipeline, we
         pipeline.kubectl("patch", "configmap", "swe-argo-limits", "--type=merge", "--patch", '{"data": {"units": "4"}}')
     assert [pipeline.ended(child, 5) for child in pipeline.children(name)] == ["Failed"]
     assert pipeline.sandboxes() == []
-    done = weather.graded("r-stopped")
-    assert 0 < len(done) < len(QUICK)
+    graded = weather.graded("r-stopped")
+    assert 0 < len(graded) < len(QUICK)
     partial = summary(pipeline.store, "r-stopped")
     assert not partial.complete
     assert partial.units == len(QUICK)
-    assert partial.headline.resolved == len(done)
-    assert {each.instance_id for each in partial.without_verdict} == set(QUICK) - set(done)
+    assert partial.headline.resolved == len(graded)
+    assert {missing.instance_id for missing in partial.without_verdict} == set(QUICK) - set(graded)
 
     again = weather.begin("r-stopped")
-    weather.ends_as_if_nothing_had_been("r-stopped", again)
-    assert weather.graded("r-stopped").items() >= done.items()  # nothing was graded twice
+    weather.ends_undisturbed("r-stopped", again)
+    assert weather.graded("r-stopped").items() >= graded.items()  # nothing was graded twice
 
 
-def test_a_run_that_is_complete_does_nothing_when_it_is_submitted_again(pipeline: Pipeline, weather: Weather) -> None:
-    weather.ends_as_if_nothing_had_been("r-twice", weather.begin("r-twice"))
-    done = weather.graded("r-twice")
+def test_complete_run_is_not_repeated(pipeline: Pipeline, weather: Weather) -> None:
+    weather.ends_undisturbed("r-twice", weather.begin("r-twice"))
+    graded = weather.graded("r-twice")
     again = weather.begin("r-twice")
-    weather.ends_as_if_nothing_had_been("r-twice", again, 120)
+    weather.ends_undisturbed("r-twice", again, 120)
     assert pipeline.children(again) == []
     assert pipeline.node(again, "shards")["phase"] == "Skipped"
-    assert weather.graded("r-twice") == done
+    assert weather.graded("r-twice") == graded
 
 
-def test_two_workflows_of_one_run_wait_for_each_other(pipeline: Pipeline, weather: Weather) -> None:
+def test_workflows_of_one_run_take_turns(pipeline: Pipeline, weather: Weather) -> None:
     one, two = weather.begin("r-both"), weather.begin("r-both")
     comes(lambda: pipeline.workflow(two)["status"].get("phase") == "Pending", 30)
     pipeline.succeeds(one)
-    weather.ends_as_if_nothing_had_been("r-both", two)
+    weather.ends_undisturbed("r-both", two)
     assert pipeline.children(two) == []
 
 
-def test_a_run_that_was_terminated_is_resumed_without_its_old_shard_beside_it(
-    pipeline: Pipeline, weather: Weather
-) -> None:
+def test_terminated_run_drops_old_shard(pipeline: Pipeline, weather: Weather) -> None:
     """``argo terminate`` runs no exit handler: the shard goes on by itself."""
     name = weather.begin("r-terminated")
     pipeline.running("swe-argo/run=r-terminated,swe-argo/step=solve", "main")
@@ -75,12 +73,12 @@ def test_a_run_that_was_terminated_is_resumed_without_its_old_shard_beside_it(
     comes(lambda: pipeline.children(again))
     assert old not in pipeline.children(name)
     working = pipeline.pods("swe-argo/run=r-terminated,swe-argo/step in (solve,grade)")
-    assert {each["metadata"]["labels"][FOUND] for each in working} <= set(pipeline.children(again))
-    weather.ends_as_if_nothing_had_been("r-terminated", again)
+    assert {pod["metadata"]["labels"][FOUND] for pod in working} <= set(pipeline.children(again))
+    weather.ends_undisturbed("r-terminated", again)
     assert settles(lambda: pipeline.places() == 0, 90), "what is gone keeps places of those who wait"
 
 
-def test_a_deleted_workflow_takes_its_shards_and_sandboxes_with_it(pipeline: Pipeline, weather: Weather) -> None:
+def test_deleted_workflow_takes_its_pods(pipeline: Pipeline, weather: Weather) -> None:
     name = weather.begin("r-deleted")
     pipeline.running("swe-argo/role=solve")
     pipeline.kubectl("delete", "workflow", name, "--timeout=120s")

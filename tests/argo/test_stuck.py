@@ -10,12 +10,12 @@ from tests.workflows.command import begin, summary
 
 
 @pytest.fixture(autouse=True)
-def _named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
     monkeypatch.delenv("ARGO_SERVER", raising=False)
 
 
-def test_a_run_whose_image_cannot_be_pulled_says_so_and_can_be_stopped(pipeline: Pipeline) -> None:
+def test_unpullable_image_is_reported(pipeline: Pipeline) -> None:
     name = pipeline.submit("r-no-image", agent="gold", k=1, image="localhost/none:1")
     # In another process than this one, which watches it: the words of a log.
     watcher = begin("watch", "r-no-image", "--namespace", pipeline.namespace)
@@ -25,11 +25,11 @@ def test_a_run_whose_image_cannot_be_pulled_says_so_and_can_be_stopped(pipeline:
     stopped, _ = stopper.communicate(timeout=600)
     watcher.communicate(timeout=60)
     assert stopper.returncode == 3, stopped
-    assert "without a report, for its last step did not begin: the pod of finalize waits: " in stopped
+    assert "without a report, because its last step did not start: the pod of finalize waits: " in stopped
     assert pipeline.ended(name, 10) == "Failed"
 
 
-def test_a_run_works_beside_a_longer_one_that_came_before_it(pipeline: Pipeline) -> None:
+def test_short_run_passes_a_long_one(pipeline: Pipeline) -> None:
     """Of the older one more units wait than the namespace has places for."""
     older = pipeline.submit("r-long", agent="idle", attempts=5)
     try:

@@ -15,7 +15,7 @@ import yaml
 from tests.argo.forged_workflows import CHANGES, OWN_SPEC, least, workflow_schema
 from tests.argo.test_access import patched, person, release
 from tests.charts.chart import CHART
-from tests.cluster.refused_pods import put
+from tests.cluster.refused_pods import edit
 from tests.cluster.release import Account, Manifest, Release
 
 __all__ = ["person", "release"]
@@ -63,14 +63,14 @@ DRY = ("create", "--dry-run=server", "-f", "-")
 
 
 @pytest.mark.parametrize(
-    ("template", "name"), [(template, name) for template, each in ARGUMENTS.items() for name in each]
+    ("template", "name"), [(template, name) for template, arguments in ARGUMENTS.items() for name in arguments]
 )
-def test_submitter_may_set_each_listed_argument(person: Account, template: str, name: str) -> None:
+def test_submitter_sets_listed_argument(person: Account, template: str, name: str) -> None:
     person.may(*DRY, input=submitted(template, **{name: sample(template, name)}))
 
 
 @pytest.mark.parametrize("template", ARGUMENTS)
-def test_submitter_may_set_all_listed_arguments_at_once(person: Account, template: str) -> None:
+def test_submitter_sets_all_arguments(person: Account, template: str) -> None:
     person.may(*DRY, input=submitted(template, **{name: sample(template, name) for name in ARGUMENTS[template]}))
 
 
@@ -98,13 +98,13 @@ VALUES = {
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_submitter_may_not_set_a_harmful_value(person: Account, case: str) -> None:
+def test_harmful_value_is_refused(person: Account, case: str) -> None:
     name, value, reason = VALUES[case]
     assert reason in person.refused(*DRY, input=submitted("swe-argo-evaluate", **{name: value}))
 
 
-def argument(**given: object) -> Callable[[Manifest], object]:
-    return lambda made: made["spec"]["arguments"]["parameters"].append(given)
+def argument(**fields: object) -> Callable[[Manifest], object]:
+    return lambda manifest: manifest["spec"]["arguments"]["parameters"].append(fields)
 
 
 OTHER_FIELDS: dict[str, tuple[Callable[[Manifest], object], str]] = {
@@ -113,65 +113,65 @@ OTHER_FIELDS: dict[str, tuple[Callable[[Manifest], object], str]] = {
         "a name and a value",
     ),
     "global argument": (argument(name="model", value="a", globalName="image"), "a name and a value"),
-    "artifact": (put("spec", "arguments", "artifacts", to=[{"name": "a", "raw": {"data": "a"}}]), "no artifacts"),
-    "shard template": (put("spec", "workflowTemplateRef", "name", to="swe-argo-shard"), "swe-argo-evaluate and"),
-    "cluster template": (put("spec", "workflowTemplateRef", "clusterScope", to=True), "swe-argo-evaluate and"),
-    "no template": (put("spec", to=OWN_SPEC), "swe-argo-evaluate and swe-argo-train only"),
+    "artifact": (edit("spec", "arguments", "artifacts", to=[{"name": "a", "raw": {"data": "a"}}]), "no artifacts"),
+    "shard template": (edit("spec", "workflowTemplateRef", "name", to="swe-argo-shard"), "swe-argo-evaluate and"),
+    "cluster template": (edit("spec", "workflowTemplateRef", "clusterScope", to=True), "swe-argo-evaluate and"),
+    "no template": (edit("spec", to=OWN_SPEC), "swe-argo-evaluate and swe-argo-train only"),
     "metadata of the workflow": (
-        put("spec", "workflowMetadata", to={"labels": {"swe-argo/kind": "shard"}}),
+        edit("spec", "workflowMetadata", to={"labels": {"swe-argo/kind": "shard"}}),
         "and nothing else",
     ),
-    "artifact garbage collection": (put("spec", "artifactGC", to={"podSpecPatch": "{}"}), "and nothing else"),
-    "stored template": (put("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
-    "begin": (put("status", "startedAt", to="2099-01-01T00:00:00Z"), "without a status"),
-    "unknown shutdown": (put("spec", "shutdown", to="Other"), "by Stop or Terminate"),
+    "artifact garbage collection": (edit("spec", "artifactGC", to={"podSpecPatch": "{}"}), "and nothing else"),
+    "stored template": (edit("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
+    "begin": (edit("status", "startedAt", to="2099-01-01T00:00:00Z"), "without a status"),
+    "unknown shutdown": (edit("spec", "shutdown", to="Other"), "by Stop or Terminate"),
     "many arguments": (
-        put("spec", "arguments", "parameters", to=[{"name": "k", "value": str(each)} for each in range(65)]),
+        edit("spec", "arguments", "parameters", to=[{"name": "k", "value": str(number)} for number in range(65)]),
         "at most 64 arguments",
     ),
-    "stored templates": (put("status", "storedTemplates", to={"own": {"name": "own"}}), "without a status"),
-    "label of a shard": (put("metadata", "labels", "swe-argo/parent", to="parent"), "no labels of swe-argo and Argo"),
+    "stored templates": (edit("status", "storedTemplates", to={"own": {"name": "own"}}), "without a status"),
+    "label of a shard": (edit("metadata", "labels", "swe-argo/parent", to="parent"), "no labels of swe-argo and Argo"),
     "other controller": (
-        put("metadata", "labels", "workflows.argoproj.io/controller-instanceid", to="other"),
+        edit("metadata", "labels", "workflows.argoproj.io/controller-instanceid", to="other"),
         "no labels of swe-argo and Argo",
     ),
     "annotation of Argo": (
-        put("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
+        edit("metadata", "annotations", to={"workflows.argoproj.io/pod-name-format": "v1"}),
         "no annotations of Argo",
     ),
-    "finalizer": (put("metadata", "finalizers", to=["example.org/stay"]), "without finalizers"),
+    "finalizer": (edit("metadata", "finalizers", to=["example.org/stay"]), "without finalizers"),
     "owner": (
-        put("metadata", "ownerReferences", to=[{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}]),
+        edit("metadata", "ownerReferences", to=[{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u"}]),
         "nothing but a CronWorkflow",
     ),
-    "high priority": (put("spec", "priority", to=100_000), "at most 1000"),
+    "high priority": (edit("spec", "priority", to=100_000), "at most 1000"),
 }
 
 
 @pytest.mark.parametrize("case", OTHER_FIELDS)
-def test_submitter_may_not_set_other_fields(person: Account, case: str) -> None:
+def test_submitter_sets_no_other_field(person: Account, case: str) -> None:
     change, reason = OTHER_FIELDS[case]
-    made = submitted("swe-argo-evaluate")
-    change(made)
-    assert reason in person.refused(*DRY, input=made)
+    manifest = submitted("swe-argo-evaluate")
+    change(manifest)
+    assert reason in person.refused(*DRY, input=manifest)
 
 
 @pytest.mark.parametrize("part", ["spec", "status"])
-def test_submitter_may_set_no_field_that_is_not_listed(release: Release, person: Account, part: str) -> None:
+def test_submitter_sets_listed_fields(release: Release, person: Account, part: str) -> None:
     fields = workflow_schema(release)["properties"][part]["properties"]
     assert len(fields) > 15  # those of Argo's full definitions
-    known = {"workflowTemplateRef", "arguments", "priority", "suspend", "shutdown", "storedTemplates"}
-    for name in set(fields) - known:
-        made = submitted("swe-argo-evaluate")
-        made.setdefault(part, {})[name] = least(fields[name])
-        person.refused(*DRY, input=made)
+    allowed = {"workflowTemplateRef", "arguments", "priority", "suspend", "shutdown", "storedTemplates"}
+    for name in set(fields) - allowed:
+        manifest = submitted("swe-argo-evaluate")
+        manifest.setdefault(part, {})[name] = least(fields[name])
+        person.refused(*DRY, input=manifest)
 
 
-def test_submitter_stops_a_run_and_changes_nothing_else(release: Release, person: Account) -> None:
-    made = submitted("swe-argo-evaluate")
-    made["metadata"] = {"name": "changed", "labels": {"swe-argo/kind": "evaluate"}}
-    made["spec"]["suspend"] = True
-    person.may("create", "-f", "-", input=made)
+def test_submitter_may_only_stop_a_run(release: Release, person: Account) -> None:
+    manifest = submitted("swe-argo-evaluate")
+    manifest["metadata"] = {"name": "changed", "labels": {"swe-argo/kind": "evaluate"}}
+    manifest["spec"]["suspend"] = True
+    person.may("create", "-f", "-", input=manifest)
     for change in (*CHANGES, '{"spec": {"shutdown": "Other"}}'):
         if "swe-argo-evaluate" in change or change == '{"spec": {"shutdown": "Stop", "suspend": false}}':
             continue
@@ -209,29 +209,29 @@ CRON_CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", CRON_CHANGES)
-def test_submitter_may_not_change_what_cron_runs(release: Release, person: Account, case: str) -> None:
+def test_cron_work_cannot_be_changed(release: Release, person: Account, case: str) -> None:
     release.kubectl("apply", "-f", "-", input=nightly())
     change, reason = CRON_CHANGES[case]
     refusal = person.refused("patch", "cronworkflow", "mine", "--type=merge", "-p", json.dumps({"spec": change}))
     assert reason in refusal
 
 
-def test_submitter_submits_with_the_argo_cli(release: Release, person: Account) -> None:
+def test_submitter_may_use_the_argo_cli(release: Release, person: Account) -> None:
     def argo(*words: str) -> str:
         command = ["argo", *words, "--namespace", release.namespace, "--kubeconfig", str(person.kubeconfig)]
-        done = subprocess.run(command, env=release.cluster.environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = subprocess.run(command, env=release.cluster.environment, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     if shutil.which("argo", path=release.cluster.environment["PATH"]) is None:
         pytest.skip("needs the command line of Argo Workflows")
-    made = argo("submit", "--from", "workflowtemplate/swe-argo-evaluate", "-p", "k=1", "-o", "name").strip()
-    argo("stop", made)
-    argo("resubmit", made)
+    manifest = argo("submit", "--from", "workflowtemplate/swe-argo-evaluate", "-p", "k=1", "-o", "name").strip()
+    argo("stop", manifest)
+    argo("resubmit", manifest)
     argo("delete", "--all")
 
 
-def test_submitter_switches_cron_on_and_off(release: Release, person: Account) -> None:
+def test_submitter_switches_cron(release: Release, person: Account) -> None:
     release.kubectl("apply", "-f", "-", input=nightly())
     for change in ({"suspend": True, "schedules": ["1 1 * * *"]}, {"timezone": "Europe/Berlin"}):
         person.may("patch", "cronworkflow", "mine", "--type=merge", "-p", json.dumps({"spec": change}))

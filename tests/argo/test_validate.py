@@ -16,23 +16,23 @@ BESIDE = "--- /dev/null\n+++ b/beside.txt\n@@ -0,0 +1 @@\n+beside\n"
 
 
 @pytest.fixture(autouse=True)
-def _named(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cluster is the kubeconfig's, and the pipeline's namespace is told by a flag, as a person would."""
     monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
     monkeypatch.delenv("ARGO_SERVER", raising=False)
 
 
-def test_a_validation_is_submitted_watched_and_written_into_the_bucket(pipeline: Pipeline) -> None:
+def test_validation_is_in_the_bucket(pipeline: Pipeline) -> None:
     words = ("mini", "--argo", "--watch", "--namespace", pipeline.namespace, "--run-id", "fit", "--gold-runs", "2")
-    done = swe_argo("validate", *words, *ids(*QUICK[:2]))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "fit: 2 of 2 valid; page: s3://" in done.stdout.splitlines()[-1]
+    result = swe_argo("validate", *words, *ids(*QUICK[:2]))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "fit: 2 of 2 valid; page: s3://" in result.stdout.splitlines()[-1]
     data = open_store(pipeline.store).get(validation_key("mini", "fit"))
     assert Validation.from_bytes(data).counts[Fitness.VALID] == 2
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_a_canary_that_fails_is_said_and_ends_a_run_that_stops_there(pipeline: Pipeline, stops: bool) -> None:
+def test_failed_canary_is_reported(pipeline: Pipeline, stops: bool) -> None:
     """Rows whose reference patch changes nothing that matters are, to the run, machines that are not right."""
     run = f"canary-{'stops' if stops else 'goes-on'}"
     rows = [row | {"patch": BESIDE} for row in load("mini", "test").rows if row["instance_id"] in QUICK[:2]]
@@ -48,6 +48,6 @@ def test_a_canary_that_fails_is_said_and_ends_a_run_that_stops_there(pipeline: P
     figures = summary(pipeline.store, run)
     assert figures.canary is not None
     assert list(figures.canary.failed.values()) == ["unresolved"]
-    assert figures.doubts[0].startswith("The machines are not to be believed")
+    assert figures.doubts[0].startswith("These machines cannot be trusted")
     assert (figures.outcomes["not_run"], figures.outcomes["unresolved"]) == ((2, 0) if stops else (0, 2))
     assert len(plan(pipeline.store, run).canary) == 1

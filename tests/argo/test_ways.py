@@ -27,9 +27,9 @@ def side(argo_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     image = load_sandbox_image(argo_cluster, tmp_path_factory.mktemp("image"))
     values = ["--set", "aws.s3.bucket=runs", "--set", "image.repository=localhost/steps", "--set", ENDPOINT]
     with installed(argo_cluster, tmp_path_factory.mktemp("ways"), *values) as release:
-        made = Side(release)
+        chart_side = Side(release)
         boxes = (("solve", False), ("grade", False), ("grade", True))
-        made.populate(
+        chart_side.populate(
             plain_pod(STEP, image, **{"swe-argo/step": "solve"}),
             plain_pod(NEIGHBOUR, image),
             *(release.sandbox(image, role=role, network=network) for role, network in boxes),
@@ -38,7 +38,7 @@ def side(argo_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
         release.kubectl("delete", "validatingadmissionpolicybinding", f"swe-argo-sandboxes-{release.namespace}")
         for name in SANDBOXES:
             wait_for(lambda name=name: _labelled(release, name))  # type: ignore[misc]
-        yield made
+        yield chart_side
 
 
 def _labelled(release: Release, name: str) -> bool:
@@ -48,13 +48,13 @@ def _labelled(release: Release, name: str) -> bool:
 
 @pytest.fixture(scope="module")
 def targets(argo_cluster: Cluster, side: Side) -> Targets:
-    def said(*words: str) -> str:
+    def get(*words: str) -> str:
         return argo_cluster.kubectl("get", *words)
 
-    dns = said("service", "kube-dns", "-n", "kube-system", "-o", "jsonpath={.spec.clusterIP}")
-    api = said("service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
-    slices = json.loads(said("endpointslice", "kubernetes", "-n", "default", "-o", "json"))
-    found = [
+    dns = get("service", "kube-dns", "-n", "kube-system", "-o", "jsonpath={.spec.clusterIP}")
+    api = get("service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
+    slices = json.loads(get("endpointslice", "kubernetes", "-n", "default", "-o", "json"))
+    addresses = [
         ("tcp", api, 443),
         ("tcp", slices["endpoints"][0]["addresses"][0], slices["ports"][0]["port"]),
         ("udp", dns, 53),
@@ -62,27 +62,25 @@ def targets(argo_cluster: Cluster, side: Side) -> Targets:
         ("tcp", *S3),
         ("tcp", side.address(NEIGHBOUR), 8080),
     ]
-    return dict(zip((*REACHED, *DENIED), found, strict=True))
+    return dict(zip((*REACHED, *DENIED), addresses, strict=True))
 
 
-def test_a_step_reaches_what_it_works_with_and_nothing_else(side: Side, targets: Targets) -> None:
+def test_step_reaches_only_what_it_needs(side: Side, targets: Targets) -> None:
     assert side.reaches(STEP, targets) == {**dict.fromkeys(REACHED, True), **dict.fromkeys(DENIED, False)}
     assert side.reaches(NEIGHBOUR, targets) == dict.fromkeys(targets, True)
 
 
 @pytest.mark.parametrize("name", [SOLVE, GRADE])
-def test_a_sandbox_that_is_labelled_as_a_step_reaches_nothing_all_the_same(
-    side: Side, targets: Targets, name: str
-) -> None:
+def test_mislabelled_sandbox_is_isolated(side: Side, targets: Targets, name: str) -> None:
     assert side.reaches(name, targets) == dict.fromkeys(targets, False)
 
 
-def test_one_with_network_that_is_labelled_as_a_step_reaches_no_more_than_without(side: Side, targets: Targets) -> None:
+def test_mislabelled_sandbox_has_only_dns(side: Side, targets: Targets) -> None:
     dns = ("DNS over UDP", "DNS over TCP")
     assert side.reaches(OPEN, targets) == {name: name in dns for name in targets}
 
 
-def test_nothing_reaches_a_step(side: Side) -> None:
+def test_step_is_unreachable(side: Side) -> None:
     step = {"step": ("tcp", side.address(STEP), 8080)}
     assert side.reaches(NEIGHBOUR, step) == {"step": False}
     side.release.kubectl("delete", "networkpolicy", "swe-argo-steps")

@@ -54,34 +54,38 @@ class Gym:
 
     def submit(self, name: str, spec: dict[str, Any], **parameters: object) -> str:
         """Make a Workflow of ``swe-argo-train``; its name."""
-        said = {"training": name, "spec": json.dumps(spec), **{each: str(value) for each, value in parameters.items()}}
+        values = {
+            "training": name,
+            "spec": json.dumps(spec),
+            **{field: str(value) for field, value in parameters.items()},
+        }
         workflow = {
             "apiVersion": "argoproj.io/v1alpha1",
             "kind": "Workflow",
             "metadata": {"generateName": f"{name}-"},
             "spec": {
                 "workflowTemplateRef": {"name": "swe-argo-train"},
-                "arguments": {"parameters": [{"name": each, "value": value} for each, value in said.items()]},
+                "arguments": {"parameters": [{"name": field, "value": value} for field, value in values.items()]},
             },
         }
-        made = json.loads(self.pipeline.kubectl("create", "-o", "json", "-f", "-", input=workflow))
-        return str(made["metadata"]["name"])
+        created = json.loads(self.pipeline.kubectl("create", "-o", "json", "-f", "-", input=workflow))
+        return str(created["metadata"]["name"])
 
     def learned(self, name: str) -> list[tuple[str, str]]:
         """For each step the digest of its samples, and what its state is: the server's hash of all that it learnt."""
         states = self.bench.server.trainer.states
         steps = CheckpointLog(open_store(self.pipeline.store), name).read()
-        return [(each.samples_sha256, states[each.weights.state_path or ""]) for each in steps]
+        return [(step.samples_sha256, states[step.weights.state_path or ""]) for step in steps]
 
     def workflows_of(self, name: str, kind: str) -> list[str]:
         """The Workflows of this kind that belong to a training, by name."""
-        found = self.pipeline.got("workflows", "-l", f"swe-argo/training={name},swe-argo/kind={kind}")["items"]
-        return sorted(each["metadata"]["name"] for each in found)
+        items = self.pipeline.get_json("workflows", "-l", f"swe-argo/training={name},swe-argo/kind={kind}")["items"]
+        return sorted(item["metadata"]["name"] for item in items)
 
     def describe(self, name: str) -> str:
         """What became of every Workflow of a training, for whoever reads a failed test."""
-        kinds = [each for kind in ("train", "round", "evaluate") for each in self.workflows_of(name, kind)]
-        return "\n".join(self.pipeline.told(each) for each in kinds)
+        kinds = [workflow for kind in ("train", "round", "evaluate") for workflow in self.workflows_of(name, kind)]
+        return "\n".join(self.pipeline.describe(workflow) for workflow in kinds)
 
 
 @contextmanager
@@ -100,20 +104,20 @@ def gym(pipeline: Pipeline, s3_way: Way, folder: Path) -> Iterator[Gym]:
             *("--set", f"training.image.repository={REPOSITORY}", "--set", f"network.allow[0].cidr={S3[0]}/32"),
             *("--set", f"network.allow[0].ports={{{PORTS[0]}-{PORTS[-1]}}}", "--set", f"plugins={{{AGENT}}}"),
         ]
-        made = stack.enter_context(installed(pipeline.cluster, s3_way.url, *words))
+        chart_pipeline = stack.enter_context(installed(pipeline.cluster, s3_way.url, *words))
         keys = {"LLM_API_KEY": CALLER_KEY, "TINKER_API_KEY": KEY, "TINKER_BASE_URL": way.url, "TINKER_TELEMETRY": "0"}
         literals = [f"--from-literal={name}={value}" for name, value in keys.items()]
-        made.kubectl("create", "secret", "generic", "tinker-credentials", *literals)
-        yield Gym(made, here, way, folder, stack)
+        chart_pipeline.kubectl("create", "secret", "generic", "tinker-credentials", *literals)
+        yield Gym(chart_pipeline, here, way, folder, stack)
 
 
 def ruler(folder: Path, spec: dict[str, Any]) -> list[tuple[str, str]]:
     """What the same training comes to by ``swe-argo train``, undisturbed, with a server of its own."""
     with bench(folder) as here:
         file = folder / "spec.json"
-        there = {"store": str(folder / "store"), "workers": 2, "sandbox": {"allow_host": True}}
-        file.write_text(json.dumps({**spec, "tokenizer": str(here.model), "run": {**spec["run"], **there}}))
+        local_fields = {"store": str(folder / "store"), "workers": 2, "sandbox": {"allow_host": True}}
+        file.write_text(json.dumps({**spec, "tokenizer": str(here.model), "run": {**spec["run"], **local_fields}}))
         python_path = {"PYTHONPATH": f"{here.agent.parent}"}
-        done = swe_argo("train", "--config", str(file), env=here.env | python_path, cwd=folder, timeout_s=600)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo("train", "--config", str(file), env=here.env | python_path, cwd=folder, timeout_s=600)
+        assert result.returncode == 0, result.stdout + result.stderr
         return here.learned("store")

@@ -12,7 +12,7 @@ from tests.workflows.command import swe_argo
 
 
 @dataclass(frozen=True)
-class Told:
+class RunOutcome:
     """All that a run decided, its name aside: per unit, as figures, and the bytes of the official summary."""
 
     units: dict[str, object]
@@ -20,22 +20,22 @@ class Told:
     official: bytes
 
     @classmethod
-    def of(cls, store: str, run: str) -> Told:
+    def of(cls, store: str, run: str) -> RunOutcome:
         """What the report in this store says."""
-        held = open_store(store)
-        (name,) = [key for key in held.keys(f"runs/{run}/report/") if key.endswith(f".{run}.json")]
-        told = json.dumps(figures(store, run), default=str, sort_keys=True).replace(run, "RUN")
-        return cls(verdicts(store, run), json.loads(told), held.get(name))
+        opened = open_store(store)
+        (name,) = [key for key in opened.keys(f"runs/{run}/report/") if key.endswith(f".{run}.json")]
+        text = json.dumps(figures(store, run), default=str, sort_keys=True).replace(run, "RUN")
+        return cls(verdicts(store, run), json.loads(text), opened.get(name))
 
 
-def local(folder: Path, run: str, *flags: str) -> Told:
+def local(folder: Path, run: str, *flags: str) -> RunOutcome:
     """The same spec by ``swe-argo run --backend local``."""
-    done = swe_argo("run", "--store", str(folder), "--run-id", run, "--backend", "local", "-j", "2", *flags)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return Told.of(str(folder), run)
+    result = swe_argo("run", "--store", str(folder), "--run-id", run, "--backend", "local", "-j", "2", *flags)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return RunOutcome.of(str(folder), run)
 
 
-def same(one: Told, other: Told) -> None:
+def assert_same_outcome(one: RunOutcome, other: RunOutcome) -> None:
     """Fails naming what differs: units first, for the rest follows from them."""
     for name in sorted(one.units | other.units):
         mine, theirs = one.units.get(name), other.units.get(name)

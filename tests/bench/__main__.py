@@ -85,7 +85,7 @@ NAMES = (
     ),
     *("agent_loop", "shell_commands", "proxy", "learner"),
     "docker_unit",
-    "gate_calls",
+    "gateway_calls",
     "e2b_exec",
     *("kubernetes_exec", "kubernetes_sandbox"),
     *("pipeline_render", "pipeline_submit", "pipeline_schedule", "pipeline_scale"),

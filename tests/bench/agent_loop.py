@@ -1,7 +1,7 @@
 """A turn of an agent here beside one of mini-swe-agent's own loop: CPU of the process that drives it.
 
 Both run the same commands on this machine and ask the same server by function calling, one after the other: here
-scaffold r2egym with our client, sandbox and journal, there its DefaultAgent with its LitellmModel and LocalEnvironment.
+scaffold r2egym with our client, sandbox and recorder, there DefaultAgent with LitellmModel and LocalEnvironment.
 What the commands themselves take, and the server, is left out; so is what is loaded in a first conversation, and what
 opening a model and a sandbox takes, which is done once a unit.
 
@@ -32,8 +32,8 @@ def measure() -> dict[str, float]:
     missing."""
     python = os.environ.get(VARIABLE, sys.executable)
     quiet = os.environ | {"MSWEA_SILENT_STARTUP": "1"}
-    found = shutil.which(python) is not None
-    if not found or subprocess.run([python, "-c", _NEEDS], env=quiet, capture_output=True, check=False).returncode:
+    exists = shutil.which(python) is not None
+    if not exists or subprocess.run([python, "-c", _NEEDS], env=quiet, capture_output=True, check=False).returncode:
         sys.stderr.write(f"agent_loop: no ratio, {VARIABLE} names no Python with mini-swe-agent and litellm\n")
         return {"loop_turn_cpu_ms": min(_turn_ms("ours", sys.executable) for _ in range(2))}
     pairs = [(_turn_ms("ours", sys.executable), _turn_ms("theirs", python)) for _ in range(3)]
@@ -41,15 +41,15 @@ def measure() -> dict[str, float]:
     return {"loop_turn_cpu_ms": ours, "mini_swe_agent_turn_cpu_ms": theirs, "loop_to_mini_swe_agent": ours / theirs}
 
 
-def _turn_ms(whose: str, python: str) -> float:
+def _turn_ms(side: str, python: str) -> float:
     from tests.model_server import call, model_server, play
     from tests.steps.agents.machine import image
 
     commands = [COMMAND.format(turn=turn) for turn in range(1, TURNS + 1)]
     answers = {
-        "ours": [*(call("execute_bash", cmd=each) for each in commands), call("finish")],
-        "theirs": [call("bash", command=each) for each in (*commands, _SUBMIT)],
-    }[whose]
+        "ours": [*(call("execute_bash", cmd=line) for line in commands), call("finish")],
+        "theirs": [call("bash", command=line) for line in (*commands, _SUBMIT)],
+    }[side]
     with model_server(play(*answers)) as server, tempfile.TemporaryDirectory() as folder:
         bed = Path(folder) / "bench__image" / "testbed"
         image(bed)
@@ -57,18 +57,18 @@ def _turn_ms(whose: str, python: str) -> float:
         environment = os.environ | {"OPENAI_API_KEY": "sk-none", "MSWEA_SILENT_STARTUP": "1", "PYTHONPATH": str(ROOT)}
         environment |= {"MSWEA_GLOBAL_CONFIG_DIR": folder, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         environment["MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT"] = "1"
-        command = [python, __file__, whose, server.url, folder]
-        done = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        command = [python, __file__, side, server.url, folder]
+        result = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         if len(server.calls) != 2 * (TURNS + 1):
-            raise RuntimeError(f"{whose}: {len(server.calls)} calls of the model, not {2 * (TURNS + 1)}")
-    return 1000 * float(done.stdout.split()[-1]) / TURNS
+            raise RuntimeError(f"{side}: {len(server.calls)} calls of the model, not {2 * (TURNS + 1)}")
+    return 1000 * float(result.stdout.split()[-1]) / TURNS
 
 
 def ours(url: str, folder: Path) -> float:
     """One conversation of scaffold r2egym: seconds of CPU."""
     from swe_argo.steps.agents import loop
-    from swe_argo.steps.agents.journal import Journal
     from swe_argo.steps.agents.prompts import templates
+    from swe_argo.steps.agents.recorder import Recorder
     from swe_argo.steps.agents.task import Task
     from swe_argo.steps.contracts.data import Instance
     from swe_argo.steps.contracts.run_spec import RunSpec
@@ -93,11 +93,11 @@ def ours(url: str, folder: Path) -> float:
     )
     backend = LocalBackend(folder, isolated=False)
     box = backend.create(request)
-    journal = Journal(AgentInfo(name="r2egym", version="1", model_name="m"), "bench", "o__r-1", 1, folder / "t.json")
+    recorder = Recorder(AgentInfo(name="r2egym", version="1", model_name="m"), "bench", "o__r-1", 1, folder / "t.json")
     try:
         with open_model(spec) as model:
             task = Task(
-                instance, spec.agent, box, journal, model, templates.template_source(spec.agent), fn_calling=True
+                instance, spec.agent, box, recorder, model, templates.template_source(spec.agent), fn_calling=True
             )
             began = time.process_time()
             if loop.act(task) is not StopReason.FINISHED:
@@ -115,15 +115,15 @@ def theirs(url: str, folder: Path) -> float:
     from minisweagent.environments.local import LocalEnvironment
     from minisweagent.models.litellm_model import LitellmModel
 
-    told = yaml.safe_load((builtin_config_dir / "benchmarks" / "swebench.yaml").read_text("utf-8"))
-    said = told["model"] | {
+    config = yaml.safe_load((builtin_config_dir / "benchmarks" / "swebench.yaml").read_text("utf-8"))
+    model_options = config["model"] | {
         "model_name": "openai/m",
         "cost_tracking": "ignore_errors",
         "model_kwargs": {"api_base": url, "api_key": "sk-none", "drop_params": True},
     }
-    where = {"cwd": str(folder / "bench__image" / "testbed"), "env": told["environment"].get("env", {})}
-    agent = told["agent"] | {"output_path": folder / "traj.json", "cost_limit": 0.0}
-    driver = DefaultAgent(LitellmModel(**said), LocalEnvironment(**where), **agent)
+    where = {"cwd": str(folder / "bench__image" / "testbed"), "env": config["environment"].get("env", {})}
+    agent = config["agent"] | {"output_path": folder / "traj.json", "cost_limit": 0.0}
+    driver = DefaultAgent(LitellmModel(**model_options), LocalEnvironment(**where), **agent)
     began = time.process_time()
     ended = driver.run("Look.")
     if ended["exit_status"] != "Submitted":
@@ -131,8 +131,8 @@ def theirs(url: str, folder: Path) -> float:
     return time.process_time() - began
 
 
-def _main(whose: str, url: str, folder: Path) -> None:
-    converse = {"ours": ours, "theirs": theirs}[whose]
+def _main(side: str, url: str, folder: Path) -> None:
+    converse = {"ours": ours, "theirs": theirs}[side]
     converse(url, folder)
     sys.stdout.write(f"{converse(url, folder)}\n")
 

@@ -99,10 +99,10 @@ def _measure(engine: Engine, folder: Path) -> dict[str, float]:
 
     ours("first")  # makes the images
     mine = ours("second").a_unit(ours("second"))  # the second time there is nothing left to do
-    other = theirs("run", rows).a_unit(theirs("none", []))
+    harness = theirs("run", rows).a_unit(theirs("none", []))
     _check(folder, [row["instance_id"] for row in rows])
-    figures = {"docker_unit_to_harness_cpu": sum(mine.parts) / sum(other.parts)}
-    for name, spent in (("docker_unit", mine), ("harness_unit", other)):
+    figures = {"docker_unit_to_harness_cpu": sum(mine.parts) / sum(harness.parts)}
+    for name, spent in (("docker_unit", mine), ("harness_unit", harness)):
         figures[f"{name}_cpu_s"] = sum(spent.parts)
         for part, seconds in zip(("runner", "engine", "container"), spent.parts, strict=True):
             figures[f"{name}_{part}_cpu_s"] = seconds
@@ -111,11 +111,11 @@ def _measure(engine: Engine, folder: Path) -> dict[str, float]:
 
 def _check(folder: Path, ids: list[str]) -> None:
     store = open_store(str(folder))
-    for each in ids:
-        report = json.loads((folder / "logs/run_evaluation/run/gold" / each / "report.json").read_text())
-        grade = GradeRecord.from_bytes(store.get(key(GradeRecord, "second", each, 1)))
-        if not (grade.resolved and report[each]["resolved"]):
-            raise RuntimeError(f"the reference patch of {each} was not resolved")
+    for instance_id in ids:
+        report = json.loads((folder / "logs/run_evaluation/run/gold" / instance_id / "report.json").read_text())
+        grade = GradeRecord.from_bytes(store.get(key(GradeRecord, "second", instance_id, 1)))
+        if not (grade.resolved and report[instance_id]["resolved"]):
+            raise RuntimeError(f"the reference patch of {instance_id} was not resolved")
 
 
 def _spent(words: list[str], folder: Path, environment: dict[str, str]) -> Spent:

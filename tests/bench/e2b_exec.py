@@ -57,7 +57,7 @@ def _compare(*acts: Callable[[], None]) -> list[float]:
     for act in acts:
         act()  # what is made once
     times = [[_seconds(act) for act in acts] for _ in range(ROUNDS)]
-    return [statistics.median(each) for each in zip(*times, strict=True)]
+    return [statistics.median(seconds) for seconds in zip(*times, strict=True)]
 
 
 def _checkout(folder: Path) -> Path:

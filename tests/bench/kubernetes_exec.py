@@ -51,7 +51,7 @@ def _short(lab: KubernetesLab) -> dict[str, float]:
         times["bare"].append(_seconds(lambda: bare.once("true")))
         times["job"].append(_seconds(lambda: box.exec("true", timeout_s=60)))
         times["kubectl"].append(_seconds(lambda: lab.kubectl(*kubectl)))
-    p50 = {name: statistics.median(taken) for name, taken in times.items()}
+    p50 = {name: statistics.median(seconds) for name, seconds in times.items()}
     p95 = statistics.quantiles(times["job"], n=20)[-1]
     return {
         "exec_bare_p50_ms": p50["bare"] * 1e3,
@@ -65,10 +65,10 @@ def _output(lab: KubernetesLab) -> float:
     box = lab.make(deadline_s=600)
     began = time.perf_counter()
     result = box.exec(f"yes 0123456789abcde | head -c {len(OUTPUT)}", timeout_s=60)
-    taken = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     if hashlib.sha256(result.stdout).digest() != hashlib.sha256(OUTPUT).digest():
         raise ValueError(f"50 MB arrived as {len(result.stdout)} other bytes")
-    return taken
+    return seconds
 
 
 def _at_once(lab: KubernetesLab) -> float:
@@ -85,9 +85,9 @@ def _at_once(lab: KubernetesLab) -> float:
         return StepError(FailureClass.EXEC, f"command {number} gave {result}")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        errors = [each for each in pool.map(error, range(5 * AT_ONCE)) if each]
-    for each in errors:
-        sys.stderr.write(f"kubernetes_exec: {each!r}\n")
+        errors = [failure for failure in pool.map(error, range(5 * AT_ONCE)) if failure]
+    for failure in errors:
+        sys.stderr.write(f"kubernetes_exec: {failure!r}\n")
     return float(len(errors))
 
 

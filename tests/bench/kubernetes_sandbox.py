@@ -46,13 +46,13 @@ def measure() -> dict[str, float]:
     cluster = Cluster(Path(kubeconfig).resolve())
     with tempfile.TemporaryDirectory() as folder, cluster.namespace("bench") as namespace:
         image = load_sandbox_image(cluster, Path(folder))
-        made = {
+        manifest = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": "swe-argo-sandbox"},
             "data": {"sandbox.yaml": SETTINGS},
         }
-        cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(made))
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(manifest))
         os.environ["KUBECONFIG"] = str(cluster.kubeconfig)  # read when the client's package is imported
         from swe_argo.steps.sandbox import open_backend
 
@@ -68,10 +68,10 @@ def measure() -> dict[str, float]:
         many = [round_of(AT_ONCE) for _ in range(ROUNDS)]
         forty = round_of(CONCURRENT)
     return {
-        "sandbox_first_command_p50_s": statistics.median(each.seconds for each in alone),
-        "sandbox_20_at_once_s": statistics.median(each.seconds for each in many),
+        "sandbox_first_command_p50_s": statistics.median(sample.seconds for sample in alone),
+        "sandbox_20_at_once_s": statistics.median(sample.seconds for sample in many),
         "sandbox_40_at_once_s": forty.seconds,
-        "sandbox_errors": sum(len(each.errors) for each in (*alone, *many, forty)),
+        "sandbox_errors": sum(len(sample.errors) for sample in (*alone, *many, forty)),
     }
 
 
@@ -92,11 +92,11 @@ def at_once(backend: Backend, image: str, count: int) -> Measured:
         with noted(errors):
             box = backend.create(_request(image))
             boxes.append(box)
-            said(box, "first")
+            check_echo(box, "first")
 
     def go_on(box: Sandbox) -> None:
         with noted(errors):
-            said(box, "second")
+            check_echo(box, "second")
 
     def end(box: Sandbox) -> None:
         with noted(errors):
@@ -111,7 +111,7 @@ def at_once(backend: Backend, image: str, count: int) -> Measured:
     return Measured(seconds, errors)
 
 
-def said(box: Sandbox, word: str) -> None:
+def check_echo(box: Sandbox, word: str) -> None:
     """A command whose answer is known. Raises RuntimeError when it answers otherwise."""
     result = box.exec(f"echo {word}", timeout_s=30)
     if (result.exit_code, result.stdout) != (0, f"{word}\n".encode()):

@@ -129,11 +129,11 @@ def _family(root: int) -> list[int]:
             except OSError:
                 continue
             children.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], [root]
+    pids, todo = [], [root]
     while todo:
-        found.append(todo.pop())
-        todo += children.get(found[-1], [])
-    return found
+        pids.append(todo.pop())
+        todo += children.get(pids[-1], [])
+    return pids
 
 
 def _pss(pid: int) -> int:

@@ -33,18 +33,18 @@ def shape(places: int) -> Shape:
 def scaled(count: int, places: int) -> tuple[Simulated, float]:
     """The run, and seconds of list scheduling of the same units."""
     recorded = json.loads(RECORDED.read_text("utf-8"))
-    seconds = [each + recorded["unit_s"] for each in durations(count, MEAN_S, SIGMA, CAP_S)]
+    seconds = [duration + recorded["unit_s"] for duration in durations(count, MEAN_S, SIGMA, CAP_S)]
     return simulate(seconds, shape(places), Costs(**recorded["costs"])), list_schedule(seconds, places)
 
 
 def measure() -> dict[str, float]:
     """Seconds and efficiency of each run."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for count, places in RUNS:
-        made, ideal = scaled(count, places)
-        found[f"simulated_{count}_units_{places}_places_h"] = made.makespan_s / 3600
-        found[f"simulated_{count}_units_{places}_places_efficiency"] = ideal / made.makespan_s
-    return found
+        simulated, ideal = scaled(count, places)
+        figures[f"simulated_{count}_units_{places}_places_h"] = simulated.makespan_s / 3600
+        figures[f"simulated_{count}_units_{places}_places_efficiency"] = ideal / simulated.makespan_s
+    return figures
 
 
 def main() -> None:
@@ -52,10 +52,10 @@ def main() -> None:
     rows = ["| Units | At a time | Shards | List scheduling | Pipeline | Efficiency | Waiting |"]
     rows.append("|---|---|---|---|---|---|---|")
     for count, places in RUNS:
-        made, ideal = scaled(count, places)
+        simulated, ideal = scaled(count, places)
         shards = f"{-(-count // SHARD_UNITS)}, {shape(places).shards} at a time"
-        hours = f"{ideal / 3600:.2f} h | {made.makespan_s / 3600:.2f} h | {ideal / made.makespan_s:.2f}"
-        rows.append(f"| {count:,} | {places} | {shards} | {hours} | {made.waited:.0f} |")
+        hours = f"{ideal / 3600:.2f} h | {simulated.makespan_s / 3600:.2f} h | {ideal / simulated.makespan_s:.2f}"
+        rows.append(f"| {count:,} | {places} | {shards} | {hours} | {simulated.waited:.0f} |")
     sys.stdout.write("\n".join(rows) + "\n")
 
 

@@ -45,27 +45,27 @@ def measure(size: Size | None = None, resume: bool = False) -> dict[str, float]:
     if not kubeconfig:
         sys.stderr.write("pipeline_schedule: not measured, SWE_ARGO_TEST_CLUSTER names no cluster\n")
         return {}
-    kept: dict[str, Any] = {"size": asdict(size)}
+    stored: dict[str, Any] = {"size": asdict(size)}
     if resume and KEPT.exists():
         before = json.loads(KEPT.read_text())
-        kept = before if before["size"] == asdict(size) else kept
-    if not {"lone", "run"} <= kept.keys():
+        stored = before if before["size"] == asdict(size) else stored
+    if not {"lone", "run"} <= stored.keys():
         from tests.bench.pipeline.installed_pipeline import prepared
 
         with prepared(Path(kubeconfig), size.places) as pipeline:
             for name, work in (("lone", _lone), ("run", _run)):
-                if name not in kept:
-                    kept[name] = work(pipeline, size, kept)
-                    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-                    sys.stderr.write(f"pipeline_schedule: {name}: {json.dumps(kept[name], indent=1)}\n")
-    return figures(kept)
+                if name not in stored:
+                    stored[name] = work(pipeline, size, stored)
+                    KEPT.write_text(json.dumps(stored, indent=1) + "\n")
+                    sys.stderr.write(f"pipeline_schedule: {name}: {json.dumps(stored[name], indent=1)}\n")
+    return figures(stored)
 
 
-def figures(kept: dict[str, Any]) -> dict[str, float]:
+def figures(stored: dict[str, Any]) -> dict[str, float]:
     """What was measured, as the figures of ``make bench``."""
-    lone, run = kept["lone"], kept["run"]
+    lone, run = stored["lone"], stored["run"]
     fixed = [seconds + lone["wall_s"] for seconds in run["sleeps"]]
-    ideal = list_schedule(fixed, kept["size"]["places"])
+    ideal = list_schedule(fixed, stored["size"]["places"])
     return {
         "pipeline_unit_wall_s": lone["wall_s"],
         "pipeline_unit_cpu_s": lone["cpu_s"],
@@ -81,7 +81,7 @@ def figures(kept: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _lone(pipeline: Any, size: Size, _kept: dict[str, Any]) -> dict[str, Any]:
+def _lone(pipeline: Any, size: Size, _stored: dict[str, Any]) -> dict[str, Any]:
     """Units one at a time. CPU is what each further unit adds: plan, report and idle daemons are in both runs."""
     from tests.bench.pipeline.installed_pipeline import limit, ran
     from tests.bench.pipeline.machine import idle_rate
@@ -89,27 +89,28 @@ def _lone(pipeline: Any, size: Size, _kept: dict[str, Any]) -> dict[str, Any]:
 
     limit(pipeline, 1)
     idle = idle_rate(IDLE_S)
-    one = ran(pipeline, "lone-one", [0.0])
+    solo = ran(pipeline, "lone-one", [0.0])
     more = ran(pipeline, "lone-more", [5.0 * (number % 2) for number in range(1 + size.lone)])
     limit(pipeline, size.places)
-    added = more.cpu_s - one.cpu_s - idle * (more.seconds - one.seconds)
+    added = more.cpu_s - solo.cpu_s - idle * (more.seconds - solo.seconds)
     return {
         "wall_s": statistics.mean(more.beside_s),
         "wall_each_s": more.beside_s,
         "cpu_s": added / size.lone,
         "cpu_daemons_s": {
-            name: round((more.daemons_s[name] - one.daemons_s.get(name, 0.0)) / size.lone, 2) for name in more.daemons_s
+            name: round((more.daemons_s[name] - solo.daemons_s.get(name, 0.0)) / size.lone, 2)
+            for name in more.daemons_s
         },
         "cpu_pods_s": cpu(more),
         "idle_cores": idle,
         "hand_over_s": statistics.mean(hand_overs(more, 1)),
-        "run_start_s": one.before_s,
-        "run_end_s": one.after_s,
+        "run_start_s": solo.before_s,
+        "run_end_s": solo.after_s,
         "where_s": where(more),
     }
 
 
-def _run(pipeline: Any, size: Size, kept: dict[str, Any]) -> dict[str, Any]:
+def _run(pipeline: Any, size: Size, stored: dict[str, Any]) -> dict[str, Any]:
     from tests.bench.pipeline.installed_pipeline import ran
     from tests.bench.pipeline.unit_times import around_shards, cpu, hand_overs, largest, where
 
@@ -121,7 +122,7 @@ def _run(pipeline: Any, size: Size, kept: dict[str, Any]) -> dict[str, Any]:
         "seconds": many.seconds,
         "before_s": many.before_s,
         "after_s": many.after_s,
-        "cpu_per_unit_s": (many.cpu_s - kept["lone"]["idle_cores"] * many.seconds) / size.units,
+        "cpu_per_unit_s": (many.cpu_s - stored["lone"]["idle_cores"] * many.seconds) / size.units,
         "cpu_daemons_s": {name: round(seconds / size.units, 2) for name, seconds in many.daemons_s.items()},
         "cpu_pods_s": cpu(many),
         "busy_cores": many.cpu_s / many.seconds,
@@ -137,10 +138,10 @@ def _run(pipeline: Any, size: Size, kept: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def record(kept: dict[str, Any]) -> None:
+def record(stored: dict[str, Any]) -> None:
     """Write what the simulation is checked against, and what it is made with."""
-    run = kept["run"]
-    shape = Shape(kept["size"]["places"], shards_at_a_time(kept["size"]["places"]), SHARD_UNITS, WINDOW)
+    run = stored["run"]
+    shape = Shape(stored["size"]["places"], shards_at_a_time(stored["size"]["places"]), SHARD_UNITS, WINDOW)
     costs = Costs(
         hand_over_s=round(run["hand_over_s"], 2),
         shard_start_s=round(run["shard_start_s"], 2),
@@ -148,10 +149,10 @@ def record(kept: dict[str, Any]) -> None:
         run_start_s=round(run["before_s"] - run["shard_start_s"], 2),
         run_end_s=round(run["after_s"] - run["shard_end_s"], 2),
     )
-    found = {"shape": asdict(shape), "costs": asdict(costs), "unit_s": round(run["beside_s"], 2)}
+    header = {"shape": asdict(shape), "costs": asdict(costs), "unit_s": round(run["beside_s"], 2)}
     by_plan = sorted(run["units"])
-    lines = json.dumps(found)[:-1] + ', "units": [\n'
-    RECORDED.write_text(lines + ",\n".join(json.dumps(each[2:]) for each in by_plan) + "\n]}\n")
+    lines = json.dumps(header)[:-1] + ', "units": [\n'
+    RECORDED.write_text(lines + ",\n".join(json.dumps(row[2:]) for row in by_plan) + "\n]}\n")
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ def measure() -> dict[str, float]:
             rounds = [{name: _ms(way) for name, way in ways.items()} for _ in range(TIMES)]
         finally:
             backend.destroy(box)
-    medians = {name: sorted(each[name] for each in rounds)[TIMES // 2] for name in ways}
+    medians = {name: sorted(round_times[name] for round_times in rounds)[TIMES // 2] for name in ways}
     return {**medians, "patient_to_shell_command": medians["patient_command_ms"] / medians["shell_command_ms"]}
 
 

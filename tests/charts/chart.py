@@ -27,10 +27,10 @@ def helm() -> str:
     """The program: on the PATH, or among those that ``cluster/local/cluster`` built. Skips where there is none."""
     default = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "swe-argo-cluster"
     built = Path(os.environ.get("SWE_ARGO_CLUSTER") or default) / "bin"
-    found = shutil.which("helm") or shutil.which("helm", path=built)
-    if not found:
+    path = shutil.which("helm") or shutil.which("helm", path=built)
+    if not path:
         pytest.skip("needs helm: cluster/local/cluster build helm, or helm.sh")
-    return found
+    return path
 
 
 def try_render(*flags: str | Path, namespace: str = NAMESPACE) -> subprocess.CompletedProcess[str]:
@@ -46,14 +46,14 @@ class Rendered:
     objects: list[dict[str, Any]]
 
     def all(self, kind: str) -> list[dict[str, Any]]:
-        return [each for each in self.objects if each["kind"] == kind]
+        return [manifest for manifest in self.objects if manifest["kind"] == kind]
 
     def one(self, kind: str, name: str) -> dict[str, Any]:
-        (found,) = (each for each in self.all(kind) if each["metadata"]["name"] == name)
-        return found
+        (match,) = (manifest for manifest in self.all(kind) if manifest["metadata"]["name"] == name)
+        return match
 
     def names(self, kind: str) -> set[str]:
-        return {each["metadata"]["name"] for each in self.all(kind)}
+        return {manifest["metadata"]["name"] for manifest in self.all(kind)}
 
     def settings(self) -> dict[str, Any]:
         """The document that runners read."""
@@ -64,30 +64,30 @@ class Rendered:
 
 def render(*sets: str, case: Path | None = None, namespace: str = NAMESPACE) -> Rendered:
     """The chart with these ``--set`` and the values of one of ci/."""
-    flags = [*(["--values", str(case)] if case else []), *(f"--set={each}" for each in sets)]
-    done = try_render(*flags, namespace=namespace)
-    assert done.returncode == 0, done.stderr
-    return Rendered([each for each in yaml.load_all(done.stdout, _LOADER) if each])
+    flags = [*(["--values", str(case)] if case else []), *(f"--set={item}" for item in sets)]
+    result = try_render(*flags, namespace=namespace)
+    assert result.returncode == 0, result.stderr
+    return Rendered([item for item in yaml.load_all(result.stdout, _LOADER) if item])
 
 
 def check_confined_as_steps(chart: Rendered, pod: dict[str, Any]) -> None:
     """``pod``: the template of one with one container, which speaks to no API server."""
-    (solve,) = (each for each in FILES["swe-argo-shard"]["spec"]["templates"] if each["name"] == "solve")
+    (solve,) = (item for item in FILES["swe-argo-shard"]["spec"]["templates"] if item["name"] == "solve")
     (container,) = pod["spec"]["containers"]
     assert container["securityContext"] == solve["container"]["securityContext"]
     assert pod["spec"]["securityContext"] == FILES["swe-argo-shard"]["spec"]["securityContext"]
     assert pod["spec"]["automountServiceAccountToken"] is False
     account = chart.one("ServiceAccount", pod["spec"]["serviceAccountName"])
     assert account["automountServiceAccountToken"] is False
-    bound = [each["name"] for binding in chart.all("RoleBinding") for each in binding["subjects"]]
+    bound = [item["name"] for binding in chart.all("RoleBinding") for item in binding["subjects"]]
     assert account["metadata"]["name"] not in bound
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
     """Whether a label selector is met (matchLabels; matchExpressions In, Exists and DoesNotExist)."""
-    wanted = selector.get("matchLabels", {}).items()
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        _met(each, labels) for each in selector.get("matchExpressions", [])
+    pairs = selector.get("matchLabels", {}).items()
+    return all(labels.get(key) == value for key, value in pairs) and all(
+        _met(requirement, labels) for requirement in selector.get("matchExpressions", [])
     )
 
 

@@ -14,16 +14,16 @@ VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.4"}
 
 
 def _answers(groups: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {"/version": VERSION, "/api": {"kind": "APIVersions", "versions": ["v1"]}}
+    answers: dict[str, dict[str, Any]] = {"/version": VERSION, "/api": {"kind": "APIVersions", "versions": ["v1"]}}
     listed = []
-    for each in ("v1", *groups):
-        resources = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": each, "resources": []}
-        found["/api/v1" if each == "v1" else f"/apis/{each}"] = resources
-    for each in groups:
-        name, version = each.split("/")
-        said = {"groupVersion": each, "version": version}
-        listed.append({"name": name, "versions": [said], "preferredVersion": said})
-    return found | {"/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}}
+    for group in ("v1", *groups):
+        resources = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": []}
+        answers["/api/v1" if group == "v1" else f"/apis/{group}"] = resources
+    for group in groups:
+        name, version = group.split("/")
+        version_info = {"groupVersion": group, "version": version}
+        listed.append({"name": name, "versions": [version_info], "preferredVersion": version_info})
+    return answers | {"/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}}
 
 
 @contextlib.contextmanager
@@ -33,9 +33,9 @@ def api_server(folder: Path, *groups: str) -> Iterator[Path]:
 
     class Discovery(Handler):
         def respond(self) -> None:
-            found = answers.get(self.path.partition("?")[0])
+            answer = answers.get(self.path.partition("?")[0])
             missing = {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
-            self.answer(200 if found else 404, found or missing)
+            self.answer(200 if answer else 404, answer or missing)
 
     with serve(Discovery) as address:
         yield write_kubeconfig(folder, address, "one")

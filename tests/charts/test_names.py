@@ -13,11 +13,11 @@ PAGES = ["README.md", "charts/swe-argo/README.md", "charts/swe-argo/values.yaml"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_image_of_the_steps_has_the_name_that_is_built(page: str) -> None:
+def test_steps_image_name_matches_build(page: str) -> None:
     registry = {"IMAGE_REGISTRY": "registry.example.com/team"}
     words = ["bash", "images/build", "names", "steps"]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("IMAGE_")}
-    done = subprocess.run(words, cwd=ROOT, env=kept | registry, capture_output=True, text=True, check=True)
-    repository, _, tag = done.stdout.strip().rpartition(":")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("IMAGE_")}
+    result = subprocess.run(words, cwd=ROOT, env=environment | registry, capture_output=True, text=True, check=True)
+    repository, _, tag = result.stdout.strip().rpartition(":")
     assert repository in (ROOT / page).read_text()
     assert f"appVersion: {tag}\n" in (ROOT / "charts" / "swe-argo" / "Chart.yaml").read_text()

@@ -25,8 +25,8 @@ def chart() -> Rendered:
 
 
 def data(rendered: Rendered, name: str) -> dict[str, str]:
-    found: dict[str, str] = rendered.one("ConfigMap", name)["data"]
-    return found
+    values: dict[str, str] = rendered.one("ConfigMap", name)["data"]
+    return values
 
 
 def parts(node: object, key: str) -> Iterator[Any]:
@@ -37,87 +37,87 @@ def parts(node: object, key: str) -> Iterator[Any]:
         yield from parts(value, key)
 
 
-def bare(found: dict[str, Any]) -> dict[str, Any]:
+def bare(manifest: dict[str, Any]) -> dict[str, Any]:
     """An object without the labels that say which release it is of."""
-    meta = found["metadata"]
+    meta = manifest["metadata"]
     labels = {key: value for key, value in meta["labels"].items() if key in FILES[meta["name"]]["metadata"]["labels"]}
-    return {**found, "metadata": {**meta, "labels": labels}}
+    return {**manifest, "metadata": {**meta, "labels": labels}}
 
 
 @pytest.mark.parametrize("name", OFF)
-def test_without_a_bucket_or_where_it_is_refused_nothing_is_made_of_argo(name: str) -> None:
+def test_chart_without_bucket_lacks_argo(name: str) -> None:
     rendered = render(case=CHART / "ci" / f"{name}-values.yaml")
-    assert not [each for each in rendered.objects if each["apiVersion"].startswith("argoproj.io/")]
+    assert not [manifest for manifest in rendered.objects if manifest["apiVersion"].startswith("argoproj.io/")]
     assert rendered.names("ServiceAccount") == {"swe-argo-runner", "swe-argo-sandbox"}
     assert rendered.names("ConfigMap") == {"swe-argo-sandbox"}
     assert not rendered.all("Secret")
     assert "argoproj.io" not in json.dumps(rendered.objects)
 
 
-def test_the_templates_are_the_rendered_files_with_the_releases_labels(chart: Rendered) -> None:
+def test_chart_templates_are_current(chart: Rendered) -> None:
     assert chart.names("WorkflowTemplate") == {f"swe-argo-{name}" for name in ("evaluate", "shard", "train", "round")}
-    for found in chart.all("WorkflowTemplate"):
-        assert bare(found) == with_settings(FILES[found["metadata"]["name"]], data(chart, "swe-argo-settings"))
-        assert found["metadata"]["labels"]["app.kubernetes.io/instance"] == "mine"
-        assert found["metadata"]["labels"]["app.kubernetes.io/part-of"] == "swe-argo"
+    for template in chart.all("WorkflowTemplate"):
+        assert bare(template) == with_settings(FILES[template["metadata"]["name"]], data(chart, "swe-argo-settings"))
+        assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "mine"
+        assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "swe-argo"
 
 
-def test_every_setting_that_workflows_take_is_there_and_no_other_is(chart: Rendered) -> None:
-    wanted: dict[str, set[str]] = {}
+def test_chart_settings_match_workflows(chart: Rendered) -> None:
+    expected: dict[str, set[str]] = {}
     for reference in parts(FILES, "configMapKeyRef"):
         # What an expression may come to stands in it as text.
-        wanted.setdefault(reference["name"], set()).update(
+        expected.setdefault(reference["name"], set()).update(
             re.findall(r"[?:] '(\w+)'", reference["key"]) or [reference["key"]]
         )
-    assert wanted.keys() == {"swe-argo-limits"}
-    assert set(data(chart, "swe-argo-limits")) == wanted["swe-argo-limits"]
+    assert expected.keys() == {"swe-argo-limits"}
+    assert set(data(chart, "swe-argo-limits")) == expected["swe-argo-limits"]
     placeholders = set(re.findall(r"@([a-z0-9-]+)@", json.dumps(FILES)))
     assert set(data(chart, "swe-argo-settings")) == placeholders
 
 
-def test_settings_are_no_arguments_of_workflows(chart: Rendered) -> None:
+def test_settings_are_no_arguments(chart: Rendered) -> None:
     settings = set(data(chart, "swe-argo-settings")) - {"retries", "resource-factor"}
-    for made in (chart.all("WorkflowTemplate"), FILES.values()):
-        assert not re.search(rf"workflow[.]parameters\W+({'|'.join(settings)})\b", json.dumps(list(made)))
+    for templates in (chart.all("WorkflowTemplate"), FILES.values()):
+        assert not re.search(rf"workflow[.]parameters\W+({'|'.join(settings)})\b", json.dumps(list(templates)))
 
 
-def with_settings(made: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
-    text = json.dumps(made)
+def with_settings(manifest: dict[str, Any], settings: dict[str, str]) -> dict[str, Any]:
+    text = json.dumps(manifest)
     for name, value in settings.items():
         text = text.replace(f"@{name}@", json.dumps(value)[1:-1])
     filled: dict[str, Any] = json.loads(text)
     return filled
 
 
-def test_every_account_and_token_that_workflows_name_is_there(chart: Rendered) -> None:
+def test_chart_has_accounts_of_workflows(chart: Rendered) -> None:
     assert set(parts(FILES, "serviceAccountName")) <= chart.names("ServiceAccount")
-    executors = {each["serviceAccountName"] for each in parts(FILES, "executor")}
-    tokens = {each["metadata"]["name"]: each for each in chart.all("Secret")}
+    executors = {item["serviceAccountName"] for item in parts(FILES, "executor")}
+    tokens = {item["metadata"]["name"]: item for item in chart.all("Secret")}
     for name in executors:
         secret = tokens[f"{name}.service-account-token"]
         assert secret["type"] == "kubernetes.io/service-account-token"
         assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": name}
-    (repository,) = {json.dumps(each) for each in parts(FILES, "artifactRepositoryRef")}
+    (repository,) = {json.dumps(item) for item in parts(FILES, "artifactRepositoryRef")}
     assert json.loads(repository) == {"configMap": "swe-argo-artifacts", "key": "default"}
     assert "default" in data(chart, "swe-argo-artifacts")
 
 
-def test_only_accounts_that_ask_the_api_server_get_a_token(chart: Rendered) -> None:
+def test_chart_limits_tokens(chart: Rendered) -> None:
     without = {
-        each["metadata"]["name"] for each in chart.all("ServiceAccount") if "automountServiceAccountToken" in each
+        item["metadata"]["name"] for item in chart.all("ServiceAccount") if "automountServiceAccountToken" in item
     }
     names = ("sandbox", "steps", "children", "trainer", "executor")
     assert without == {f"swe-argo-{name}" for name in names}
 
 
 def rights(rendered: Rendered, name: str, account: str = "") -> set[tuple[str, str]]:
-    (binding,) = (each for each in rendered.all("RoleBinding") if each["metadata"]["name"] == name)
+    (binding,) = (candidate for candidate in rendered.all("RoleBinding") if candidate["metadata"]["name"] == name)
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account or name, "namespace": NAMESPACE}]
     rules = rendered.one("Role", binding["roleRef"]["name"])["rules"]
-    return {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
+    return {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
 
 
-def test_roles_have_nothing_spare(chart: Rendered) -> None:
+def test_chart_roles_are_minimal(chart: Rendered) -> None:
     report = {("workflowtaskresults", "create"), ("workflowtaskresults", "patch")}
     assert rights(chart, "swe-argo-executor") == report
     for name in ("swe-argo-children", "swe-argo-trainer"):
@@ -131,10 +131,10 @@ def test_roles_have_nothing_spare(chart: Rendered) -> None:
     }
 
 
-def test_the_roles_of_the_cloud_reach_those_that_use_the_bucket_and_nobody_else() -> None:
+def test_cloud_roles_need_bucket_use() -> None:
     rendered = render(case=CHART / "ci" / "eks-values.yaml")
     annotated = {
-        each["metadata"]["name"] for each in rendered.all("ServiceAccount") if "annotations" in each["metadata"]
+        item["metadata"]["name"] for item in rendered.all("ServiceAccount") if "annotations" in item["metadata"]
     }
     assert annotated == {"swe-argo-runner", "swe-argo-steps", "swe-argo-finalizer"}
     repository = yaml.safe_load(data(rendered, "swe-argo-artifacts")["default"])
@@ -149,26 +149,26 @@ def test_the_roles_of_the_cloud_reach_those_that_use_the_bucket_and_nobody_else(
     }
 
 
-def test_accounts_from_elsewhere_are_left_to_them() -> None:
+def test_external_accounts_are_kept() -> None:
     rendered = render(case=CHART / "ci" / "pipeline-namespace-only-values.yaml")
     assert rendered.names("ServiceAccount") == {"swe-argo-sandbox", "swe-argo-executor"}
-    assert {each["metadata"]["name"] for each in rendered.all("RoleBinding")} == rendered.names("Role")
+    assert {manifest["metadata"]["name"] for manifest in rendered.all("RoleBinding")} == rendered.names("Role")
     assert rendered.names("WorkflowTemplate")
-    assert not {"PriorityClass", "ValidatingAdmissionPolicy"} & {each["kind"] for each in rendered.objects}
+    assert not {"PriorityClass", "ValidatingAdmissionPolicy"} & {manifest["kind"] for manifest in rendered.objects}
 
 
-def test_the_nightly_is_the_rendered_file_at_the_values_times(chart: Rendered) -> None:
+def test_chart_nightly_is_current(chart: Rendered) -> None:
     assert not render(*PIPELINE).all("CronWorkflow")
-    found, file = bare(chart.one("CronWorkflow", "swe-argo-nightly")), FILES["swe-argo-nightly"]
+    manifest, file = bare(chart.one("CronWorkflow", "swe-argo-nightly")), FILES["swe-argo-nightly"]
     times = {"schedules": ["0 2 * * *"], "timezone": "Etc/UTC", "suspend": False}
-    assert found == {**file, "spec": {**file["spec"], **times}}
+    assert manifest == {**file, "spec": {**file["spec"], **times}}
 
 
-def test_the_nightly_asks_for_what_the_values_say() -> None:
+def test_chart_nightly_takes_values() -> None:
     spec = render(case=CHART / "ci" / "nightly-values.yaml").one("CronWorkflow", "swe-argo-nightly")["spec"]
     assert (spec["schedules"], spec["timezone"]) == (["30 1 * * *", "0 12 * * SUN"], "Europe/Berlin")
-    asked = {each["name"]: each["value"] for each in spec["workflowSpec"]["arguments"]["parameters"]}
-    assert asked == {
+    arguments = {item["name"]: item["value"] for item in spec["workflowSpec"]["arguments"]["parameters"]}
+    assert arguments == {
         "dataset": "verified",
         "k": "50",
         "agent": "gold",
@@ -178,17 +178,17 @@ def test_the_nightly_asks_for_what_the_values_say() -> None:
         "compare-with": "",
         "stop-on-canary": "true",
     }
-    known = {each["name"] for each in FILES["swe-argo-evaluate"]["spec"]["arguments"]["parameters"]}
-    assert set(asked) <= known
+    parameters = {item["name"] for item in FILES["swe-argo-evaluate"]["spec"]["arguments"]["parameters"]}
+    assert set(arguments) <= parameters
     everything = ("split=dev", "backend=kubernetes", "suspend=true")
-    spec = render(*PIPELINE, "nightly.enabled=true", *(f"nightly.{each}" for each in everything)).one(
+    spec = render(*PIPELINE, "nightly.enabled=true", *(f"nightly.{item}" for item in everything)).one(
         "CronWorkflow", "swe-argo-nightly"
     )["spec"]
     assert spec["suspend"] is True
-    assert {each["name"] for each in spec["workflowSpec"]["arguments"]["parameters"]} <= known
+    assert {item["name"] for item in spec["workflowSpec"]["arguments"]["parameters"]} <= parameters
 
 
-def test_those_who_submit_are_bound_as_what_they_are() -> None:
+def test_chart_binds_submitters_by_kind() -> None:
     rendered = render(case=CHART / "ci" / "eks-values.yaml")
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     assert rendered.one("RoleBinding", "swe-argo-submitter")["subjects"] == [
@@ -200,42 +200,42 @@ def test_those_who_submit_are_bound_as_what_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
         (["argo.create=true", "image.repository=a"], "aws.s3.bucket is empty"),
         (["aws.s3.bucket=runs"], "image.repository is empty"),
-        ([*PIPELINE, "serviceAccount.name=mine"], "serviceAccount.name is mine, but the pipeline knows"),
-        ([*PIPELINE, "aws.s3.insecure=true"], "Amazon's S3 speaks HTTPS"),
+        ([*PIPELINE, "serviceAccount.name=mine"], "serviceAccount.name is mine, but the pipeline requires"),
+        ([*PIPELINE, "aws.s3.insecure=true"], "Amazon S3 requires HTTPS"),
         ([*PIPELINE, "aws.s3.insecure=true", "aws.s3.endpoint=https://s3.example.org"], "change one of them"),
     ],
 )
-def test_a_pipeline_that_could_not_run_is_refused_in_one_line(sets: list[str], said: str) -> None:
-    done = try_render(*(f"--set={each}" for each in sets))
-    assert done.returncode != 0
-    assert len([line for line in done.stderr.splitlines() if line and "--debug" not in line]) == 1
-    assert said in done.stderr
+def test_incomplete_pipeline_is_refused(sets: list[str], message: str) -> None:
+    result = try_render(*(f"--set={item}" for item in sets))
+    assert result.returncode != 0
+    assert len([line for line in result.stderr.splitlines() if line and "--debug" not in line]) == 1
+    assert message in result.stderr
 
 
-def asked(kubeconfig: Path, *flags: str) -> str:
+def helm_output(kubeconfig: Path, *flags: str) -> str:
     """What a cluster without any object hears of an installation that it cannot take in the end."""
-    sets = [f"--set={each}" for each in (*PIPELINE, *flags)]
+    sets = [f"--set={item}" for item in (*PIPELINE, *flags)]
     command = [helm(), "install", "mine", str(CHART), "--dry-run=server", "--kubeconfig", str(kubeconfig), *sets]
     return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
-def test_a_cluster_without_argo_is_told_so_and_how_to_go_on(tmp_path: Path) -> None:
+def test_chart_explains_missing_argo(tmp_path: Path) -> None:
     groups = ("apps/v1", "rbac.authorization.k8s.io/v1", "networking.k8s.io/v1")
     with api_server(tmp_path, *groups) as without:
-        said = asked(without)
-        assert "this cluster has no Argo Workflows" in said
-        assert "argo.create=false" in said
-        assert "execution error" in said
-        assert "execution error" not in asked(without, "argo.create=false")
-        assert "execution error" not in asked(without, "argo.create=null", "aws.s3.bucket=")
+        output = helm_output(without)
+        assert "this cluster has no Argo Workflows" in output
+        assert "argo.create=false" in output
+        assert "execution error" in output
+        assert "execution error" not in helm_output(without, "argo.create=false")
+        assert "execution error" not in helm_output(without, "argo.create=null", "aws.s3.bucket=")
     with api_server(tmp_path, *groups, "argoproj.io/v1alpha1") as with_argo:
-        assert "execution error" not in asked(with_argo)
+        assert "execution error" not in helm_output(with_argo)
 
 
-def test_every_case_of_the_pipeline_is_tried() -> None:
+def test_pipeline_cases_are_complete() -> None:
     on = {case.stem.removesuffix("-values") for case in CASES if render(case=case).all("WorkflowTemplate")}
     assert on == {"s3-server", "eks", "nightly", "pipeline-namespace-only", "provider", "training"}

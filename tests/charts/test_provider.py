@@ -15,19 +15,19 @@ def chart() -> Rendered:
     return render(case=CASE)
 
 
-def test_the_account_of_steps_may_make_no_pods_and_nothing_of_sandboxes_is_made(chart: Rendered) -> None:
+def test_provider_chart_has_no_sandboxes(chart: Rendered) -> None:
     assert "swe-argo-runner" not in chart.names("Role") | chart.names("RoleBinding")
     assert "swe-argo-sandbox" not in chart.names("ServiceAccount") | chart.names("ConfigMap")
     assert chart.names("NetworkPolicy") == {"swe-argo-steps"}
     assert not chart.names("ResourceQuota")
     policies = chart.names("ValidatingAdmissionPolicy")
     assert policies
-    assert not [each for each in policies if each.startswith(("swe-argo-runner-", "swe-argo-sandboxes-"))]
+    assert not [policy for policy in policies if policy.startswith(("swe-argo-runner-", "swe-argo-sandboxes-"))]
     assert all("pods/exec" not in rule["resources"] for role in chart.all("Role") for rule in role["rules"])
     assert {name.rpartition("-")[0] for name in chart.names("PriorityClass")} == {"swe-argo-step", "swe-argo-control"}
 
 
-def test_what_makes_and_removes_sandboxes_has_the_providers_keys_and_nothing_else_has(chart: Rendered) -> None:
+def test_provider_keys_are_limited(chart: Rendered) -> None:
     assert data(chart, "swe-argo-settings")["sandbox-credentials"] == "e2b-keys"
     name = "@sandbox-credentials@"
     holders = {
@@ -35,12 +35,12 @@ def test_what_makes_and_removes_sandboxes_has_the_providers_keys_and_nothing_els
         for file in FILES.values()
         for templates in parts(file, "templates")
         for template in templates
-        if name in {each["secretRef"]["name"] for found in parts(template, "envFrom") for each in found}
+        if name in {source["secretRef"]["name"] for sources in parts(template, "envFrom") for source in sources}
     }
     assert holders == {"plan", "solve", "grade", "finalize"}
 
 
-def test_steps_reach_the_provider(chart: Rendered) -> None:
+def test_steps_can_reach_provider(chart: Rendered) -> None:
     """Port 443 outside, and no more than without a provider."""
     (policy,) = chart.all("NetworkPolicy")
     usual = render("aws.s3.bucket=runs", "image.repository=localhost/steps").one("NetworkPolicy", "swe-argo-steps")

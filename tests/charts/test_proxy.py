@@ -42,33 +42,33 @@ def box(rendered: Rendered) -> dict[str, Any]:
 def flags(rendered: Rendered) -> dict[str, str]:
     container = box(rendered)
     assert container["command"] == ["python3", "-m", f"swe_argo.steps.{PROXY.name}"]
-    return dict(each.removeprefix("--").split("=", 1) for each in container["args"])
+    return dict(arg.removeprefix("--").split("=", 1) for arg in container["args"])
 
 
 def environment(rendered: Rendered) -> dict[str, Any]:
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in box(rendered)["env"]}
+    return {variable["name"]: variable.get("value", variable.get("valueFrom")) for variable in box(rendered)["env"]}
 
 
-def secret(name: str, what: str) -> dict[str, Any]:
-    return {"secretKeyRef": {"name": name, "key": what}}
+def secret(name: str, field: str) -> dict[str, Any]:
+    return {"secretKeyRef": {"name": name, "key": field}}
 
 
-def test_without_it_there_is_nothing_of_it() -> None:
+def test_chart_without_proxy_omits_it() -> None:
     rendered = render(*PIPELINE)
-    assert not any("proxy" in each["metadata"]["name"] for each in rendered.objects)
+    assert not any("proxy" in manifest["metadata"]["name"] for manifest in rendered.objects)
     settings = data(rendered, "swe-argo-settings")
     assert (settings["proxy-url"], settings["proxy-secret"]) == ("", "swe-argo-no-secret")
 
 
-def test_its_flags_are_those_of_the_program(chart: Rendered, whole: Rendered) -> None:
+def test_proxy_flags_match_program(chart: Rendered, whole: Rendered) -> None:
     options = {option.name: option for option in PROXY.options}
     for rendered in (chart, whole):
-        said = flags(rendered)
-        assert said.keys() <= options.keys()
-        assert {option.name for option in PROXY.options if option.required} <= said.keys()
+        arguments = flags(rendered)
+        assert arguments.keys() <= options.keys()
+        assert {option.name for option in PROXY.options if option.required} <= arguments.keys()
         for name, (least, most) in NUMBERS.items():
-            assert name not in said or least <= options[name].kind(said[name]) <= most
-        assert said["port"] == str(box(rendered)["ports"][0]["containerPort"])
+            assert name not in arguments or least <= options[name].kind(arguments[name]) <= most
+        assert arguments["port"] == str(box(rendered)["ports"][0]["containerPort"])
     assert flags(chart) == {
         "host": "0.0.0.0",
         "port": "8000",
@@ -85,17 +85,17 @@ def test_its_flags_are_those_of_the_program(chart: Rendered, whole: Rendered) ->
     assert flags(whole).items() >= (more | weights | {"store": "s3://runs/team/"}).items()
 
 
-def test_large_numbers_stay_plain() -> None:
-    said = flags(render(*ON, "proxy.context=1048576", "proxy.timeoutSeconds=86400", "proxy.atOnce=65536"))
-    assert (said["context"], said["timeout"], said["at-once"]) == ("1048576", "86400", "65536")
+def test_proxy_flags_are_plain_numbers() -> None:
+    arguments = flags(render(*ON, "proxy.context=1048576", "proxy.timeoutSeconds=86400", "proxy.atOnce=65536"))
+    assert (arguments["context"], arguments["timeout"], arguments["at-once"]) == ("1048576", "86400", "65536")
 
 
-def test_without_a_training_its_weights_never_change() -> None:
+def test_untrained_proxy_keeps_weights() -> None:
     assert not {"store", "pointer", "refresh"} & flags(render(*ON, "proxy.training=")).keys()
 
 
-def test_it_runs_the_image_of_training_beside_that_of_the_steps() -> None:
-    for sets, wanted in (
+def test_proxy_image_follows_steps_image() -> None:
+    for sets, expected in (
         ((), "localhost/swe-argo-training:0.1.0"),
         (("image.repository=steps",), "swe-argo-training:0.1.0"),
         (("image.tag=v1",), "localhost/swe-argo-training:v1"),
@@ -105,31 +105,31 @@ def test_it_runs_the_image_of_training_beside_that_of_the_steps() -> None:
         ((f"training.image.tag=sha256:{'a' * 64}",), f"localhost/swe-argo-training@sha256:{'a' * 64}"),
     ):
         rendered = render(*ON, *sets)
-        assert box(rendered)["image"] == data(rendered, "swe-argo-settings")["training-image"] == wanted
+        assert box(rendered)["image"] == data(rendered, "swe-argo-settings")["training-image"] == expected
 
 
-def test_its_keys_come_from_secrets_and_stand_in_no_manifest(chart: Rendered, whole: Rendered) -> None:
+def test_proxy_keys_come_from_secrets(chart: Rendered, whole: Rendered) -> None:
     own = environment(chart)
     assert own["TINKER_API_KEY"] == secret("tinker-credentials", "TINKER_API_KEY")
     assert own["LLM_API_KEY"] == secret("swe-argo-proxy", "LLM_API_KEY")
     assert own["HF_TOKEN"]["secretKeyRef"]["optional"] is True
     assert not {"SWE_ARGO_PROXY_ADMIN_KEY", "TINKER_BASE_URL"} & own.keys()
-    other = environment(whole)
-    assert other["TINKER_API_KEY"] == secret("tinker", "TINKER_API_KEY")
-    assert other["LLM_API_KEY"] == secret("callers", "LLM_API_KEY")
-    assert other["SWE_ARGO_PROXY_ADMIN_KEY"] == secret("admin", "SWE_ARGO_PROXY_ADMIN_KEY")
-    assert other["TINKER_BASE_URL"] == "http://10.244.0.9:8001"
+    full = environment(whole)
+    assert full["TINKER_API_KEY"] == secret("tinker", "TINKER_API_KEY")
+    assert full["LLM_API_KEY"] == secret("callers", "LLM_API_KEY")
+    assert full["SWE_ARGO_PROXY_ADMIN_KEY"] == secret("admin", "SWE_ARGO_PROXY_ADMIN_KEY")
+    assert full["TINKER_BASE_URL"] == "http://10.244.0.9:8001"
     assert box(whole)["envFrom"] == [{"secretRef": {"name": "s3-keys"}}]
     assert "swe-argo-proxy" not in whole.names("Secret")
 
 
-def test_the_key_of_callers_is_made_long_and_another_for_each_installation() -> None:
+def test_proxy_key_is_random() -> None:
     keys = [render(*ON).one("Secret", "swe-argo-proxy")["data"]["LLM_API_KEY"] for _ in range(2)]
     assert keys[0] != keys[1]
-    assert all(len(base64.b64decode(each)) == 40 for each in keys)
+    assert all(len(base64.b64decode(key)) == 40 for key in keys)
 
 
-def test_runs_are_told_where_it_is_and_get_its_key(chart: Rendered, whole: Rendered) -> None:
+def test_runs_receive_proxy_url_and_key(chart: Rendered, whole: Rendered) -> None:
     assert data(chart, "swe-argo-settings")["proxy-url"] == URL
     assert data(chart, "swe-argo-settings")["proxy-secret"] == "swe-argo-proxy"
     assert data(whole, "swe-argo-settings")["proxy-secret"] == "callers"
@@ -142,32 +142,32 @@ def test_runs_are_told_where_it_is_and_get_its_key(chart: Rendered, whole: Rende
         for file in FILES.values()
         for templates in parts(file, "templates")
         for template in templates
-        if "SWE_ARGO_PROXY_KEY" in {each["name"] for found in parts(template, "env") for each in found}
+        if "SWE_ARGO_PROXY_KEY" in {variable["name"] for variables in parts(template, "env") for variable in variables}
     }
     assert {"plan", "solve"} <= holders
     assert not holders & {"grade", "report", "finalize"}
 
 
-def test_it_is_confined_as_the_steps_are(chart: Rendered) -> None:
+def test_proxy_is_confined_like_steps(chart: Rendered) -> None:
     check_confined_as_steps(chart, pod(chart))
     (volume,) = pod(chart)["spec"]["volumes"]
     assert volume["emptyDir"]["sizeLimit"]
 
 
-def test_it_has_the_clouds_role_to_read_the_bucket(whole: Rendered) -> None:
+def test_proxy_account_has_cloud_role(whole: Rendered) -> None:
     assert "eks.amazonaws.com/role-arn" in whole.one("ServiceAccount", "swe-argo-proxy")["metadata"]["annotations"]
 
 
-def test_it_goes_where_the_values_say_and_before_what_asks_it(chart: Rendered, whole: Rendered) -> None:
+def test_proxy_pod_follows_values(chart: Rendered, whole: Rendered) -> None:
     assert pod(chart)["spec"]["priorityClassName"] == f"swe-argo-control-{NAMESPACE}"
     spec = pod(whole)["spec"]
     assert spec["nodeSelector"] == {"role": "system"}
-    assert [each["value"] for each in spec["tolerations"]] == ["system"]
+    assert [toleration["value"] for toleration in spec["tolerations"]] == ["system"]
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
     assert box(whole)["resources"]["limits"] == {"memory": "4Gi"}
 
 
-def test_calls_that_go_on_are_ended_before_it_is(chart: Rendered) -> None:
+def test_proxy_drains_before_kill(chart: Rendered) -> None:
     from swe_argo.steps.serving.server import GRACE_S
 
     pause = box(chart)["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -176,7 +176,7 @@ def test_calls_that_go_on_are_ended_before_it_is(chart: Rendered) -> None:
         assert box(chart)[probe]["httpGet"] == {"path": "/health", "port": "http"}
 
 
-def test_of_several_one_may_go_at_a_time_and_of_one_nothing_is_said(chart: Rendered, whole: Rendered) -> None:
+def test_proxy_budget_needs_replicas(chart: Rendered, whole: Rendered) -> None:
     assert not chart.all("PodDisruptionBudget")
     (budget,) = whole.all("PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
@@ -184,7 +184,7 @@ def test_of_several_one_may_go_at_a_time_and_of_one_nothing_is_said(chart: Rende
     assert whole.one("Deployment", "swe-argo-proxy")["spec"]["replicas"] == 2
 
 
-def test_what_asks_models_reaches_it_and_nothing_else_does(chart: Rendered) -> None:
+def test_proxy_admits_only_model_callers(chart: Rendered) -> None:
     policy = chart.one("NetworkPolicy", "swe-argo-proxy")["spec"]
     assert selects(policy["podSelector"], pod(chart)["metadata"]["labels"])
     assert policy["policyTypes"] == ["Ingress", "Egress"]
@@ -199,7 +199,7 @@ def test_what_asks_models_reaches_it_and_nothing_else_does(chart: Rendered) -> N
         assert not selects(peer["podSelector"], labels)
 
 
-def test_steps_have_a_way_to_it_and_sandboxes_have_none(chart: Rendered) -> None:
+def test_only_steps_reach_proxy(chart: Rendered) -> None:
     labels = pod(chart)["metadata"]["labels"]
     to_it = [
         rule["ports"]
@@ -214,42 +214,43 @@ def test_steps_have_a_way_to_it_and_sandboxes_have_none(chart: Rendered) -> None
     assert not selects(chart.one("NetworkPolicy", "swe-argo-steps")["spec"]["podSelector"], labels)
 
 
-def test_it_reaches_what_steps_reach_outside_and_its_service_but_not_the_api_server(
-    chart: Rendered, whole: Rendered
-) -> None:
+def test_proxy_cannot_reach_api_server(chart: Rendered, whole: Rendered) -> None:
     steps, proxy = (ways(chart, name) for name in ("swe-argo-steps", "swe-argo-proxy"))
-    assert all(each in steps for each in proxy)
-    assert {each[0]["cidr"] for each in steps if each not in proxy} == set(made_values()["network"]["apiServerCIDRs"])
+    assert all(rule in steps for rule in proxy)
+    assert {rule[0]["cidr"] for rule in steps if rule not in proxy} == set(chart_values()["network"]["apiServerCIDRs"])
     assert ({"cidr": "10.244.0.9/32"}, "TCP", 8001, 8001) in ways(whole, "swe-argo-proxy")
     assert ({"cidr": "10.244.0.1/32"}, "TCP", 9000, 9000) in ways(whole, "swe-argo-proxy")
 
 
-def made_values() -> dict[str, Any]:
+def chart_values() -> dict[str, Any]:
     import yaml
 
     document: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
     return document
 
 
-def test_policies_may_be_left_to_others() -> None:
+def test_proxy_policy_can_be_disabled() -> None:
     assert "swe-argo-proxy" not in render(*ON, "network.create=false").names("NetworkPolicy")
 
 
-def test_the_values_of_a_namespace_that_trains_are_whole() -> None:
-    done = try_render("--values", CHART / "values-training.yaml", *(f"--set={each}" for each in PIPELINE))
-    assert done.returncode == 0, done.stderr
-    assert "--base-model=Qwen/" in done.stdout
+def test_training_values_are_complete() -> None:
+    result = try_render("--values", CHART / "values-training.yaml", *(f"--set={item}" for item in PIPELINE))
+    assert result.returncode == 0, result.stderr
+    assert "--base-model=Qwen/" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
-        (["proxy.enabled=true", "proxy.baseModel=a/b"], "the chart makes no pipeline whose runs would ask it"),
+        (
+            ["proxy.enabled=true", "proxy.baseModel=a/b"],
+            "the chart installs no pipeline whose runs would use the proxy",
+        ),
         ([*PIPELINE, "proxy.enabled=true"], "proxy.baseModel is empty: name a model of Tinker"),
     ],
 )
-def test_a_proxy_that_could_not_serve_is_refused_in_one_line(sets: list[str], said: str) -> None:
-    done = try_render(*(f"--set={each}" for each in sets))
-    assert done.returncode != 0
-    assert len([line for line in done.stderr.splitlines() if line and "--debug" not in line]) == 1
-    assert said in done.stderr
+def test_chart_refuses_unusable_proxy(sets: list[str], message: str) -> None:
+    result = try_render(*(f"--set={item}" for item in sets))
+    assert result.returncode != 0
+    assert len([line for line in result.stderr.splitlines() if line and "--debug" not in line]) == 1
+    assert message in result.stderr

@@ -47,44 +47,44 @@ class Place:
         name = data(self.rendered, "swe-argo-settings")["proxy-secret"]
         return base64.b64decode(self.rendered.one("Secret", name)["data"]["LLM_API_KEY"]).decode()
 
-    def ask(self, given: str) -> httpx.Response:
+    def ask(self, api_key: str) -> httpx.Response:
         body = {"model": "tinker", "messages": [{"role": "user", "content": "Hi"}]}
-        headers = {"Authorization": f"Bearer {given}"}
+        headers = {"Authorization": f"Bearer {api_key}"}
         return httpx.post(f"{self.root}/v1/chat/completions", json=body, headers=headers, timeout=120)
 
 
 def environment(rendered: Rendered) -> dict[str, str]:
     """The container's variables, as kubelet would fill them in."""
     secrets = {"tinker-credentials": {"TINKER_API_KEY": KEY}, "s3-keys": KEYS}
-    for each in rendered.all("Secret"):
-        secrets[each["metadata"]["name"]] = {
-            name: base64.b64decode(value).decode() for name, value in each.get("data", {}).items()
+    for item in rendered.all("Secret"):
+        secrets[item["metadata"]["name"]] = {
+            name: base64.b64decode(value).decode() for name, value in item.get("data", {}).items()
         }
-    found = {
-        name: value for each in box(rendered)["envFrom"] for name, value in secrets[each["secretRef"]["name"]].items()
+    values = {
+        name: value for item in box(rendered)["envFrom"] for name, value in secrets[item["secretRef"]["name"]].items()
     }
-    for each in box(rendered)["env"]:
-        reference = each.get("valueFrom", {}).get("secretKeyRef")
+    for item in box(rendered)["env"]:
+        reference = item.get("valueFrom", {}).get("secretKeyRef")
         if reference is None:
-            found[each["name"]] = each["value"]
+            values[item["name"]] = item["value"]
         elif reference["key"] in secrets[reference["name"]] or not reference.get("optional"):
-            found[each["name"]] = secrets[reference["name"]][reference["key"]]
-    return found
+            values[item["name"]] = secrets[reference["name"]][reference["key"]]
+    return values
 
 
 @contextmanager
-def begun(rendered: Rendered, folder: Path) -> Iterator[str]:
+def started(rendered: Rendered, folder: Path) -> Iterator[str]:
     """Its command at a free port of this machine alone, with what the image and the pod give it."""
     container = box(rendered)
     here = {"--host=0.0.0.0": "--host=127.0.0.1", "--port=8000": "--port=0"}
-    command = [sys.executable, *container["command"][1:], *(here.get(each, each) for each in container["args"])]
-    given = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HF_HOME": str(folder), "TINKER_TELEMETRY": "0"}
-    whole = given | environment(rendered) | {"SWE_ARGO_REASON": str(folder / "reason"), "HOME": str(folder)}
+    command = [sys.executable, *container["command"][1:], *(here.get(arg, arg) for arg in container["args"])]
+    base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HF_HOME": str(folder), "TINKER_TELEMETRY": "0"}
+    whole = base | environment(rendered) | {"SWE_ARGO_REASON": str(folder / "reason"), "HOME": str(folder)}
     with subprocess.Popen(command, env=whole, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
-            assert line.startswith("the proxy takes calls at "), (folder / "reason").read_text()
+            assert line.startswith("the proxy listens at "), (folder / "reason").read_text()
             yield line.split()[-1].removesuffix("/v1")
         finally:
             process.kill()
@@ -102,12 +102,10 @@ def place(bucket: str, s3_endpoint: str, tmp_path: Path) -> Iterator[Place]:
             *("proxy.enabled=true", "proxy.baseModel=test/model", f"proxy.tinkerURL={tinker.url}"),
             "proxy.refreshSeconds=1",
         )
-        yield Place(rendered, tinker, stack.enter_context(begun(rendered, tmp_path)))
+        yield Place(rendered, tinker, stack.enter_context(started(rendered, tmp_path)))
 
 
-def test_runs_with_the_clusters_key_are_answered_and_weights_of_the_training_follow(
-    place: Place, bucket: str, s3_endpoint: str
-) -> None:
+def test_proxy_serves_new_weights(place: Place, bucket: str, s3_endpoint: str) -> None:
     probe = box(place.rendered)["startupProbe"]["httpGet"]["path"]
     assert httpx.get(f"{place.root}{probe}", timeout=60).status_code == 200
     assert place.ask("another").status_code == 401

@@ -37,8 +37,8 @@ def pod(rendered: Rendered, role: str, *, network: bool) -> dict[str, Any]:
 
 def policies_of(rendered: Rendered, role: str, *, network: bool) -> set[str]:
     labels = pod(rendered, role, network=network)["metadata"]["labels"]
-    found = rendered.all("NetworkPolicy")
-    return {each["metadata"]["name"] for each in found if selects(each["spec"]["podSelector"], labels)}
+    policies = rendered.all("NetworkPolicy")
+    return {policy["metadata"]["name"] for policy in policies if selects(policy["spec"]["podSelector"], labels)}
 
 
 def reached(policy: dict[str, Any], address: str) -> bool:
@@ -47,8 +47,8 @@ def reached(policy: dict[str, Any], address: str) -> bool:
     for rule in policy["spec"]["egress"]:
         if "ports" in rule:
             continue
-        for block in (each["ipBlock"] for each in rule["to"]):
-            if to in ip_network(block["cidr"]) and not any(to in ip_network(each) for each in block.get("except", [])):
+        for block in (item["ipBlock"] for item in rule["to"]):
+            if to in ip_network(block["cidr"]) and not any(to in ip_network(item) for item in block.get("except", [])):
                 return True
     return False
 
@@ -57,23 +57,23 @@ PODS = [case for case in CASES if case.stem != "provider-values"]
 
 
 @pytest.mark.parametrize("case", PODS, ids=lambda case: case.stem)
-def test_every_case_renders_settings_that_the_runner_reads(case: Path) -> None:
+def test_chart_settings_are_valid(case: Path) -> None:
     document = render(case=case).settings()
     NamespaceSettings.model_validate(document)
     assert set(document) == {field.alias or name for name, field in NamespaceSettings.model_fields.items()}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_what_lies_outside_the_namespace_carries_its_name(case: Path) -> None:
+def test_cluster_objects_name_namespace(case: Path) -> None:
     outside = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "PriorityClass")
     rendered = render(case=case)
-    for each in rendered.objects:
-        if each["kind"] in outside:
-            assert each["metadata"]["name"].endswith(f"-{NAMESPACE}")
-    assert not {"ClusterRole", "ClusterRoleBinding"} & {each["kind"] for each in rendered.objects}
+    for item in rendered.objects:
+        if item["kind"] in outside:
+            assert item["metadata"]["name"].endswith(f"-{NAMESPACE}")
+    assert not {"ClusterRole", "ClusterRoleBinding"} & {item["kind"] for item in rendered.objects}
 
 
-def test_the_defaults_are_the_runners_own_but_for_nodes_and_names(defaults: Rendered) -> None:
+def test_chart_defaults_match_runner(defaults: Rendered) -> None:
     ours = NamespaceSettings.model_validate(defaults.settings()).model_dump()
     theirs = NamespaceSettings().model_dump()
     differing = {name for name in theirs if ours[name] != theirs[name]}
@@ -82,11 +82,11 @@ def test_the_defaults_are_the_runners_own_but_for_nodes_and_names(defaults: Rend
     assert ours["resources"]["limits"] == {"cpu": "4", "memory": "8Gi", "ephemeral_storage": "20Gi"}
 
 
-def test_a_node_selector_can_be_taken_away() -> None:
+def test_node_selector_can_be_removed() -> None:
     assert render("sandbox.nodeSelector=null").settings()["nodeSelector"] == {}
 
 
-def test_the_runner_may_do_exactly_what_a_runner_does(defaults: Rendered) -> None:
+def test_runner_role_is_minimal(defaults: Rendered) -> None:
     role = defaults.one("Role", "swe-argo-runner")
     rights = {
         (group, resource, verb, *rule.get("resourceNames", []))
@@ -106,13 +106,13 @@ def test_the_runner_may_do_exactly_what_a_runner_does(defaults: Rendered) -> Non
     }
 
 
-def test_the_sandboxes_account_has_no_role_and_no_token(defaults: Rendered) -> None:
+def test_sandbox_account_has_no_rights(defaults: Rendered) -> None:
     assert defaults.one("ServiceAccount", "swe-argo-sandbox")["automountServiceAccountToken"] is False
-    subjects = [each["name"] for binding in defaults.all("RoleBinding") for each in binding["subjects"]]
+    subjects = [subject["name"] for binding in defaults.all("RoleBinding") for subject in binding["subjects"]]
     assert subjects == ["swe-argo-runner"]
 
 
-def test_an_account_from_elsewhere_gets_the_role_and_the_confinement() -> None:
+def test_external_account_gets_role() -> None:
     rendered = render(case=CHART / "ci" / "no-service-account-values.yaml")
     assert rendered.names("ServiceAccount") == {"swe-argo-sandbox"}
     (binding,) = rendered.all("RoleBinding")
@@ -121,7 +121,7 @@ def test_an_account_from_elsewhere_gets_the_role_and_the_confinement() -> None:
         assert f"system:serviceaccount:{NAMESPACE}:evaluations" in str(policy["spec"]["matchConditions"])
 
 
-def test_every_sandbox_is_cut_off_and_only_tests_with_network_get_a_way_out(defaults: Rendered) -> None:
+def test_sandboxes_are_isolated(defaults: Rendered) -> None:
     everyone = defaults.one("NetworkPolicy", "swe-argo-sandbox")["spec"]
     assert everyone["policyTypes"] == ["Ingress", "Egress"]
     assert everyone["ingress"] == everyone["egress"] == []
@@ -133,15 +133,15 @@ def test_every_sandbox_is_cut_off_and_only_tests_with_network_get_a_way_out(defa
 
 
 @pytest.mark.parametrize(("role", "network"), [("solve", False), ("grade", False), ("grade", True)])
-def test_a_sandbox_is_one_whatever_other_labels_it_has(role: str, network: bool) -> None:
+def test_extra_labels_keep_isolation(role: str, network: bool) -> None:
     rendered = render("aws.s3.bucket=runs", "image.repository=localhost/steps", "sandbox.solveNetwork=true")
     labels = pod(rendered, role, network=network)["metadata"]["labels"]
-    policies = [each for each in rendered.all("NetworkPolicy") if selects(each["spec"]["podSelector"], labels)]
+    policies = [item for item in rendered.all("NetworkPolicy") if selects(item["spec"]["podSelector"], labels)]
     labels |= {"swe-argo/step": "solve"}
-    assert [each for each in rendered.all("NetworkPolicy") if selects(each["spec"]["podSelector"], labels)] == policies
+    assert [item for item in rendered.all("NetworkPolicy") if selects(item["spec"]["podSelector"], labels)] == policies
 
 
-def test_the_way_out_does_not_lead_to_the_cluster_or_the_instance_metadata(defaults: Rendered) -> None:
+def test_open_policy_excludes_cluster(defaults: Rendered) -> None:
     policy = defaults.one("NetworkPolicy", "swe-argo-sandbox-open")
     for inside in (
         *METADATA,
@@ -158,33 +158,33 @@ def test_the_way_out_does_not_lead_to_the_cluster_or_the_instance_metadata(defau
         assert reached(policy, outside), outside
 
 
-def test_without_network_for_tests_there_is_no_way_out() -> None:
+def test_grading_network_can_be_disabled() -> None:
     rendered = render("grading.network=false")
     assert rendered.names("NetworkPolicy") == {"swe-argo-sandbox"}
     assert rendered.settings()["gradingNetwork"] is False
 
 
-def test_agents_get_the_way_out_where_the_namespace_says_so() -> None:
+def test_solve_network_opens_sandboxes() -> None:
     rendered = render("sandbox.solveNetwork=true", "grading.network=false")
     assert policies_of(rendered, "solve", network=True) == {"swe-argo-sandbox", "swe-argo-sandbox-open"}
     assert policies_of(rendered, "grade", network=True) == {"swe-argo-sandbox"}
 
 
-def test_names_are_asked_of_the_clusters_dns_or_of_the_named_servers_alone(defaults: Rendered) -> None:
+def test_sandbox_dns_is_limited(defaults: Rendered) -> None:
     ports = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
-    (dns,) = [each for each in _egress(defaults) if "ports" in each]
+    (dns,) = [item for item in _egress(defaults) if "ports" in item]
     assert dns["ports"] == ports
     (peer,) = dns["to"]
     assert selects(peer["podSelector"], {"k8s-app": "kube-dns"})
     assert selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": "kube-system"})
-    (named,) = [each for each in _egress(render("sandbox.nameservers={169.254.20.10,fd00::2}")) if "ports" in each]
-    assert named == {
-        "to": [{"ipBlock": {"cidr": each}} for each in ("169.254.20.10/32", "fd00::2/128")],
+    (rule,) = [item for item in _egress(render("sandbox.nameservers={169.254.20.10,fd00::2}")) if "ports" in item]
+    assert rule == {
+        "to": [{"ipBlock": {"cidr": item}} for item in ("169.254.20.10/32", "fd00::2/128")],
         "ports": ports,
     }
 
 
-def test_a_mirror_in_a_private_range_is_let_through() -> None:
+def test_allowed_cidr_is_reachable() -> None:
     policy = render("grading.allowCIDRs={10.1.2.0/28}").one("NetworkPolicy", "swe-argo-sandbox-open")
     assert reached(policy, "10.1.2.3")
     assert not reached(policy, "10.1.2.16")
@@ -195,14 +195,14 @@ def _egress(rendered: Rendered) -> list[dict[str, Any]]:
     return rules
 
 
-def test_admission_is_bound_to_the_namespace_and_denies(defaults: Rendered) -> None:
+def test_admission_denies_in_namespace(defaults: Rendered) -> None:
     policies = defaults.names("ValidatingAdmissionPolicy")
     assert len(policies) == 4
     for policy in defaults.all("ValidatingAdmissionPolicy"):
         assert policy["spec"]["failurePolicy"] == "Fail"
-        assert all("message" in each or "messageExpression" in each for each in policy["spec"]["validations"])
+        assert all("message" in item or "messageExpression" in item for item in policy["spec"]["validations"])
     bindings = defaults.all("ValidatingAdmissionPolicyBinding")
-    assert {each["spec"]["policyName"] for each in bindings} == policies
+    assert {item["spec"]["policyName"] for item in bindings} == policies
     for binding in bindings:
         assert binding["spec"]["validationActions"] == ["Deny"]
         selector = binding["spec"]["matchResources"]["namespaceSelector"]
@@ -210,20 +210,20 @@ def test_admission_is_bound_to_the_namespace_and_denies(defaults: Rendered) -> N
         assert not selects(selector, {"kubernetes.io/metadata.name": "other"})
 
 
-def test_sandboxes_give_way_and_push_nothing_aside(defaults: Rendered) -> None:
-    (made,) = defaults.all("PriorityClass")
-    assert made["metadata"]["name"] == defaults.settings()["priorityClassName"] == f"swe-argo-sandbox-{NAMESPACE}"
-    assert -10 <= made["value"] < 0
-    assert made["preemptionPolicy"] == "Never"
+def test_sandbox_priority_is_low(defaults: Rendered) -> None:
+    (priority,) = defaults.all("PriorityClass")
+    assert priority["metadata"]["name"] == defaults.settings()["priorityClassName"] == f"swe-argo-sandbox-{NAMESPACE}"
+    assert -10 <= priority["value"] < 0
+    assert priority["preemptionPolicy"] == "Never"
 
 
-def test_a_priority_class_that_is_there_is_used() -> None:
+def test_existing_priority_class_is_used() -> None:
     rendered = render("priorityClass.create=false", "priorityClass.name=low")
     assert not rendered.all("PriorityClass")
     assert rendered.settings()["priorityClassName"] == "low"
 
 
-def test_a_quota_counts_sandboxes_or_where_they_have_no_class_all_pods(defaults: Rendered) -> None:
+def test_quota_counts_sandboxes(defaults: Rendered) -> None:
     assert not defaults.all("ResourceQuota")
     (quota,) = render("quota.enabled=true", "quota.hard.pods=7").all("ResourceQuota")
     assert quota["spec"]["hard"] == {"pods": 7}
@@ -233,9 +233,9 @@ def test_a_quota_counts_sandboxes_or_where_they_have_no_class_all_pods(defaults:
     assert "scopeSelector" not in quota["spec"]
 
 
-def test_somebody_with_rights_in_the_namespace_alone_can_install_it() -> None:
+def test_namespace_only_install_works() -> None:
     rendered = render(case=CHART / "ci" / "namespace-only-values.yaml")
-    assert {each["kind"] for each in rendered.objects} == {
+    assert {manifest["kind"] for manifest in rendered.objects} == {
         "ConfigMap",
         "NetworkPolicy",
         "ResourceQuota",

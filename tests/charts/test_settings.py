@@ -16,7 +16,7 @@ S3_SERVER = CHART / "ci" / "s3-server-values.yaml"
 
 
 @pytest.fixture(scope="module")
-def made() -> Rendered:
+def full() -> Rendered:
     return render(*PIPELINE)
 
 
@@ -30,16 +30,16 @@ def settings(*sets: str) -> dict[str, str]:
     return data(render(*PIPELINE, *sets), "swe-argo-settings")
 
 
-def test_settings_are_words_even_where_values_are_numbers(made: Rendered, small: Rendered) -> None:
-    assert {type(each) for rendered in (made, small) for each in data(rendered, "swe-argo-settings").values()} == {str}
-    own = data(made, "swe-argo-settings")
+def test_settings_are_strings(full: Rendered, small: Rendered) -> None:
+    assert {type(item) for rendered in (full, small) for item in data(rendered, "swe-argo-settings").values()} == {str}
+    own = data(full, "swe-argo-settings")
     assert (own["retries"], own["resource-factor"], own["region"]) == ("2", "1", "us-east-1")
     assert own["hf-endpoint"] == "https://huggingface.co"
     assert data(small, "swe-argo-settings")["resource-factor"] == "0.5"
 
 
-def test_a_reference_to_a_secret_has_a_name_even_where_there_is_none(made: Rendered, small: Rendered) -> None:
-    own = data(made, "swe-argo-settings")
+def test_secret_references_have_names(full: Rendered, small: Rendered) -> None:
+    own = data(full, "swe-argo-settings")
     assert own["credentials"] == "tinker-credentials"
     assert own["s3-secret"] == own["webhook-secret"] == "swe-argo-no-secret"
     server = data(small, "swe-argo-settings")
@@ -47,18 +47,18 @@ def test_a_reference_to_a_secret_has_a_name_even_where_there_is_none(made: Rende
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("prefix", "expected"),
     [("", ""), ("a", "a/"), ("a/", "a/"), ("/a/b", "a/b/"), ("a/b//", "a/b/"), ("/", "")],
 )
-def test_a_prefix_is_empty_or_ends_in_a_slash(said: str, meant: str) -> None:
-    rendered = render(*PIPELINE, f"aws.s3.prefix={said}")
-    assert data(rendered, "swe-argo-settings")["prefix"] == meant
+def test_prefix_ends_in_slash(prefix: str, expected: str) -> None:
+    rendered = render(*PIPELINE, f"aws.s3.prefix={prefix}")
+    assert data(rendered, "swe-argo-settings")["prefix"] == expected
     key = yaml.safe_load(data(rendered, "swe-argo-artifacts")["default"])["s3"]["keyFormat"]
-    assert key == meant + "logs/{{pod.name}}"
+    assert key == expected + "logs/{{pod.name}}"
 
 
 @pytest.mark.parametrize(
-    ("sets", "meant", "host", "insecure"),
+    ("sets", "expected", "host", "insecure"),
     [
         (["aws.s3.endpoint=10.1.2.3:9000"], "https://10.1.2.3:9000", "10.1.2.3:9000", False),
         (["aws.s3.endpoint=10.1.2.3:9000", "aws.s3.insecure=true"], "http://10.1.2.3:9000", "10.1.2.3:9000", True),
@@ -67,15 +67,15 @@ def test_a_prefix_is_empty_or_ends_in_a_slash(said: str, meant: str) -> None:
         ([], "", "s3.amazonaws.com", False),
     ],
 )
-def test_steps_and_argo_find_the_same_server(sets: list[str], meant: str, host: str, insecure: bool) -> None:
+def test_steps_and_argo_share_s3_server(sets: list[str], expected: str, host: str, insecure: bool) -> None:
     rendered = render(*PIPELINE, *sets)
-    assert data(rendered, "swe-argo-settings")["s3-endpoint"] == meant
+    assert data(rendered, "swe-argo-settings")["s3-endpoint"] == expected
     repository = yaml.safe_load(data(rendered, "swe-argo-artifacts")["default"])["s3"]
     assert (repository["endpoint"], repository["insecure"]) == (host, insecure)
     assert "accessKeySecret" not in repository
 
 
-def test_argo_takes_the_keys_from_the_secret_that_the_steps_take_them_from(small: Rendered) -> None:
+def test_argo_uses_s3_secret_of_steps(small: Rendered) -> None:
     repository = yaml.safe_load(data(small, "swe-argo-artifacts")["default"])["s3"]
     assert repository["accessKeySecret"] == {"name": "s3-keys", "key": "AWS_ACCESS_KEY_ID"}
     assert repository["secretKeySecret"] == {"name": "s3-keys", "key": "AWS_SECRET_ACCESS_KEY"}
@@ -85,32 +85,32 @@ def test_argo_takes_the_keys_from_the_secret_that_the_steps_take_them_from(small
     ("units", "window", "shards"),
     [(1, 1, 2), (2, 1, 3), (4, 2, 3), (8, 4, 3), (9, 4, 3), (20, 10, 3), (50, 10, 7), (500, 10, 63), (2000, 10, 250)],
 )
-def test_limits_leave_room_for_another_run_and_keep_all_units_busy(units: int, window: int, shards: int) -> None:
+def test_limits_share_shards(units: int, window: int, shards: int) -> None:
     """A shard takes half of the units at most, and two runs have a shard at least: no run waits for all of another."""
     rendered = render(*PIPELINE, f"limits.units={units}")
     limits = rendered.one("ConfigMap", "swe-argo-limits")["data"]
     assert limits == {"units": str(units), "shards": str(shards), "runs": str(max(2, shards))}
-    (made,) = (each for each in rendered.all("WorkflowTemplate") if each["metadata"]["name"] == "swe-argo-shard")
-    (dag,) = (each for each in made["spec"]["templates"] if each["name"] == "shard")
+    (template,) = (item for item in rendered.all("WorkflowTemplate") if item["metadata"]["name"] == "swe-argo-shard")
+    (dag,) = (item for item in template["spec"]["templates"] if item["name"] == "shard")
     assert dag["parallelism"] == window
     assert units <= window * shards <= max(2 * units, units + window)
 
 
 @pytest.mark.parametrize(
-    ("tag", "meant"),
+    ("tag", "expected"),
     [
         ("", "localhost/steps:0.1.0"),
         ("v1", "localhost/steps:v1"),
         (f"sha256:{'a' * 64}", f"localhost/steps@sha256:{'a' * 64}"),
     ],
 )
-def test_an_image_is_named_by_tag_or_digest(tag: str, meant: str) -> None:
-    assert settings(f"image.tag={tag}")["image"] == meant
+def test_image_is_named_by_tag_or_digest(tag: str, expected: str) -> None:
+    assert settings(f"image.tag={tag}")["image"] == expected
 
 
 def _patience() -> dict[str, Any]:
-    said = (("DURATION", "5s"), ("FACTOR", "1"), ("STEPS", "60"))
-    env = [{"name": f"EXECUTOR_RETRY_BACKOFF_{name}", "value": value} for name, value in said]
+    options = (("DURATION", "5s"), ("FACTOR", "1"), ("STEPS", "60"))
+    env = [{"name": f"EXECUTOR_RETRY_BACKOFF_{name}", "value": value} for name, value in options]
     return {"containers": [{"name": "wait", "env": env}], "initContainers": [{"name": "init", "env": env}]}
 
 
@@ -118,7 +118,7 @@ PATIENT = _patience()
 """What Argo's own containers beside a step are told."""
 
 
-def test_pods_go_where_the_values_say() -> None:
+def test_pods_follow_scheduling_values() -> None:
     own = data(render(case=CHART / "ci" / "eks-values.yaml"), "swe-argo-settings")
     control = {
         "nodeSelector": {"role": "system"},
@@ -135,15 +135,15 @@ def test_pods_go_where_the_values_say() -> None:
     assert nothing["waiter-pod"] == "{}"
 
 
-def test_argos_containers_wait_for_a_store_that_is_away_longer_than_argo_does_by_itself() -> None:
-    (wait,) = (each["env"] for each in PATIENT["containers"])
-    said = {each["name"].removeprefix("EXECUTOR_RETRY_BACKOFF_"): each["value"] for each in wait}
-    least_s = (int(said["STEPS"]) - 1) * int(said["DURATION"].rstrip("s"))  # Argo adds up to half of each pause
-    assert said["FACTOR"] == "1"
+def test_executor_retries_for_minutes() -> None:
+    (wait,) = (item["env"] for item in PATIENT["containers"])
+    options = {item["name"].removeprefix("EXECUTOR_RETRY_BACKOFF_"): item["value"] for item in wait}
+    least_s = (int(options["STEPS"]) - 1) * int(options["DURATION"].rstrip("s"))  # Argo adds up to half of each pause
+    assert options["FACTOR"] == "1"
     assert 240 <= least_s <= 600
 
 
-def test_the_main_container_gets_its_resources_and_pull_policy(small: Rendered) -> None:
+def test_main_container_has_resources(small: Rendered) -> None:
     own = data(small, "swe-argo-settings")
     requests = {"requests": {"cpu": "10m", "memory": "64Mi"}}
     main = {"name": "main", "imagePullPolicy": "Never"}
@@ -154,45 +154,45 @@ def test_the_main_container_gets_its_resources_and_pull_policy(small: Rendered) 
     assert pulled["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
 
 
-def test_control_pods_go_before_steps_and_steps_before_sandboxes_and_none_pushes_another_aside() -> None:
+def test_priorities_are_ordered() -> None:
     for sets, values in (((), (-1, 0, 1)), (("priorityClass.value=-9",), (-9, -8, -7))):
-        classes = {each["metadata"]["name"]: each for each in render(*PIPELINE, *sets).all("PriorityClass")}
+        classes = {item["metadata"]["name"]: item for item in render(*PIPELINE, *sets).all("PriorityClass")}
         names = [f"swe-argo-{kind}-{NAMESPACE}" for kind in ("sandbox", "step", "control")]
         assert set(classes) == set(names)
         assert tuple(classes[name]["value"] for name in names) == values
-        assert {each["preemptionPolicy"] for each in classes.values()} == {"Never"}
+        assert {item["preemptionPolicy"] for item in classes.values()} == {"Never"}
 
 
 def ways(rendered: Rendered, policy: str = "swe-argo-steps") -> list[tuple[Any, str, int, int]]:
     """What a pod of a policy reaches by address: network, ranges left out, first and last port."""
-    found = []
+    allowed = []
     for rule in rendered.one("NetworkPolicy", policy)["spec"]["egress"]:
-        for block in (each["ipBlock"] for each in rule["to"] if "ipBlock" in each):
+        for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
             for port in rule["ports"]:
                 last = port.get("endPort", port["port"])
-                found.append((block, port["protocol"], port["port"], last))
-    return found
+                allowed.append((block, port["protocol"], port["port"], last))
+    return allowed
 
 
 def reached(rendered: Rendered, address: str, port: int) -> bool:
     to = ip_address(address)
     return any(
         to in ip_network(block["cidr"])
-        and not any(to in ip_network(each) for each in block.get("except", []))
+        and not any(to in ip_network(excluded) for excluded in block.get("except", []))
         and protocol == "TCP"
         and first <= port <= last
         for block, protocol, first, last in ways(rendered)
     )
 
 
-def test_the_policy_is_for_the_pods_of_steps_and_not_for_sandboxes(made: Rendered) -> None:
-    policy = made.one("NetworkPolicy", "swe-argo-steps")["spec"]
+def test_policy_selects_only_steps(full: Rendered) -> None:
+    policy = full.one("NetworkPolicy", "swe-argo-steps")["spec"]
     assert selects(policy["podSelector"], {"swe-argo/step": "child"})
     assert not selects(policy["podSelector"], {"swe-argo/role": "solve"})
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["ingress"] == []
     assert all(rule["to"] and rule["ports"] for rule in policy["egress"])
-    assert not selects(made.one("NetworkPolicy", "swe-argo-sandbox")["spec"]["podSelector"], {"swe-argo/step": "child"})
+    assert not selects(full.one("NetworkPolicy", "swe-argo-sandbox")["spec"]["podSelector"], {"swe-argo/step": "child"})
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_the_policy_is_for_the_pods_of_steps_and_not_for_sandboxes(made: Rendere
         ("fd00:ec2::23", 80),
     ],
 )
-def test_step_pods_reach_what_a_run_on_a_cloud_needs(made: Rendered, address: str, port: int) -> None:
-    assert reached(made, address, port)
+def test_steps_reach_cloud_services(full: Rendered, address: str, port: int) -> None:
+    assert reached(full, address, port)
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_step_pods_reach_what_a_run_on_a_cloud_needs(made: Rendered, address: st
         ("127.0.0.1", 443),
     ],
 )
-def test_step_pods_reach_nothing_else(made: Rendered, address: str, port: int) -> None:
-    assert not reached(made, address, port)
+def test_steps_reach_nothing_else(full: Rendered, address: str, port: int) -> None:
+    assert not reached(full, address, port)
 
 
-def test_a_server_that_is_named_by_its_address_is_let_through_to_alone(small: Rendered) -> None:
+def test_steps_reach_only_named_address(small: Rendered) -> None:
     assert reached(small, "10.244.0.1", 9000)
     assert reached(small, "10.244.0.1", 9001)
     assert reached(small, "10.244.0.1", 9099)
@@ -238,7 +238,7 @@ def test_a_server_that_is_named_by_its_address_is_let_through_to_alone(small: Re
         assert not reached(small, address, port)
 
 
-def test_a_server_that_has_a_name_is_let_through_to_by_its_port(small: Rendered) -> None:
+def test_steps_reach_named_port(small: Rendered) -> None:
     assert reached(small, "10.96.7.7", 8080)
     assert reached(small, "52.216.1.2", 8080)
     assert not reached(small, "169.254.169.254", 8080)
@@ -246,13 +246,13 @@ def test_a_server_that_has_a_name_is_let_through_to_by_its_port(small: Rendered)
     assert not reached(render(*PIPELINE, "hub.endpoint=https://hub"), "10.1.1.1", 80)
 
 
-def test_names_are_asked_of_the_clusters_dns(made: Rendered) -> None:
+def test_steps_dns_is_limited_to_cluster(full: Rendered) -> None:
     (dns,) = (
-        each for each in made.one("NetworkPolicy", "swe-argo-steps")["spec"]["egress"] if "podSelector" in each["to"][0]
+        rule for rule in full.one("NetworkPolicy", "swe-argo-steps")["spec"]["egress"] if "podSelector" in rule["to"][0]
     )
     assert dns["ports"] == [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
     assert selects(dns["to"][0]["podSelector"], {"k8s-app": "kube-dns"})
 
 
-def test_policies_may_be_left_to_others() -> None:
+def test_steps_policy_can_be_disabled() -> None:
     assert "swe-argo-steps" not in render(*PIPELINE, "network.create=false").names("NetworkPolicy")

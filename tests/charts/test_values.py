@@ -19,22 +19,22 @@ TABLE = '{{ template "chart.valuesTable" . }}'
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
-def test_the_readme_is_what_the_values_say() -> None:
+def test_chart_readme_matches_values() -> None:
     command = [sys.executable, str(ROOT / "charts" / "readme.py"), str(CHART), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
-def test_a_value_without_a_word_about_it_is_refused(tmp_path: Path) -> None:
+def test_readme_needs_documented_values(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text("one:\n  # -- Said.\n  said: 1\n  silent: 2\n")
     (tmp_path / "README.md.gotmpl").write_text(TABLE)
     command = [sys.executable, str(ROOT / "charts" / "readme.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "one.silent has no" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode != 0
+    assert "one.silent has no" in result.stderr
 
 
-def test_the_table_is_what_helm_docs_writes(tmp_path: Path) -> None:
+def test_readme_table_equals_helm_docs(tmp_path: Path) -> None:
     (tmp_path / "values.yaml").write_text(
         '# -- First\n# and `more`.\na: "<b>&"\nb:\n  # -- Half.\n  half: 1.5\n  # -- Nothing.\n  none: null\n'
         '# -- Any.\nc: {z: 1, y: [true, "ä"]}\n'
@@ -54,7 +54,7 @@ def test_the_table_is_what_helm_docs_writes(tmp_path: Path) -> None:
     ]
 
 
-def test_the_schema_knows_exactly_the_values_that_there_are() -> None:
+def test_schema_covers_the_values() -> None:
     assert _unlike(SCHEMA, DEFAULTS, "") == []
 
 
@@ -64,21 +64,21 @@ def _unlike(schema: dict[str, Any], default: object, path: str) -> list[str]:
     if properties is None:
         return []
     assert isinstance(default, dict), path
-    found = [] if schema.get("additionalProperties") is False else [f"{path}: unknown keys are let in"]
-    found += [f"{path}.{key}" for key in (set(properties) ^ set(default)) - {"global"}]
+    differences = [] if schema.get("additionalProperties") is False else [f"{path}: unknown keys are let in"]
+    differences += [f"{path}.{key}" for key in (set(properties) ^ set(default)) - {"global"}]
     for key in set(properties) & set(default):
-        found += _unlike(properties[key], default[key], f"{path}.{key}")
-    return found
+        differences += _unlike(properties[key], default[key], f"{path}.{key}")
+    return differences
 
 
-def test_no_value_takes_one_of_another_type(tmp_path: Path) -> None:
+def test_schema_checks_every_type(tmp_path: Path) -> None:
     """A list of lists, which none is, in the place of each at once: Helm names them all."""
     wrong, paths = _wrong(DEFAULTS, "")
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(wrong))
-    done = try_render("--values", tmp_path / "values.yaml")
-    assert done.returncode != 0
+    result = try_render("--values", tmp_path / "values.yaml")
+    assert result.returncode != 0
     assert len(paths) > 70
-    assert [path for path in paths if f"at '{path}" not in done.stderr] == []
+    assert [path for path in paths if f"at '{path}" not in result.stderr] == []
 
 
 def _wrong(default: object, path: str) -> tuple[object, list[str]]:
@@ -86,15 +86,15 @@ def _wrong(default: object, path: str) -> tuple[object, list[str]]:
     if not isinstance(default, dict) or not default:
         return [[]], [path]
     below = {key: _wrong(value, f"{path}/{key}") for key, value in default.items()}
-    return {key: wrong for key, (wrong, _) in below.items()}, [each for _, paths in below.values() for each in paths]
+    return {key: wrong for key, (wrong, _) in below.items()}, [item for _, paths in below.values() for item in paths]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
-def test_helm_lints_every_case_strictly(case: Path) -> None:
-    done = subprocess.run(
+def test_helm_lint_passes_every_case(case: Path) -> None:
+    result = subprocess.run(
         [helm(), "lint", "--strict", str(CHART), "--values", str(case)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_helm_lints_every_case_strictly(case: Path) -> None:
         ("nightly.k=all", "/nightly/k"),
     ],
 )
-def test_a_value_that_is_none_is_refused_by_its_name(flag: str, about: str) -> None:
-    done = try_render("--set", flag)
-    assert done.returncode != 0
-    assert about in done.stderr
-    assert "schema" in done.stderr
+def test_schema_names_invalid_value(flag: str, about: str) -> None:
+    result = try_render("--set", flag)
+    assert result.returncode != 0
+    assert about in result.stderr
+    assert "schema" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -204,6 +204,6 @@ def test_a_value_that_is_none_is_refused_by_its_name(flag: str, about: str) -> N
         "resourceFactor=1.5",
     ],
 )
-def test_what_people_write_on_a_command_line_is_understood(flag: str) -> None:
-    done = try_render("--set", flag)
-    assert done.returncode == 0, done.stderr
+def test_schema_accepts_common_flags(flag: str) -> None:
+    result = try_render("--set", flag)
+    assert result.returncode == 0, result.stderr

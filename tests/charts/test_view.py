@@ -31,42 +31,42 @@ def box(rendered: Rendered) -> dict[str, Any]:
     return dict(container)
 
 
-def test_without_it_there_is_nothing_of_it() -> None:
-    assert not any("view" in each["metadata"]["name"] for each in render(*PIPELINE).objects)
+def test_chart_without_view_omits_it() -> None:
+    assert not any("view" in manifest["metadata"]["name"] for manifest in render(*PIPELINE).objects)
 
 
-def test_its_flags_are_those_of_the_program(chart: Rendered) -> None:
+def test_view_flags_match_program(chart: Rendered) -> None:
     from swe_argo.workflows.view.__main__ import VIEW
 
-    flags = dict(each.removeprefix("--").split("=", 1) for each in box(chart)["args"])
+    flags = dict(arg.removeprefix("--").split("=", 1) for arg in box(chart)["args"])
     assert box(chart)["command"] == ["python3", "-m", "swe_argo.workflows.view"]
     assert flags == {"host": "0.0.0.0", "port": "7676", "store": "s3://runs/"}
     assert flags.keys() <= {option.name for option in VIEW.options}
     assert box(chart)["ports"] == [{"name": "http", "containerPort": int(flags["port"])}]
 
 
-def test_the_program_needs_nothing_that_its_image_lacks() -> None:
+def test_view_needs_no_missing_packages() -> None:
     absent = {"typer", "rich", "hera", "docker", "pytest"}
     code = f"import sys, swe_argo.workflows.view.__main__; sys.exit(' '.join({absent!r} & sys.modules.keys()) or None)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_its_token_is_long_and_of_a_secret(chart: Rendered) -> None:
+def test_view_token_is_long(chart: Rendered) -> None:
     token = base64.b64decode(chart.one("Secret", "swe-argo-view")["data"]["SWE_ARGO_VIEW_TOKEN"])
     assert len(token) == 40
-    named = render(*ON, "view.existingSecret=lookers")
-    assert "swe-argo-view" not in named.names("Secret")
-    for rendered, name in ((chart, "swe-argo-view"), (named, "lookers")):
-        (variable,) = (each for each in box(rendered)["env"] if each["name"] == "SWE_ARGO_VIEW_TOKEN")
+    with_secret = render(*ON, "view.existingSecret=lookers")
+    assert "swe-argo-view" not in with_secret.names("Secret")
+    for rendered, name in ((chart, "swe-argo-view"), (with_secret, "lookers")):
+        (variable,) = (entry for entry in box(rendered)["env"] if entry["name"] == "SWE_ARGO_VIEW_TOKEN")
         assert variable["valueFrom"] == {"secretKeyRef": {"name": name, "key": "SWE_ARGO_VIEW_TOKEN"}}
 
 
-def test_it_is_confined_as_the_steps_are(chart: Rendered) -> None:
+def test_view_is_confined_like_steps(chart: Rendered) -> None:
     check_confined_as_steps(chart, pod(chart))
 
 
-def test_it_has_a_role_of_its_own_where_one_is_named() -> None:
+def test_view_account_has_own_cloud_role() -> None:
     both = (*ON, "serviceAccount.annotations.eks\\.amazonaws\\.com/role-arn=arn:aws:iam::1:role/writes")
     for sets, role in ((both, "role/writes"), ((*both, ROLE), "role/reads")):
         rendered = render(*sets)
@@ -76,7 +76,7 @@ def test_it_has_a_role_of_its_own_where_one_is_named() -> None:
         assert steps["eks.amazonaws.com/role-arn"].endswith("role/writes")
 
 
-def test_people_reach_it_and_sandboxes_do_not(chart: Rendered) -> None:
+def test_view_admits_only_ingress(chart: Rendered) -> None:
     labels = pod(chart)["metadata"]["labels"]
     service = chart.one("Service", "swe-argo-view")["spec"]
     assert selects({"matchLabels": service["selector"]}, labels)
@@ -89,7 +89,7 @@ def test_people_reach_it_and_sandboxes_do_not(chart: Rendered) -> None:
     assert rule["ports"] == [{"protocol": "TCP", "port": 7676}]
 
 
-def test_without_a_bucket_it_is_refused() -> None:
-    done = try_render("--set=view.enabled=true")
-    assert done.returncode != 0
-    assert "there is no bucket to look at" in done.stderr
+def test_view_requires_bucket() -> None:
+    result = try_render("--set=view.enabled=true")
+    assert result.returncode != 0
+    assert "no bucket is set" in result.stderr

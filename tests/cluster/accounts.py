@@ -45,22 +45,22 @@ def account(
     Rights in the whole cluster go with the namespace: their role is bound to an account of it.
     """
     name = f"account-{secrets.token_hex(3)}"  # never known by other rights, which are in force for a moment yet
-    who = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     identity = {"name": name, "namespace": namespace}
     objects: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": identity}]
-    for kind, given in (("", rules), ("Cluster", everywhere)):
+    for kind, role_rules in (("", rules), ("Cluster", everywhere)):
         full = f"{namespace}-{name}" if kind else name
         meta = {"name": full} if kind else {"name": full, "namespace": namespace}
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": f"{kind}Role", "name": full}
         head: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": meta}
-        objects.append({**head, "kind": f"{kind}Role", "rules": [_rule(rule) for rule in given]})
-        objects.append({**head, "kind": f"{kind}RoleBinding", "roleRef": ref, "subjects": [who]})
-        if kind and not given:
+        objects.append({**head, "kind": f"{kind}Role", "rules": [_rule(rule) for rule in role_rules]})
+        objects.append({**head, "kind": f"{kind}RoleBinding", "roleRef": ref, "subjects": [subject]})
+        if kind and not role_rules:
             del objects[-2:]
     cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     kubeconfig = account_kubeconfig(cluster, namespace, name, folder)
-    wanted = {resource for _, resources, _ in (*rules, *everywhere) for resource in resources.split(",")}
-    wait_for(lambda: wanted <= _read_rights(cluster, namespace, kubeconfig))
+    expected = {resource for _, resources, _ in (*rules, *everywhere) for resource in resources.split(",")}
+    wait_for(lambda: expected <= _read_rights(cluster, namespace, kubeconfig))
     return kubeconfig
 
 
@@ -79,8 +79,8 @@ def _read_rights(cluster: Cluster, namespace: str, kubeconfig: Path) -> set[str]
 def forget(cluster: Cluster, namespace: str) -> None:
     """Remove the rights in the whole cluster of a namespace's accounts: they do not go with it."""
     kinds = "clusterroles,clusterrolebindings"
-    found = cluster.kubectl("get", kinds, "-o", "name").split()
-    if mine := [name for name in found if f"/{namespace}-account-" in name]:
+    names = cluster.kubectl("get", kinds, "-o", "name").split()
+    if mine := [name for name in names if f"/{namespace}-account-" in name]:
         cluster.kubectl("delete", *mine)
 
 

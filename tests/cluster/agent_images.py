@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gate.binary import find_gate
+from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.bundles.image import push_image
 from swe_argo.steps.bundles.stored import StoredBundle
@@ -46,7 +46,7 @@ def push(to: AgentRegistry, name: str, files: Path, digest: str, copier: bytes |
     """The image with these files, and the program that copies them, by its digest."""
     architecture = architecture_here()
     bundle = StoredBundle(name, "1", files, BundleFacts(digest=digest, architecture=architecture, libc="any"))
-    program = copier or find_gate(architecture)
+    program = copier or find_gateway(architecture)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(to.home))
         return push_image(bundle, f"{to.address}/{name}", program)

@@ -14,13 +14,13 @@ _HEAD = "set -uxo pipefail\n"
 
 def rows(before: dict[str, str]) -> list[Row]:
     """Rows of mini, by id; before its tests each does what ``before`` says, in shell."""
-    found = []
+    changed = []
     for row in load("mini", "test").rows:
         if (act := before.get(row["instance_id"])) is not None:
             assert _HEAD in row["eval_script"]
-            found.append({**row, "eval_script": row["eval_script"].replace(_HEAD, f"{_HEAD}{act}\n", 1)})
-    assert len(found) == len(before)
-    return found
+            changed.append({**row, "eval_script": row["eval_script"].replace(_HEAD, f"{_HEAD}{act}\n", 1)})
+    assert len(changed) == len(before)
+    return changed
 
 
 def dataset(folder: Path, before: dict[str, str]) -> str:
@@ -35,13 +35,13 @@ def recordings(folder: Path, instances: list[str], act: str = "true") -> str:
     patches = {row["instance_id"]: row["patch"] for row in load("mini", "test").rows}
     for instance in instances:
         commands = [act, f"git apply - <<'END_OF_PATCH'\n{patches[instance]}END_OF_PATCH"]
-        said = [
+        messages = [
             {"role": "assistant", "content": "I know.", "extra": {"actions": [{"command": command}]}}
             for command in commands
         ]
         trajectory = {
             "info": {"config": {"model": {"model_name": "lab/model"}}, "exit_status": "Submitted", "submission": ""},
-            "messages": [{"role": "user", "content": "fix it"}, *said],
+            "messages": [{"role": "user", "content": "fix it"}, *messages],
             "trajectory_format": "mini-swe-agent-1.1",
             "instance_id": instance,
         }

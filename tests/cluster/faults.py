@@ -107,7 +107,7 @@ class Faults:
         """How much passes before it is cut in one of the next answers."""
         return self._sizes[kind].randrange(200, 5000)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The counts in one line, for assertions."""
         lines = [f"{kind} {fault}: {count}" for (kind, fault), count in sorted(self.met.items())]
         return f"injected: {'; '.join(lines)}; passed: {dict(self.passed)}"
@@ -206,10 +206,10 @@ class Proxy:
         writer.write(await up_reader.readuntil(b"\r\n\r\n"))
         is_late_shell = fault is Fault.SLOW and kind is Kind.EXEC and self.faults.cuts_late_shells
         if fault in (Fault.AFTER, Fault.LATER) or is_late_shell:
-            left = self.faults.bytes_before(kind) if fault is Fault.AFTER else self.faults.bytes_later(kind)
-            while left and (piece := await up_reader.read(left)):
+            remaining = self.faults.bytes_before(kind) if fault is Fault.AFTER else self.faults.bytes_later(kind)
+            while remaining and (piece := await up_reader.read(remaining)):
                 writer.write(piece)
-                left -= len(piece)
+                remaining -= len(piece)
             return _cut(writer)
         if fault is Fault.STATUS:
             async for frame, payload in whole_frames(up_reader):

@@ -41,7 +41,7 @@ def sandbox_archive(reference: str, files: dict[str, Path], folder: Path) -> Pat
     archive = folder / "swe-argo-test-bed.tar"
     variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
     command = [sys.executable, str(MKIMAGE), reference, str(archive), "--layer", str(programs), "--layer", str(testbed)]
-    subprocess.run([*command, *(f"--env={each}" for each in variables), "--workdir=/testbed"], check=True)
+    subprocess.run([*command, *(f"--env={variable}" for variable in variables), "--workdir=/testbed"], check=True)
     programs.unlink()
     return archive
 
@@ -50,9 +50,9 @@ def _checkout_layer(folder: Path) -> bytes:
     """A git repository of one commit whose only file is ``hello.txt``."""
     folder.mkdir()
     (folder / "hello.txt").write_text("hello\n")
-    who = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     when = {"GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2020-01-01T00:00:00Z"}
-    for command in (["init", "-q"], ["add", "hello.txt"], [*who, "commit", "-qm", "one"]):
+    for command in (["init", "-q"], ["add", "hello.txt"], [*identity, "commit", "-qm", "one"]):
         subprocess.run(["git", *command], cwd=folder, check=True, env={**os.environ, **when})
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:

@@ -52,18 +52,18 @@ class InstalledChart:
 
     def pods(self, selector: str = "swe-argo/role") -> list[dict[str, Any]]:
         """The pods there, sandboxes by default."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))
-        return list(found["items"])
+        pod_list: dict[str, Any] = json.loads(self.kubectl("get", "pods", "-l", selector, "-o", "json"))
+        return list(pod_list["items"])
 
     def running(self) -> dict[tuple[str, str], str]:
         """The sandboxes whose containers run: (instance, role) -> the pod's name."""
-        found = {}
+        names = {}
         for pod in self.pods():
             meta = pod["metadata"]
-            states = [each["state"] for each in pod["status"].get("containerStatuses", [])]
+            states = [status["state"] for status in pod["status"].get("containerStatuses", [])]
             if "deletionTimestamp" not in meta and any("running" in state for state in states):
-                found[meta["annotations"].get("swe-argo/instance", ""), meta["labels"]["swe-argo/role"]] = meta["name"]
-        return found
+                names[meta["annotations"].get("swe-argo/instance", ""), meta["labels"]["swe-argo/role"]] = meta["name"]
+        return names
 
     def busy(self, instance: str, role: str) -> str:
         """Wait until the container of this instance's sandbox runs; the pod's name."""
@@ -76,10 +76,10 @@ class InstalledChart:
         assert settles(runs, 240), f"no sandbox of {instance} runs to {role} it"
         return names[0]
 
-    def left(self) -> list[str]:
+    def remains(self) -> list[str]:
         """What runs may not leave behind: sandboxes, leases, files here."""
-        there = self.kubectl("get", "pods,leases", "-o", "name").split()
-        return there + [str(path) for path in self.folder.glob("tmp/*")]
+        objects = self.kubectl("get", "pods,leases", "-o", "name").split()
+        return objects + [str(path) for path in self.folder.glob("tmp/*")]
 
 
 def settles(true: Callable[[], object], seconds: float) -> bool:
@@ -92,16 +92,16 @@ def settles(true: Callable[[], object], seconds: float) -> bool:
 
 def leftovers(installed: InstalledChart) -> list[str]:
     """What is left when all that is on its way out is gone: the kubelet takes a moment."""
-    settles(lambda: not installed.left(), 180)
-    return installed.left()
+    settles(lambda: not installed.remains(), 180)
+    return installed.remains()
 
 
 @contextlib.contextmanager
 def prepared(cluster: Cluster, folder: Path) -> Iterator[InstalledChart]:
     """A namespace with the chart, and a kubeconfig of its account. Both are gone at the end."""
     with cluster.namespace("runs") as namespace:
-        done = cluster.command("install", namespace, *SMALL)
-        assert done.returncode == 0, done.stderr
+        result = cluster.command("install", namespace, *SMALL)
+        assert result.returncode == 0, result.stderr
         try:
             yield InstalledChart(cluster, namespace, account_kubeconfig(cluster, namespace, ACCOUNT, folder), folder)
         finally:
@@ -123,28 +123,28 @@ def account_kubeconfig(cluster: Cluster, namespace: str, account: str, folder: P
 
 def verdicts(store: str, run: str) -> dict[str, object]:
     """Per unit what was decided, and how, and the bytes of its official report."""
-    held = open_store(store)
-    found: dict[str, object] = {}
+    opened = open_store(store)
+    units: dict[str, object] = {}
     for unit in plan(store, run).units:
         name = (run, unit.instance_id, unit.attempt)
-        grade = GradeRecord.from_bytes(held.get(key(GradeRecord, *name)))
-        found[f"{unit.instance_id}/{unit.attempt}"] = (
+        grade = GradeRecord.from_bytes(opened.get(key(GradeRecord, *name)))
+        units[f"{unit.instance_id}/{unit.attempt}"] = (
             grade.outcome,
             grade.fail_to_pass,
             grade.pass_to_pass,
             sorted(grade.failing_tests),
             grade.integrity.verdict,
-            held.get(f"runs/{run}/units/{unit.instance_id}/{unit.attempt}/report.json"),
-            held.get(f"runs/{run}/units/{unit.instance_id}/{unit.attempt}/patch.diff"),
+            opened.get(f"runs/{run}/units/{unit.instance_id}/{unit.attempt}/report.json"),
+            opened.get(f"runs/{run}/units/{unit.instance_id}/{unit.attempt}/patch.diff"),
         )
-    return found
+    return units
 
 
 def figures(store: str, run: str) -> dict[str, Any]:
     """The summary of a run without what may differ: times, and what it cost to get there."""
     volatile = {"created_at", "seconds", "failed_tries", "cost", "conditions", "versions", "notices", "doubts"}
-    found = summary(store, run).model_dump(exclude=volatile)
+    fields = summary(store, run).model_dump(exclude=volatile)
     for name in ("confirmation", "counter_proof"):
-        if found[name]:
-            del found[name]["seconds"]
-    return found
+        if fields[name]:
+            del fields[name]["seconds"]
+    return fields

@@ -64,14 +64,18 @@ class KubernetesLab:
         self.namespace = namespace
         self.image = image
         self.reached = reached(kubeconfig, namespace)
-        self.made: list[tuple[KubernetesBackend, KubernetesSandbox]] = []
+        self.sandboxes: list[tuple[KubernetesBackend, KubernetesSandbox]] = []
 
     def backend(self, *, owner: dict[str, str] | None = None, **settings: Any) -> KubernetesBackend:
         """A backend whose namespace says so."""
         spec = SandboxSpec(backend="kubernetes", kubernetes=KubernetesSpec(namespace=self.namespace))
-        said = NamespaceSettings.model_validate({**SMALL, **settings})
+        namespace_settings = NamespaceSettings.model_validate({**SMALL, **settings})
         return KubernetesBackend(
-            self.reached, spec, said, RetryPolicy(total_s=self.patience_s, first_s=0.05, longest_s=1), owner=owner
+            self.reached,
+            spec,
+            namespace_settings,
+            RetryPolicy(total_s=self.patience_s, first_s=0.05, longest_s=1),
+            owner=owner,
         )
 
     def request(self, **options: Any) -> SandboxRequest:
@@ -81,7 +85,7 @@ class KubernetesLab:
     def make(self, backend: KubernetesBackend | None = None, **options: Any) -> KubernetesSandbox:
         backend = backend or self.backend()
         box = backend.create(self.request(**options))
-        self.made.append((backend, box))
+        self.sandboxes.append((backend, box))
         return box
 
     def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
@@ -104,12 +108,12 @@ class KubernetesLab:
 
     def pods(self) -> list[str]:
         """Names of the pods that are there, those on their way out aside."""
-        found = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
-        return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
+        pods = json.loads(self.kubectl("get", "pods", "-o", "json"))["items"]
+        return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
 
 @contextlib.contextmanager
-def kept(lab: KubernetesLab, box: KubernetesSandbox) -> Iterator[None]:
+def keep_pod_object(lab: KubernetesLab, box: KubernetesSandbox) -> Iterator[None]:
     """Keep the object of a pod though it is deleted: what became of it stands there, and is gone soon after it."""
 
     def held_by(*finalizers: str) -> None:
@@ -130,5 +134,5 @@ def laboratory(cluster: Cluster, image: str, folder: Path) -> Iterator[Kubernete
         cluster.kubectl("apply", "-n", namespace, "-f", "-", input=POLICIES)
         lab = KubernetesLab(cluster, namespace, image, account(cluster, namespace, folder, RUNNER))
         yield lab
-        for backend, box in lab.made:
+        for backend, box in lab.sandboxes:
             backend.destroy(box)

@@ -32,7 +32,7 @@ def load_mini_images(cluster: Cluster) -> None:
     """
     programs = dict(_everything())
     total = hashlib.sha256("\n".join(f"{to} {src} {_stamp(src)}" for to, src in sorted(programs.items())).encode())
-    total.update("\n".join((RECIPE, *(digest(*each) for each in _images()), *_task_layers())).encode())
+    total.update("\n".join((RECIPE, *(digest(*instance) for instance in _images()), *_task_layers())).encode())
     marker = f"localhost/swe-argo-mini:{total.hexdigest()[:16]}"
     if marker in cluster.images():
         return
@@ -47,7 +47,7 @@ def write_mini_images(archive: Path, programs: dict[str, Path], marker: str) -> 
     base = _tar(programs)
     variables = [line.removeprefix("ENV ") for line in SETTINGS if line.startswith("ENV ")]
     config: dict[str, object] = {"Env": variables, "WorkingDir": "/testbed"}
-    images = [Image(image, [base, _instance_layer(*each)], config) for each, image in _images().items()]
+    images = [Image(image, [base, _instance_layer(*instance)], config) for instance, image in _images().items()]
     images += [Image(image, [base, layer], config) for image, layer in _task_layers().items()]
     images.append(Image(marker, images[0].layers, config))
     write_images(archive, images)
@@ -81,8 +81,8 @@ def _task_layers() -> dict[str, bytes]:
                 place = working_directory((environment / "Dockerfile").read_text("utf-8")) or "/"
                 data = io.BytesIO()
                 with tarfile.open(fileobj=data, mode="w") as tar:
-                    made = Path(folder, image.replace("/", "__"), "testbed")
-                    tar.add(made, place.lstrip("/"), filter=_timeless)
+                    checkout = Path(folder, image.replace("/", "__"), "testbed")
+                    tar.add(checkout, place.lstrip("/"), filter=_timeless)
                 layers[image] = data.getvalue()
     return layers
 

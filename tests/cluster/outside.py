@@ -58,10 +58,10 @@ def outside_host() -> Iterator[str]:
 
 def _free_network() -> tuple[str, str]:
     """Both addresses of a network of four, of those kept for examples, that no other test of this machine has."""
-    taken = _ip("-brief", "address")
+    addresses = _ip("-brief", "address")
     for net in range(0, 256, 4):
         near, far = f"198.51.100.{net + 1}", f"198.51.100.{net + 2}"
-        if f"{near}/" not in taken:
+        if f"{near}/" not in addresses:
             return near, far
     raise AssertionError("198.51.100.0/24 is taken whole")
 

@@ -24,7 +24,9 @@ ACT = replace(GRADE, acts=True, solves=True)
 
 
 @contextmanager
-def there(cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1", **body: Any) -> Iterator[None]:
+def temporary_object(
+    cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1", **body: Any
+) -> Iterator[None]:
     """Such an object in the namespace."""
     whole = {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **body}
     cluster.kubectl("apply", "-f", "-", input=json.dumps(whole))
@@ -34,13 +36,13 @@ def there(cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1
         cluster.kubectl("delete", kind, name, "-n", namespace)
 
 
-def asked(kubeconfig: Path, namespace: str, wanted: SandboxNeeds = GRADE, **spec: Any) -> ReadinessResult:
-    return look(reached(kubeconfig, namespace), SandboxSpec(backend="kubernetes", **spec), wanted)
+def check_readiness(kubeconfig: Path, namespace: str, needs: SandboxNeeds = GRADE, **spec: Any) -> ReadinessResult:
+    return look(reached(kubeconfig, namespace), SandboxSpec(backend="kubernetes", **spec), needs)
 
 
-def refusal(kubeconfig: Path, namespace: str, wanted: SandboxNeeds = GRADE, **spec: Any) -> str:
+def refusal(kubeconfig: Path, namespace: str, needs: SandboxNeeds = GRADE, **spec: Any) -> str:
     with pytest.raises(ConfigError) as refused:
-        asked(kubeconfig, namespace, wanted, **spec)
+        check_readiness(kubeconfig, namespace, needs, **spec)
     assert "\n" not in refused.value.reason
     return refused.value.reason
 
@@ -49,11 +51,11 @@ def refused_run(cluster: Cluster, namespace: str, folder: Path, *words: str, kub
     """What ``swe-argo run WORDS`` says in its one line. Nothing is made, here or there."""
     store = folder / "store"
     gold = ("run", "--backend", "kubernetes", "--dataset", "mini", "--agent", "gold", "--store", str(store))
-    there = () if "--namespace" in words else ("--namespace", namespace)
+    namespace_words = () if "--namespace" in words else ("--namespace", namespace)
     environment = cluster.environment | {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig)}
-    done = swe_argo(*gold, *there, *words, env=environment)
-    assert done.returncode == 64, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    result = swe_argo(*gold, *namespace_words, *words, env=environment)
+    assert result.returncode == 64, result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
     assert not [path for path in store.rglob("*") if path.is_file()]
     assert cluster.kubectl("get", "pods,leases", "-n", namespace, "-o", "name") == ""
-    return done.stderr
+    return result.stderr

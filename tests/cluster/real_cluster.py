@@ -40,10 +40,10 @@ class Cluster:
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
         """What ``kubectl ARGS`` printed. Raises KubectlError, with what it said, if it failed."""
-        done = self.try_kubectl(*args, input=input)
-        if done.returncode:
-            raise KubectlError(f"kubectl {' '.join(args)}: exit code {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
+        result = self.try_kubectl(*args, input=input)
+        if result.returncode:
+            raise KubectlError(f"kubectl {' '.join(args)}: exit code {result.returncode}: {result.stderr.strip()}")
+        return result.stdout
 
     def try_kubectl(
         self, *args: str, input: str | None = None, timeout_s: float = TIMEOUT_S
@@ -97,11 +97,11 @@ class Cluster:
 
     def images(self) -> list[str]:
         """The references of the images on the node."""
-        done = self.command("images")
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        result = self.command("images")
+        assert result.returncode == 0, result.stderr
+        return result.stdout.split()
 
     def load(self, image: str | Path) -> None:
         """Put an image on the node: an archive (docker save, OCI), or the name of one in the local Docker engine."""
-        done = self.command("load", str(image))
-        assert done.returncode == 0, done.stderr
+        result = self.command("load", str(image))
+        assert result.returncode == 0, result.stderr

@@ -14,11 +14,11 @@ Change = Callable[[Manifest], object]
 
 
 def box(pod: Manifest) -> dict[str, Any]:
-    found: dict[str, Any] = pod["spec"]["containers"][0]
-    return found
+    container: dict[str, Any] = pod["spec"]["containers"][0]
+    return container
 
 
-def put(*path: str | int, to: object) -> Change:
+def edit(*path: str | int, to: object) -> Change:
     """The change that sets one field; ``None`` takes it away."""
 
     def change(pod: Manifest) -> None:
@@ -38,15 +38,15 @@ def volume(**source: object) -> Change:
 
 
 def inside(key: str, to: object) -> Change:
-    return put("spec", "containers", 0, key, to=to)
+    return edit("spec", "containers", 0, key, to=to)
 
 
 def secure(key: str, to: object) -> Change:
-    return put("spec", "containers", 0, "securityContext", key, to=to)
+    return edit("spec", "containers", 0, "securityContext", key, to=to)
 
 
 def label(key: str, to: str | None) -> Change:
-    return put("metadata", "labels", f"swe-argo/{key}", to=to)
+    return edit("metadata", "labels", f"swe-argo/{key}", to=to)
 
 
 def tolerate(**toleration: str) -> Change:
@@ -119,39 +119,42 @@ MORE_OF_THE_POD: dict[str, object] = {
 }
 
 CHANGES: dict[str, tuple[Change, str]] = {
-    "name": (put("metadata", "name", to="solve-one"), "a sandbox's name begins with sb-"),
+    "name": (edit("metadata", "name", to="solve-one"), "a sandbox's name begins with sb-"),
     "role": (label("role", "train"), "label swe-argo/role, solve or grade"),
     "run": (label("run", None), "labels swe-argo/run, swe-argo/instance and swe-argo/attempt"),
     "instance": (label("instance", None), "labels swe-argo/run, swe-argo/instance and swe-argo/attempt"),
     "attempt": (label("attempt", ""), "labels swe-argo/run, swe-argo/instance and swe-argo/attempt"),
     "network": (label("network", None), "label swe-argo/network, none or open"),
     "open solve": (label("network", "open"), "chart value sandbox.solveNetwork"),
-    "no deadline": (put("spec", "activeDeadlineSeconds", to=None), "at most 57600 (chart value sandbox.maxDeadl"),
-    "long deadline": (put("spec", "activeDeadlineSeconds", to=57601), "at most 57600 (chart value sandbox.maxDeadl"),
-    "no owner": (put("metadata", "ownerReferences", to=None), "owned by the Pod or the Lease"),
-    "other owner": (put("metadata", "ownerReferences", to=DEPLOYMENT), "owned by the Pod or the Lease"),
+    "no deadline": (edit("spec", "activeDeadlineSeconds", to=None), "at most 57600 (chart value sandbox.maxDeadl"),
+    "long deadline": (edit("spec", "activeDeadlineSeconds", to=57601), "at most 57600 (chart value sandbox.maxDeadl"),
+    "no owner": (edit("metadata", "ownerReferences", to=None), "owned by the Pod or the Lease"),
+    "other owner": (edit("metadata", "ownerReferences", to=DEPLOYMENT), "owned by the Pod or the Lease"),
     "an owner of another API": (
-        put("metadata", "ownerReferences", 0, "apiVersion", to="v1"),
+        edit("metadata", "ownerReferences", 0, "apiVersion", to="v1"),
         "owned by the Pod or the",
     ),
     "an owner that it holds": (
-        put("metadata", "ownerReferences", 0, "blockOwnerDeletion", to=True),
+        edit("metadata", "ownerReferences", 0, "blockOwnerDeletion", to=True),
         "nothing else: no c",
     ),
     "an owner that controls it": (
-        put("metadata", "ownerReferences", 0, "controller", to=True),
+        edit("metadata", "ownerReferences", 0, "controller", to=True),
         "nothing else: no contr",
     ),
     "label": (label("step", "solve"), "labels that the project does not set: swe-argo/step"),
     "label of Argo's": (
-        put("metadata", "labels", "workflows.argoproj.io/workflow", to="run"),
+        edit("metadata", "labels", "workflows.argoproj.io/workflow", to="run"),
         "labels that the project does not set: workflows.argoproj.io/workflow",
     ),
-    "annotation": (put("metadata", "annotations", "note", to="any"), "annotations that the project does not set: note"),
-    "finalizer": (put("metadata", "finalizers", to=["example.org/stay"]), "a sandbox has no finalizers"),
-    "name of the server's": (put("metadata", "generateName", to="sb-"), "does not set: generateName"),
-    "node": (put("spec", "nodeName", to="other"), "the scheduler puts it: no nodeName"),
-    "scheduler": (put("spec", "schedulerName", to="mine"), "the default scheduler"),
+    "annotation": (
+        edit("metadata", "annotations", "note", to="any"),
+        "annotations that the project does not set: note",
+    ),
+    "finalizer": (edit("metadata", "finalizers", to=["example.org/stay"]), "a sandbox has no finalizers"),
+    "name of the server's": (edit("metadata", "generateName", to="sb-"), "does not set: generateName"),
+    "node": (edit("spec", "nodeName", to="other"), "the scheduler puts it: no nodeName"),
+    "scheduler": (edit("spec", "schedulerName", to="mine"), "the default scheduler"),
     "toleration": (tolerate(key="dedicated"), "chart value sandbox.tolerations"),
     "toleration of everything": (tolerate(operator="Exists"), "chart value sandbox.tolerations"),
     "toleration for longer": (
@@ -162,45 +165,51 @@ CHANGES: dict[str, tuple[Change, str]] = {
         tolerate(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"),
         "chart value sandbox.tolerations",
     ),
-    "pull secret": (put("spec", "imagePullSecrets", to=[{"name": "keys"}]), "chart value sandbox.imagePullSecrets"),
+    "pull secret": (edit("spec", "imagePullSecrets", to=[{"name": "keys"}]), "chart value sandbox.imagePullSecrets"),
     "no limits": (inside("resources", {}), "limits of cpu, ephemeral-storage, memory (chart value sandbox.resources."),
     **{
         f"no limit of {name}": (
-            put("spec", "containers", 0, "resources", "limits", name, to=None),
+            edit("spec", "containers", 0, "resources", "limits", name, to=None),
             "a sandbox has limits",
         )
         for name in ("cpu", "memory", "ephemeral-storage")
     },
-    "devices": (put("spec", "containers", 0, "resources", "limits", "example.org/gpu", to="1"), "and for nothing else"),
+    "devices": (
+        edit("spec", "containers", 0, "resources", "limits", "example.org/gpu", to="1"),
+        "and for nothing else",
+    ),
     "claimed devices": (
         lambda pod: (
-            put("spec", "resourceClaims", to=[{"name": "a", "resourceClaimName": "a"}])(pod),
-            put("spec", "containers", 0, "resources", "claims", to=[{"name": "a"}])(pod),
+            edit("spec", "resourceClaims", to=[{"name": "a", "resourceClaimName": "a"}])(pod),
+            edit("spec", "containers", 0, "resources", "claims", to=[{"name": "a"}])(pod),
         ),
         "and for nothing else",
     ),
-    "restarts": (put("spec", "restartPolicy", to="Always"), "restartPolicy Never"),
-    "restarts after failures": (put("spec", "restartPolicy", to="OnFailure"), "restartPolicy Never"),
-    "grace": (put("spec", "terminationGracePeriodSeconds", to=3600), "terminationGracePeriodSeconds is 1"),
-    "links": (put("spec", "enableServiceLinks", to=None), "enableServiceLinks is false"),
+    "restarts": (edit("spec", "restartPolicy", to="Always"), "restartPolicy Never"),
+    "restarts after failures": (edit("spec", "restartPolicy", to="OnFailure"), "restartPolicy Never"),
+    "grace": (edit("spec", "terminationGracePeriodSeconds", to=3600), "terminationGracePeriodSeconds is 1"),
+    "links": (edit("spec", "enableServiceLinks", to=None), "enableServiceLinks is false"),
     "names of the cluster": (
-        lambda pod: (put("spec", "dnsPolicy", to="ClusterFirst")(pod), put("spec", "dnsConfig", to=None)(pod)),
+        lambda pod: (edit("spec", "dnsPolicy", to="ClusterFirst")(pod), edit("spec", "dnsConfig", to=None)(pod)),
         "a sandbox without network resolves no names",
     ),
     "names of the node": (
-        lambda pod: (put("spec", "dnsPolicy", to="Default")(pod), put("spec", "dnsConfig", to=None)(pod)),
+        lambda pod: (edit("spec", "dnsPolicy", to="Default")(pod), edit("spec", "dnsConfig", to=None)(pod)),
         "a sandbox without network resolves no names",
     ),
-    "another resolver": (put("spec", "dnsConfig", "nameservers", to=["10.9.8.7"]), "without network resolves no names"),
-    "search domains": (put("spec", "dnsConfig", "searches", to=["svc"]), "without network resolves no names"),
+    "another resolver": (
+        edit("spec", "dnsConfig", "nameservers", to=["10.9.8.7"]),
+        "without network resolves no names",
+    ),
+    "search domains": (edit("spec", "dnsConfig", "searches", to=["svc"]), "without network resolves no names"),
     "raw packets": (secure("capabilities", None), "drops the capability NET_RAW"),
-    "disk without end": (put("spec", "volumes", to=[{"name": "jobs", "emptyDir": {}}]), "each has a sizeLimit"),
+    "disk without end": (edit("spec", "volumes", to=[{"name": "jobs", "emptyDir": {}}]), "each has a sizeLimit"),
     "memory as disk": (
-        put("spec", "volumes", 0, "emptyDir", to={"medium": "Memory", "sizeLimit": "1Gi"}),
+        edit("spec", "volumes", 0, "emptyDir", to={"medium": "Memory", "sizeLimit": "1Gi"}),
         "each has a sizeLimit within sandbox.maxResources, and no medium",
     ),
     "a folder of a volume": (
-        put("spec", "containers", 0, "volumeMounts", 0, "subPath", to="a"),
+        edit("spec", "containers", 0, "volumeMounts", 0, "subPath", to="a"),
         "mounts its volumes whole",
     ),
     "address of the node": (
@@ -212,7 +221,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         for name, value in MORE_OF_THE_CONTAINER.items()
     },
     **{
-        f"the pod's {name}": (put("spec", name, to=value), f"pod has fields that the project does not set: {name}")
+        f"the pod's {name}": (edit("spec", name, to=value), f"pod has fields that the project does not set: {name}")
         for name, value in MORE_OF_THE_POD.items()
     },
     **{
@@ -224,14 +233,14 @@ CHANGES: dict[str, tuple[Change, str]] = {
     },
     **{
         f"the pod's {name}": (
-            put("spec", "securityContext", name, to=value),
+            edit("spec", "securityContext", name, to=value),
             f"pod has a securityContext with fields that the project does not set: {name}",
         )
         for name, value in {"fsGroup": 1, "supplementalGroups": [0], "runAsNonRoot": False}.items()
     },
     "two containers": (lambda pod: pod["spec"]["containers"].append(ANOTHER), "one container"),
-    "init container": (put("spec", "initContainers", to=[ANOTHER]), "no init container but agent-files"),
-    **{f"copier with {what}": (copier(**wrong), reason) for what, (wrong, reason) in COPIERS.items()},
+    "init container": (edit("spec", "initContainers", to=[ANOTHER]), "no init container but agent-files"),
+    **{f"copier with {variant}": (copier(**wrong), reason) for variant, (wrong, reason) in COPIERS.items()},
     "two copiers": (
         lambda pod: (copier()(pod), pod["spec"]["initContainers"].append(ANOTHER)),
         "no init container but agent-files",
@@ -245,12 +254,15 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda pod: (agent_volume()(pod), box(pod)["volumeMounts"][-1].update(readOnly=False)),
         "their mount is readOnly",
     ),
-    "account": (put("spec", "serviceAccountName", to="swe-argo-runner"), "the service account swe-argo-sandbox"),
-    "token": (put("spec", "automountServiceAccountToken", to=True), "automountServiceAccountToken is false"),
-    "token by default": (put("spec", "automountServiceAccountToken", to=None), "automountServiceAccountToken is false"),
-    "host network": (put("spec", "hostNetwork", to=True), "no hostNetwork, hostPID, hostIPC"),
-    "host processes": (put("spec", "hostPID", to=True), "no hostNetwork, hostPID, hostIPC"),
-    "host memory": (put("spec", "hostIPC", to=True), "no hostNetwork, hostPID, hostIPC"),
+    "account": (edit("spec", "serviceAccountName", to="swe-argo-runner"), "the service account swe-argo-sandbox"),
+    "token": (edit("spec", "automountServiceAccountToken", to=True), "automountServiceAccountToken is false"),
+    "token by default": (
+        edit("spec", "automountServiceAccountToken", to=None),
+        "automountServiceAccountToken is false",
+    ),
+    "host network": (edit("spec", "hostNetwork", to=True), "no hostNetwork, hostPID, hostIPC"),
+    "host processes": (edit("spec", "hostPID", to=True), "no hostNetwork, hostPID, hostIPC"),
+    "host memory": (edit("spec", "hostIPC", to=True), "no hostNetwork, hostPID, hostIPC"),
     "host port": (inside("ports", [{"containerPort": 80, "hostPort": 80}]), "no hostPort"),
     "host path": (volume(hostPath={"path": "/"}), "volumes are of type emptyDir"),
     "secret volume": (volume(secret={"secretName": "keys"}), "volumes are of type emptyDir"),
@@ -267,43 +279,46 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "escalation by default": (secure("allowPrivilegeEscalation", None), "allowPrivilegeEscalation false"),
     "capability": (secure("capabilities", {"add": ["SYS_ADMIN"]}), "chart value sandbox.browsers"),
     "seccomp": (secure("seccompProfile", {"type": "Unconfined"}), "seccomp profile RuntimeDefault"),
-    "seccomp by default": (put("spec", "securityContext", "seccompProfile", to=None), "seccomp profile RuntimeDef"),
+    "seccomp by default": (edit("spec", "securityContext", "seccompProfile", to=None), "seccomp profile RuntimeDef"),
     "proc": (
-        lambda pod: (put("spec", "hostUsers", to=False)(pod), secure("procMount", "Unmasked")(pod)),
+        lambda pod: (edit("spec", "hostUsers", to=False)(pod), secure("procMount", "Unmasked")(pod)),
         "the runtime's defaults",
     ),
     "sysctl": (
-        put("spec", "securityContext", "sysctls", to=[{"name": "kernel.msgmax", "value": "1"}]),
+        edit("spec", "securityContext", "sysctls", to=[{"name": "kernel.msgmax", "value": "1"}]),
         "the runtime's defaults",
     ),
     "apparmor": (secure("appArmorProfile", {"type": "Unconfined"}), "the runtime's defaults"),
     "apparmor of all": (
-        put("spec", "securityContext", "appArmorProfile", to={"type": "Unconfined"}),
+        edit("spec", "securityContext", "appArmorProfile", to={"type": "Unconfined"}),
         "the runtime's defaults",
     ),
     "apparmor by its old name": (
-        put("metadata", "annotations", to={"container.apparmor.security.beta.kubernetes.io/sandbox": "unconfined"}),
+        edit("metadata", "annotations", to={"container.apparmor.security.beta.kubernetes.io/sandbox": "unconfined"}),
         "the runtime's defaults",
     ),
     "selinux": (secure("seLinuxOptions", {"type": "spc_t"}), "the runtime's defaults"),
     "selinux of all": (
-        put("spec", "securityContext", "seLinuxOptions", to={"type": "spc_t"}),
+        edit("spec", "securityContext", "seLinuxOptions", to={"type": "spc_t"}),
         "the runtime's defaults",
     ),
     "ready probe": (inside("readinessProbe", PROBE), "neither probes nor lifecycle hooks"),
     "start probe": (inside("startupProbe", PROBE), "neither probes nor lifecycle hooks"),
     "probe": (inside("livenessProbe", PROBE), "neither probes nor lifecycle hooks"),
     "hook": (inside("lifecycle", {"postStart": PROBE}), "neither probes nor lifecycle hooks"),
-    "priority": (put("spec", "priorityClassName", to="system-node-critical"), "the priority class swe-argo-sandbox-"),
-    "no priority": (put("spec", "priorityClassName", to=None), "the priority class swe-argo-sandbox-"),
+    "priority": (edit("spec", "priorityClassName", to="system-node-critical"), "the priority class swe-argo-sandbox-"),
+    "no priority": (edit("spec", "priorityClassName", to=None), "the priority class swe-argo-sandbox-"),
     "control plane": (
-        put("spec", "nodeSelector", "node-role.kubernetes.io/control-plane", to=""),
+        edit("spec", "nodeSelector", "node-role.kubernetes.io/control-plane", to=""),
         "chooses no nodes by other labels",
     ),
-    "one node": (put("spec", "nodeSelector", "kubernetes.io/hostname", to="node0"), "chooses no nodes by other labels"),
+    "one node": (
+        edit("spec", "nodeSelector", "kubernetes.io/hostname", to="node0"),
+        "chooses no nodes by other labels",
+    ),
     **{
         f"{amount} of {name}": (
-            put("spec", "containers", 0, "resources", "limits", name, to=amount),
+            edit("spec", "containers", 0, "resources", "limits", name, to=amount),
             f"of {name} (chart value sandbox.maxResources)",
         )
         for name, amount in (("cpu", "1k"), ("cpu", "32001m"), ("memory", "10Ti"), ("ephemeral-storage", "1e15"))

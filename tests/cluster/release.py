@@ -41,16 +41,16 @@ class Account:
 
     def may(self, *args: str, input: object = None) -> str:
         """The same, which must go well."""
-        done = self.tries(*args, input=input)
-        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
-        return done.stdout
+        result = self.tries(*args, input=input)
+        assert result.returncode == 0, f"kubectl {' '.join(args)}: {result.stderr}"
+        return result.stdout
 
     def refused(self, *args: str, input: object = None) -> str:
         """The same, which must be forbidden; what the API server said."""
-        done = self.tries(*args, input=input)
-        assert done.returncode != 0, f"kubectl {' '.join(args)} was let through: {done.stdout}"
-        assert "forbidden" in done.stderr.lower(), done.stderr
-        return done.stderr
+        result = self.tries(*args, input=input)
+        assert result.returncode != 0, f"kubectl {' '.join(args)} was let through: {result.stdout}"
+        assert "forbidden" in result.stderr.lower(), result.stderr
+        return result.stderr
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Release:
     def start(self, *pods: Manifest) -> None:
         """Make pods as an administrator, and wait until they run."""
         self.kubectl("create", "-f", "-", input={"apiVersion": "v1", "kind": "List", "items": list(pods)})
-        names = [f"pod/{each['metadata']['name']}" for each in pods]
+        names = [f"pod/{pod['metadata']['name']}" for pod in pods]
         self.kubectl("wait", "--for=condition=Ready", "--timeout=180s", *names)
 
 
@@ -120,16 +120,16 @@ def installed(cluster: Cluster, folder: Path, *flags: str, small: bool = True) -
     """A namespace with the chart; both are gone at the end."""
     with cluster.namespace("chart") as namespace:
         place = ["--namespace", namespace]
-        done = run_helm(cluster, "install", "mine", str(CHART), *place, *(SMALL if small else []), *flags)
-        assert done.returncode == 0, done.stderr
+        result = run_helm(cluster, "install", "mine", str(CHART), *place, *(SMALL if small else []), *flags)
+        assert result.returncode == 0, result.stderr
         try:
             lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "swe-argo-try"}}
-            made = cluster.kubectl("-n", namespace, "create", "-o", "json", "-f", "-", input=json.dumps(lease))
+            created = cluster.kubectl("-n", namespace, "create", "-o", "json", "-f", "-", input=json.dumps(lease))
             _in_force(cluster, namespace)
-            yield Release(cluster, namespace, folder, json.loads(made)["metadata"]["uid"])
+            yield Release(cluster, namespace, folder, json.loads(created)["metadata"]["uid"])
         finally:
-            done = run_helm(cluster, "uninstall", "mine", *place)
-            assert done.returncode == 0, done.stderr
+            result = run_helm(cluster, "uninstall", "mine", *place)
+            assert result.returncode == 0, result.stderr
 
 
 def _in_force(cluster: Cluster, namespace: str) -> None:

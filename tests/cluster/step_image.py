@@ -46,10 +46,10 @@ def _ours() -> Iterator[tuple[str, Path]]:
         if file.parts[0].endswith(".dist-info"):
             yield f"app/packages/{file}", Path(str(distribution("swe-argo").locate_file(file)))
     binaries = []
-    for name in sorted(_needed("swe-argo", "kubernetes", "boto3", "jinja2", "pyarrow")):
-        found = distribution(name)
-        for file in found.files or ():
-            path = Path(str(found.locate_file(file))).resolve()
+    for name in sorted(_required_distributions("swe-argo", "kubernetes", "boto3", "jinja2", "pyarrow")):
+        package = distribution(name)
+        for file in package.files or ():
+            path = Path(str(package.locate_file(file))).resolve()
             if not {"..", "__pycache__", "tests", "include"} & {*file.parts} and path.is_file():
                 yield f"app/packages/{file}", path
                 binaries += [path] if path.suffix == ".so" else []
@@ -59,20 +59,20 @@ def _ours() -> Iterator[tuple[str, Path]]:
             yield f"usr/{str(place).lstrip('/').removeprefix('usr/')}", library.resolve()
 
 
-def _needed(*names: str) -> set[str]:
+def _required_distributions(*names: str) -> set[str]:
     """Installed distributions that these require, and theirs; the first one is itself not among them."""
-    seen, waiting = {*names[1:]}, [*names]
+    required, waiting = {*names[1:]}, [*names]
     while waiting:
         name = waiting.pop()
         if name in UNUSED:
             continue
         for line in distribution(name).requires or ():
-            wanted = Requirement(line)
-            key = wanted.name.lower().replace("_", "-")
-            if key not in seen and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
-                seen.add(key)
+            requirement = Requirement(line)
+            key = requirement.name.lower().replace("_", "-")
+            if key not in required and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                required.add(key)
                 waiting.append(key)
-    return seen
+    return required
 
 
 def _layer(files: dict[str, Path]) -> bytes:

@@ -20,10 +20,10 @@ TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 @pytest.fixture(scope="module")
 def release(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    with installed(cluster, tmp_path_factory.mktemp("access")) as made:
-        made.kubectl("create", "secret", "generic", "keys", "--from-literal=API_KEY=secret")
-        made.kubectl("create", "configmap", "other", "--from-literal=a=b")
-        yield made
+    with installed(cluster, tmp_path_factory.mktemp("access")) as chart_release:
+        chart_release.kubectl("create", "secret", "generic", "keys", "--from-literal=API_KEY=secret")
+        chart_release.kubectl("create", "configmap", "other", "--from-literal=a=b")
+        yield chart_release
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def rules(account: Account) -> set[tuple[str, ...]]:
     }
 
 
-def test_a_runner_makes_uses_and_removes_a_sandbox(runner: Account, solving: Manifest) -> None:
+def test_runner_manages_a_sandbox(runner: Account, solving: Manifest) -> None:
     name = solving["metadata"]["name"]
     runner.may("create", "-f", "-", input=solving)
     runner.may("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=180s")  # get, list, watch
@@ -75,7 +75,7 @@ def test_a_runner_makes_uses_and_removes_a_sandbox(runner: Account, solving: Man
     runner.may("delete", "pod", name, "--grace-period=0", "--force")
 
 
-def test_a_runner_holds_the_lease_of_a_run(runner: Account) -> None:
+def test_runner_manages_a_runs_lease(runner: Account) -> None:
     lease: dict[str, Any] = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -90,11 +90,11 @@ def test_a_runner_holds_the_lease_of_a_run(runner: Account) -> None:
 
 
 @pytest.mark.parametrize("asking", ["configmap/swe-argo-sandbox", "networkpolicies", "resourcequotas"])
-def test_a_runner_reads_what_it_asks_before_a_run(runner: Account, asking: str) -> None:
+def test_runner_reads_what_a_plan_needs(runner: Account, asking: str) -> None:
     runner.may("get", asking)
 
 
-def test_a_runner_has_the_rights_of_its_role_and_no_others(runner: Account, nobody: Account) -> None:
+def test_runner_has_only_its_rights(runner: Account, nobody: Account) -> None:
     extra = rules(runner) - rules(nobody)
     assert {(resource, verb) for _, resource, verb, *_ in extra} == {
         *(("pods", verb) for verb in ("create", "get", "list", "watch", "delete")),
@@ -142,32 +142,28 @@ def test_a_runner_has_the_rights_of_its_role_and_no_others(runner: Account, nobo
         "get pods --as=system:admin",
     ],
 )
-def test_a_runner_may_not(runner: Account, neighbour: str, command: str) -> None:
+def test_runner_is_denied(runner: Account, neighbour: str, command: str) -> None:
     assert "cannot" in runner.refused(*command.format(namespace=runner.namespace).split())
 
 
-def test_a_runner_runs_no_commands_in_pods_that_are_no_sandboxes(
-    release: Release, runner: Account, neighbour: str
-) -> None:
+def test_runner_executes_in_sandboxes(release: Release, runner: Account, neighbour: str) -> None:
     assert "runs commands in sandboxes only" in runner.refused("exec", neighbour, "--", "cat", TOKEN)
     assert release.kubectl("exec", neighbour, "--", "cat", TOKEN)  # which is what it would have found
 
 
-def test_a_runner_deletes_no_pods_that_are_no_sandboxes(release: Release, runner: Account, neighbour: str) -> None:
+def test_runner_deletes_sandboxes_only(release: Release, runner: Account, neighbour: str) -> None:
     assert "deletes sandboxes only" in runner.refused("delete", "pod", neighbour)
     assert release.kubectl("get", "pod", neighbour, "-o", "jsonpath={.metadata.deletionTimestamp}") == ""
 
 
-def test_a_runner_holds_no_leases_of_others(release: Release, runner: Account) -> None:
+def test_runner_manages_run_leases_only(release: Release, runner: Account) -> None:
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "leader"}}
     assert "Leases of runs only" in runner.refused("create", "-f", "-", input=lease)
     release.kubectl("create", "-f", "-", input=lease)
     assert "Leases of runs only" in runner.refused("delete", "lease", "leader")
 
 
-def test_an_account_from_elsewhere_has_the_same_rights_and_no_more(
-    cluster: Cluster, sandbox_image: str, tmp_path: Path
-) -> None:
+def test_foreign_account_is_a_runner(cluster: Cluster, sandbox_image: str, tmp_path: Path) -> None:
     flags = ("--set=serviceAccount.create=false", "--set=serviceAccount.name=evaluations")
     with installed(cluster, tmp_path, *flags) as theirs:
         accounts = theirs.kubectl("get", "serviceaccounts", "-o", "name").split()
@@ -180,19 +176,19 @@ def test_an_account_from_elsewhere_has_the_same_rights_and_no_more(
         assert "cannot" in account.refused("get", "secrets")
 
 
-def test_the_policies_stop_the_runners_account_alone(release: Release, sandbox_image: str) -> None:
+def test_policies_bind_the_runner_only(release: Release, sandbox_image: str) -> None:
     release.start(plain_pod("passer-by", sandbox_image))
     release.kubectl("exec", "passer-by", "--", "true")
     release.kubectl("delete", "pod", "passer-by", "--grace-period=0", "--force")
 
 
-def test_a_runner_of_one_namespace_is_nobody_in_another(cluster: Cluster, runner: Account, release: Release) -> None:
+def test_runner_has_no_rights_elsewhere(cluster: Cluster, runner: Account, release: Release) -> None:
     with cluster.namespace("chart-other") as other:
         assert "cannot" in runner.refused("get", "pods", "-n", other)
         assert "cannot" in runner.refused("create", "-n", other, "-f", "-", input=plain_pod("sb-one", "localhost/a:1"))
 
 
-def test_the_account_of_sandboxes_has_no_rights_at_all(cluster: Cluster, nobody: Account, release: Release) -> None:
+def test_sandbox_account_has_no_rights(cluster: Cluster, nobody: Account, release: Release) -> None:
     with cluster.namespace("chart-bare") as bare:
         anyone = Release(cluster, bare, release.folder, "").account("default")
         assert rules(nobody) == rules(anyone)
@@ -202,15 +198,15 @@ def test_the_account_of_sandboxes_has_no_rights_at_all(cluster: Cluster, nobody:
     "command",
     ["get pods", "get secrets", "get configmap swe-argo-sandbox", "delete pod neighbour", "exec neighbour -- true"],
 )
-def test_the_account_of_sandboxes_may_not(nobody: Account, neighbour: str, command: str) -> None:
+def test_sandbox_account_is_denied(nobody: Account, neighbour: str, command: str) -> None:
     assert "cannot" in nobody.refused(*command.split())
 
 
-def test_a_sandbox_has_no_token_inside(release: Release, sandbox_image: str, neighbour: str) -> None:
+def test_sandbox_has_no_token(release: Release, sandbox_image: str, neighbour: str) -> None:
     release.start(release.sandbox(sandbox_image, role="grade"))
     look = ["exec", "sb-grade-none", "--", "sh", "-c", "ls -A /var/run/secrets /run/secrets 2>/dev/null; echo looked"]
     assert release.kubectl(*look) == "looked\n"
     assert release.kubectl("exec", "sb-grade-none", "--", "sh", "-c", "env | grep -ci token || true") == "0\n"
-    there = json.loads(release.kubectl("get", "pod", "sb-grade-none", "-o", "json"))
-    assert [each["name"] for each in there["spec"]["volumes"]] == ["jobs"]
+    pod = json.loads(release.kubectl("get", "pod", "sb-grade-none", "-o", "json"))
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["jobs"]
     assert release.kubectl("exec", neighbour, "--", "ls", TOKEN) == f"{TOKEN}\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.real_cluster import Cluster
-from tests.cluster.refused_pods import ANOTHER, CHANGES, PINNED, Change, agent_volume, box, copier, inside, put, volume
+from tests.cluster.refused_pods import ANOTHER, CHANGES, PINNED, Change, agent_volume, box, copier, edit, inside, volume
 from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
 from tests.workflows.command import wait_for
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def release(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
-    with installed(cluster, tmp_path_factory.mktemp("admission")) as made:
-        yield made
+    with installed(cluster, tmp_path_factory.mktemp("admission")) as chart_release:
+        yield chart_release
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +28,16 @@ def strict(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A namespace that allows less."""
     flags = ["--set=grading.network=false", "--set=sandbox.imagePrefixes={localhost/,ghcr.io/mine/}"]
     more = ["--set=sandbox.maxDeadlineSeconds=1000", "--set=priorityClass.create=false"]
-    with installed(cluster, tmp_path_factory.mktemp("strict"), *flags, *more) as made:
-        yield made
+    with installed(cluster, tmp_path_factory.mktemp("strict"), *flags, *more) as chart_release:
+        yield chart_release
 
 
 @pytest.fixture(scope="module")
 def lax(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
     """A namespace that allows more."""
     flags = ["--set=sandbox.solveNetwork=true", "--set=sandbox.browsers=true"]
-    with installed(cluster, tmp_path_factory.mktemp("lax"), *flags) as made:
-        yield made
+    with installed(cluster, tmp_path_factory.mktemp("lax"), *flags) as chart_release:
+        yield chart_release
 
 
 @pytest.fixture(scope="module")
@@ -47,35 +47,33 @@ def runner(release: Release) -> Account:
 
 def offer(account: Account, pod: Manifest) -> str:
     """What the server says against a pod, empty if nothing."""
-    done = account.tries("create", "--dry-run=server", "--validate=false", "-f", "-", input=pod)
-    return done.stderr if done.returncode else ""
+    result = account.tries("create", "--dry-run=server", "--validate=false", "-f", "-", input=pod)
+    return result.stderr if result.returncode else ""
 
 
 @pytest.mark.parametrize(("role", "network"), [("solve", False), ("grade", False), ("grade", True)])
-def test_what_the_backend_makes_is_let_in(release: Release, runner: Account, role: str, network: bool) -> None:
+def test_policy_admits_backend_pods(release: Release, runner: Account, role: str, network: bool) -> None:
     assert offer(runner, release.sandbox("swebench/any:latest", role=role, network=network)) == ""
 
 
 @pytest.mark.parametrize("change", [copier(), agent_volume()])
-def test_an_agents_files_are_let_in_either_way(release: Release, runner: Account, change: Change) -> None:
+def test_policy_admits_agent_files(release: Release, runner: Account, change: Change) -> None:
     pod = release.sandbox("localhost/one:1")
     change(pod)
     assert offer(runner, pod) == ""
 
 
-@pytest.mark.parametrize("what", CHANGES)
-def test_the_same_with_one_thing_changed_is_refused_with_its_reason(
-    release: Release, runner: Account, what: str
-) -> None:
+@pytest.mark.parametrize("change_name", CHANGES)
+def test_policy_refuses_each_change(release: Release, runner: Account, change_name: str) -> None:
     pod = release.sandbox("localhost/one:1")
-    change, reason = CHANGES[what]
+    change, reason = CHANGES[change_name]
     change(pod)
-    said = offer(runner, pod)
-    assert f"ValidatingAdmissionPolicy 'swe-argo-sandboxes-{release.namespace}'" in said
-    assert reason in said
+    message = offer(runner, pod)
+    assert f"ValidatingAdmissionPolicy 'swe-argo-sandboxes-{release.namespace}'" in message
+    assert reason in message
 
 
-def test_a_pod_owns_sandboxes_as_a_lease_does(release: Release, runner: Account) -> None:
+def test_pod_may_own_sandboxes(release: Release, runner: Account) -> None:
     pod = release.sandbox("localhost/one:1")
     pod["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": "step", "uid": "u"}]
     assert offer(runner, pod) == ""
@@ -85,31 +83,31 @@ def administrator(release: Release) -> Account:
     return Account(release.cluster, release.namespace, release.cluster.kubeconfig)
 
 
-@pytest.mark.parametrize("what", ["host path", "token", "no deadline"])
-def test_an_administrator_makes_no_loose_sandbox_either(release: Release, what: str) -> None:
+@pytest.mark.parametrize("change_name", ["host path", "token", "no deadline"])
+def test_policy_binds_administrators(release: Release, change_name: str) -> None:
     pod = release.sandbox("localhost/one:1")
-    change, reason = CHANGES[what]
+    change, reason = CHANGES[change_name]
     change(pod)
     assert reason in offer(administrator(release), pod)
 
 
-def test_whatever_is_named_like_a_sandbox_must_be_one(release: Release) -> None:
+def test_policy_reserves_sandbox_names(release: Release) -> None:
     assert "label swe-argo/role" in offer(administrator(release), plain_pod("sb-mine", "localhost/one:1"))
 
 
-def test_other_pods_are_nobodys_business(release: Release) -> None:
+def test_policy_ignores_other_pods(release: Release) -> None:
     pod = plain_pod("mine", "localhost/one:1")
     pod["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     assert offer(administrator(release), pod) == ""
 
 
-def test_other_namespaces_are_nobodys_business(cluster: Cluster, release: Release) -> None:
+def test_policy_ignores_other_namespaces(cluster: Cluster, release: Release) -> None:
     with cluster.namespace("chart-other") as other:
         elsewhere = replace(administrator(release), namespace=other)
         assert offer(elsewhere, plain_pod("sb-mine", "localhost/one:1", **{"swe-argo/role": "solve"})) == ""
 
 
-def test_a_sandbox_stays_a_sandbox(release: Release, sandbox_image: str) -> None:
+def test_sandbox_cannot_be_changed(release: Release, sandbox_image: str) -> None:
     """Labels are what policies select by: without them, it would have the network of any pod."""
     pod = release.sandbox(sandbox_image, role="grade")
     release.start(pod)
@@ -128,13 +126,13 @@ def test_a_sandbox_stays_a_sandbox(release: Release, sandbox_image: str) -> None
     admin.may("delete", "pod", name, "--timeout=180s")
 
 
-def test_a_namespace_that_allows_less_says_which_value_does(strict: Release) -> None:
+def test_strict_policy_names_values(strict: Release) -> None:
     runner = strict.account("swe-argo-runner")
     assert offer(runner, strict.sandbox("localhost/one:1", role="grade")) == ""
     assert offer(runner, strict.sandbox("ghcr.io/mine/one:1")) == ""
-    said = offer(runner, strict.sandbox("ghcr.io/mine-not/one:1"))
-    assert "image ghcr.io/mine-not/one:1 begins with none of localhost/, ghcr.io/mine/" in said
-    assert "chart value sandbox.imagePrefixes" in said
+    message = offer(runner, strict.sandbox("ghcr.io/mine-not/one:1"))
+    assert "image ghcr.io/mine-not/one:1 begins with none of localhost/, ghcr.io/mine/" in message
+    assert "chart value sandbox.imagePrefixes" in message
     assert "chart value grading.network" in offer(runner, strict.sandbox("localhost/one:1", role="grade", network=True))
     for change in (copier(image=f"evil/{PINNED}"), agent_volume(reference=f"evil/{PINNED}")):
         change(pod := strict.sandbox("localhost/one:1"))
@@ -147,7 +145,7 @@ def test_a_namespace_that_allows_less_says_which_value_does(strict: Release) -> 
     assert "no priority class of the system" in offer(runner, pod)
 
 
-def test_a_namespace_that_allows_more_lets_more_in(lax: Release) -> None:
+def test_lax_policy_admits_more(lax: Release) -> None:
     runner = lax.account("swe-argo-runner")
     assert offer(runner, lax.sandbox("localhost/one:1", network=True, browsers=True)) == ""
     pod = lax.sandbox("localhost/one:1", browsers=True)
@@ -155,7 +153,7 @@ def test_a_namespace_that_allows_more_lets_more_in(lax: Release) -> None:
     assert "no capability but SYS_ADMIN" in offer(runner, pod)
 
 
-def test_sandbox_goes_to_the_nodes_of_the_chart_only(cluster: Cluster, tmp_path: Path) -> None:
+def test_policy_enforces_chart_nodes(cluster: Cluster, tmp_path: Path) -> None:
     values = ["--set=sandbox.maxResources.memory=9Gi", "--set=sandbox.resources.limits.cpu=null"]
     with installed(cluster, tmp_path, *values, small=False) as other:
         runner = other.account("swe-argo-runner")
@@ -171,7 +169,7 @@ def test_sandbox_goes_to_the_nodes_of_the_chart_only(cluster: Cluster, tmp_path:
         assert "at most 9Gi of memory (chart value sandbox.maxResources)" in offer(runner, pod)
 
 
-def test_what_the_chart_gives_is_let_in_and_nothing_beside_it(cluster: Cluster, tmp_path: Path) -> None:
+def test_policy_admits_chart_values_only(cluster: Cluster, tmp_path: Path) -> None:
     nodes = ["--set=sandbox.tolerations[0].key=gpu,sandbox.tolerations[0].operator=Exists"]
     nodes += ["--set=sandbox.tolerations[1].key=role,sandbox.tolerations[1].value=box"]
     nodes += ["--set=sandbox.tolerations[1].effect=NoExecute,sandbox.tolerations[1].tolerationSeconds=300"]
@@ -181,9 +179,9 @@ def test_what_the_chart_gives_is_let_in_and_nothing_beside_it(cluster: Cluster, 
         for network in (False, True):
             assert offer(runner, other.sandbox("localhost/one:1", role="grade", network=network)) == ""
         refused = {
-            "chart value sandbox.tolerations": put("spec", "tolerations", 1, "tolerationSeconds", to=301),
-            "chart value sandbox.imagePullSecrets": put("spec", "imagePullSecrets", 0, "name", to="keys"),
-            "the nameservers 10.0.0.2, fd00::2 (chart value": put("spec", "dnsConfig", "nameservers", to=["10.0.0.2"]),
+            "chart value sandbox.tolerations": edit("spec", "tolerations", 1, "tolerationSeconds", to=301),
+            "chart value sandbox.imagePullSecrets": edit("spec", "imagePullSecrets", 0, "name", to="keys"),
+            "the nameservers 10.0.0.2, fd00::2 (chart value": edit("spec", "dnsConfig", "nameservers", to=["10.0.0.2"]),
             "limits of ephemeral-storage, memory": inside("resources", {"limits": {"memory": "1Gi"}}),
         }
         for reason, change in refused.items():
@@ -192,20 +190,25 @@ def test_what_the_chart_gives_is_let_in_and_nothing_beside_it(cluster: Cluster, 
             assert reason in offer(runner, pod)
 
 
-def test_an_image_is_no_volume_of_a_sandbox(release: Release, runner: Account) -> None:
+def test_image_volume_is_not_admitted(release: Release, runner: Account) -> None:
     pod = release.sandbox("localhost/one:1")
     volume(image={"reference": PINNED})(pod)
-    done = runner.tries("create", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-", input=pod)
-    if done.returncode:
-        assert "volumes are of type emptyDir" in done.stderr
+    result = runner.tries("create", "--dry-run=server", "--validate=false", "-o", "json", "-f", "-", input=pod)
+    if result.returncode:
+        assert "volumes are of type emptyDir" in result.stderr
     else:  # before Kubernetes 1.35 the API server takes such a volume out
-        assert [each["name"] for each in json.loads(done.stdout)["spec"]["volumes"]] == ["jobs"]
+        assert [item["name"] for item in json.loads(result.stdout)["spec"]["volumes"]] == ["jobs"]
 
 
-def test_a_sandbox_has_no_runtime_class_that_the_chart_does_not_name(release: Release, runner: Account) -> None:
+def test_unnamed_runtime_is_refused(release: Release, runner: Account) -> None:
     name = f"lax-{release.namespace}"
-    made = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}, "handler": "lax"}
-    release.kubectl("create", "-f", "-", input=made)
+    runtime_class = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": name},
+        "handler": "lax",
+    }
+    release.kubectl("create", "-f", "-", input=runtime_class)
     try:
         pod = release.sandbox("localhost/one:1")
         pod["spec"]["runtimeClassName"] = name
@@ -215,7 +218,7 @@ def test_a_sandbox_has_no_runtime_class_that_the_chart_does_not_name(release: Re
         release.kubectl("delete", "runtimeclass", name)
 
 
-def test_where_a_runtime_class_is_set_no_sandbox_runs_without(cluster: Cluster, tmp_path: Path) -> None:
+def test_chart_runtime_class_is_required(cluster: Cluster, tmp_path: Path) -> None:
     with installed(cluster, tmp_path, "--set=sandbox.runtimeClassName=gvisor") as caged:
         pod = caged.sandbox("localhost/one:1")
         assert pod["spec"].pop("runtimeClassName") == "gvisor"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gate.binary import find_gate
-from swe_argo.steps.agents.gate.compiler import ARCHITECTURES
-from swe_argo.steps.agents.gate.events import Ended
+from swe_argo.steps.agents.gateway.binary import find_gateway
+from swe_argo.steps.agents.gateway.compiler import ARCHITECTURES
+from swe_argo.steps.agents.gateway.events import Ended
 from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError
@@ -18,8 +18,8 @@ from swe_argo.steps.sandbox.protocol import BundleMount
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster
-from tests.steps.agents.gate.agents import drive, open_gate, printed
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.agents import drive, open_gateway, printed
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, needs_go]
@@ -54,15 +54,15 @@ def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     folder = tmp_path_factory.mktemp("agent")
-    made = make_bundle(folder / "files")
+    bundle = make_bundle(folder / "files")
     with agent_registry(folder) as registry:
-        assert made.folder is not None
-        image = push(registry, "agent", made.folder, made.digest)
-        yield Agent(registry, BundleMount(made.digest, made.folder, image))
+        assert bundle.folder is not None
+        image = push(registry, "agent", bundle.folder, bundle.digest)
+        yield Agent(registry, BundleMount(bundle.digest, bundle.folder, image))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_files_are_there_and_cannot_be_changed(lab: KubernetesLab, agent: Agent, way: str) -> None:
+def test_agent_files_are_read_only(lab: KubernetesLab, agent: Agent, way: str) -> None:
     box = lab.make(lab.backend(agentFiles=way), bundle=agent.mount)
     assert_mounted(box)
     spec = lab.pod(box.transport.name)["spec"]
@@ -71,7 +71,7 @@ def test_the_files_are_there_and_cannot_be_changed(lab: KubernetesLab, agent: Ag
     assert [name for name in listed if name != b".swe-argo"] == [b"go", b"lib", b"link"]
 
 
-def test_a_cluster_that_mounts_images_does_so_by_itself(lab: KubernetesLab, agent: Agent) -> None:
+def test_image_volume_is_preferred(lab: KubernetesLab, agent: Agent) -> None:
     backend = lab.backend()
     for _ in range(2):
         box = lab.make(backend, bundle=agent.mount, isolated=True)
@@ -80,18 +80,16 @@ def test_a_cluster_that_mounts_images_does_so_by_itself(lab: KubernetesLab, agen
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_agent_runs_from_its_files_behind_the_gate(lab: KubernetesLab, agent: Agent, way: str) -> None:
+def test_agent_runs_behind_the_gateway(lab: KubernetesLab, agent: Agent, way: str) -> None:
     box = lab.make(lab.backend(agentFiles=way), bundle=agent.mount)
-    with open_gate(box, f"{PLACE}/go lib/data | wc -c; ask POST /v1/messages hello") as gate:
-        events = drive(gate)
+    with open_gateway(box, f"{PLACE}/go lib/data | wc -c; ask POST /v1/messages hello") as gateway:
+        events = drive(gateway)
     assert printed(events) == b"2097152\n200 <hello>\n"
     assert events[-1] == Ended(0)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_image_that_its_registry_does_not_have_is_a_wrong_request(
-    lab: KubernetesLab, agent: Agent, way: str
-) -> None:
+def test_missing_agent_image_is_refused(lab: KubernetesLab, agent: Agent, way: str) -> None:
     missing = f"{agent.registry.address}/agent@sha256:{'0' * 64}"
     with pytest.raises(ConfigError, match=f"image {missing} does not exist") as caught:
         lab.make(lab.backend(agentFiles=way), bundle=BundleMount("sha256:0", None, missing))
@@ -99,26 +97,24 @@ def test_an_image_that_its_registry_does_not_have_is_a_wrong_request(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_registry_that_does_not_answer_is_the_worlds_failure(lab: KubernetesLab, way: str) -> None:
+def test_absent_registry_is_infra_error(lab: KubernetesLab, way: str) -> None:
     image = f"127.0.0.1:1/agent@sha256:{'1' * 64}"
-    with pytest.raises(InfraError, match=f"pulling {image} fails") as caught:
+    with pytest.raises(InfraError, match=f"pulling {image} failed") as caught:
         lab.make(lab.backend(agentFiles=way, pendingSeconds=30), bundle=BundleMount("sha256:1", None, image))
     assert caught.value.failure_class is FailureClass.IMAGE_PULL
 
 
-def test_an_image_for_another_processor_is_told_as_such(lab: KubernetesLab, agent: Agent) -> None:
+def test_other_processor_is_refused(lab: KubernetesLab, agent: Agent) -> None:
     [other] = set(ARCHITECTURES) - {architecture_here()}
-    with pytest.raises(ConfigError, match="is for another processor") as caught:
-        lab.make(lab.backend(agentFiles="copy"), bundle=agent.pushed("other", find_gate(other)))
+    with pytest.raises(ConfigError, match="is for another CPU architecture") as caught:
+        lab.make(lab.backend(agentFiles="copy"), bundle=agent.pushed("other", find_gateway(other)))
     assert caught.value.field == "agent.image"
 
 
-def test_an_image_that_was_made_elsewhere_says_what_makes_one_that_can_be_copied(
-    lab: KubernetesLab, agent: Agent, tmp_path: Path
-) -> None:
+def test_image_without_copier_is_refused(lab: KubernetesLab, agent: Agent, tmp_path: Path) -> None:
     image = f"{agent.registry.address}/plain@{agent.registry.registry.add('plain', _plain_layer(tmp_path))}"
     plain = BundleMount("sha256:2", None, image)
-    with pytest.raises(ConfigError, match=r"has no program that copies its files.*swe-argo agents push"):
+    with pytest.raises(ConfigError, match=r"has no copy program.*swe-argo agents push"):
         lab.make(lab.backend(agentFiles="copy"), bundle=plain)
     box = lab.make(lab.backend(agentFiles="image-volume"), bundle=plain)
     assert box.read(f"{PLACE}/mine") == b"own\n"

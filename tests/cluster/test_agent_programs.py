@@ -1,4 +1,4 @@
-"""Agent programs in pods: solved by the official verdict, behind the gate, with files of an image and with none."""
+"""Agent programs in pods: solved by the official verdict, behind the gateway, with files of an image and with none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.agents.conversations import solving as solving_by_tools
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.model_server import Script, model_server
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.workflows.command import ids, summary, swe_argo
 from tests.workflows.models.run import KEY, environment, files_with
 from tests.workflows.models.test_agent_programs import solving
@@ -39,16 +39,14 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentRegistry
         yield registry
 
 
-def test_a_command_whose_program_the_image_has_needs_no_files(tmp_path: Path, installed: InstalledChart) -> None:
+def test_program_may_need_no_files(tmp_path: Path, installed: InstalledChart) -> None:
     program = base64.b64encode((small_agent.FOLDER / "small-agent").read_bytes()).decode()
     run_it = f"import base64; exec(compile(base64.b64decode('{program}'), 'agent', 'exec'))"
     command = shlex.join(["python3", "-c", run_it, *small_agent.words("chat")])
     fixed(installed, tmp_path, solving(), "mini__slugkit-1", "--agent-command", command)
 
 
-def test_a_program_has_its_files_from_an_image(
-    tmp_path: Path, installed: InstalledChart, registry: AgentRegistry
-) -> None:
+def test_program_has_files_from_an_image(tmp_path: Path, installed: InstalledChart, registry: AgentRegistry) -> None:
     files = tmp_path / "files"
     files.mkdir()
     (files / "small-agent").write_bytes((small_agent.FOLDER / "small-agent").read_bytes())
@@ -59,19 +57,17 @@ def test_a_program_has_its_files_from_an_image(
     fixed(installed, tmp_path, solving(), "mini__plainconf-1", *flags)
 
 
-def test_a_run_without_the_image_is_refused_with_the_command_that_makes_it(
-    tmp_path: Path, installed: InstalledChart
-) -> None:
-    done = swe_argo(*words(tmp_path, "mini__slugkit-1"), "--agent", "codex", env=installed.environment)
-    assert done.returncode == 64
-    assert "swe-argo agents push codex IMAGE prints what --agent-image takes" in done.stderr
+def test_missing_agent_image_is_named(tmp_path: Path, installed: InstalledChart) -> None:
+    result = swe_argo(*words(tmp_path, "mini__slugkit-1"), "--agent", "codex", env=installed.environment)
+    assert result.returncode == 64
+    assert "swe-argo agents push codex IMAGE, and pass the printed address as --agent-image" in result.stderr
     assert leftovers(installed) == []
 
 
 @pytest.mark.agents
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("agent", SHIPPED)
-def test_a_real_agent_fixes_an_issue_in_a_pod(
+def test_real_agent_fixes_an_issue(
     agent: str, tmp_path: Path, installed: InstalledChart, registry: AgentRegistry
 ) -> None:
     image = pushed(agent, registry)
@@ -81,9 +77,9 @@ def test_a_real_agent_fixes_an_issue_in_a_pod(
 def pushed(agent: str, registry: AgentRegistry) -> str:
     """The image of a shipped agent's files. Skips where they are not built."""
     version = read_recipe(find_shipped(agent)).version
-    for each in stored_bundles():
-        if (each.name, each.version, each.facts.architecture) == (agent, version, architecture_here()):
-            return push(registry, agent, each.files, each.facts.digest)
+    for stored in stored_bundles():
+        if (stored.name, stored.version, stored.facts.architecture) == (agent, version, architecture_here()):
+            return push(registry, agent, stored.files, stored.facts.digest)
     pytest.skip(f"{agent} {version} is not built here (make test-agents)")
 
 
@@ -98,14 +94,14 @@ def fixed(
     """Run it, and hold what is recorded against what the server counted."""
     more = ["--agent-image", image] if image else []
     with model_server(script, key=KEY) as server:
-        done = swe_argo(*words(folder, instance), *flags, *more, env=environment(server) | installed.environment)
+        result = swe_argo(*words(folder, instance), *flags, *more, env=environment(server) | installed.environment)
         counts = server.counts
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     store = folder / "store"
     report = json.loads((store / "runs" / "r" / "units" / instance / "1" / "report.json").read_text())
     assert report[instance]["resolved"] is True
-    told = summary(str(store), "r").cost.usage
-    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    usage = summary(str(store), "r").cost.usage
+    mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
     solved = SolveRecord.from_bytes(open_store(str(store)).get(key(SolveRecord, "r", instance, 1)))
     assert solved.stop_reason is StopReason.FINISHED

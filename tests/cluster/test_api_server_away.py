@@ -24,7 +24,7 @@ def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathF
         yield lab
 
 
-def test_a_command_runs_once_and_files_travel_while_the_api_server_is_away(lab: KubernetesLab) -> None:
+def test_command_survives_an_outage(lab: KubernetesLab) -> None:
     box = lab.create(deadline_s=600)
     with ThreadPoolExecutor(1) as pool:
         command = pool.submit(box.exec, "echo ran >>/tmp/runs; sleep 15; cat /tmp/runs", timeout_s=300)
@@ -34,16 +34,16 @@ def test_a_command_runs_once_and_files_travel_while_the_api_server_is_away(lab: 
         assert command.result(timeout=300).stdout == b"ran\n"
 
 
-def test_what_is_asked_of_an_api_server_that_is_away_is_done_when_it_is_back(lab: KubernetesLab) -> None:
+def test_requests_survive_an_outage(lab: KubernetesLab) -> None:
     """Each at a moment of its own, so that some meet the server just as it starts and knows no roles yet."""
     box = lab.create(deadline_s=600)
     with ThreadPoolExecutor(4) as pool:
         outage = pool.submit(lab.cluster.command, "restart", "kube-apiserver", AWAY_S)
-        others = [pool.submit(lab.create, deadline_s=600) for _ in range(2)]
+        creations = [pool.submit(lab.create, deadline_s=600) for _ in range(2)]
         for number in range(20):
             box.write(f"/tmp/{number}", b"%d" % number)
             assert box.read(f"/tmp/{number}") == b"%d" % number
         assert outage.result(timeout=300).returncode == 0
-        for each in others:
-            assert run(each.result(timeout=300), "echo here").stdout == b"here\n"
+        for creation in creations:
+            assert run(creation.result(timeout=300), "echo here").stdout == b"here\n"
     box.transport.check()  # type: ignore[attr-defined]

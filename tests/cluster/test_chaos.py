@@ -47,8 +47,8 @@ def run_flags(tmp_path_factory: pytest.TempPathFactory, mini_images: None) -> li
 def undisturbed_store(tmp_path_factory: pytest.TempPathFactory, installed: InstalledChart, run_flags: list[str]) -> str:
     """The store of an undisturbed run."""
     store = str(tmp_path_factory.mktemp("calm"))
-    done = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(store, "r").headline.resolved == 4
     assert not failures(open_store(store), "r")
     return store
@@ -57,20 +57,20 @@ def undisturbed_store(tmp_path_factory: pytest.TempPathFactory, installed: Insta
 @pytest.fixture
 def start(installed: InstalledChart) -> Iterator[Start]:
     """Begins a run there. What a failed test leaves running is stopped: the next one wants the run's name."""
-    begun: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
     def started(*words: str) -> subprocess.Popen[str]:
-        begun.append(begin(*words, env=installed.environment))
-        return begun[-1]
+        processes.append(begin(*words, env=installed.environment))
+        return processes[-1]
 
     yield started
-    for each in begun:
-        if each.poll() is None:
-            each.send_signal(signal.SIGINT)
-            each.communicate(timeout=400)
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=400)
 
 
-def same(store: str, undisturbed_store: str) -> None:
+def assert_undisturbed(store: str, undisturbed_store: str) -> None:
     """The official files to the byte, every verdict, and every figure that is no time."""
     assert official(store, "r", MODEL) == official(undisturbed_store, "r", MODEL)
     assert verdicts(store, "r") == verdicts(undisturbed_store, "r")
@@ -79,11 +79,11 @@ def same(store: str, undisturbed_store: str) -> None:
 
 def failed(store: str) -> Counter[tuple[str, str, FailureClass]]:
     """(step, instance, class) of the failed tries."""
-    left = failures(open_store(store), "r")
-    return Counter((each.step, each.instance_id, each.failure_class) for each in left)
+    lost_tries = failures(open_store(store), "r")
+    return Counter((failure.step, failure.instance_id, failure.failure_class) for failure in lost_tries)
 
 
-def test_sandboxes_deleted_and_evicted_under_way_cost_a_try_each(
+def test_lost_sandboxes_cost_one_try(
     tmp_path: Path, installed: InstalledChart, run_flags: list[str], undisturbed_store: str, start: Start
 ) -> None:
     store = str(tmp_path)
@@ -98,8 +98,8 @@ def test_sandboxes_deleted_and_evicted_under_way_cost_a_try_each(
         return not acts
 
     assert settles(disturb, 400), acts
-    said, _ = runner.communicate(timeout=400)
-    assert runner.returncode == 0, said
+    output, _ = runner.communicate(timeout=400)
+    assert runner.returncode == 0, output
     tries, lost = failed(store), FailureClass.SANDBOX_LOST
     # The object of an evicted pod says so, but the kubelet soon removes it: who looks later finds the pod deleted.
     for unit in (("solve", TWO), ("grade", THREE)):
@@ -109,36 +109,36 @@ def test_sandboxes_deleted_and_evicted_under_way_cost_a_try_each(
         ("solve", TWO, lost): 1,
         ("grade", THREE, lost): 1,
         ("grade", FOUR, lost): 1,
-    }, [each.reason for each in failures(open_store(store), "r")]
-    same(store, undisturbed_store)
+    }, [failure.reason for failure in failures(open_store(store), "r")]
+    assert_undisturbed(store, undisturbed_store)
     assert leftovers(installed) == []
 
 
-def test_parts_of_the_cluster_that_are_away_for_a_while_cost_time_only(
+def test_cluster_outages_cost_time_only(
     tmp_path: Path, installed: InstalledChart, run_flags: list[str], undisturbed_store: str, start: Start
 ) -> None:
     store = str(tmp_path)
     runner = start("run", "--store", store, *run_flags)
     installed.busy(TWO, "solve")
     for name in ("kubelet", "kube-apiserver", "containerd"):
-        done = installed.cluster.command("restart", name, "4")
-        assert done.returncode == 0, f"{name}: {done.stderr}"
+        result = installed.cluster.command("restart", name, "4")
+        assert result.returncode == 0, f"{name}: {result.stderr}"
         assert runner.poll() is None, f"the run was over before {name} was back"
-    said, _ = runner.communicate(timeout=400)
-    assert runner.returncode == 0, said
-    same(store, undisturbed_store)
+    output, _ = runner.communicate(timeout=400)
+    assert runner.returncode == 0, output
+    assert_undisturbed(store, undisturbed_store)
     assert leftovers(installed) == []
 
 
-def test_a_run_stopped_and_then_killed_with_all_its_steps_is_taken_up_each_time(
+def test_killed_run_is_resumed(
     tmp_path: Path, installed: InstalledChart, run_flags: list[str], undisturbed_store: str, start: Start
 ) -> None:
     store = str(tmp_path)
     runner = start("run", "--store", store, *run_flags)
     installed.busy(ONE, "solve")
     runner.send_signal(signal.SIGINT)
-    said, _ = runner.communicate(timeout=400)
-    assert runner.returncode == 130, said
+    output, _ = runner.communicate(timeout=400)
+    assert runner.returncode == 130, output
     assert not failed(store)
     assert leftovers(installed) == []
 
@@ -147,17 +147,17 @@ def test_a_run_stopped_and_then_killed_with_all_its_steps_is_taken_up_each_time(
     for pid in (runner.pid, *steps_of(store)):
         kill(pid)
     runner.communicate()
-    left = {Path(name).parts[0] for name in installed.left()}
-    assert left == {"/", "pod", "lease.coordination.k8s.io"}, "its folders, its sandboxes and their owner"
+    remains = {Path(name).parts[0] for name in installed.remains()}
+    assert remains == {"/", "pod", "lease.coordination.k8s.io"}, "its folders, its sandboxes and their owner"
 
     again = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 units to do" in again.stdout
-    same(store, undisturbed_store)
+    assert_undisturbed(store, undisturbed_store)
     assert leftovers(installed) == []
 
 
-def test_a_sandbox_out_of_disk_gets_twice_as_much(tmp_path: Path, installed: InstalledChart, start: Start) -> None:
+def test_sandbox_out_of_disk_is_enlarged(tmp_path: Path, installed: InstalledChart, start: Start) -> None:
     """At 100 MiB the tests need more, at 200 MiB they do not; who asked for enough is not tried again."""
     needs = {TWO: eats_disk(140, memory_mb=100), THREE: "true"}
     data = dataset(tmp_path, needs)
@@ -168,13 +168,13 @@ def test_a_sandbox_out_of_disk_gets_twice_as_much(tmp_path: Path, installed: Ins
     )
     undisturbed_store = str(tmp_path / "calm")
     assert swe_argo("run", "--store", undisturbed_store, *words).returncode == 0
-    said, _ = runner.communicate(timeout=400)
-    assert runner.returncode == 0, said
+    output, _ = runner.communicate(timeout=400)
+    assert runner.returncode == 0, output
     store = str(tmp_path)
     assert failed(store) == {
         ("grade", TWO, FailureClass.OUT_OF_DISK): 1,
-    }, [each.reason for each in failures(open_store(store), "r")]
-    assert all(each.exit_code == 76 for each in failures(open_store(store), "r"))
+    }, [failure.reason for failure in failures(open_store(store), "r")]
+    assert all(failure.exit_code == 76 for failure in failures(open_store(store), "r"))
     assert verdicts(store, "r") == verdicts(undisturbed_store, "r")
     assert official(store, "r", "gold") == official(undisturbed_store, "r", "gold")
     assert leftovers(installed) == []

@@ -52,13 +52,13 @@ def healthy_start(lab: KubernetesLab, proxy: Proxy) -> KubernetesSandbox:
     """A sandbox that was made without a fault; the lab removes it."""
     proxy.faults.on = False
     box = faulty(lab, proxy).create(lab.request())
-    lab.made.append((lab.backend(), box))
+    lab.sandboxes.append((lab.backend(), box))
     proxy.faults.on = True
     return box
 
 
 @pytest.mark.parametrize("sort", SORTS)
-def test_no_command_is_lost_or_run_twice(lab: KubernetesLab, sort: str) -> None:
+def test_each_command_runs_exactly_once(lab: KubernetesLab, sort: str) -> None:
     def attempt(box: KubernetesSandbox, number: int) -> tuple[int | None, bytes, bytes]:
         command = f"echo {number} >>/testbed/began; seq {number} {number + 400}; echo e{number} >&2; exit {number % 7}"
         result = box.exec(command, timeout_s=60)
@@ -75,17 +75,17 @@ def test_no_command_is_lost_or_run_twice(lab: KubernetesLab, sort: str) -> None:
         faults.on = False
         began = box.read("/testbed/began").decode().split()
     counts = Counter(began)
-    assert {n for n in range(TRIES) if counts[str(n)] != 1} == set(), faults.told()
+    assert {n for n in range(TRIES) if counts[str(n)] != 1} == set(), faults.describe()
     expected = [
         (n % 7, "".join(f"{i}\n" for i in range(n, n + 401)).encode(), f"e{n}\n".encode()) for n in range(TRIES)
     ]
-    assert results == expected, faults.told()
+    assert results == expected, faults.describe()
     met = {fault: faults.met[Kind.EXEC, fault] for fault in rates}
-    assert min(met.values()) >= 2, faults.told()
-    assert sum(met.values()) >= TRIES * 0.2, faults.told()
+    assert min(met.values()) >= 2, faults.describe()
+    assert sum(met.values()) >= TRIES * 0.2, faults.describe()
 
 
-def test_files_come_through_whole(lab: KubernetesLab) -> None:
+def test_files_arrive_complete(lab: KubernetesLab) -> None:
     faults = Faults(SEED, {Kind.EXEC: {**EXEC_RATES, Fault.LATER: 0.3}})  # no large file would pass, but by chance
     with Proxy(lab.reached, faults) as proxy:
         box = healthy_start(lab, proxy)
@@ -93,12 +93,12 @@ def test_files_come_through_whole(lab: KubernetesLab) -> None:
             data = secrets.token_bytes(size)
             for _ in range(3):
                 box.write("/testbed/file", data)
-                assert box.read("/testbed/file") == data, faults.told()
+                assert box.read("/testbed/file") == data, faults.describe()
                 proxy.cut_lines()  # a shell that stays open meets no fault
-    assert faults.met.total() >= 8, faults.told()
+    assert faults.met.total() >= 8, faults.describe()
 
 
-def test_sandboxes_are_made_once_and_none_is_left(lab: KubernetesLab) -> None:
+def test_sandboxes_are_made_once(lab: KubernetesLab) -> None:
     count = 16
     faults = Faults(SEED, {Kind.PODS: POD_RATES, Kind.WATCH: POD_RATES})
     before = lab.pods()
@@ -107,11 +107,11 @@ def test_sandboxes_are_made_once_and_none_is_left(lab: KubernetesLab) -> None:
         requests = [lab.request() for _ in range(count)]
         with ThreadPoolExecutor(4) as pool:
             boxes = list(pool.map(backend.create, requests))
-            assert sorted(lab.pods()) == sorted([*before, *(request.name for request in requests)]), faults.told()
-            assert all(box.exec("true", timeout_s=60).exit_code == 0 for box in boxes), faults.told()
+            assert sorted(lab.pods()) == sorted([*before, *(request.name for request in requests)]), faults.describe()
+            assert all(box.exec("true", timeout_s=60).exit_code == 0 for box in boxes), faults.describe()
             list(pool.map(backend.destroy, boxes))
             list(pool.map(backend.destroy, boxes))
-    assert sorted(lab.pods()) == sorted(before), faults.told()
+    assert sorted(lab.pods()) == sorted(before), faults.describe()
     met = {fault: faults.met[Kind.PODS, fault] + faults.met[Kind.WATCH, fault] for fault in POD_RATES}
-    assert min(met.values()) >= 1, faults.told()
-    assert faults.met[Kind.PODS, Fault.AFTER] >= 3, faults.told()
+    assert min(met.values()) >= 1, faults.describe()
+    assert faults.met[Kind.PODS, Fault.AFTER] >= 3, faults.describe()

@@ -60,29 +60,29 @@ def ended(installed: InstalledChart, name: str) -> str:
     """Wait for the step's end; what it printed, beside how far it was."""
     phase = "-o=jsonpath={.status.phase}"
     assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 240)
-    said = installed.kubectl("logs", name)
-    assert installed.kubectl("get", "pod", name, phase) == "Succeeded", said
+    output = installed.kubectl("logs", name)
+    assert installed.kubectl("get", "pod", name, phase) == "Succeeded", output
     assert settles(lambda: not installed.pods(), 180)
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
     installed.kubectl("delete", "configmap", name)
-    return "\n".join(line for line in said.splitlines() if not line.startswith(MARK))
+    return "\n".join(line for line in output.splitlines() if not line.startswith(MARK))
 
 
-def test_a_steps_pod_grades_with_its_own_account(installed: InstalledChart, tmp_path: Path, image: str) -> None:
+def test_step_pod_grades(installed: InstalledChart, tmp_path: Path, image: str) -> None:
     record = GradeRecord.from_bytes(ended(installed, start(installed, tmp_path, image, GRADE)).encode())
     assert record.outcome is Outcome.RESOLVED
     assert record.machine is not None
     assert record.machine.backend == "kubernetes"
 
 
-def test_a_steps_pod_solves_with_its_own_account(installed: InstalledChart, tmp_path: Path, image: str) -> None:
+def test_step_pod_solves(installed: InstalledChart, tmp_path: Path, image: str) -> None:
     record = SolveRecord.from_bytes(ended(installed, start(installed, tmp_path, image, SOLVE)).encode())
     assert record.history is not None
     assert record.history.verified
     assert record.patch_bytes == 0
 
 
-def test_a_sandbox_goes_with_the_pod_of_its_step(installed: InstalledChart, tmp_path: Path, image: str) -> None:
+def test_sandbox_goes_with_its_step_pod(installed: InstalledChart, tmp_path: Path, image: str) -> None:
     name = start(installed, tmp_path, image, GRADE, before="sleep 300")
     sandbox = installed.busy(QUICK[0], "grade")
     (owner,) = json.loads(installed.kubectl("get", "pod", sandbox, "-o", "json"))["metadata"]["ownerReferences"]

@@ -74,8 +74,8 @@ def change(cluster: Cluster, namespace: str, run: str, **parts: dict[str, Any]) 
 
 def lease(cluster: Cluster, namespace: str, run: str) -> dict[str, Any]:
     """The Lease of the run, empty where there is none."""
-    found = cluster.kubectl("get", "lease", lease_name(run), "-n", namespace, "-o", "json", "--ignore-not-found")
-    return dict(json.loads(found)) if found else {}
+    text = cluster.kubectl("get", "lease", lease_name(run), "-n", namespace, "-o", "json", "--ignore-not-found")
+    return dict(json.loads(text)) if text else {}
 
 
 def owned(namespace: str, name: str, value: str, role: str = "solve") -> str:
@@ -92,25 +92,23 @@ def pods(cluster: Cluster, namespace: str) -> list[str]:
     return cluster.kubectl("get", "pods", "-n", namespace, "-o", "name").split()
 
 
-def test_the_lease_is_there_while_it_is_held_and_gone_after(
-    cluster: Cluster, namespace: str, here: client.Cluster
-) -> None:
+def test_lease_exists_while_it_is_held(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with hold_lease(here, "Nightly_1") as value:
-        found = lease(cluster, namespace, "Nightly_1")
-        assert value == f"{found['metadata']['name']}/{found['metadata']['uid']}"
-        assert found["metadata"]["labels"]["swe-argo/run"] == "Nightly_1"
-        assert found["spec"]["leaseDurationSeconds"] == 60
-        assert found["spec"]["holderIdentity"].startswith(socket.gethostname())
+        found_lease = lease(cluster, namespace, "Nightly_1")
+        assert value == f"{found_lease['metadata']['name']}/{found_lease['metadata']['uid']}"
+        assert found_lease["metadata"]["labels"]["swe-argo/run"] == "Nightly_1"
+        assert found_lease["spec"]["leaseDurationSeconds"] == 60
+        assert found_lease["spec"]["holderIdentity"].startswith(socket.gethostname())
     assert lease(cluster, namespace, "Nightly_1") == {}
 
 
-def test_it_is_renewed(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
+def test_lease_is_renewed(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with hold_lease(here, "renewed", duration_s=2):
         first = lease(cluster, namespace, "renewed")["spec"]["renewTime"]
         wait_for(lambda: lease(cluster, namespace, "renewed")["spec"]["renewTime"] > first)
 
 
-def test_what_it_owns_goes_with_it_within_seconds(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
+def test_owned_pods_go_with_the_lease(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with hold_lease(here, "owning") as value:
         cluster.kubectl("apply", "-f", "-", input=owned(namespace, "sb-owned", value))
         time.sleep(3)  # a wrong uid would have had it collected by now
@@ -118,18 +116,16 @@ def test_what_it_owns_goes_with_it_within_seconds(cluster: Cluster, namespace: s
     wait_for(lambda: not pods(cluster, namespace))
 
 
-def test_a_second_runner_is_told_who_works_on_the_run(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
+def test_second_runner_is_refused(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with holder(cluster, namespace, "taken") as first, pytest.raises(ConfigError) as refused, hold_lease(here, "taken"):
         pass
     assert refused.value.reason == (
-        f"run_id: run 'taken' is being worked on by {socket.gethostname()}:{first.pid} in namespace {namespace}; "
+        f"run_id: run 'taken' is in use by {socket.gethostname()}:{first.pid} in namespace {namespace}; "
         "wait for it, stop it, or use another run id"
     )
 
 
-def test_the_run_of_a_killed_process_of_this_machine_is_taken_at_once(
-    cluster: Cluster, namespace: str, here: client.Cluster
-) -> None:
+def test_dead_process_lease_is_taken(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with holder(cluster, namespace, "killed"):
         before = lease(cluster, namespace, "killed")["metadata"]["uid"]
     assert lease(cluster, namespace, "killed")["metadata"]["uid"] == before
@@ -137,9 +133,7 @@ def test_the_run_of_a_killed_process_of_this_machine_is_taken_at_once(
         assert not value.endswith(before)
 
 
-def test_a_lease_of_another_machine_is_taken_when_it_was_not_renewed_for_twice_its_time(
-    cluster: Cluster, namespace: str, here: client.Cluster
-) -> None:
+def test_expired_lease_is_taken(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with holder(cluster, namespace, "silent"):
         pass
     change(cluster, namespace, "silent", metadata={"annotations": {"swe-argo/process": "elsewhere:1:1"}})
@@ -150,26 +144,28 @@ def test_a_lease_of_another_machine_is_taken_when_it_was_not_renewed_for_twice_i
         assert value
 
 
-def test_a_lease_that_somebody_deleted_is_made_again_and_told(
-    cluster: Cluster, namespace: str, here: client.Cluster
-) -> None:
-    told: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with hold_lease(here, "deleted", duration_s=2, remade=told.put) as value:
+def test_deleted_lease_is_made_again(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
+    messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+    with hold_lease(here, "deleted", duration_s=2, remade=messages.put) as value:
         cluster.kubectl("delete", "lease", lease_name("deleted"), "-n", namespace)
-        again = told.get(timeout=120)
+        again = messages.get(timeout=120)
         assert again != value
         assert again.endswith(lease(cluster, namespace, "deleted")["metadata"]["uid"])
     assert lease(cluster, namespace, "deleted") == {}
 
 
-def test_a_run_that_somebody_else_took_is_left_to_him(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
+def test_lease_of_another_runner_is_kept(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     with hold_lease(here, "lost") as value:
-        found = lease(cluster, namespace, "lost")
-        del found["metadata"]["uid"], found["metadata"]["resourceVersion"], found["metadata"]["annotations"]
-        found["spec"]["renewTime"] = LONG_AGO
+        found_lease = lease(cluster, namespace, "lost")
+        del (
+            found_lease["metadata"]["uid"],
+            found_lease["metadata"]["resourceVersion"],
+            found_lease["metadata"]["annotations"],
+        )
+        found_lease["spec"]["renewTime"] = LONG_AGO
         # Between its two acts, deletion and creation, the one that holds the run may make its own again.
         replace = ("replace", "--force", "-f", "-")
-        wait_for(lambda: cluster.try_kubectl(*replace, input=json.dumps(found)).returncode == 0)
+        wait_for(lambda: cluster.try_kubectl(*replace, input=json.dumps(found_lease)).returncode == 0)
         time.sleep(6)  # the next renewal would have been after five
     theirs = lease(cluster, namespace, "lost")
     assert theirs["metadata"]["uid"] != value.partition("/")[2]
@@ -177,17 +173,17 @@ def test_a_run_that_somebody_else_took_is_left_to_him(cluster: Cluster, namespac
     cluster.kubectl("delete", "lease", lease_name("lost"), "-n", namespace)
 
 
-class Gate:
+class Gateway:
     """What stands between a client and the API server, and can be shut for a while. One connection at a time."""
 
     def __init__(self, host: str) -> None:
-        self._there = (host.removeprefix("https://").rpartition(":")[0], int(host.rpartition(":")[2]))
+        self._address = (host.removeprefix("https://").rpartition(":")[0], int(host.rpartition(":")[2]))
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port = self._server.getsockname()[1]
         self.shut = False
         self._thread = threading.Thread(target=self._serve)
 
-    def __enter__(self) -> Gate:
+    def __enter__(self) -> Gateway:
         self._thread.start()
         return self
 
@@ -204,11 +200,11 @@ class Gate:
                 return
             with client, suppress(OSError):  # one side that resets its connection is not the end
                 if not self.shut:
-                    with socket.create_connection(self._there) as server:
+                    with socket.create_connection(self._address) as server:
                         self._pass(client, server)
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
-        """Until one of them says no more, or the gate is shut."""
+        """Until one of them says no more, or the gateway is shut."""
         while not self.shut:
             for source in select.select([client, server], [], [], 0.1)[0]:
                 data = source.recv(65536)
@@ -217,24 +213,24 @@ class Gate:
                 (server if source is client else client).sendall(data)
 
 
-def test_an_api_server_that_was_away_changes_nothing(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
-    with Gate(here.configuration.host) as gate:
+def test_lease_survives_an_outage(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
+    with Gateway(here.configuration.host) as gateway:
         here.configuration.refresh_api_key_hook = None  # it would name the server anew, too
         here.configuration.tls_server_name = "kubernetes"
-        here.configuration.host = f"https://127.0.0.1:{gate.port}"
+        here.configuration.host = f"https://127.0.0.1:{gateway.port}"
         with hold_lease(here, "away", duration_s=2) as value:
-            gate.shut = True
+            gateway.shut = True
             silent, before = "", None
-            while silent != before:  # what was on its way when the gate was shut may yet be done
+            while silent != before:  # what was on its way when the gateway was shut may yet be done
                 time.sleep(2)
                 silent, before = lease(cluster, namespace, "away")["spec"]["renewTime"], silent
-            gate.shut = False
+            gateway.shut = False
             wait_for(lambda: lease(cluster, namespace, "away")["spec"]["renewTime"] > silent)
             assert value.endswith(lease(cluster, namespace, "away")["metadata"]["uid"])
     assert lease(cluster, namespace, "away") == {}
 
 
-def test_an_account_without_the_right_is_told(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_missing_lease_right_is_reported(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     bare = reached(account(cluster, namespace, tmp_path, [("get", "leases", "coordination.k8s.io")]), namespace)
     with pytest.raises(ConfigError, match=r"may not create leases in namespace"), hold_lease(bare, "forbidden"):
         pass

@@ -22,20 +22,20 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @ways
-def test_a_model_fixes_an_issue_in_a_pod(
+def test_model_fixes_an_issue_in_a_pod(
     scaffold: str, fn_calling: bool, instance: str, tmp_path: Path, installed: InstalledChart
 ) -> None:
     words = ["run", "--store", str(tmp_path / "store"), "--run-id", "r", "--backend", "kubernetes", *ids(instance)]
     words += ["--agent", scaffold, "--model", "openai/scripted", "--use-fn-calling", str(fn_calling).lower()]
     with model_server(solutions.solving(scaffold, fn_calling=fn_calling), key=KEY) as server:
-        done = swe_argo(*words, env=environment(server) | installed.environment)
+        result = swe_argo(*words, env=environment(server) | installed.environment)
         counts = server.counts
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     store = tmp_path / "store"
     report = json.loads((store / "runs" / "r" / "units" / instance / "1" / "report.json").read_text())
     assert report[instance]["resolved"] is True
-    told = summary(str(store), "r").cost.usage
-    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    usage = summary(str(store), "r").cost.usage
+    mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
     solved = SolveRecord.from_bytes(open_store(str(store)).get(key(SolveRecord, "r", instance, 1)))
     assert solved.stop_reason is StopReason.FINISHED

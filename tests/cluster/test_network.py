@@ -76,12 +76,12 @@ class Side:
 
     def reaches(self, pod: str, targets: Targets, must: Iterable[str] = ()) -> dict[str, bool]:
         """Whether each is reached; those that must be are tried up to four times, for who is busy answers late."""
-        found = self._try(pod, targets)
+        results = self._try(pod, targets)
         for _ in range(3):
-            if missing := {name: targets[name] for name in must if not found[name]}:
+            if missing := {name: targets[name] for name in must if not results[name]}:
                 time.sleep(1)
-                found |= self._try(pod, missing)
-        return found
+                results |= self._try(pod, missing)
+        return results
 
     def _try(self, pod: str, targets: Targets) -> dict[str, bool]:
         words = ["exec", pod, "--", "python3", "-c", PROBE, json.dumps(targets)]
@@ -121,8 +121,8 @@ def town(
         guarded, free = Side(release), Side(replace(release, namespace=bare))
         free.release.kubectl("create", "serviceaccount", "swe-argo-sandbox")
         guarded.populate(*boxes, plain_pod("neighbour", sandbox_image))
-        for each in boxes:
-            del each["metadata"]["ownerReferences"]  # which is in the other namespace
+        for pod in boxes:
+            del pod["metadata"]["ownerReferences"]  # which is in the other namespace
         free.populate(*boxes)
         neighbour = guarded.address("neighbour")
         with _metadata(outside, neighbour):
@@ -130,14 +130,14 @@ def town(
 
 
 def _targets(cluster: Cluster, neighbour: str, outside: str) -> Targets:
-    def said(*words: str) -> str:
+    def get(*words: str) -> str:
         return cluster.kubectl("get", *words)
 
-    dns = said("service", "kube-dns", "-n", "kube-system", "-o", "jsonpath={.spec.clusterIP}")
-    dns_pods = said("pods", "-n", "kube-system", "-l", "k8s-app=kube-dns", "-o", "jsonpath={.items[*].status.podIP}")
-    api = said("service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
-    slices = json.loads(said("endpointslice", "kubernetes", "-n", "default", "-o", "json"))
-    found = [
+    dns = get("service", "kube-dns", "-n", "kube-system", "-o", "jsonpath={.spec.clusterIP}")
+    dns_pods = get("pods", "-n", "kube-system", "-l", "k8s-app=kube-dns", "-o", "jsonpath={.items[*].status.podIP}")
+    api = get("service", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}")
+    slices = json.loads(get("endpointslice", "kubernetes", "-n", "default", "-o", "json"))
+    addresses = [
         ("tcp", api, 443),
         ("tcp", slices["endpoints"][0]["addresses"][0], slices["ports"][0]["port"]),
         ("tcp", neighbour, 8080),
@@ -148,7 +148,7 @@ def _targets(cluster: Cluster, neighbour: str, outside: str) -> Targets:
         ("udp", dns_pods.split()[0], 53),
         ("tcp", outside, 80),
     ]
-    return dict(zip(TARGETS, found, strict=True))
+    return dict(zip(TARGETS, addresses, strict=True))
 
 
 @contextlib.contextmanager
@@ -198,42 +198,42 @@ Reached = dict[str, dict[str, bool]]
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("pod", [SOLVE, GRADE])
-def test_a_sandbox_without_network_does_not_reach(reached: Reached, control: Reached, pod: str, target: str) -> None:
+def test_closed_sandbox_cannot_reach(reached: Reached, control: Reached, pod: str, target: str) -> None:
     assert not reached[pod][target]
     assert control[pod][target]
 
 
 @pytest.mark.parametrize("target", CLUSTER)
-def test_a_grading_sandbox_with_network_does_not_reach(reached: Reached, control: Reached, target: str) -> None:
+def test_open_sandbox_cannot_reach(reached: Reached, control: Reached, target: str) -> None:
     assert not reached[OPEN][target]
     assert control[OPEN][target]
 
 
 @pytest.mark.parametrize("target", GRANTED)
-def test_a_grading_sandbox_with_network_reaches(reached: Reached, target: str) -> None:
+def test_open_sandbox_reaches(reached: Reached, target: str) -> None:
     assert reached[OPEN][target]
 
 
-def test_names_resolve_where_there_is_network_and_fail_at_once_where_there_is_none(town: Town) -> None:
+def test_names_resolve_only_with_network(town: Town) -> None:
     name = {"name": ("name", "kubernetes.default.svc.cluster.local", 443)}
     assert town.guarded.reaches(OPEN, name, name) == {"name": True}
     assert town.guarded.reaches(SOLVE, name) == {"name": False}
 
 
-def test_nothing_reaches_a_sandbox(town: Town) -> None:
+def test_sandboxes_are_unreachable(town: Town) -> None:
     def listeners(side: Side) -> Targets:
         return {pod: ("tcp", side.address(pod), 8080) for pod in SANDBOXES}
 
     for asker in ("neighbour", OPEN):
-        others = {pod: address for pod, address in listeners(town.guarded).items() if pod != asker}
-        assert town.guarded.reaches(asker, others) == dict.fromkeys(others, False)
+        targets = {pod: address for pod, address in listeners(town.guarded).items() if pod != asker}
+        assert town.guarded.reaches(asker, targets) == dict.fromkeys(targets, False)
     assert town.guarded.reaches("neighbour", listeners(town.bare), SANDBOXES) == dict.fromkeys(SANDBOXES, True)
 
 
-def test_commands_run_in_a_sandbox_that_reaches_nothing(town: Town) -> None:
+def test_exec_works_in_a_closed_sandbox(town: Town) -> None:
     assert town.guarded.release.kubectl("exec", SOLVE, "--", "cat", "/testbed/hello.txt") == "hello\n"
 
 
-def test_the_very_pods_reach_everything_once_the_policies_are_gone(town: Town) -> None:
+def test_sandbox_is_open_without_policy(town: Town) -> None:
     town.guarded.release.kubectl("delete", "networkpolicy", "--all")
     wait_for(lambda: town.guarded.reaches(SOLVE, town.targets) == dict.fromkeys(TARGETS, True))

@@ -24,7 +24,7 @@ from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
 from swe_argo.steps.sandbox.untrusted import as_untrusted
 from tests.cluster.installed_chart import settles
-from tests.cluster.lab import SMALL, KubernetesLab, kept, laboratory
+from tests.cluster.lab import SMALL, KubernetesLab, keep_pod_object, laboratory
 from tests.cluster.real_cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -79,14 +79,14 @@ def patched(cluster: Cluster, kind: str, name: str, status: dict[str, Any], *pla
 
 
 def condition(pod: dict[str, Any], kind: str) -> str:
-    return next((str(each["status"]) for each in pod["status"].get("conditions", []) if each["type"] == kind), "")
+    return next((str(entry["status"]) for entry in pod["status"].get("conditions", []) if entry["type"] == kind), "")
 
 
 def scheduled(pod: dict[str, Any]) -> bool:
     return condition(pod, "PodScheduled") == "True"
 
 
-def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
+def create_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
     """A sandbox there, its container running as far as anybody knows."""
     settings = {**SMALL, "nodeSelector": {NAMED: node}, "tolerations": [{"key": "ghost", "operator": "Exists"}]}
     backend = KubernetesBackend(
@@ -106,34 +106,32 @@ def made_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
         assert settles(is_taken, 120)
         runs = {"name": "sandbox", "ready": True, "restartCount": 0, "image": lab.image, "imageID": ""}
         runs |= {"containerID": "containerd://ghost", "state": {"running": {"startedAt": now()}}}
-        others = [each for each in lab.pod(request.name)["status"]["conditions"] if each["type"] != "Ready"]
+        conditions = [entry for entry in lab.pod(request.name)["status"]["conditions"] if entry["type"] != "Ready"]
         running = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
-        status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*others, running]}
+        status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*conditions, running]}
         patched(lab.cluster, "pod", request.name, status, "-n", lab.namespace)
         box = making.result(timeout=120)
-    lab.made.append((backend, box))
+    lab.sandboxes.append((backend, box))
     return box
 
 
 @pytest.mark.timeout(900)
-def test_a_node_that_falls_silent_and_is_deleted_is_told_as_lost_whenever_one_looks(
-    cluster: Cluster, lab: KubernetesLab, node: str
-) -> None:
-    box, held = made_on(lab, node), made_on(lab, node)
+def test_deleted_node_is_a_node_loss(cluster: Cluster, lab: KubernetesLab, node: str) -> None:
+    box, kept_box = create_on(lab, node), create_on(lab, node)
     with pytest.raises(InfraError, match=r"error sending request|error dialing backend") as caught:
         as_untrusted(box).exec("true", timeout_s=10)
     assert (type(caught.value), caught.value.failure_class) == (InfraError, FailureClass.EXEC)
-    with kept(lab, held):
+    with keep_pod_object(lab, kept_box):
         assert settles(lambda: condition(lab.pod(box.transport.name), "Ready") != "True", SILENT_S)
         cluster.kubectl("delete", "node", node)
-        said = lost(box, f"is out of reach: node {node} does not answer")
-        assert "Ready False" in said
-        assert "NodeNotReady: Node is not ready" in said
+        detail = lost(box, f"is unreachable: node {node} does not answer")
+        assert "Ready False" in detail
+        assert "NodeNotReady: Node is not ready" in detail
 
         assert settles(lambda: box.transport.name not in lab.pods(), COLLECTED_S)
         assert "NodeNotReady: Node is not ready" in lost(box, "lost its node: Node is not ready")
         # The last look at a pod, whose object somebody else keeps here.
-        assert "DeletionByPodGC" in lost(held, "lost its node: PodGC: node no longer exists")
+        assert "DeletionByPodGC" in lost(kept_box, "lost its node: PodGC: node no longer exists")
 
 
 def lost(box: KubernetesSandbox, words: str) -> str:

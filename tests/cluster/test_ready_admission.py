@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.accounts import RUNNER, Rule, account
-from tests.cluster.planning import GRADE, asked, refusal, refused_run, there
+from tests.cluster.planning import GRADE, check_readiness, refusal, refused_run, temporary_object
 from tests.cluster.real_cluster import Cluster
 from tests.workflows.command import wait_for
 
@@ -26,36 +26,38 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.mark.parametrize("rules", [RUNNER, [*RUNNER, ("list", "resourcequotas", "")]])
 @pytest.mark.parametrize("hard", [{"count/pods": "0"}, {"limits.cpu": "3", "requests.cpu": "3"}])
-def test_a_quota_that_can_never_fit_one_sandbox_is_refused(
+def test_too_small_quota_is_refused(
     cluster: Cluster, namespace: str, tmp_path: Path, hard: dict[str, str], rules: list[Rule]
 ) -> None:
     kubeconfig = account(cluster, namespace, tmp_path, rules)
-    with there(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
+    with temporary_object(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
         counted(cluster, namespace, "tiny", hard)
-        said = refusal(kubeconfig, namespace)
-    assert said.startswith("sandbox.kubernetes.namespace: ")
-    assert "can never hold one sandbox" in said
-    assert "tiny" in said
-    assert next(iter(hard)) in said
+        message = refusal(kubeconfig, namespace)
+    assert message.startswith("sandbox.kubernetes.namespace: ")
+    assert "is too small for one sandbox" in message
+    assert "tiny" in message
+    assert next(iter(hard)) in message
 
 
-def test_a_quota_that_is_used_up_just_now_is_a_notice(cluster: Cluster, namespace: str) -> None:
+def test_used_up_quota_is_a_notice(cluster: Cluster, namespace: str) -> None:
     pod = {"containers": [{"name": "main", "image": "localhost/none:1", "imagePullPolicy": "Never"}]}
     hard = {"count/pods": "1"}
     with (
-        there(cluster, namespace, "Pod", "other", spec={**pod, "terminationGracePeriodSeconds": 0}),
-        there(cluster, namespace, "ResourceQuota", "one", spec={"hard": hard}),
+        temporary_object(cluster, namespace, "Pod", "other", spec={**pod, "terminationGracePeriodSeconds": 0}),
+        temporary_object(cluster, namespace, "ResourceQuota", "one", spec={"hard": hard}),
     ):
         counted(cluster, namespace, "one", hard, used="1")
-        notices = asked(cluster.kubeconfig, namespace).notices
-    assert any(f"{namespace} is full just now, sandboxes will wait: exceeded quota: one" in each for each in notices)
+        notices = check_readiness(cluster.kubeconfig, namespace).notices
+    assert any(
+        f"quota of {namespace} is used up, so sandboxes will wait: exceeded quota: one" in notice for notice in notices
+    )
 
 
-def test_a_limit_range_that_forbids_a_sandbox_is_quoted(cluster: Cluster, namespace: str) -> None:
+def test_limit_range_refusal_is_quoted(cluster: Cluster, namespace: str) -> None:
     limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
-    with there(cluster, namespace, "LimitRange", "low", spec=limits):
-        said = refusal(cluster.kubeconfig, namespace)
-    assert "maximum cpu usage per Container is 1, but limit is 4" in said
+    with temporary_object(cluster, namespace, "LimitRange", "low", spec=limits):
+        message = refusal(cluster.kubeconfig, namespace)
+    assert "maximum cpu usage per Container is 1, but limit is 4" in message
 
 
 def counted(cluster: Cluster, namespace: str, name: str, hard: dict[str, str], used: str = "") -> None:
@@ -68,7 +70,7 @@ def counted(cluster: Cluster, namespace: str, name: str, hard: dict[str, str], u
     wait_for(in_force)
 
 
-def test_pod_security_that_refuses_sandboxes_is_quoted(cluster: Cluster, namespace: str) -> None:
+def test_pod_security_refusal_is_quoted(cluster: Cluster, namespace: str) -> None:
     label = "pod-security.kubernetes.io/enforce"
     cluster.kubectl("label", "namespace", namespace, f"{label}=restricted")
     try:
@@ -100,37 +102,33 @@ def prefixes(cluster: Cluster, namespace: str) -> Iterator[str]:
     whole = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
     cluster.kubectl("apply", "-f", "-", input=whole)
     try:
-        wait_for(lambda: not taken(cluster, namespace))
+        wait_for(lambda: not is_admitted(cluster, namespace))
         yield "images come from good.example alone"
     finally:
         cluster.kubectl("delete", "-f", "-", input=whole)
-        wait_for(lambda: taken(cluster, namespace))  # a policy is in force for a moment after it is gone
+        wait_for(lambda: is_admitted(cluster, namespace))  # a policy is in force for a moment after it is gone
 
 
-def taken(cluster: Cluster, namespace: str) -> bool:
+def is_admitted(cluster: Cluster, namespace: str) -> bool:
     """Whether a pod of an image of bad.example would be made."""
     probe = ("run", "probe", "-n", namespace, "--image=bad.example/x:1", "--dry-run=server")
     return not cluster.try_kubectl(*probe).returncode
 
 
-def test_an_image_prefix_that_the_policy_refuses_is_told_in_its_words(
-    cluster: Cluster, namespace: str, prefixes: str
-) -> None:
+def test_image_policy_refusal_is_quoted(cluster: Cluster, namespace: str, prefixes: str) -> None:
     # The one image of another registry, among hundreds of good ones.
     images = [*(f"good.example/hub/x-{number}:1" for number in range(500)), "docker.io/hub/y:1"]
-    said = refusal(cluster.kubeconfig, namespace, replace(GRADE, images=images))
-    assert said.startswith("sandbox.registry: ")
-    assert "docker.io/hub/y:1" in said
-    assert prefixes in said
-    assert "sb-plan" not in said
-    asked(cluster.kubeconfig, namespace, replace(GRADE, images=images), registry="good.example/mirror")
+    message = refusal(cluster.kubeconfig, namespace, replace(GRADE, images=images))
+    assert message.startswith("sandbox.registry: ")
+    assert "docker.io/hub/y:1" in message
+    assert prefixes in message
+    assert "sb-plan" not in message
+    check_readiness(cluster.kubeconfig, namespace, replace(GRADE, images=images), registry="good.example/mirror")
 
 
-def test_a_run_that_a_policy_or_a_quota_refuses_writes_one_line_and_nothing_else(
-    cluster: Cluster, namespace: str, prefixes: str, tmp_path: Path
-) -> None:
+def test_policy_refusal_is_one_line(cluster: Cluster, namespace: str, prefixes: str, tmp_path: Path) -> None:
     assert prefixes in refused_run(cluster, namespace, tmp_path)
     hard = {"count/pods": "0"}
-    with there(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
+    with temporary_object(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
         counted(cluster, namespace, "tiny", hard)
-        assert "can never hold one sandbox" in refused_run(cluster, namespace, tmp_path)
+        assert "is too small for one sandbox" in refused_run(cluster, namespace, tmp_path)

@@ -16,15 +16,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])
-def test_all_of_mini_has_the_same_verdicts_in_pods_and_in_folders(
-    agent: str, resolved: int, tmp_path: Path, installed: InstalledChart
-) -> None:
+def test_mini_has_equal_verdicts_in_pods(agent: str, resolved: int, tmp_path: Path, installed: InstalledChart) -> None:
     stores = {backend: str(tmp_path / backend) for backend in ("kubernetes", "local")}
     for backend, store in stores.items():
         words = ["run", "--store", store, "--run-id", "r", "--backend", backend, "--agent", agent, "-j", "4"]
-        done = swe_argo(*words, env=installed.environment)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert summary(store, "r").headline.resolved == resolved, done.stdout
+        result = swe_argo(*words, env=installed.environment)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert summary(store, "r").headline.resolved == resolved, result.stdout
     pods, folders = stores["kubernetes"], stores["local"]
     assert verdicts(pods, "r") == verdicts(folders, "r")
     assert official(pods, "r", agent) == official(folders, "r", agent)
@@ -38,23 +36,23 @@ def test_all_of_mini_has_the_same_verdicts_in_pods_and_in_folders(
     assert machine["network"] is True
 
 
-def test_recorded_actions_are_replayed_in_pods_without_network(tmp_path: Path, installed: InstalledChart) -> None:
+def test_recorded_actions_replay_in_pods(tmp_path: Path, installed: InstalledChart) -> None:
     acts = recordings(tmp_path / "trajectories", QUICK[:2], "timeout 3 bash -c '</dev/tcp/10.96.0.1/443' || echo shut")
     words = ["--store", str(tmp_path), "--run-id", "r", "--backend", "kubernetes", "--trajectories", acts]
-    done = swe_argo("run", *words, *ids(*QUICK[:2]), env=installed.environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *words, *ids(*QUICK[:2]), env=installed.environment)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path), "r").headline.resolved == 2
     unit = tmp_path / "runs" / "r" / "units" / QUICK[0] / "1"
     assert json.loads((unit / "grade.json").read_text())["confirmation"]["outcome"] in HONEST
     solved = json.loads((unit / "solve.json").read_text())
     assert solved["history"]["verified"] is True
     assert solved["machine"]["network"] is False
-    seen = json.loads((unit / "trajectory.json").read_text())["steps"]
-    assert "shut" in json.dumps(seen[1]["observation"])
+    steps = json.loads((unit / "trajectory.json").read_text())["steps"]
+    assert "shut" in json.dumps(steps[1]["observation"])
     assert leftovers(installed) == []
 
 
-def test_forged_verdict_is_suspect_in_pods(tmp_path: Path, installed: InstalledChart) -> None:
+def test_forged_verdict_is_suspect(tmp_path: Path, installed: InstalledChart) -> None:
     name = "mini__slugkit-1"
     patches = {name: confirmation.ATTACKS[name]}
     grade = confirmation.run(tmp_path, patches, "--backend", "kubernetes", *ids(name), env=installed.environment)[name]

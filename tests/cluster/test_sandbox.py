@@ -41,21 +41,21 @@ class TestKubernetes(Conformance):
 
 
 class TestPods:
-    def test_killing_every_process_is_a_result_and_not_the_end_of_the_machine(self, lab: KubernetesLab) -> None:
+    def test_kill_all_keeps_the_machine(self, lab: KubernetesLab) -> None:
         box = lab.make()
         for signal in ("KILL", "TERM", "INT", "HUP", "QUIT"):
             result = run(box, f"kill -{signal} 1; kill -{signal} -1; sleep 0.2; kill -9 -1; echo never")
             assert (result.exit_code or 0) > 128, result
             assert says(box, "echo still here") == "still here\n"
 
-    def test_orphans_do_not_stay_as_zombies(self, lab: KubernetesLab) -> None:
+    def test_zombies_are_reaped(self, lab: KubernetesLab) -> None:
         box = lab.make()
         says(box, "for i in $(seq 20); do (setsid sleep 0.05 &); done; sleep 0.5")
         zombies = "$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ')"
         look = f"for i in $(seq 50); do left={zombies}; [ $left = 0 ] && break; sleep 0.1; done; echo $left"
         assert says(box, look) == "0\n"
 
-    def test_a_machine_is_what_it_is_said_to_be(self, lab: KubernetesLab) -> None:
+    def test_machine_describes_the_pod(self, lab: KubernetesLab) -> None:
         box = lab.make(cpus=0.5, memory_mb=128, resource_factor=2.0)
         machine = box.machine
         assert (machine.backend, machine.image, machine.isolation) == ("kubernetes", lab.image, "container")
@@ -64,13 +64,13 @@ class TestPods:
         assert says(box, "ls /var/run/secrets 2>&1 | head -1; env | grep -c _SERVICE_HOST") != ""
         assert run(box, "ls /var/run/secrets/kubernetes.io").exit_code != 0
 
-    def test_a_pod_that_is_removed_does_not_run_on(self, lab: KubernetesLab) -> None:
+    def test_destroyed_pod_is_gone(self, lab: KubernetesLab) -> None:
         box = lab.make()
         lab.destroy(box)
         while lab.cluster.try_kubectl("-n", lab.namespace, "get", "pod", box.transport.name).returncode == 0:
             time.sleep(0.2)
 
-    def test_a_pod_of_another_uid_is_not_removed(self, lab: KubernetesLab) -> None:
+    def test_pod_of_other_uid_is_not_removed(self, lab: KubernetesLab) -> None:
         first = lab.make()
         lab.kill(first)
         second = lab.make(name=first.transport.name)
@@ -79,7 +79,7 @@ class TestPods:
         lab.destroy(first)
         assert says(second, "echo unharmed") == "unharmed\n"
 
-    def test_a_name_left_by_an_earlier_life_is_taken_over(self, lab: KubernetesLab) -> None:
+    def test_own_name_is_taken_over(self, lab: KubernetesLab) -> None:
         first = lab.make()
         says(first, "touch /testbed/dirt")
         second = lab.make(name=first.transport.name)
@@ -87,17 +87,17 @@ class TestPods:
         assert says(second, "ls /testbed") == "hello.txt\n"
 
     @pytest.mark.parametrize("other", ["labels", "owner"])
-    def test_a_name_of_somebody_else_is_left_alone(self, lab: KubernetesLab, other: str) -> None:
+    def test_foreign_name_is_refused(self, lab: KubernetesLab, other: str) -> None:
         account = json.loads(lab.kubectl("get", "serviceaccount", "default", "-o", "json"))["metadata"]
         owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": "default", "uid": account["uid"]}
         theirs = lab.backend(owner=owner if other == "owner" else None)
         first = lab.make(theirs, labels={**LABELS, "run": "another"} if other == "labels" else LABELS)
-        with pytest.raises(InfraError, match=f"{first.transport.name} is taken") as caught:
+        with pytest.raises(InfraError, match=f"{first.transport.name} is in use") as caught:
             lab.make(name=first.transport.name)
         assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
         assert says(first, "echo unharmed") == "unharmed\n"
 
-    def test_a_pod_goes_with_its_owner(self, lab: KubernetesLab) -> None:
+    def test_pod_goes_with_its_owner(self, lab: KubernetesLab) -> None:
         lab.kubectl("create", "configmap", "owner")
         uid = json.loads(lab.kubectl("get", "configmap", "owner", "-o", "json"))["metadata"]["uid"]
         box = lab.make(lab.backend(owner={"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}))
@@ -108,15 +108,15 @@ class TestPods:
             box.transport.check()
         assert caught.value.failure_class is FailureClass.SANDBOX_LOST
 
-    def test_twenty_sandboxes_are_made_at_once(self, lab: KubernetesLab) -> None:
+    def test_twenty_sandboxes_start_at_once(self, lab: KubernetesLab) -> None:
         backend = lab.backend()
         with ThreadPoolExecutor(20) as pool:
-            found = list(pool.map(lambda _: says(lab.make(backend), "cat hello.txt"), range(20)))
-        assert found == ["hello\n"] * 20
+            outputs = list(pool.map(lambda _: says(lab.make(backend), "cat hello.txt"), range(20)))
+        assert outputs == ["hello\n"] * 20
 
 
 class TestNetwork:
-    def test_without_network_neither_this_host_nor_a_pod_nor_a_name_is_reached(self, lab: KubernetesLab) -> None:
+    def test_closed_sandbox_is_isolated(self, lab: KubernetesLab) -> None:
         box, connected = lab.make(), lab.make(network=True)
         address = lab.pod(connected.transport.name)["status"]["podIP"]
         with _listening() as (host, port):
@@ -128,16 +128,16 @@ class TestNetwork:
         )  # refused, were it reached
         assert (box.machine.network, connected.machine.network) == (False, True)
 
-    def test_a_name_fails_at_once_where_nothing_is_to_be_reached(self, lab: KubernetesLab) -> None:
+    def test_dns_fails_at_once(self, lab: KubernetesLab) -> None:
         look_up = "import socket; socket.getaddrinfo('example.org', 80)"
         box = lab.make()
         assert b"gaierror" in run(box, f'python3 -c "{look_up}"').stderr
         assert says(box, "grep ^nameserver /etc/resolv.conf") == "nameserver 127.0.0.1\n"  # nobody is waited for
 
-    def test_an_agent_is_let_in_where_the_policies_are_in_force(self, lab: KubernetesLab) -> None:
+    def test_agent_may_start_under_policies(self, lab: KubernetesLab) -> None:
         assert says(lab.make(isolated=True), "echo in") == "in\n"
 
-    def test_an_agent_is_not_let_in_where_nothing_confines_it(
+    def test_agent_needs_policies(
         self, cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("open")) as lab:
@@ -149,7 +149,7 @@ class TestNetwork:
             box = lab.make()
             assert (says(box, "echo allowed"), box.machine.network) == ("allowed\n", True)
 
-    def test_a_policy_that_comes_into_force_late_is_waited_for(
+    def test_late_policy_is_waited_for(
         self, cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("late")) as lab:
@@ -164,33 +164,37 @@ class TestNetwork:
             assert time.monotonic() - began > 4
 
     @pytest.mark.parametrize(("role", "field"), [("grade", "grading.network"), ("solve", "sandbox.solve_network")])
-    def test_network_is_refused_where_the_namespace_has_none(self, lab: KubernetesLab, role: str, field: str) -> None:
+    def test_forbidden_network_is_refused(self, lab: KubernetesLab, role: str, field: str) -> None:
         with pytest.raises(ConfigError, match=r"grading\.network.*--no-grading-network") as caught:
             lab.make(lab.backend(gradingNetwork=False), network=True, labels={**LABELS, "role": role})
         assert caught.value.field == field
 
 
 class TestSettings:
-    def test_a_namespace_without_settings_has_the_defaults(self, lab: KubernetesLab) -> None:
+    def test_missing_settings_are_defaults(self, lab: KubernetesLab) -> None:
         assert read(lab.reached) == (NamespaceSettings(), False)
 
-    def test_settings_are_read_and_mistakes_in_them_named(self, lab: KubernetesLab) -> None:
+    def test_invalid_settings_are_named(self, lab: KubernetesLab) -> None:
         def write(text: str, key: str = "sandbox.yaml") -> None:
             meta = {"name": "swe-argo-sandbox"}
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
             lab.kubectl("apply", "-f", "-", input=json.dumps(body))
 
         write("pendingSeconds: 7\nnodeSelector: {a: b}\n")
-        found, there = read(lab.reached)
-        assert (found.pending_seconds, found.node_selector, there) == (7, {"a": "b"}, True)
-        for text, said in (
+        namespace_settings, is_present = read(lab.reached)
+        assert (namespace_settings.pending_seconds, namespace_settings.node_selector, is_present) == (
+            7,
+            {"a": "b"},
+            True,
+        )
+        for text, expected in (
             ("pendingSecs: 7", "pendingSecs: Extra inputs"),
             ("pendingSeconds: 0", "pendingSeconds: Input should be"),
             ("a: [", "while parsing"),
             ("[]", r"sandbox\.yaml: Input should be"),
         ):
             write(text)
-            with pytest.raises(ConfigError, match=said) as caught:
+            with pytest.raises(ConfigError, match=expected) as caught:
                 read(lab.reached)
             assert "\n" not in caught.value.reason
         lab.kubectl("delete", "configmap", "swe-argo-sandbox")

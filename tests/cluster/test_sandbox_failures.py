@@ -18,7 +18,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
-from tests.cluster.lab import KubernetesLab, kept, laboratory
+from tests.cluster.lab import KubernetesLab, keep_pod_object, laboratory
 from tests.cluster.real_cluster import Cluster
 from tests.steps.sandbox.conformance import run, says
 from tests.workflows.command import wait_for
@@ -61,39 +61,39 @@ def later(act: Any, *args: Any, **options: Any) -> None:
 
 
 class TestLosing:
-    def test_a_command_that_takes_too_much_memory_is_a_resource_error(self, lab: KubernetesLab) -> None:
+    def test_command_over_memory_is_reported(self, lab: KubernetesLab) -> None:
         box = lab.make(memory_mb=64)
         with pytest.raises(ResourceError, match="64Mi") as caught:
             run(box, "python3 -c 'b = bytearray(300 << 20)' || echo it was killed")
         assert caught.value.failure_class is FailureClass.OUT_OF_MEMORY
 
-    def test_a_machine_killed_for_memory_is_a_resource_error(self, lab: KubernetesLab) -> None:
+    def test_machine_over_memory_is_reported(self, lab: KubernetesLab) -> None:
         box = lab.make(memory_mb=64)
         # The kernel takes the first process whose share is the biggest: on cgroup v1 the machine itself may live on.
         with pytest.raises(ResourceError, match="64Mi") as caught:
             run(box, "for i in 1 2 3; do python3 -c 'b = bytearray(300 << 20)'; done; kill -9 -1")
         assert caught.value.failure_class is FailureClass.OUT_OF_MEMORY
 
-    def test_too_much_disk_is_a_resource_error_in_the_kubelets_words(self, lab: KubernetesLab) -> None:
+    def test_disk_limit_is_resource_error(self, lab: KubernetesLab) -> None:
         box = lab.make(disk_mb=64)
         with pytest.raises(ResourceError, match=r"ephemeral local storage|ephemeral storage limit") as caught:
             run(box, f"head -c 200M /dev/zero >/testbed/big; sleep {KUBELET_S}", timeout_s=KUBELET_S + 20)
         assert caught.value.failure_class is FailureClass.OUT_OF_DISK
         assert "Evicted" in caught.value.detail
 
-    def test_too_much_output_is_a_resource_error_in_the_kubelets_words(self, lab: KubernetesLab) -> None:
+    def test_output_limit_is_resource_error(self, lab: KubernetesLab) -> None:
         box = lab.make(lab.backend(jobsSizeLimit="20Mi"))
         with pytest.raises(ResourceError, match='"jobs" exceeds the limit') as caught:
             run(box, f"head -c 60M /dev/zero; sleep {KUBELET_S}", timeout_s=KUBELET_S + 20)
         assert caught.value.failure_class is FailureClass.OUT_OF_DISK
 
-    def test_an_eviction_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
+    def test_eviction_has_its_class(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        with kept(lab, box):
+        with keep_pod_object(lab, box):
             later(lab.cluster.evict, lab.namespace, box.transport.name)
             lost(box, InfraError, FailureClass.EVICTED)
 
-    def test_a_preemption_is_told_apart_from_a_crash(self, lab: KubernetesLab) -> None:
+    def test_preemption_has_its_class(self, lab: KubernetesLab) -> None:
         name = f"{lab.namespace}-more"
         important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         lab.kubectl("apply", "-f", "-", input=json.dumps({**important, "value": 1000}))
@@ -110,12 +110,12 @@ class TestLosing:
             finally:
                 lab.kubectl("delete", "priorityclass", name)
 
-    def test_a_pod_that_somebody_deletes_is_lost_at_once(self, lab: KubernetesLab) -> None:
+    def test_deleted_pod_is_lost_at_once(self, lab: KubernetesLab) -> None:
         box = lab.make()
         later(lab.kubectl, "delete", "pod", box.transport.name, "--wait=false")
         lost(box, InfraError, FailureClass.SANDBOX_LOST)  # before the command's own end
 
-    def test_a_container_killed_from_its_node_is_lost_with_its_exit_code(self, lab: KubernetesLab) -> None:
+    def test_killed_container_has_exit_code(self, lab: KubernetesLab) -> None:
         box = lab.make()
         later(lab.cluster.crash, lab.namespace, box.transport.name)
         error = lost(box, InfraError, FailureClass.SANDBOX_LOST)
@@ -123,11 +123,11 @@ class TestLosing:
 
 
 class TestMaking:
-    def test_an_image_that_must_be_there_and_is_not_is_a_wrong_request(self, lab: KubernetesLab) -> None:
+    def test_missing_image_is_config_error(self, lab: KubernetesLab) -> None:
         error = refused(lab, ConfigError, FailureClass.IMAGE_MISSING, image="localhost/no such")
         assert "localhost/no such" in error.reason
 
-    def test_a_registry_that_does_not_answer_fails_the_pull_when_patience_ends(self, lab: KubernetesLab) -> None:
+    def test_absent_registry_is_infra_error(self, lab: KubernetesLab) -> None:
         began = time.monotonic()
         settings = {"pendingSeconds": 30}
         error = refused(lab, InfraError, FailureClass.IMAGE_PULL, image="localhost/none:1", settings=settings)
@@ -135,22 +135,22 @@ class TestMaking:
         assert "failed to" in error.reason
         assert "Pulling image" in error.detail  # events, too
 
-    def test_an_image_without_a_shell_is_a_wrong_request(self, lab: KubernetesLab) -> None:
+    def test_no_shell_is_config_error(self, lab: KubernetesLab) -> None:
         error = refused(lab, ConfigError, FailureClass.IMAGE_MISSING, image="localhost/pause:1")
         assert "/bin/sh" in error.reason
 
-    def test_a_selector_that_no_node_has_is_unschedulable_in_the_schedulers_words(self, lab: KubernetesLab) -> None:
+    def test_unmatched_selector_is_reported(self, lab: KubernetesLab) -> None:
         settings = {"pendingSeconds": 20, "nodeSelector": {"no": "such"}}
         error = refused(lab, InfraError, FailureClass.UNSCHEDULABLE, settings=settings)
         assert "didn't match Pod's node affinity/selector" in error.reason
 
-    def test_more_than_any_node_has_is_unschedulable(self, lab: KubernetesLab) -> None:
+    def test_huge_request_is_unschedulable(self, lab: KubernetesLab) -> None:
         much = {"requests": {"cpu": "900"}, "limits": {"cpu": "900"}}
         settings = {"pendingSeconds": 20, "resources": much}
         error = refused(lab, InfraError, FailureClass.UNSCHEDULABLE, settings=settings)
         assert "Insufficient cpu" in error.reason
 
-    def test_a_refusal_by_a_policy_is_a_wrong_request_in_its_words(self, lab: KubernetesLab) -> None:
+    def test_policy_refusal_is_quoted(self, lab: KubernetesLab) -> None:
         lab.kubectl("label", "namespace", lab.namespace, "pod-security.kubernetes.io/enforce=restricted")
         try:
             error = refused(lab, ConfigError, FailureClass.ADMISSION)
@@ -158,16 +158,16 @@ class TestMaking:
         finally:
             lab.kubectl("label", "namespace", lab.namespace, "pod-security.kubernetes.io/enforce-")
 
-    def test_an_account_that_does_not_exist_is_a_wrong_request(self, lab: KubernetesLab) -> None:
+    def test_missing_account_is_config_error(self, lab: KubernetesLab) -> None:
         error = refused(lab, ConfigError, FailureClass.ADMISSION, settings={"serviceAccountName": "nobody"})
         assert 'serviceaccount "nobody" not found' in error.reason
 
-    def test_a_quota_that_is_used_up_is_waited_for(self, lab: KubernetesLab) -> None:
+    def test_used_up_quota_is_waited_for(self, lab: KubernetesLab) -> None:
         wait_for(lambda: len(lab.pods()) == _count_pods(lab))  # what is on its way out counts until it is gone
-        there = _count_pods(lab)
-        lab.kubectl("create", "quota", "few", f"--hard=count/pods={there + 1}")
+        pod_count = _count_pods(lab)
+        lab.kubectl("create", "quota", "few", f"--hard=count/pods={pod_count + 1}")
         try:
-            wait_for(lambda: _read_count(lab, "few") == str(there))
+            wait_for(lambda: _read_count(lab, "few") == str(pod_count))
             box = lab.make()
             error = refused(lab, InfraError, FailureClass.ADMISSION, settings={"pendingSeconds": 3})
             assert "exceeded quota: few" in error.reason
@@ -176,11 +176,11 @@ class TestMaking:
         finally:
             lab.kubectl("delete", "quota", "few")
 
-    def test_a_pod_whose_deadline_passes_before_it_starts_was_not_made(self, lab: KubernetesLab) -> None:
+    def test_early_deadline_fails_the_start(self, lab: KubernetesLab) -> None:
         error = refused(lab, InfraError, FailureClass.SANDBOX_CREATE, image="localhost/none:1", deadline_s=2)
         assert "deadline of 2 s" in error.reason
 
-    def test_an_interrupt_leaves_no_pod(self, lab: KubernetesLab) -> None:
+    def test_interrupt_leaves_no_pod(self, lab: KubernetesLab) -> None:
         before = lab.pods()
         backend = lab.backend(nodeSelector={"no": "such"})
         # Whoever started the tests in the background has them ignore it.
@@ -204,8 +204,8 @@ def _count_pods(lab: KubernetesLab) -> int:
 def _read_count(lab: KubernetesLab, quota: str) -> str | None:
     """How many pods a quota has found; None while it is not in force."""
     status = json.loads(lab.kubectl("get", "quota", quota, "-o", "json")).get("status", {})
-    found: str | None = status.get("used", {}).get("count/pods")
-    return found
+    pod_count: str | None = status.get("used", {}).get("count/pods")
+    return pod_count
 
 
 def _most_of_the_disk(lab: KubernetesLab) -> str:
@@ -246,12 +246,12 @@ class TestBelieved:
         ],
         ids=["no shell", "shell denied", "shell is no program", "another shell", "no setsid"],
     )
-    def test_what_is_broken_inside_is_the_codes_doing(self, lab: KubernetesLab, command: str) -> None:
+    def test_inside_damage_breaks_sandbox(self, lab: KubernetesLab, command: str) -> None:
         box = lab.make()
         assert isinstance(broken(lab, box, command), SandboxBroken)
         assert box.outside_failure() is None
 
-    def test_a_first_process_that_the_code_ended_is_the_codes_doing(self, lab: KubernetesLab) -> None:
+    def test_ended_pid_1_breaks_sandbox(self, lab: KubernetesLab) -> None:
         box = lab.make()
         error = broken(lab, box, f"{NO_TIME}; kill -9 -1")
         assert isinstance(error, SandboxBroken)
@@ -259,12 +259,12 @@ class TestBelieved:
         assert box.outside_failure() is None
         assert lab.pod(box.transport.name)["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "Error"
 
-    def test_a_first_process_that_can_start_nothing_any_more_keeps_its_pod(self, lab: KubernetesLab) -> None:
+    def test_starved_pid_1_keeps_its_pod(self, lab: KubernetesLab) -> None:
         box = lab.make()
         run(as_untrusted(box), f"{NO_START}; kill -9 -1", timeout_s=20)
         assert says(box, "echo unharmed") == "unharmed\n"
 
-    def test_a_machine_killed_for_memory_is_the_worlds_once(self, lab: KubernetesLab) -> None:
+    def test_memory_kill_is_infra_once(self, lab: KubernetesLab) -> None:
         # Where the kernel kills but one process, the kubelet tells of it when the first one ends.
         hungry = f"{NO_TIME}; python3 -c 'b = bytearray(300 << 20)'; sleep 25"
         error = broken(lab, lab.make(memory_mb=64), hungry)
@@ -273,23 +273,23 @@ class TestBelieved:
         assert isinstance(again, SandboxBroken)
         assert again.failure_class is FailureClass.OUT_OF_MEMORY
 
-    def test_a_pod_that_somebody_deletes_is_the_worlds(self, lab: KubernetesLab) -> None:
+    def test_deleted_pod_is_an_infra_error(self, lab: KubernetesLab) -> None:
         box = lab.make()
         later(lab.kubectl, "delete", "pod", box.transport.name, "--wait=false")
         with pytest.raises(InfraError, match="deleted") as caught:
             run(as_untrusted(box), "sleep 45", timeout_s=60)
         assert not isinstance(caught.value, SandboxBroken)
 
-    def test_an_eviction_is_the_worlds(self, lab: KubernetesLab) -> None:
+    def test_eviction_is_an_infra_error(self, lab: KubernetesLab) -> None:
         box = lab.make()
-        with kept(lab, box):
+        with keep_pod_object(lab, box):
             later(lab.cluster.evict, lab.namespace, box.transport.name)
             with pytest.raises(InfraError) as caught:
                 run(as_untrusted(box), "sleep 45", timeout_s=60)
         assert not isinstance(caught.value, SandboxBroken)
         assert caught.value.failure_class is FailureClass.EVICTED
 
-    def test_a_limit_of_memory_is_the_worlds_where_the_kubelet_tells_of_it(self, lab: KubernetesLab) -> None:
+    def test_memory_limit_needs_the_kubelet(self, lab: KubernetesLab) -> None:
         box = lab.make(memory_mb=64)
         with pytest.raises((ResourceError, SandboxBroken)) as caught:
             run(as_untrusted(box), "python3 -c 'b = bytearray(300 << 20)' || echo it was killed")

@@ -10,7 +10,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.cluster.faults import EXEC_RATES, POD_RATES, Faults, Kind, Proxy
 from tests.cluster.lab import KubernetesLab, laboratory
 from tests.cluster.real_cluster import Cluster
-from tests.steps.agents.gate.agents import assert_each_call_once
+from tests.steps.agents.gateway.agents import assert_calls_answered_once
 from tests.steps.sandbox.conformance import Conformance, run
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -42,7 +42,7 @@ def lab(straight: KubernetesLab, proxy: Proxy) -> Iterator[KubernetesLab]:
     straight.patience_s = 240.0  # where faults are many and the machine is busy, too
     yield straight
     straight.reached = reached
-    straight.made = [(straight.backend(), box) for _, box in straight.made]
+    straight.sandboxes = [(straight.backend(), box) for _, box in straight.sandboxes]
 
 
 @pytest.fixture(scope="class")
@@ -58,7 +58,7 @@ class TestUnderFaults(Conformance):
                 return
             proxy.cut_lines()
             run(box, "true")
-        raise AssertionError(faults.told())
+        raise AssertionError(faults.describe())
 
-    def test_no_model_call_of_an_agent_is_lost_and_none_is_asked_twice(self, box: Sandbox) -> None:
-        assert_each_call_once(box, 200)
+    def test_gateway_asks_each_call_once(self, box: Sandbox) -> None:
+        assert_calls_answered_once(box, 200)

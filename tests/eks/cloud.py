@@ -28,20 +28,20 @@ class Caches(Handler):
 
     def respond(self) -> None:
         operation = self.headers["X-Amz-Target"].removeprefix("AmazonEC2ContainerRegistry_V20150921.")
-        found, error = self.act(operation, json.loads(self.body()))
-        self.answer(400 if error else 200, found, Content_Type="application/x-amz-json-1.1")
+        output, error = self.act(operation, json.loads(self.body()))
+        self.answer(400 if error else 200, output, Content_Type="application/x-amz-json-1.1")
 
     def act(self, operation: str, spec: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         kind = "Template" if operation.endswith("RepositoryCreationTemplate") else "PullThroughCacheRule"
-        held = self.templates if kind == "Template" else self.rules
+        stored = self.templates if kind == "Template" else self.rules
         if operation == "DescribePullThroughCacheRules":
             return {"pullThroughCacheRules": [self.rules[name] for name in spec["ecrRepositoryPrefixes"]]}, False
         key = spec["prefix"] if kind == "Template" else spec["ecrRepositoryPrefix"]
-        if operation.startswith("Create") == (key in held):
+        if operation.startswith("Create") == (key in stored):
             missing = "NotFound" if operation.startswith("Update") else "AlreadyExists"
             return {"__type": f"{kind}{missing}Exception", "message": f"{key}: {missing}"}, True
-        held[key] = held.get(key, {}) | spec
-        return {**held[key], "registryId": ACCOUNT}, False
+        stored[key] = stored.get(key, {}) | spec
+        return {**stored[key], "registryId": ACCOUNT}, False
 
 
 @contextmanager

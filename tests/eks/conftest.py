@@ -25,11 +25,11 @@ def chart() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def pool() -> dict[str, Any]:
-    (found,) = (each for each in filled("karpenter.yaml") if each["kind"] == "NodePool")
-    return found
+    (match,) = (manifest for manifest in filled("karpenter.yaml") if manifest["kind"] == "NodePool")
+    return match
 
 
 @pytest.fixture(scope="session")
 def node_class() -> dict[str, Any]:
-    (found,) = (each for each in filled("karpenter.yaml") if each["kind"] == "EC2NodeClass")
-    return found
+    (match,) = (manifest for manifest in filled("karpenter.yaml") if manifest["kind"] == "EC2NodeClass")
+    return match

@@ -48,9 +48,9 @@ def fill(name: str, **values: str) -> subprocess.CompletedProcess[str]:
 
 def filled(name: str) -> list[dict[str, Any]]:
     """The YAML documents of a file that has variables."""
-    done = fill(name, **VALUES)
-    assert done.returncode == 0, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
+    result = fill(name, **VALUES)
+    assert result.returncode == 0, result.stderr
+    return list(yaml.safe_load_all(result.stdout))
 
 
 def values(name: str) -> dict[str, Any]:
@@ -80,22 +80,22 @@ def before(folder: Path) -> str:
 
 def dry(name: str, *words: str, **more: str) -> list[str]:
     """The commands that a script would run. No program that they name needs to be here."""
-    done = script(name, "-n", *words, **more)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    result = script(name, "-n", *words, **more)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
 
 
 def group(cluster: dict[str, Any], name: str) -> dict[str, Any]:
     """A managed node group."""
-    (found,) = (each for each in cluster["managedNodeGroups"] if each["name"] == name)
-    return dict(found)
+    (match,) = (candidate for candidate in cluster["managedNodeGroups"] if candidate["name"] == name)
+    return dict(match)
 
 
 def setting(name: str) -> str:
     """A version that the scripts install."""
-    found = re.search(rf"^{name}=(\S+)$", (EKS / "settings.sh").read_text(), re.MULTILINE)
-    assert found
-    return found[1]
+    match = re.search(rf"^{name}=(\S+)$", (EKS / "settings.sh").read_text(), re.MULTILINE)
+    assert match
+    return match[1]
 
 
 def run_python(file: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -24,7 +24,7 @@ def test_versions_are_pinned_and_agree(cluster: dict[str, Any]) -> None:
     assert pinned.count("--version") == len(re.findall(r"upgrade --install (?!swe-argo)", pinned))
 
 
-def test_argo_is_set_as_a_fan_out_needs_it() -> None:
+def test_argo_values_suit_fan_out() -> None:
     argo = values("argo-values.yaml")
     controller = argo["controller"]
     assert argo["crds"]["full"] is True
@@ -44,17 +44,17 @@ def test_argo_is_set_as_a_fan_out_needs_it() -> None:
     assert argo["server"]["authModes"] == ["client"]
 
 
-def test_links_and_columns_name_labels_that_the_workflows_have() -> None:
+def test_argo_links_use_workflow_labels() -> None:
     controller = values("argo-values.yaml")["controller"]
-    named = {each["key"] for each in controller["columns"]}
-    named |= {label for each in controller["links"] for label in re.findall(r"swe-argo/[a-z]+", each["url"])}
+    labels = {item["key"] for item in controller["columns"]}
+    labels |= {label for item in controller["links"] for label in re.findall(r"swe-argo/[a-z]+", item["url"])}
     rendered = "".join(file.read_text() for file in sorted(TEMPLATES.glob("*.yaml")))
     if not rendered:
         pytest.skip("templates/argo is not rendered")
-    assert named == {label for label in named if label in rendered}
+    assert labels == {label for label in labels if label in rendered}
 
 
-def test_every_version_that_the_readme_names_is_the_one_that_is_installed() -> None:
+def test_readme_versions_match_settings() -> None:
     readme = (EKS / "README.md").read_text()
     for name in ("ARGO_VERSION", "ARGO_CHART", "AUTOSCALER_CHART", "KARPENTER"):
         assert setting(name).lstrip("v") in readme, name

@@ -38,8 +38,8 @@ class Cluster:
         return run_python(EKS / "endpoints.py", *words, AWS_ENDPOINT_URL=self.endpoint, **CREDENTIALS)
 
     def endpoints(self) -> list[Any]:
-        found = self.ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [self.vpc]}])["VpcEndpoints"]
-        return [each for each in found if each["State"].lower() != "deleted"]
+        endpoints = self.ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [self.vpc]}])["VpcEndpoints"]
+        return [endpoint for endpoint in endpoints if endpoint["State"].lower() != "deleted"]
 
 
 def make_cluster(endpoint: str, name: str, network: dict[str, Any]) -> None:
@@ -58,10 +58,10 @@ def cluster() -> Iterator[Cluster]:
     with moto() as endpoint:
 
         def client(name: Any) -> Any:
-            made: Any = boto3.client(
+            created: Any = boto3.client(
                 name, endpoint_url=endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x"
             )
-            return made
+            return created
 
         ec2 = client("ec2")
         vpc = ec2.create_vpc(CidrBlock="192.168.0.0/16")["Vpc"]["VpcId"]
@@ -69,15 +69,15 @@ def cluster() -> Iterator[Cluster]:
         routes = set()
         for i, (kind, zone) in enumerate((kind, zone) for kind in subnets for zone in "ab"):
             tags = [{"Key": f"kubernetes.io/role/{kind}", "Value": "1"}]
-            made = ec2.create_subnet(
+            created = ec2.create_subnet(
                 VpcId=vpc,
                 CidrBlock=f"192.168.{32 * i}.0/19",
                 AvailabilityZone=REGION + zone,
                 TagSpecifications=[{"ResourceType": "subnet", "Tags": tags}],
             )["Subnet"]["SubnetId"]
-            subnets[kind].add(made)
+            subnets[kind].add(created)
             table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
-            ec2.associate_route_table(RouteTableId=table, SubnetId=made)
+            ec2.associate_route_table(RouteTableId=table, SubnetId=created)
             if kind == "internal-elb":
                 routes.add(table)
         everywhere = sorted(subnets["internal-elb"] | subnets["elb"])
@@ -87,41 +87,41 @@ def cluster() -> Iterator[Cluster]:
         ec2.close()
 
 
-def test_nodes_reach_s3_and_ecr_inside_the_vpc(cluster: Cluster) -> None:
-    done = cluster.run("up")
-    assert done.returncode == 0, done.stderr
-    made = {each["ServiceName"]: each for each in cluster.endpoints()}
-    assert set(made) == SERVICES
-    gateway = made.pop(f"com.amazonaws.{REGION}.s3")
+def test_endpoints_up_creates_all(cluster: Cluster) -> None:
+    result = cluster.run("up")
+    assert result.returncode == 0, result.stderr
+    created = {item["ServiceName"]: item for item in cluster.endpoints()}
+    assert set(created) == SERVICES
+    gateway = created.pop(f"com.amazonaws.{REGION}.s3")
     assert (gateway["VpcEndpointType"], set(gateway["RouteTableIds"])) == ("Gateway", cluster.routes)
-    for interface in made.values():
+    for interface in created.values():
         assert interface["VpcEndpointType"] == "Interface"
         assert interface["PrivateDnsEnabled"] is True
         assert set(interface["SubnetIds"]) == cluster.private
-        assert [each["GroupId"] for each in interface["Groups"]] == [cluster.group]
+        assert [item["GroupId"] for item in interface["Groups"]] == [cluster.group]
 
 
-def test_a_second_time_makes_nothing(cluster: Cluster) -> None:
+def test_endpoints_up_is_idempotent(cluster: Cluster) -> None:
     cluster.run("up")
-    before = {each["VpcEndpointId"] for each in cluster.endpoints()}
-    done = cluster.run("up")
-    assert done.stdout.count("exists ") == 3
-    assert {each["VpcEndpointId"] for each in cluster.endpoints()} == before
+    before = {endpoint["VpcEndpointId"] for endpoint in cluster.endpoints()}
+    result = cluster.run("up")
+    assert result.stdout.count("exists ") == 3
+    assert {endpoint["VpcEndpointId"] for endpoint in cluster.endpoints()} == before
 
 
-def test_what_was_made_goes_and_what_others_made_stays(cluster: Cluster) -> None:
+def test_endpoints_down_keeps_others(cluster: Cluster) -> None:
     theirs = cluster.ec2.create_vpc_endpoint(
         VpcId=cluster.vpc, ServiceName=f"com.amazonaws.{REGION}.dynamodb", VpcEndpointType="Gateway"
     )["VpcEndpoint"]["VpcEndpointId"]
     cluster.run("up")
-    done = cluster.run("down")
-    assert done.returncode == 0, done.stderr
-    assert [each["VpcEndpointId"] for each in cluster.endpoints()] == [theirs]
+    result = cluster.run("down")
+    assert result.returncode == 0, result.stderr
+    assert [endpoint["VpcEndpointId"] for endpoint in cluster.endpoints()] == [theirs]
     assert cluster.run("down").stdout == f"no endpoints of cluster {cluster.name}\n"
 
 
-def test_a_cluster_that_is_not_there_is_named(cluster: Cluster) -> None:
+def test_missing_cluster_is_named(cluster: Cluster) -> None:
     words = ["up", "--cluster", "nope", "--region", REGION]
-    done = run_python(EKS / "endpoints.py", *words, AWS_ENDPOINT_URL=cluster.endpoint, **CREDENTIALS)
-    assert done.returncode == 64
-    assert done.stderr == f"cluster/eks/endpoints.py: there is no cluster nope in {REGION}: make cluster-up\n"
+    result = run_python(EKS / "endpoints.py", *words, AWS_ENDPOINT_URL=cluster.endpoint, **CREDENTIALS)
+    assert result.returncode == 64
+    assert result.stderr == f"cluster/eks/endpoints.py: no cluster nope in {REGION}: run make cluster-up\n"

@@ -14,7 +14,7 @@ from tests.paths import ROOT
 
 TARGETS = {
     "cluster-up": "eksctl create cluster --config-file -",
-    "create-ecr": "would make repository swe-argo/swe-argo-steps",
+    "create-ecr": "would create repository swe-argo/swe-argo-steps",
     "secrets": "secret tinker-credentials in namespace bench: HF_TOKEN",
     "deploy": "helm upgrade --install argo-workflows",
     "deploy-training": "--values charts/swe-argo/values-training.yaml",
@@ -33,8 +33,8 @@ def make(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / program).chmod(0o755)
     spec = {**VALUES, "NODES": "5", "IMAGE_REGISTRY": f"{REGISTRY}/swe-argo", "IMAGE_TAG": "7"}
     # What this process was told by a make of its own is not this one's.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
-    environment = kept | spec | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+    environment = environ | spec | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     return subprocess.run(
         # Whatever else is to be said: no test sets the environment up anew that others are running in.
         ["make", "--directory", str(ROOT), "--assume-old=.venv/.full", *words],
@@ -43,7 +43,7 @@ def make(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(autouse=True)
-def _make_is_there() -> None:
+def _require_make() -> None:
     if not shutil.which("make"):
         pytest.skip("needs make")
     if not (ROOT / ".venv" / ".full").exists():
@@ -52,21 +52,21 @@ def _make_is_there() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("flags", [["-n"], ["--dry-run", "--no-print-directory"]])
-def test_each_target_prints_what_it_would_do(tmp_path: Path, target: str, flags: list[str]) -> None:
+def test_make_dry_run_prints_commands(tmp_path: Path, target: str, flags: list[str]) -> None:
     (tmp_path / "env").write_text("HF_TOKEN=x\n")
-    done = make(tmp_path, *flags, target, f"ENV_FILE={tmp_path / 'env'}")
-    assert done.returncode == 0, done.stderr
-    assert TARGETS[target] in done.stdout
+    result = make(tmp_path, *flags, target, f"ENV_FILE={tmp_path / 'env'}")
+    assert result.returncode == 0, result.stderr
+    assert TARGETS[target] in result.stdout
     assert not (tmp_path / "called").exists()
 
 
-def test_a_target_that_is_refused_fails(tmp_path: Path) -> None:
-    done = make(tmp_path, "--no-print-directory", "prescale", "NODES=many")
-    assert done.returncode == 2
-    assert "cluster/eks/prescale: NODES=many: a number from 0 to 20" in done.stderr
+def test_make_target_fails_when_refused(tmp_path: Path) -> None:
+    result = make(tmp_path, "--no-print-directory", "prescale", "NODES=many")
+    assert result.returncode == 2
+    assert "cluster/eks/prescale: NODES=many is not a number from 0 to 20" in result.stderr
     assert not (tmp_path / "called").exists()
 
 
-def test_other_flags_of_make_are_no_dry_run(tmp_path: Path) -> None:
-    done = make(tmp_path, "--no-print-directory", "--jobs=2", "teardown")
-    assert "CONFIRM=evals if you mean it" in done.stderr
+def test_other_make_flags_run_target(tmp_path: Path) -> None:
+    result = make(tmp_path, "--no-print-directory", "--jobs=2", "teardown")
+    assert "set CONFIRM=evals to confirm" in result.stderr

@@ -19,22 +19,22 @@ TEMPLATES = ROOT / "templates" / "argo"
 
 
 def accounts(cluster: dict[str, Any]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for each in cluster["iam"]["podIdentityAssociations"]:
-        found.setdefault(each["namespace"], set()).add(each["serviceAccountName"])
-    return found
+    found_accounts: dict[str, set[str]] = {}
+    for item in cluster["iam"]["podIdentityAssociations"]:
+        found_accounts.setdefault(item["namespace"], set()).add(item["serviceAccountName"])
+    return found_accounts
 
 
 def used_accounts() -> set[str]:
     """Those that pods of the rendered workflows run as."""
     texts = [file.read_text() for file in sorted(TEMPLATES.glob("*.yaml"))]
-    found = {name for text in texts for name in re.findall(r"serviceAccountName: (\S+)", text)}
-    if not found:
+    names = {name for text in texts for name in re.findall(r"serviceAccountName: (\S+)", text)}
+    if not names:
         pytest.skip("templates/argo is not rendered")
-    return found
+    return names
 
 
-def test_the_accounts_with_roles_are_those_of_the_workflows_pods(cluster: dict[str, Any]) -> None:
+def test_cloud_roles_match_accounts(cluster: dict[str, Any]) -> None:
     # Argo's helper containers only talk to the API server by their account: a pod's role is that of its own. What waits
     # for a child keeps no log, and so never asks S3. Proxy and viewer are no pods of a workflow.
     used = used_accounts() - {"swe-argo-executor", "swe-argo-children", "swe-argo-trainer"}
@@ -42,18 +42,18 @@ def test_the_accounts_with_roles_are_those_of_the_workflows_pods(cluster: dict[s
     assert accounts(cluster)[VALUES["NAMESPACE"]] == used
 
 
-def test_sandboxes_have_no_role(cluster: dict[str, Any]) -> None:
+def test_sandboxes_have_no_cloud_role(cluster: dict[str, Any]) -> None:
     assert not any("sandbox" in name for names in accounts(cluster).values() for name in names)
 
 
-def test_roles_reach_the_folders_of_runs_trainings_and_logs_and_nothing_else_of_s3(cluster: dict[str, Any]) -> None:
+def test_cloud_roles_are_limited(cluster: dict[str, Any]) -> None:
     base = "arn:aws:s3:::our-runs/team/"
     folders = ("runs", "logs", "trainings", "inputs", "validations")
     allowed = {*(f"{base}{name}/*" for name in folders), f"{base}.writable", f"{base}{LEDGER}"}
-    for each in cluster["iam"]["podIdentityAssociations"]:
-        if each["serviceAccountName"] in ("swe-argo-proxy", "swe-argo-view"):
+    for association in cluster["iam"]["podIdentityAssociations"]:
+        if association["serviceAccountName"] in ("swe-argo-proxy", "swe-argo-view"):
             continue
-        for statement in each.get("permissionPolicy", {}).get("Statement", []):
+        for statement in association.get("permissionPolicy", {}).get("Statement", []):
             actions, resources = set(statement["Action"]), statement["Resource"]
             assert all(action.startswith("s3:") and "*" not in action for action in actions)
             if actions == {"s3:ListBucket"}:
@@ -66,12 +66,12 @@ def test_roles_reach_the_folders_of_runs_trainings_and_logs_and_nothing_else_of_
                 assert set([resources] if isinstance(resources, str) else resources) <= allowed
 
 
-def test_the_steps_read_what_is_known_against_instances_and_keep_the_ledger_of_flips(cluster: dict[str, Any]) -> None:
+def test_steps_role_reads_validations(cluster: dict[str, Any]) -> None:
     reach: dict[str, set[str]] = {}
     (policy,) = (
-        each["permissionPolicy"]["Statement"]
-        for each in cluster["iam"]["podIdentityAssociations"]
-        if each["serviceAccountName"] == "swe-argo-steps"
+        association["permissionPolicy"]["Statement"]
+        for association in cluster["iam"]["podIdentityAssociations"]
+        if association["serviceAccountName"] == "swe-argo-steps"
     )
     for statement in policy:
         for action in statement["Action"]:
@@ -81,39 +81,39 @@ def test_the_steps_read_what_is_known_against_instances_and_keep_the_ledger_of_f
     assert f"arn:aws:s3:::our-runs/team/{LEDGER}" in reach["s3:GetObject"] & reach["s3:PutObject"]
 
 
-def test_the_ui_and_the_viewer_read_and_write_nothing(cluster: dict[str, Any]) -> None:
+def test_ui_and_view_roles_are_read_only(cluster: dict[str, Any]) -> None:
     objects = {
-        each["serviceAccountName"]: {
-            action for one in each["permissionPolicy"]["Statement"] for action in one["Action"] if "Object" in action
+        item["serviceAccountName"]: {
+            action for rule in item["permissionPolicy"]["Statement"] for action in rule["Action"] if "Object" in action
         }
-        for each in cluster["iam"]["podIdentityAssociations"]
-        if "permissionPolicy" in each
+        for item in cluster["iam"]["podIdentityAssociations"]
+        if "permissionPolicy" in item
     }
     assert objects["argo-workflows-server"] == objects["swe-argo-view"] == {"s3:GetObject"}
     assert "swe-argo-children" not in objects
 
 
-def test_the_viewer_reads_what_its_pages_are_made_of(cluster: dict[str, Any]) -> None:
+def test_view_role_reads_what_pages_need(cluster: dict[str, Any]) -> None:
     (policy,) = (
-        each["permissionPolicy"]["Statement"]
-        for each in cluster["iam"]["podIdentityAssociations"]
-        if each["serviceAccountName"] == "swe-argo-view"
+        item["permissionPolicy"]["Statement"]
+        for item in cluster["iam"]["podIdentityAssociations"]
+        if item["serviceAccountName"] == "swe-argo-view"
     )
-    reach = {action: each["Resource"] for each in policy for action in each["Action"]}
+    reach = {action: item["Resource"] for item in policy for action in item["Action"]}
     read = {key(RunFile, "one").partition("/")[0], validation_key("verified", "one").partition("/")[0]}
     assert set(reach["s3:GetObject"]) == {
         f"arn:aws:s3:::our-runs/team/{name}" for name in (*(f"{n}/*" for n in read), LEDGER)
     }
 
 
-def test_the_proxy_reads_what_trainings_leave_and_nothing_else(cluster: dict[str, Any]) -> None:
+def test_proxy_role_reads_only_trainings(cluster: dict[str, Any]) -> None:
     (policy,) = (
-        each["permissionPolicy"]["Statement"]
-        for each in cluster["iam"]["podIdentityAssociations"]
-        if each["serviceAccountName"] == "swe-argo-proxy"
+        item["permissionPolicy"]["Statement"]
+        for item in cluster["iam"]["podIdentityAssociations"]
+        if item["serviceAccountName"] == "swe-argo-proxy"
     )
     folder = key(WeightsFile, "one").partition("/")[0]
-    reach = {action: each["Resource"] for each in policy for action in each["Action"]}
+    reach = {action: item["Resource"] for item in policy for action in item["Action"]}
     assert reach == {
         "s3:GetObject": f"arn:aws:s3:::our-runs/team/{folder}/*",
         "s3:ListBucket": "arn:aws:s3:::our-runs",
@@ -121,7 +121,7 @@ def test_the_proxy_reads_what_trainings_leave_and_nothing_else(cluster: dict[str
     }
 
 
-def test_the_node_group_may_fill_the_cache_of_images(cluster: dict[str, Any]) -> None:
+def test_node_role_can_fill_image_cache(cluster: dict[str, Any]) -> None:
     (statement,) = group(cluster, "cpu-sandbox")["iam"]["attachPolicy"]["Statement"]
     assert set(statement["Action"]) == {"ecr:BatchImportUpstreamImage", "ecr:CreateRepository"}
     assert statement["Resource"] == "arn:aws:ecr:eu-central-1:*:repository/docker-hub/*"

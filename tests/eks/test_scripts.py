@@ -11,17 +11,17 @@ import pytest
 
 from tests.eks.files import EKS, REGISTRY, SCRIPTS, VALUES, before, dry, script, values
 
-WISH = {"IMAGE_REGISTRY": f"{REGISTRY}/swe-argo/", "IMAGE_TAG": "7"}
+OPTIONS = {"IMAGE_REGISTRY": f"{REGISTRY}/swe-argo/", "IMAGE_TAG": "7"}
 
 
-def test_up_makes_the_cluster_then_its_endpoints_then_the_way_to_it() -> None:
-    made, endpoints, context = dry("up")
-    assert made.endswith("cluster/eks/fill.py cluster/eks/cluster.yaml | eksctl create cluster --config-file -")
+def test_up_creates_cluster() -> None:
+    create, endpoints, context = dry("up")
+    assert create.endswith("cluster/eks/fill.py cluster/eks/cluster.yaml | eksctl create cluster --config-file -")
     assert endpoints.endswith("cluster/eks/endpoints.py up --cluster evals --region eu-central-1")
     assert context == "eksctl utils write-kubeconfig --cluster evals --region eu-central-1"
 
 
-def test_a_cluster_that_is_there_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_up_updates_existing_cluster(tmp_path: Path) -> None:
     (tmp_path / "eksctl").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/called\n')
     (tmp_path / "python").write_text(
         f'#!/bin/sh\ncase "$1" in *endpoints.py) ;; *) exec {sys.executable} "$@" ;; esac\n'
@@ -29,8 +29,8 @@ def test_a_cluster_that_is_there_is_brought_up_to_date(tmp_path: Path) -> None:
     for program in (tmp_path / "eksctl", tmp_path / "python", tmp_path / "kubectl"):
         program.touch()
         program.chmod(0o755)
-    done = script("up", PATH=before(tmp_path), PYTHON=str(tmp_path / "python"))
-    assert done.returncode == 0, done.stderr
+    result = script("up", PATH=before(tmp_path), PYTHON=str(tmp_path / "python"))
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "called").read_text().splitlines() == [
         "get cluster --name evals --region eu-central-1",
         "create nodegroup --config-file -",
@@ -39,8 +39,8 @@ def test_a_cluster_that_is_there_is_brought_up_to_date(tmp_path: Path) -> None:
     ]
 
 
-def test_deploy_installs_argo_then_the_autoscaler_then_the_pipeline() -> None:
-    argo, autoscaler, ours = dry("deploy", **WISH)
+def test_deploy_installs_in_order() -> None:
+    argo, autoscaler, ours = dry("deploy", **OPTIONS)
     assert "--namespace argo " in argo
     assert "archive-values.yaml" not in argo
     assert "--set autoDiscovery.clusterName=evals --set awsRegion=eu-central-1" in autoscaler
@@ -56,63 +56,65 @@ def test_deploy_installs_argo_then_the_autoscaler_then_the_pipeline() -> None:
     assert "imagePrefixes" not in ours
 
 
-def test_the_viewer_comes_with_its_link_in_the_argo_ui() -> None:
-    argo, _, ours = dry("deploy", **WISH, VIEW="1", VIEW_URL="https://runs.example/")
+def test_deploy_links_view_in_argo_ui() -> None:
+    argo, _, ours = dry("deploy", **OPTIONS, VIEW="1", VIEW_URL="https://runs.example/")
     assert "https://runs.example/runs/${metadata.labels.swe-argo/run}" in argo
     assert f"controller.links[{len(values('argo-values.yaml')['controller']['links'])}].url=" in argo
     assert " view.enabled=true " in ours
-    assert not any("view" in line for line in dry("deploy", **WISH))
+    assert not any("view" in line for line in dry("deploy", **OPTIONS))
 
 
-def test_training_is_the_same_pipeline_with_the_values_of_training() -> None:
-    (ours,) = dry("deploy-training", **WISH)
-    usual = dry("deploy", **WISH)[-1]
+def test_deploy_training_adds_values() -> None:
+    (ours,) = dry("deploy-training", **OPTIONS)
+    usual = dry("deploy", **OPTIONS)[-1]
     more = " --values charts/swe-argo/values-training.yaml --set training.existingSecret=tinker-credentials"
     assert ours.replace(more, "") == usual
     assert more in ours
-    (ours,) = dry("deploy-training", **WISH, BASE_MODEL="Qwen/Qwen3-8B", TRAINING="007", SECRET="mine")
+    (ours,) = dry("deploy-training", **OPTIONS, BASE_MODEL="Qwen/Qwen3-8B", TRAINING="007", SECRET="mine")
     assert (
         " --set training.existingSecret=mine --set proxy.baseModel=Qwen/Qwen3-8B --set-string proxy.training=007 "
         in ours
     )
 
 
-@pytest.mark.parametrize("held", ["yes", ""])
-def test_training_is_not_installed_without_its_key(tmp_path: Path, held: str) -> None:
+@pytest.mark.parametrize("secret_keys", ["yes", ""])
+def test_deploy_training_requires_key(tmp_path: Path, secret_keys: str) -> None:
     context = '[ "$*" = "config current-context" ] && echo me@evals.eu-central-1.eksctl.io'
-    asked = f'case "$*" in *TINKER_API_KEY*) echo "{held}" ;; esac'
-    for program, text in (("helm", f'echo "$*" >>{tmp_path}/called'), ("kubectl", f"{context}\n{asked}")):
+    probe = f'case "$*" in *TINKER_API_KEY*) echo "{secret_keys}" ;; esac'
+    for program, text in (("helm", f'echo "$*" >>{tmp_path}/called'), ("kubectl", f"{context}\n{probe}")):
         (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / program).chmod(0o755)
-    done = script("deploy-training", **WISH, PATH=before(tmp_path))
-    if held:
-        assert done.returncode == 0, done.stderr
+    result = script("deploy-training", **OPTIONS, PATH=before(tmp_path))
+    if secret_keys:
+        assert result.returncode == 0, result.stderr
         assert "values-training.yaml" in (tmp_path / "called").read_text()
         return
-    assert done.returncode == 64
-    assert "Secret tinker-credentials in namespace bench does not hold TINKER_API_KEY: put it into .env" in done.stderr
+    assert result.returncode == 64
+    assert (
+        "Secret tinker-credentials in namespace bench does not contain TINKER_API_KEY: add it to .env" in result.stderr
+    )
     assert not (tmp_path / "called").exists()
 
 
-def test_with_a_cache_sandboxes_run_images_of_it_and_ours_only() -> None:
-    ours = dry("deploy", **WISH, SANDBOX_REGISTRY=f"{REGISTRY}/docker-hub/")[-1]
+def test_deploy_limits_images() -> None:
+    ours = dry("deploy", **OPTIONS, SANDBOX_REGISTRY=f"{REGISTRY}/docker-hub/")[-1]
     assert f"'sandbox.imagePrefixes={{{REGISTRY}/docker-hub/,{REGISTRY}/swe-argo/}}'" in ours
 
 
-def test_an_archive_is_there_for_the_asking() -> None:
-    argo = dry("deploy", **WISH, ARCHIVE_HOST="db.example")[0]
+def test_deploy_adds_archive_on_request() -> None:
+    argo = dry("deploy", **OPTIONS, ARCHIVE_HOST="db.example")[0]
     assert "--values cluster/eks/archive-values.yaml --set controller.persistence.postgresql.host=db.example" in argo
 
 
-def test_karpenter_takes_the_place_of_the_autoscaler() -> None:
-    said = "\n".join(dry("deploy", **WISH, AUTOSCALER="karpenter"))
-    assert "cluster-autoscaler" not in said
-    assert "--set settings.clusterName=evals --set settings.interruptionQueue=evals" in said
-    assert "cluster/eks/karpenter.yaml | kubectl apply --server-side" in said
+def test_karpenter_replaces_autoscaler() -> None:
+    output = "\n".join(dry("deploy", **OPTIONS, AUTOSCALER="karpenter"))
+    assert "cluster-autoscaler" not in output
+    assert "--set settings.clusterName=evals --set settings.interruptionQueue=evals" in output
+    assert "cluster/eks/karpenter.yaml | kubectl apply --server-side" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "more", "wanted"),
+    ("words", "more", "expected"),
     [
         (["smoke"], {}, "--dataset verified --agent gold --backend kubernetes --namespace bench --k 5"),
         (["verified"], {"RUN_ID": "night-1"}, "--agent gold --backend kubernetes --namespace bench --run-id night-1"),
@@ -126,118 +128,118 @@ def test_karpenter_takes_the_place_of_the_autoscaler() -> None:
         (["smoke"], {"ARGS": "--attempts 2", "DATASET": "mini"}, "--k 5 --attempts 2"),
     ],
 )
-def test_submit_says_the_spec(words: list[str], more: dict[str, str], wanted: str) -> None:
+def test_submit_prints_spec_flags(words: list[str], more: dict[str, str], expected: str) -> None:
     (command,) = dry("submit", *words, **more)
     assert command.startswith("swe-argo submit --dataset ")
-    assert command.endswith(wanted)
+    assert command.endswith(expected)
 
 
-def test_prescale_orders_nodes_of_the_sandboxes_group() -> None:
+def test_prescale_scales_sandbox_group() -> None:
     (command,) = dry("prescale", NODES="5")
     assert command == "eksctl scale nodegroup --cluster evals --region eu-central-1 --name cpu-sandbox --nodes 5 --wait"
 
 
-def test_results_are_the_reports_of_all_runs_or_one_run_whole() -> None:
+def test_results_downloads_reports() -> None:
     (reports,) = dry("results")
     assert "s3://our-runs/team/runs results/runs --exclude '*' --include '*/report/*'" in reports
-    (one,) = dry("results", RUN="night-1", DIR="here", S3_PREFIX="")
-    assert one.endswith("s3://our-runs/runs/night-1 here/runs/night-1")
+    (whole_run,) = dry("results", RUN="night-1", DIR="here", S3_PREFIX="")
+    assert whole_run.endswith("s3://our-runs/runs/night-1 here/runs/night-1")
 
 
-def test_teardown_removes_what_holds_the_vpc_before_the_cluster() -> None:
-    ours, endpoints, cluster, left = dry("teardown")
+def test_teardown_frees_vpc_first() -> None:
+    ours, endpoints, cluster, note = dry("teardown")
     assert ours.startswith("helm uninstall swe-argo --namespace bench")
     assert endpoints.endswith("cluster/eks/endpoints.py down --cluster evals --region eu-central-1")
     assert cluster.startswith("eksctl delete cluster --name evals --region eu-central-1")
-    assert "s3://our-runs" in left
+    assert "s3://our-runs" in note
 
 
-def test_teardown_of_karpenter_takes_its_nodes_away_first() -> None:
-    said = dry("teardown", AUTOSCALER="karpenter")
+def test_teardown_removes_karpenter() -> None:
+    lines = dry("teardown", AUTOSCALER="karpenter")
     order = [
-        next(i for i, line in enumerate(said) if part in line)
+        next(i for i, line in enumerate(lines) if part in line)
         for part in ("nodepool", "uninstall karpenter", "delete cluster")
     ]
     assert order == sorted(order)
 
 
 @pytest.mark.parametrize(
-    ("name", "words", "more", "said"),
+    ("name", "words", "more", "message"),
     [
         ("up", [], {"S3_BUCKET": ""}, "S3_BUCKET is not set, e.g. S3_BUCKET=my-swe-argo-runs"),
         ("up", [], {"CLUSTER": "a b"}, "CLUSTER='a b' is no plain value"),
         ("deploy", [], {"S3_BUCKET": ""}, "S3_BUCKET is not set"),
         ("deploy", [], {}, f"IMAGE_REGISTRY is not set, e.g. IMAGE_REGISTRY={REGISTRY}/swe-argo"),
-        ("deploy", [], {**WISH, "AUTOSCALER": "magic"}, "AUTOSCALER=magic: cluster-autoscaler, karpenter or none"),
+        ("deploy", [], {**OPTIONS, "AUTOSCALER": "magic"}, "AUTOSCALER=magic: cluster-autoscaler, karpenter or none"),
         ("prescale", [], {}, "NODES is not set, e.g. NODES=5"),
-        ("prescale", [], {"NODES": "21"}, "NODES=21: a number from 0 to 20"),
-        ("prescale", [], {"NODES": "-1"}, "NODES=-1: a number from 0 to 20"),
-        ("prescale", [], {"NODES": "2", "AUTOSCALER": "karpenter"}, "it has no node group"),
+        ("prescale", [], {"NODES": "21"}, "NODES=21 is not a number from 0 to 20"),
+        ("prescale", [], {"NODES": "-1"}, "NODES=-1 is not a number from 0 to 20"),
+        ("prescale", [], {"NODES": "2", "AUTOSCALER": "karpenter"}, "has no node group"),
         ("results", [], {"S3_BUCKET": ""}, "S3_BUCKET is not set"),
         ("create-ecr", [], {"DOCKER_HUB_SECRET": "hub"}, "ecr-pullthroughcache/"),
-        ("create-ecr", [], {"IMAGE_REGISTRY": "example.org/x"}, "example.org/x is no registry of Amazon ECR"),
-        ("create-ecr", [], {"AWS_REGION": "us-east-2", **WISH}, "is in eu-central-1, but AWS_REGION is us-east-2"),
-        ("secrets", ["/no/such"], {}, "there is no /no/such"),
+        ("create-ecr", [], {"IMAGE_REGISTRY": "example.org/x"}, "example.org/x is not an Amazon ECR registry"),
+        ("create-ecr", [], {"AWS_REGION": "us-east-2", **OPTIONS}, "is in eu-central-1, but AWS_REGION is us-east-2"),
+        ("secrets", ["/no/such"], {}, "/no/such does not exist"),
     ],
 )  # fmt: skip
-def test_a_wrong_spec_is_one_line_that_names_it(name: str, words: list[str], more: dict[str, str], said: str) -> None:
-    done = script(name, "-n", *words, **more)
-    assert done.returncode == 64
-    (line,) = done.stderr.splitlines()
-    assert said in line
+def test_script_names_invalid_option(name: str, words: list[str], more: dict[str, str], message: str) -> None:
+    result = script(name, "-n", *words, **more)
+    assert result.returncode == 64
+    (line,) = result.stderr.splitlines()
+    assert message in line
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_call_that_it_does_not_know_prints_how_it_is_used(name: str) -> None:
-    done = script(name, "--frobnicate")
-    assert done.returncode == 64
-    assert f"cluster/eks/{name}" in done.stderr
+def test_unknown_flag_prints_usage(name: str) -> None:
+    result = script(name, "--frobnicate")
+    assert result.returncode == 64
+    assert f"cluster/eks/{name}" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "more", "lacking"),
-    [("up", {}, "eksctl"), ("deploy", WISH, "helm"), ("prescale", {"NODES": "1"}, "eksctl"), ("results", {}, "aws")],
+    [("up", {}, "eksctl"), ("deploy", OPTIONS, "helm"), ("prescale", {"NODES": "1"}, "eksctl"), ("results", {}, "aws")],
 )
-def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str, more: dict[str, str], lacking: str) -> None:
+def test_script_names_missing_program(tmp_path: Path, name: str, more: dict[str, str], lacking: str) -> None:
     for program in ("bash", "env", "sed", "dirname", "basename", "python3", "kubectl"):
-        found = shutil.which(program)
-        if found:
-            (tmp_path / program).symlink_to(found)
-    done = script(name, **more, PATH=str(tmp_path))
-    assert done.returncode == 64
-    assert done.stderr.strip().endswith(f"{lacking} is not installed")
+        path = shutil.which(program)
+        if path:
+            (tmp_path / program).symlink_to(path)
+    result = script(name, **more, PATH=str(tmp_path))
+    assert result.returncode == 64
+    assert result.stderr.strip().endswith(f"{lacking} is not installed")
 
 
-def test_the_cluster_is_deleted_by_its_name_only() -> None:
-    done = script("teardown", CONFIRM="yes")
-    assert done.returncode == 64
-    assert "CONFIRM=evals if you mean it" in done.stderr
+def test_teardown_requires_cluster_name() -> None:
+    result = script("teardown", CONFIRM="yes")
+    assert result.returncode == 64
+    assert "set CONFIRM=evals to confirm" in result.stderr
 
 
 @pytest.mark.parametrize("context", ["other@evals2.eu-central-1.eksctl.io", "kind-kind", "evals"])
-def test_another_cluster_of_the_kubeconfig_is_left_alone(tmp_path: Path, context: str) -> None:
+def test_deploy_refuses_foreign_context(tmp_path: Path, context: str) -> None:
     for program in ("helm", "kubectl"):
         (tmp_path / program).write_text(
             f'#!/bin/sh\n[ "$*" = "config current-context" ] && echo {context} && exit\nexit 9\n'
         )
         (tmp_path / program).chmod(0o755)
-    done = script("deploy", **WISH, PATH=before(tmp_path))
-    assert done.returncode == 64
-    assert f"the kube context {context} is not of cluster evals in eu-central-1" in done.stderr
+    result = script("deploy", **OPTIONS, PATH=before(tmp_path))
+    assert result.returncode == 64
+    assert f"the kube context {context} does not belong to cluster evals in eu-central-1" in result.stderr
 
 
-def test_shellcheck_finds_nothing() -> None:
+def test_scripts_pass_shellcheck() -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("needs shellcheck")
     files = [str(EKS / name) for name in (*SCRIPTS, "settings.sh", "pipeline.sh")]
-    done = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
-    assert done.stdout == ""
+    result = subprocess.run(["shellcheck", *files], capture_output=True, text=True, check=False)
+    assert result.stdout == ""
 
 
-def test_a_dry_run_of_everything_needs_no_program_of_the_cloud(tmp_path: Path) -> None:
+def test_dry_run_needs_no_cloud_programs(tmp_path: Path) -> None:
     for program in ("bash", "env", "sed", "dirname", "basename"):
         (tmp_path / program).symlink_to(str(shutil.which(program)))
     for name, words in (("up", []), ("deploy", []), ("karpenter", []), ("submit", ["smoke"]), ("teardown", [])):
-        done = script(name, "-n", *words, PATH=str(tmp_path), **WISH)
-        assert (done.returncode, done.stderr) == (0, ""), name
-        assert VALUES["CLUSTER"] in done.stdout or name == "submit"
+        result = script(name, "-n", *words, PATH=str(tmp_path), **OPTIONS)
+        assert (result.returncode, result.stderr) == (0, ""), name
+        assert VALUES["CLUSTER"] in result.stdout or name == "submit"

@@ -24,15 +24,15 @@ def env(tmp_path: Path) -> Path:
     return tmp_path / ".env"
 
 
-def test_a_dry_run_names_the_keys_and_no_value(env: Path) -> None:
-    done = script("secrets", "-n", str(env))
-    assert done.returncode == 0
-    assert "secret tinker-credentials in namespace bench: OPENAI_API_KEY HF_TOKEN TINKER_API_KEY\n" in done.stdout
-    assert "left out: AWS_SECRET_ACCESS_KEY" in done.stdout
-    assert not any(value in done.stdout + done.stderr for value in HIDDEN)
+def test_secrets_dry_run_hides_values(env: Path) -> None:
+    result = script("secrets", "-n", str(env))
+    assert result.returncode == 0
+    assert "secret tinker-credentials in namespace bench: OPENAI_API_KEY HF_TOKEN TINKER_API_KEY\n" in result.stdout
+    assert "skipped: AWS_SECRET_ACCESS_KEY" in result.stdout
+    assert not any(value in result.stdout + result.stderr for value in HIDDEN)
 
 
-def test_values_go_by_standard_input_and_are_never_arguments(env: Path, tmp_path: Path) -> None:
+def test_secrets_pass_by_stdin(env: Path, tmp_path: Path) -> None:
     record = tmp_path / "record"
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs" / "kubectl").write_text(
@@ -41,30 +41,30 @@ def test_values_go_by_standard_input_and_are_never_arguments(env: Path, tmp_path
         f"*from-env-file*) cat >{record}.input ;; esac\n"
     )
     (tmp_path / "programs" / "kubectl").chmod(0o755)
-    done = script("secrets", str(env), PATH=before(tmp_path / "programs"))
-    assert done.returncode == 0, done.stderr
-    given = Path(f"{record}.input").read_text()
-    assert given.splitlines() == ["OPENAI_API_KEY=sk one # two", "HF_TOKEN=hf_abc", "TINKER_API_KEY=tk=="]
+    result = script("secrets", str(env), PATH=before(tmp_path / "programs"))
+    assert result.returncode == 0, result.stderr
+    input_text = Path(f"{record}.input").read_text()
+    assert input_text.splitlines() == ["OPENAI_API_KEY=sk one # two", "HF_TOKEN=hf_abc", "TINKER_API_KEY=tk=="]
     words = Path(f"{record}.words").read_text()
     assert "apply --server-side" in words  # a client's apply would keep them in an annotation
-    assert not any(value in words + done.stdout + done.stderr for value in HIDDEN)
+    assert not any(value in words + result.stdout + result.stderr for value in HIDDEN)
 
 
-def test_other_keys_can_be_named(env: Path) -> None:
-    done = script("secrets", "-n", str(env), SECRET_KEYS="AWS_SECRET_ACCESS_KEY", SECRET="mine")
-    assert "secret mine in namespace bench: AWS_SECRET_ACCESS_KEY\n" in done.stdout
+def test_secrets_accept_other_keys(env: Path) -> None:
+    result = script("secrets", "-n", str(env), SECRET_KEYS="AWS_SECRET_ACCESS_KEY", SECRET="mine")
+    assert "secret mine in namespace bench: AWS_SECRET_ACCESS_KEY\n" in result.stdout
 
 
-def test_a_file_without_any_of_the_keys_is_refused(tmp_path: Path) -> None:
+def test_secrets_refuse_empty_file(tmp_path: Path) -> None:
     (tmp_path / "env").write_text("EDITOR=vi\n")
-    done = script("secrets", "-n", str(tmp_path / "env"))
-    assert done.returncode == 64
-    assert "has none of TINKER_API_KEY" in done.stderr
+    result = script("secrets", "-n", str(tmp_path / "env"))
+    assert result.returncode == 64
+    assert "contains none of the keys TINKER_API_KEY" in result.stderr
 
 
-def test_a_line_that_is_no_pair_is_told_by_its_number_and_not_shown(tmp_path: Path) -> None:
+def test_secrets_hide_bad_line(tmp_path: Path) -> None:
     (tmp_path / "env").write_text("HF_TOKEN=x\n\nsk-lonely-secret\n")
-    done = script("secrets", "-n", str(tmp_path / "env"))
-    assert done.returncode == 64
-    assert "line 3 is neither KEY=VALUE nor a comment" in done.stderr
-    assert "lonely" not in done.stdout + done.stderr
+    result = script("secrets", "-n", str(tmp_path / "env"))
+    assert result.returncode == 64
+    assert "line 3 is neither KEY=VALUE nor a comment" in result.stderr
+    assert "lonely" not in result.stdout + result.stderr

@@ -41,23 +41,23 @@ class Shop:
     scratch: Path
     client: DockerClient
     pushed: Registry
-    said: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
     """The output of the builds by image name."""
 
     def build(self, word: str, **environment: str) -> str:
         """The name of the image that ``word`` is for, built and in the Docker engine."""
         name = self.names(word)[-1]
-        if name not in self.said:
-            self.said[name] = self.run("build", word, **environment)
+        if name not in self.outputs:
+            self.outputs[name] = self.run("build", word, **environment)
             if self.name == "buildah":
                 self._into_docker(word)
         return name
 
     def run(self, *words: str, **environment: str) -> str:
         """What ``images/build WORDS`` said."""
-        done = images_build(*words, **(self.environment | environment))
-        assert done.returncode == 0, done.stdout[-3000:]
-        return done.stdout
+        result = images_build(*words, **(self.environment | environment))
+        assert result.returncode == 0, result.stdout[-3000:]
+        return result.stdout
 
     def names(self, word: str) -> list[str]:
         return self.run("names", word).split()
@@ -137,8 +137,8 @@ def packages(shop: Shop) -> Iterator[index.Index]:
         folders = [index.wheels(LOCKS / f"{name}.lock", python) for name in ("steps", "training")]
     except index.NoWheelsError as reason:
         pytest.skip(str(reason))
-    with index.serve(*folders) as found:
-        yield found
+    with index.serve(*folders) as package_index:
+        yield package_index
 
 
 @pytest.fixture(scope="session")
@@ -174,10 +174,10 @@ def buildah(scratch: Path, registry: str, bases: Collection[str] = tuple(BASES))
     environment = os.environ | specs
 
     def run(*words: str) -> str:
-        done = subprocess.run(["buildah", *words], env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"buildah does not work here: `buildah {words[0]}`: {done.stderr.strip()[-200:]}")
-        return done.stdout.strip()
+        result = subprocess.run(["buildah", *words], env=environment, capture_output=True, text=True, check=False)
+        if result.returncode:
+            pytest.skip(f"buildah does not work here: `buildah {words[0]}`: {result.stderr.strip()[-200:]}")
+        return result.stdout.strip()
 
     for name in bases:
         container = run("from", "scratch")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import http_server
-from tests.debian import kept
+from tests.debian import cache_path
 from tests.http_server import Handler
 
 USER, PASSWORD = "reader", "hush-4711"
@@ -30,8 +30,8 @@ def wheels(lock: Path, python: str) -> Path:
 
     They come from the index that pip uses here. Raises NoWheelsError.
     """
-    folder = kept(f"wheels-{python}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}")
-    with kept("wheels.lock").open("w") as guard:
+    folder = cache_path(f"wheels-{python}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}")
+    with cache_path("wheels.lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         if not folder.exists():
             _fetch(lock, python, folder)
@@ -44,9 +44,11 @@ def _fetch(lock: Path, python: str, folder: Path) -> None:
     command += ["--require-hashes", "--only-binary=:all:", f"--python-version={python}", *platforms]
     with tempfile.TemporaryDirectory(prefix=".wheels-", dir=folder.parent) as scratch:
         new = Path(scratch) / "new"
-        done = subprocess.run([*command, "-r", str(lock), "-d", str(new)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NoWheelsError(f"pip cannot download the packages: {done.stderr.strip().splitlines()[-1]}")
+        result = subprocess.run(
+            [*command, "-r", str(lock), "-d", str(new)], capture_output=True, text=True, check=False
+        )
+        if result.returncode:
+            raise NoWheelsError(f"pip cannot download the packages: {result.stderr.strip().splitlines()[-1]}")
         new.rename(folder)
 
 
@@ -63,20 +65,20 @@ def serve(*folders: Path) -> Iterator[Index]:
     """The wheels of these folders as a simple index (PEP 503) on a free port of 127.0.0.1."""
     index = Index()
     files_by_name = {path.name: path for folder in folders for path in folder.iterdir()}
-    wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
     class Packages(Handler):
         protocol_version = "HTTP/1.1"
 
         def respond(self) -> None:
             name = self.path.strip("/").split("/")[-1]
-            if self.headers.get("Authorization") != wanted:
+            if self.headers.get("Authorization") != expected:
                 return self.answer(401, WWW_Authenticate='Basic realm="index"')
             if self.path.startswith("/files/"):
                 index.fetched.append(name)
                 return self.answer(200, files_by_name[name].read_bytes(), Content_Type="application/zip")
-            files = [each for each in files_by_name if _project(each) == name]
-            page = "".join(f'<a href="/files/{each}">{each}</a>\n' for each in files)
+            files = [file for file in files_by_name if _project(file) == name]
+            page = "".join(f'<a href="/files/{file}">{file}</a>\n' for file in files)
             return self.answer(200 if files else 404, f"<!DOCTYPE html>{page}", Content_Type="text/html")
 
     with http_server.serve(Packages) as address:

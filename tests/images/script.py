@@ -8,15 +8,15 @@ import sys
 
 from tests.paths import ROOT
 
-WISHES = {"BASE", "MINI_BASE", "BUILDER", "BUILD_NETWORK", "PYTHON"}
+OPTIONS = {"BASE", "MINI_BASE", "BUILDER", "BUILD_NETWORK", "PYTHON"}
 
 
 def images_build(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Its exit code and what it said; output and errors are one text."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("IMAGE_") and name not in WISHES}
+    base = {name: value for name, value in os.environ.items() if not name.startswith("IMAGE_") and name not in OPTIONS}
     return subprocess.run(
         [str(ROOT / "images" / "build"), *words],
-        env=kept | {"PYTHON": sys.executable} | environment,
+        env=base | {"PYTHON": sys.executable} | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

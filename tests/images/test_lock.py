@@ -19,49 +19,52 @@ COMMAND_LINE = {"pytest"}
 
 def pins(name: str) -> dict[str, set[str]]:
     """The pinned versions by project; several where the lock tells interpreters apart."""
-    found: dict[str, set[str]] = {}
+    pinned: dict[str, set[str]] = {}
     for project, version in re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / name).read_text(), re.MULTILINE):
-        found.setdefault(project, set()).add(version)
-    return found
+        pinned.setdefault(project, set()).add(version)
+    return pinned
 
 
-def test_the_steps_run_with_the_versions_that_the_tests_run_with() -> None:
+def test_steps_lock_matches_whole_lock() -> None:
     everything, steps = pins("requirements.lock"), pins("images/steps.lock")
     assert {name: versions for name, versions in steps.items() if everything.get(name) != versions} == {}
 
 
-def test_every_package_that_the_steps_ask_for_is_locked() -> None:
+def test_steps_lock_covers_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *(each for name in EXTRAS for each in project["optional-dependencies"][name])]
-    names = {re.split(r"[^\w.-]", each)[0] for each in wanted}
+    requirements = [
+        *project["dependencies"],
+        *(item for name in EXTRAS for item in project["optional-dependencies"][name]),
+    ]
+    names = {re.split(r"[^\w.-]", item)[0] for item in requirements}
     assert names - pins("images/steps.lock").keys() == COMMAND_LINE
 
 
-def test_what_only_the_command_line_needs_is_not_locked() -> None:
+def test_steps_lock_is_minimal() -> None:
     """But typer and rich: mini-swe-agent asks for them."""
     unwanted = {"docker", "hera", "hera-workflows", "pytest", "pip", "litellm", "textual"}
     assert pins("images/steps.lock").keys() & unwanted == set()
 
 
-def test_training_has_what_its_extra_asks_for_beside_the_steps_and_none_of_theirs() -> None:
+def test_training_lock_adds_to_steps_lock() -> None:
     """Its image stands on theirs."""
     everything, steps, training = pins("requirements.lock"), pins("images/steps.lock"), pins("images/training.lock")
     assert {name: versions for name, versions in training.items() if everything.get(name) != versions} == {}
     assert steps.keys() & training.keys() == set()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert {re.split(r"[^\w.-]", each)[0] for each in extras["tinker"]} <= steps.keys() | training.keys()
+    assert {re.split(r"[^\w.-]", requirement)[0] for requirement in extras["tinker"]} <= steps.keys() | training.keys()
 
 
-def test_base_lock_is_a_part_of_the_whole_lock() -> None:
+def test_base_lock_is_part_of_whole_lock() -> None:
     whole, base = (set(entries(ROOT / name)) for name in ("requirements.lock", "base.lock"))
     assert base - whole == set()
 
 
-def test_base_lock_has_what_a_run_needs() -> None:
+def test_base_lock_covers_run() -> None:
     file = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, extras = file["project"], file["project"]["optional-dependencies"]
-    needed = [*project["dependencies"], *extras["docker"], *extras["view"], *file["dependency-groups"]["build"]]
-    assert {re.split(r"[^\w.-]", each)[0] for each in needed} <= pins("base.lock").keys()
+    requirements = [*project["dependencies"], *extras["docker"], *extras["view"], *file["dependency-groups"]["build"]]
+    assert {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements} <= pins("base.lock").keys()
 
 
 def entries(lock: Path) -> list[str]:
@@ -70,6 +73,6 @@ def entries(lock: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("lock", ["steps", "training"])
-def test_every_package_has_a_hash(lock: str) -> None:
+def test_locked_packages_have_hashes(lock: str) -> None:
     pinned = entries(ROOT / "images" / f"{lock}.lock")
     assert [entry for entry in pinned if "==" in entry and "--hash=sha256:" not in entry] == []

@@ -29,7 +29,7 @@ def contents(testbed: Path) -> dict[str, bytes | str]:
     return {str(path.relative_to(testbed)): f"{path.stat().st_mode:o}".encode() + path.read_bytes() for path in paths}
 
 
-def test_the_repository_is_what_backend_docker_would_have_built(shop: Shop, tmp_path: Path) -> None:
+def test_mini_image_equals_local_one(shop: Shop, tmp_path: Path) -> None:
     image = shop.build(ONE)
     container = shop.client.containers.create(image, "true")
     try:
@@ -43,7 +43,7 @@ def test_the_repository_is_what_backend_docker_would_have_built(shop: Shop, tmp_
     assert contents(tmp_path / "image" / "testbed") == contents(tmp_path / "mini" / "testbed")
 
 
-def test_every_instance_has_its_image_under_the_name_that_runs_ask_for(shop: Shop) -> None:
+def test_mini_images_have_run_names(shop: Shop) -> None:
     if shop.name == "buildah":
         pytest.skip("all of them by one builder are enough")
     shop.build("mini")
@@ -53,7 +53,7 @@ def test_every_instance_has_its_image_under_the_name_that_runs_ask_for(shop: Sho
         assert image.attrs["Config"]["WorkingDir"] == "/testbed"
 
 
-def test_the_work_tree_is_clean_and_its_tests_pass(shop: Shop) -> None:
+def test_mini_image_passes_tests(shop: Shop) -> None:
     image = shop.build(ONE)
     words = (
         "git -c safe.directory=/testbed status --porcelain && cp -r /testbed /tmp/t && cd /tmp/t && python -m pytest -q"
@@ -61,7 +61,7 @@ def test_the_work_tree_is_clean_and_its_tests_pass(shop: Shop) -> None:
     assert " passed" in shop.inside(image, "bash", "-c", words).splitlines()[-1]
 
 
-def test_a_pushed_image_arrives_whole(shop: Shop) -> None:
+def test_pushed_image_arrives_whole(shop: Shop) -> None:
     if shop.name == "docker" and shutil.which("buildah"):
         pytest.skip("buildah's is enough: Docker compresses the base for 10 s")
     shop.build(ONE)
@@ -72,27 +72,29 @@ def test_a_pushed_image_arrives_whole(shop: Shop) -> None:
     assert config["config"]["Labels"][LABEL] == digest(ONE)
 
 
-def test_a_saved_archive_has_what_its_images_share_once(shop: Shop, tmp_path: Path) -> None:
+def test_saved_archive_shares_layers(shop: Shop, tmp_path: Path) -> None:
     images = [shop.build(name) for name in (ONE, OTHER)]
     (archive,) = shop.run("save", str(tmp_path / "archives"), ONE, OTHER).split()
     with tarfile.open(archive) as tar:
         names = [member.name for member in tar if not member.isdir()]
         manifest = tar.extractfile("manifest.json")
         assert manifest is not None
-        told = json.load(manifest)
-    assert sorted(each["RepoTags"] for each in told) == sorted([image] for image in images)  # Docker keeps no order
-    one, other = (each["Layers"] for each in told)
-    assert one[0] == other[0]  # the base
-    assert one[-1] != other[-1]
+        manifests = json.load(manifest)
+    assert sorted(item["RepoTags"] for item in manifests) == sorted(
+        [image] for image in images
+    )  # Docker keeps no order
+    first, second = (item["Layers"] for item in manifests)
+    assert first[0] == second[0]  # the base
+    assert first[-1] != second[-1]
     assert len(names) == len(set(names))
-    assert {each["Config"] for each in told} | set(one) | set(other) <= set(names)
+    assert {item["Config"] for item in manifests} | set(first) | set(second) <= set(names)
     with Path(archive).open("rb") as data:
         assert {image.tags[0] for image in shop.client.images.load(data)} == set(images)
 
 
-def test_a_base_that_does_not_exist_is_named(shop: Shop) -> None:
+def test_missing_base_image_is_named(shop: Shop) -> None:
     if shop.name == "buildah":
         pytest.skip("it would ask for the image again and again, for 6 s")
-    done = images_build("build", ONE, **(shop.environment | {"BASE": "localhost/no-such-base:1"}))
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].endswith("was not built on localhost/no-such-base:1: docker says why above")
+    result = images_build("build", ONE, **(shop.environment | {"BASE": "localhost/no-such-base:1"}))
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1].endswith("was not built on localhost/no-such-base:1: docker says why above")

@@ -15,33 +15,33 @@ from tests.images.script import images_build
 from tests.paths import ROOT
 
 
-def test_the_images_have_the_names_that_runs_through_the_registry_ask_for() -> None:
-    done = images_build("names", IMAGE_REGISTRY="registry.example.com/team/", IMAGE_TAG="7")
-    wanted = [through_registry(swebench_image(name), "registry.example.com/team") for name in instance_ids()]
+def test_image_names_match_runs() -> None:
+    result = images_build("names", IMAGE_REGISTRY="registry.example.com/team/", IMAGE_TAG="7")
+    expected = [through_registry(swebench_image(name), "registry.example.com/team") for name in instance_ids()]
     ours = [f"registry.example.com/team/swe-argo-{name}:7" for name in ("steps", "training")]
-    assert done.stdout.splitlines() == [*ours, *wanted]
+    assert result.stdout.splitlines() == [*ours, *expected]
 
 
-def test_some_images_can_be_named() -> None:
-    done = images_build("names", "mini__slugkit-1", "mini__plainconf-2")
-    assert done.stdout.splitlines() == [swebench_image("mini__slugkit-1"), swebench_image("mini__plainconf-2")]
+def test_image_names_can_be_selected() -> None:
+    result = images_build("names", "mini__slugkit-1", "mini__plainconf-2")
+    assert result.stdout.splitlines() == [swebench_image("mini__slugkit-1"), swebench_image("mini__plainconf-2")]
 
 
-def test_that_of_verl_is_made_where_it_is_named() -> None:
-    done = images_build("names", "verl", IMAGE_REGISTRY="registry.example.com/team", IMAGE_TAG="7")
-    assert done.stdout == "registry.example.com/team/swe-argo-verl:7\n"
+def test_verl_image_needs_its_name() -> None:
+    result = images_build("names", "verl", IMAGE_REGISTRY="registry.example.com/team", IMAGE_TAG="7")
+    assert result.stdout == "registry.example.com/team/swe-argo-verl:7\n"
 
 
-def test_tasks_that_are_folders_have_the_names_that_their_rows_ask_for() -> None:
+def test_harbor_image_names_match_rows() -> None:
     images = [row["image"] for row in load.load("harbor:mini", "test").rows]
     assert images_build("names", "harbor:mini").stdout.splitlines() == images
     assert images_build("names", str(HARBOR_TASKS / "greeting")).stdout.splitlines() == images[:1]
-    done = images_build("names", "harbor:mini", IMAGE_REGISTRY="registry.example.com/team")
-    assert done.stdout.splitlines() == [through_registry(image, "registry.example.com/team") for image in images]
+    result = images_build("names", "harbor:mini", IMAGE_REGISTRY="registry.example.com/team")
+    assert result.stdout.splitlines() == [through_registry(image, "registry.example.com/team") for image in images]
 
 
 @pytest.mark.parametrize(
-    ("words", "environment", "said"),
+    ("words", "environment", "message"),
     [
         (["push"], {}, "IMAGE_REGISTRY is not set"),
         (["build", "steps"], {"BUILDER": "kaniko"}, "BUILDER=kaniko: docker or buildah"),
@@ -50,38 +50,38 @@ def test_tasks_that_are_folders_have_the_names_that_their_rows_ask_for() -> None
         (["build", "mini"], {"PYTHON": "/no/such/python"}, "PYTHON=/no/such/python lacks the project's packages"),
     ],
 )
-def test_a_wrong_wish_is_one_line_that_names_it(words: list[str], environment: dict[str, str], said: str) -> None:
+def test_build_refuses_invalid_option(words: list[str], environment: dict[str, str], message: str) -> None:
     if environment.get("BUILDER") == "docker" and "is not installed" in images_build(*words, **environment).stdout:
         pytest.skip("the docker command is not installed")
-    done = images_build(*words, **environment)
-    assert done.returncode == 64
-    (line,) = done.stdout.splitlines()
-    assert said in line
+    result = images_build(*words, **environment)
+    assert result.returncode == 64
+    (line,) = result.stdout.splitlines()
+    assert message in line
 
 
-def test_make_hands_on_what_is_set_there() -> None:
+def test_make_passes_variables_to_build() -> None:
     def make(*words: str) -> str:
         command = ["make", "--no-print-directory", "--old-file=.venv/.ready", *words, "IMAGES=steps"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode != 0
-        return done.stderr.splitlines()[0]
+        result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert result.returncode != 0
+        return result.stderr.splitlines()[0]
 
     for verb in ("build", "push"):
-        said = make(verb, "IMAGE_REGISTRY=registry.example.com/team", "BUILDER=kaniko")
-        assert said == "images/build: BUILDER=kaniko: docker or buildah"
+        output = make(verb, "IMAGE_REGISTRY=registry.example.com/team", "BUILDER=kaniko")
+        assert output == "images/build: BUILDER=kaniko: docker or buildah"
     assert make("push", "IMAGE_REGISTRY=").startswith("images/build: IMAGE_REGISTRY is not set")
 
 
-def test_without_a_builder_it_says_what_to_install(tmp_path: Path) -> None:
+def test_build_names_missing_builder(tmp_path: Path) -> None:
     for name in ("bash", "env", "sed", "dirname", "rm"):
         (tmp_path / name).symlink_to(Path("/usr/bin") / name)
-    done = images_build("build", "steps", PATH=str(tmp_path))
-    assert done.returncode == 64
-    assert done.stdout == "images/build: no builder: install buildah, or Docker and start its engine\n"
+    result = images_build("build", "steps", PATH=str(tmp_path))
+    assert result.returncode == 64
+    assert result.stdout == "images/build: no builder: install buildah, or Docker and start its engine\n"
 
 
 @pytest.mark.parametrize("words", [[], ["frobnicate"], ["save"], ["build", "--help"]])
-def test_a_call_that_it_does_not_know_prints_how_it_is_used(words: list[str]) -> None:
-    done = images_build(*words)
-    assert done.returncode == 64
-    assert "images/build build|push [IMAGE...]" in done.stdout
+def test_unknown_call_prints_usage(words: list[str]) -> None:
+    result = images_build(*words)
+    assert result.returncode == 64
+    assert "images/build build|push [IMAGE...]" in result.stdout

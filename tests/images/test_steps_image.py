@@ -24,21 +24,21 @@ SIZE_MB = 405
 tree-sitter with its grammars 18."""
 
 
-def test_every_step_tells_how_it_is_called(shop: Shop, steps_image: str) -> None:
+def test_steps_image_runs_every_step(shop: Shop, steps_image: str) -> None:
     words = (
         "for step in plan solve grade report compare finalize; do python -m swe_argo.steps.$step --help || exit; done"
     )
-    said = shop.inside(steps_image, "sh", "-c", words)
-    assert said.count("usage: python -m swe_argo.steps.") == 6
+    output = shop.inside(steps_image, "sh", "-c", words)
+    assert output.count("usage: python -m swe_argo.steps.") == 6
 
 
-def test_it_runs_as_a_numbered_user_that_is_not_root(shop: Shop, steps_image: str) -> None:
+def test_steps_image_is_not_root(shop: Shop, steps_image: str) -> None:
     user = shop.client.images.get(steps_image).attrs["Config"]["User"]
     assert user.split(":")[0].isdigit()
     assert int(user.split(":")[0]) > 0
 
 
-def test_neither_what_runs_the_steps_nor_what_builds_software_is_in_it(shop: Shop, steps_image: str) -> None:
+def test_steps_image_has_no_build_tools(shop: Shop, steps_image: str) -> None:
     modules = ["hera", "workflows", "tests", "pip", "setuptools", "ensurepip", "docker", "litellm"]
     code = f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])"
     assert shop.inside(steps_image, "python", "-c", code).strip() == "[]"
@@ -48,9 +48,9 @@ def test_neither_what_runs_the_steps_nor_what_builds_software_is_in_it(shop: Sho
     assert programs == ""
 
 
-def test_of_the_checkout_only_the_steps_and_their_templates_are_in_it(shop: Shop, steps_image: str) -> None:
-    found = shop.inside(steps_image, "ls", "-A", "/opt/swe-argo").split()
-    assert found == ["swe_argo", f"swe_argo-{VERSION}.dist-info"]
+def test_steps_image_has_only_steps(shop: Shop, steps_image: str) -> None:
+    names = shop.inside(steps_image, "ls", "-A", "/opt/swe-argo").split()
+    assert names == ["swe_argo", f"swe_argo-{VERSION}.dist-info"]
     assert shop.inside(steps_image, "ls", "-A", "/opt/swe-argo/swe_argo").split() == [
         "__init__.py",
         "__pycache__",
@@ -59,7 +59,7 @@ def test_of_the_checkout_only_the_steps_and_their_templates_are_in_it(shop: Shop
     ]
 
 
-def test_the_mini_repositories_in_it_are_as_they_were(shop: Shop, steps_image: str) -> None:
+def test_steps_image_keeps_mini_digests(shop: Shop, steps_image: str) -> None:
     """Compiled files among them would be other repositories, and other digests."""
     code = "import sys; from swe_argo.steps.datasets import mini; print(*map(mini.digest, sys.argv[1:]))"
     from swe_argo.steps.datasets.mini import digest
@@ -68,7 +68,7 @@ def test_the_mini_repositories_in_it_are_as_they_were(shop: Shop, steps_image: s
     assert inside == [digest(name) for name in instance_ids()]
 
 
-def test_the_indexs_password_is_nowhere_in_it(shop: Shop, steps_image: str) -> None:
+def test_steps_image_has_no_password(shop: Shop, steps_image: str) -> None:
     image = shop.client.images.get(steps_image)
     assert PASSWORD not in json.dumps([image.attrs, image.history()])
     search = f"grep -rlF {PASSWORD} /opt /etc /root /usr/local /var/lib /home || :"
@@ -77,13 +77,13 @@ def test_the_indexs_password_is_nowhere_in_it(shop: Shop, steps_image: str) -> N
     )
 
 
-def test_its_labels_say_what_it_was_made_from(shop: Shop, steps_image: str) -> None:
+def test_steps_image_has_labels(shop: Shop, steps_image: str) -> None:
     labels = shop.client.images.get(steps_image).labels
     assert labels["org.opencontainers.image.version"] == VERSION
     assert labels["org.opencontainers.image.revision"]
 
 
-def test_plan_and_report_work_in_it(shop: Shop, steps_image: str, tmp_path: Path) -> None:
+def test_steps_image_plans_and_reports(shop: Shop, steps_image: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     sandbox = {"backend": "local", "allow_host": True}
     spec = {"run_id": "inside", "store": "/data/store", "dataset": "mini", "sandbox": sandbox}
@@ -109,7 +109,7 @@ def test_plan_and_report_work_in_it(shop: Shop, steps_image: str, tmp_path: Path
 
 
 @needs_data
-def test_it_gives_a_saved_log_the_official_verdict(shop: Shop, steps_image: str, tmp_path: Path) -> None:
+def test_steps_image_grades_saved_log(shop: Shop, steps_image: str, tmp_path: Path) -> None:
     import tarfile
 
     with tarfile.open(DATA / "swebench" / "harness_logs.tar.xz") as archive:
@@ -130,7 +130,7 @@ print(json.dumps({log.parent.name: read.graded.report for log, read in read_corp
         assert report[name] == json.loads((tmp_path / "verified" / name / "expected_5.0.2.json").read_text())
 
 
-def test_what_the_extras_bring_can_be_loaded(shop: Shop, steps_image: str) -> None:
+def test_steps_image_loads_extras(shop: Shop, steps_image: str) -> None:
     """Files were taken out of these packages."""
     code = """
 import importlib, pkgutil
@@ -146,29 +146,29 @@ from pathlib import Path
 print([found.value for found in read_file(Path("/tmp/a.parquet"))])
 print(datasets.load_dataset("parquet", data_files="/tmp/a.parquet", split="train")[0])
 """
-    told = shop.inside(steps_image, "python", "-W", "ignore", "-c", code).splitlines()
-    assert told[-2:] == ["[{'a': 1}]", "{'a': 1}"]
+    lines = shop.inside(steps_image, "python", "-W", "ignore", "-c", code).splitlines()
+    assert lines[-2:] == ["[{'a': 1}]", "{'a': 1}"]
 
 
-def test_rows_of_a_hub_are_read_in_it(shop: Shop, steps_image: str) -> None:
+def test_steps_image_reads_rows_from_hub(shop: Shop, steps_image: str) -> None:
     """By what is left of the hub's client."""
     rows = {"README.md": b"# Rows", "data/test-00000-of-00001.jsonl": json.dumps(row("a__b-1")).encode()}
     code = 'from swe_argo.steps.datasets.load import load; print(*load("acme/rows", "test").rows[0].values())'
     with serving(Hub({"acme/rows": Repo({"a" * 40: rows}, {"main": "a" * 40})})) as hub:
         environment = {"HF_ENDPOINT": hub.endpoint}
         words = ["python", "-W", "error::ResourceWarning", "-c", code]
-        told = shop.inside(steps_image, *words, network_mode="host", environment=environment)
-    assert "a__b-1" in told
+        output = shop.inside(steps_image, *words, network_mode="host", environment=environment)
+    assert "a__b-1" in output
 
 
-def test_an_error_in_a_package_says_where(shop: Shop, steps_image: str) -> None:
+def test_steps_image_has_tracebacks(shop: Shop, steps_image: str) -> None:
     """The file and the line: packages come without their sources."""
     code = "import traceback, yaml\ntry: yaml.safe_load('[')\nexcept Exception: print(traceback.format_exc())"
-    told = shop.inside(steps_image, "python", "-c", code)
-    assert re.search(r'File "/opt/venv/lib/python3[.]\d+/site-packages/yaml/parser[.]py", line \d+, in \w+', told)
+    output = shop.inside(steps_image, "python", "-c", code)
+    assert re.search(r'File "/opt/venv/lib/python3[.]\d+/site-packages/yaml/parser[.]py", line \d+, in \w+', output)
 
 
-def test_every_agent_that_asks_a_model_has_there_what_it_needs(shop: Shop, steps_image: str) -> None:
+def test_steps_image_has_prompts(shop: Shop, steps_image: str) -> None:
     code = """
 import openai
 from swe_argo.steps.agents.prompts import run_prompts
@@ -189,40 +189,40 @@ with openai.OpenAI(api_key="none", base_url="http://127.0.0.1:9/v1", max_retries
     assert shop.inside(steps_image, "python", "-W", "error", "-c", code).strip() == "ready"
 
 
-def test_the_gate_for_agent_programs_is_in_it_for_every_processor(shop: Shop, steps_image: str) -> None:
+def test_steps_image_has_gateway(shop: Shop, steps_image: str) -> None:
     """Nothing is built there: there is neither Go nor an index, and no folder to keep it in."""
     code = """
 import subprocess
-from swe_argo.steps.agents.gate.binary import find_gate
-from swe_argo.steps.agents.gate.compiler import ARCHITECTURES, is_shipped
+from swe_argo.steps.agents.gateway.binary import find_gateway
+from swe_argo.steps.agents.gateway.compiler import ARCHITECTURES, is_shipped
 from swe_argo.steps.bundles.build import architecture_here
 assert is_shipped()
 machines = {"amd64": 62, "arm64": 183}
 for architecture in ARCHITECTURES:
-    program = find_gate(architecture)
+    program = find_gateway(architecture)
     assert program[:4] == b"\\x7fELF", program[:4]
     assert int.from_bytes(program[18:20], "little") == machines[architecture]
-place = f"/opt/swe-argo/swe_argo/steps/agents/gate/built/gate-{architecture_here()}"
-try_it = f"command -v go; cp {place} /tmp/gate && chmod +x /tmp/gate && /tmp/gate"
+place = f"/opt/swe-argo/swe_argo/steps/agents/gateway/built/gateway-{architecture_here()}"
+try_it = f"command -v go; cp {place} /tmp/gateway && chmod +x /tmp/gateway && /tmp/gateway"
 print(subprocess.run(["sh", "-c", try_it]).returncode)
 """
-    told = shop.inside(
+    output = shop.inside(
         steps_image, "python", "-c", code, environment={"SWE_ARGO_HOME": "/none"}, tmpfs={"/tmp": "exec"}
     )
-    gate_says, code_of_it = told.splitlines()
-    assert "usage: gate CONFIG_FILE" in gate_says
+    gateway_usage, code_of_it = output.splitlines()
+    assert "usage: gateway CONFIG_FILE" in gateway_usage
     assert code_of_it == "1"
 
 
-def test_a_step_starts_at_once(shop: Shop, steps_image: str) -> None:
+def test_steps_image_is_compiled(shop: Shop, steps_image: str) -> None:
     """Nothing is left to compile: `--help` takes 0.16 to 0.22 CPU seconds, and 0.57 where everything is."""
-    told = shop.inside(steps_image, "sh", "-c", "python -v -m swe_argo.steps.grade --help 2>&1")
-    loaded = re.findall(r"^# code object from '?(\S+\.pyc?)'?$", told, re.MULTILINE)
+    output = shop.inside(steps_image, "sh", "-c", "python -v -m swe_argo.steps.grade --help 2>&1")
+    loaded = re.findall(r"^# code object from '?(\S+\.pyc?)'?$", output, re.MULTILINE)
     assert any("/steps/__pycache__/grade." in name for name in loaded)
     assert [name for name in loaded if name.endswith(".py")] == []
 
 
-def test_it_is_small(shop: Shop, steps_image: str) -> None:
+def test_steps_image_size_is_bounded(shop: Shop, steps_image: str) -> None:
     """Counted with a base of Python alone, as python:3.13-slim is one."""
     size = {name: shop.client.images.get(name).attrs["Size"] for name in (steps_image, DEBIAN, SLIM)}
     assert (size[steps_image] - size[DEBIAN] + size[SLIM]) / 1e6 < SIZE_MB

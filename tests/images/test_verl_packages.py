@@ -24,11 +24,11 @@ def files(tmp_path: Path) -> tuple[list[str], list[str]]:
     outputs = [tmp_path / "needed", tmp_path / "kept"]
     words = [IMAGES / "verl_packages.py", ROOT / "pyproject.toml", lock, *outputs]
     subprocess.run([sys.executable, *words], check=True, timeout=60)
-    needed, kept = (each.read_text().splitlines() for each in outputs)
-    return needed, kept
+    required, pinned = (path.read_text().splitlines() for path in outputs)
+    return required, pinned
 
 
-def test_everything_a_sandbox_may_need_is_asked_for_but_what_the_recipe_installs(
+def test_verl_packages_cover_sandboxes(
     files: tuple[list[str], list[str]],
 ) -> None:
     names = {name.split(">")[0] for name in files[0]}
@@ -37,16 +37,16 @@ def test_everything_a_sandbox_may_need_is_asked_for_but_what_the_recipe_installs
     assert '"swebench==' in (ROOT / "pyproject.toml").read_text()  # the recipe reads it there
 
 
-def test_what_was_built_for_each_other_stays_and_what_is_missing_comes_as_locked(
+def test_verl_packages_keep_pins(
     files: tuple[list[str], list[str]],
 ) -> None:
-    kept = files[1]
-    assert f"numpy=={version('numpy')}" in kept
-    assert "not-in-here==1.5" in kept
-    assert not any(pin.startswith("pydantic==") for pin in kept)  # it is there, and may go up
+    pinned = files[1]
+    assert f"numpy=={version('numpy')}" in pinned
+    assert "not-in-here==1.5" in pinned
+    assert not any(pin.startswith("pydantic==") for pin in pinned)  # it is there, and may go up
 
 
-def test_the_recipe_gets_the_files_that_it_copies() -> None:
+def test_verl_recipe_files_exist() -> None:
     let_in = (ROOT / ".dockerignore").read_text().splitlines()
     copied = "images/steps.lock", "images/verl_packages.py"
     recipe = (IMAGES / "verl.Dockerfile").read_text()

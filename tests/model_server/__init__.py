@@ -6,7 +6,7 @@ with model_server(play(call("execute_bash", command="ls"), call("submit"))) as s
 
 from tests.model_server.answers import Answer, Call, Fault, Script, call, function_text, rate_limited
 from tests.model_server.scripts import after, by_text, every, flaky, from_file, play, refusing
-from tests.model_server.serving import Counts, ModelServer, Seen, model_server
+from tests.model_server.serving import Counts, ModelServer, ServedRequest, model_server
 
 __all__ = [
     "Answer",
@@ -15,7 +15,7 @@ __all__ = [
     "Fault",
     "ModelServer",
     "Script",
-    "Seen",
+    "ServedRequest",
     "after",
     "by_text",
     "call",

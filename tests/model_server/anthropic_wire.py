@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.model_server.answers import Request
-from tests.model_server.wire import Said, parts
+from tests.model_server.wire import WireAnswer, parts
 
 STOPPED = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 KINDS = {
@@ -32,11 +32,11 @@ def as_chat(request: Request) -> Request:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         calls = [_chat_call(block) for block in blocks if block["type"] == "tool_use"]
         results = [block for block in blocks if block["type"] == "tool_result"]
-        messages += [{"role": "tool", "content": _text(each.get("content") or "")} for each in results]
+        messages += [{"role": "tool", "content": _text(result.get("content") or "")} for result in results]
         texts = [block for block in blocks if block["type"] == "text"]
         if texts or calls or not results:
-            said = {"role": message["role"], "content": _text(texts)}
-            messages.append(said | ({"tool_calls": calls} if calls else {}))
+            chat = {"role": message["role"], "content": _text(texts)}
+            messages.append(chat | ({"tool_calls": calls} if calls else {}))
     names = ("model", "tools", "stream", "max_tokens")
     return {name: request[name] for name in names if name in request} | {
         "messages": messages, "stop": request.get("stop_sequences")
@@ -51,23 +51,23 @@ def _chat_call(block: dict[str, Any]) -> dict[str, Any]:
     return {"id": block["id"], "function": {"name": block["name"], "arguments": json.dumps(block["input"])}}
 
 
-def _stopped(said: Said) -> str:
-    return "refusal" if said.answer.refusal else STOPPED.get(said.finish_reason, said.finish_reason)
+def _stopped(reply: WireAnswer) -> str:
+    return "refusal" if reply.answer.refusal else STOPPED.get(reply.finish_reason, reply.finish_reason)
 
 
-def _usage(said: Said) -> dict[str, Any]:
+def _usage(reply: WireAnswer) -> dict[str, Any]:
     return {
-        "input_tokens": said.prompt_tokens - said.answer.cached_tokens,
+        "input_tokens": reply.prompt_tokens - reply.answer.cached_tokens,
         "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": said.answer.cached_tokens,
-        "output_tokens": said.completion_tokens,
+        "cache_read_input_tokens": reply.answer.cached_tokens,
+        "output_tokens": reply.completion_tokens,
     }
 
 
-def _blocks(said: Said) -> list[dict[str, Any]]:
-    answer, blocks = said.answer, []
+def _blocks(reply: WireAnswer) -> list[dict[str, Any]]:
+    answer, blocks = reply.answer, []
     if answer.reasoning:
-        blocks.append({"type": "thinking", "thinking": answer.reasoning, "signature": f"signed-{said.id}"})
+        blocks.append({"type": "thinking", "thinking": answer.reasoning, "signature": f"signed-{reply.id}"})
     if text := answer.text or answer.refusal:
         blocks.append({"type": "text", "text": text})
     for call in answer.calls:
@@ -82,26 +82,26 @@ def _input(arguments: str) -> Any:
         return {"raw": arguments}
 
 
-def message(said: Said) -> dict[str, Any]:
+def message(reply: WireAnswer) -> dict[str, Any]:
     """The body of an answer that is not streamed."""
     return {
-        "id": said.id,
+        "id": reply.id,
         "type": "message",
         "role": "assistant",
-        "model": said.request["model"],
-        "content": _blocks(said),
-        "stop_reason": _stopped(said),
+        "model": reply.request["model"],
+        "content": _blocks(reply),
+        "stop_reason": _stopped(reply),
         "stop_sequence": None,
-        "usage": _usage(said),
+        "usage": _usage(reply),
     }
 
 
-def message_events(said: Said) -> Iterator[dict[str, Any]]:
+def message_events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
     """The events of an answer that is streamed, each in small pieces, with a ping as Anthropic's server sends it."""
-    begun = message(said) | {"content": [], "stop_reason": None, "usage": _usage(said) | {"output_tokens": 1}}
-    yield {"type": "message_start", "message": begun}
+    start = message(reply) | {"content": [], "stop_reason": None, "usage": _usage(reply) | {"output_tokens": 1}}
+    yield {"type": "message_start", "message": start}
     yield {"type": "ping"}
-    for index, block in enumerate(_blocks(said)):
+    for index, block in enumerate(_blocks(reply)):
         kind = block["type"]
         key, delta, text = {
             "text": ("text", "text_delta", block.get("text", "")),
@@ -118,14 +118,14 @@ def message_events(said: Said) -> Iterator[dict[str, Any]]:
             signed = {"type": "signature_delta", "signature": block["signature"]}
             yield {"type": "content_block_delta", "index": index, "delta": signed}
         yield {"type": "content_block_stop", "index": index}
-    yield {"type": "message_delta", "delta": {"stop_reason": _stopped(said), "stop_sequence": None},
-           "usage": {"output_tokens": said.completion_tokens}}  # fmt: skip
+    yield {"type": "message_delta", "delta": {"stop_reason": _stopped(reply), "stop_sequence": None},
+           "usage": {"output_tokens": reply.completion_tokens}}  # fmt: skip
     yield {"type": "message_stop"}
 
 
 def error_body(status: int, body: Any) -> Any:
     """An error of OpenAI's form in Anthropic's; what has another form stays."""
-    if not isinstance(body, dict) or not (told := body.get("error") or body).get("message"):
+    if not isinstance(body, dict) or not (detail := body.get("error") or body).get("message"):
         return body
     kind = KINDS.get(status, "api_error")
-    return {"type": "error", "error": {"type": kind, "message": told["message"]}, "request_id": "req_0"}
+    return {"type": "error", "error": {"type": kind, "message": detail["message"]}, "request_id": "req_0"}

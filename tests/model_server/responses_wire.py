@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.model_server.answers import Request
-from tests.model_server.wire import Said, parts
+from tests.model_server.wire import WireAnswer, parts
 
 CALLS = ("function_call", "custom_tool_call")
 
@@ -17,8 +17,8 @@ def as_chat(request: Request) -> Request:
     messages: list[dict[str, Any]] = []
     if request.get("instructions"):
         messages.append({"role": "system", "content": request["instructions"]})
-    given = request["input"]
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+    input_items = request["input"]
+    for item in [{"role": "user", "content": input_items}] if isinstance(input_items, str) else input_items:
         kind = item.get("type", "message")
         if kind in ("function_call_output", "custom_tool_call_output"):
             messages.append({"role": "tool", "content": _text(item["output"])})
@@ -46,20 +46,20 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
-def _items(said: Said) -> list[dict[str, Any]]:
-    answer = said.answer
+def _items(reply: WireAnswer) -> list[dict[str, Any]]:
+    answer = reply.answer
     items: list[dict[str, Any]] = []
     if answer.reasoning:
-        items.append({"type": "reasoning", "id": f"rs_{said.id}", "encrypted_content": f"sealed-{said.id}",
+        items.append({"type": "reasoning", "id": f"rs_{reply.id}", "encrypted_content": f"sealed-{reply.id}",
                       "summary": [{"type": "summary_text", "text": answer.reasoning}]})  # fmt: skip
     if text := answer.text:
-        items.append(_message(said, {"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
+        items.append(_message(reply, {"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
     if answer.refusal:
-        items.append(_message(said, {"type": "refusal", "refusal": answer.refusal}))
-    custom = [tool["name"] for tool in said.request.get("tools") or [] if tool.get("type") == "custom"]
+        items.append(_message(reply, {"type": "refusal", "refusal": answer.refusal}))
+    custom = [tool["name"] for tool in reply.request.get("tools") or [] if tool.get("type") == "custom"]
     for place, call in enumerate(answer.calls):
         about: dict[str, Any] = {
-            "id": f"fc_{said.id}_{place}",
+            "id": f"fc_{reply.id}_{place}",
             "call_id": call.id,
             "name": call.name,
             "status": "completed",
@@ -71,16 +71,16 @@ def _items(said: Said) -> list[dict[str, Any]]:
     return items
 
 
-def _message(said: Said, part: dict[str, Any]) -> dict[str, Any]:
-    about = {"type": "message", "id": f"msg_{said.id}", "role": "assistant", "status": "completed"}
+def _message(reply: WireAnswer, part: dict[str, Any]) -> dict[str, Any]:
+    about = {"type": "message", "id": f"msg_{reply.id}", "role": "assistant", "status": "completed"}
     return about | {"content": [part]}
 
 
-def response(said: Said) -> dict[str, Any]:
+def response(reply: WireAnswer) -> dict[str, Any]:
     """The body of an answer that is not streamed."""
-    cut = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(said.finish_reason)
+    cut = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish_reason)
     return {
-        "id": f"resp_{said.id}",
+        "id": f"resp_{reply.id}",
         "object": "response",
         "created_at": int(time.time()),
         "status": "incomplete" if cut else "completed",
@@ -88,34 +88,34 @@ def response(said: Said) -> dict[str, Any]:
         "incomplete_details": {"reason": cut} if cut else None,
         "instructions": None,
         "metadata": {},
-        "model": said.request["model"],
-        "output": _items(said),
+        "model": reply.request["model"],
+        "output": _items(reply),
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
         "temperature": 1.0,
         "top_p": 1.0,
         "usage": {
-            "input_tokens": said.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": said.answer.cached_tokens},
-            "output_tokens": said.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": said.reasoning_tokens},
-            "total_tokens": said.prompt_tokens + said.completion_tokens,
+            "input_tokens": reply.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": reply.answer.cached_tokens},
+            "output_tokens": reply.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": reply.reasoning_tokens},
+            "total_tokens": reply.prompt_tokens + reply.completion_tokens,
         },
     }
 
 
-def response_events(said: Said) -> Iterator[dict[str, Any]]:
+def response_events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
     """The events of an answer that is streamed, numbered."""
-    for number, event in enumerate(_events(said)):
+    for number, event in enumerate(_events(reply)):
         yield event | {"sequence_number": number}
 
 
-def _events(said: Said) -> Iterator[dict[str, Any]]:
-    whole = response(said)
-    begun = whole | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+def _events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
+    whole = response(reply)
+    start = whole | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": start}
+    yield {"type": "response.in_progress", "response": start}
     for place, item in enumerate(whole["output"]):
         at = {"output_index": place, "item_id": item["id"]}
         empty = item | {"status": "in_progress"} | {key: "" for key in ("arguments", "input") if key in item}
@@ -147,7 +147,7 @@ def _spoken(item: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any
 
 def error_event(body: Any) -> dict[str, Any]:
     """An error in the midst of a stream."""
-    told = body["error"]
+    detail = body["error"]
     failed = {"id": "resp_0", "object": "response", "status": "failed", "output": [],
-              "error": {"code": told.get("type") or "server_error", "message": told["message"]}}  # fmt: skip
+              "error": {"code": detail.get("type") or "server_error", "message": detail["message"]}}  # fmt: skip
     return {"type": "response.failed", "response": failed}

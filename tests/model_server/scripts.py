@@ -38,9 +38,9 @@ def by_text(scripts: Mapping[str, Script], otherwise: Script | None = None) -> S
     """Another script for each request in whose messages one of the texts is found; the first that is found counts."""
 
     def script(request: Request) -> Answer | Fault:
-        said = json.dumps(request["messages"], ensure_ascii=False)
+        messages = json.dumps(request["messages"], ensure_ascii=False)
         for text, chosen in scripts.items():
-            if json.dumps(text, ensure_ascii=False)[1:-1] in said:
+            if json.dumps(text, ensure_ascii=False)[1:-1] in messages:
                 return chosen(request)
         return otherwise(request) if otherwise else error(400, "the script has nothing for these messages")
 
@@ -61,22 +61,22 @@ def flaky(script: Script, *faults: Fault | Answer) -> Script:
 
 def every(number: int, fault: Fault, script: Script) -> Script:
     """Each ``number``-th request fails, whosever it is."""
-    asked = [0]
+    count = [0]
 
     def some_fail(request: Request) -> Answer | Fault:
-        asked[0] += 1
-        return fault if asked[0] % number == 0 else script(request)
+        count[0] += 1
+        return fault if count[0] % number == 0 else script(request)
 
     return some_fail
 
 
 def after(number: int, fault: Fault, script: Script) -> Script:
     """From the request after the ``number``-th on, all fail: a key that dies, a quota that runs out."""
-    asked = [0]
+    count = [0]
 
     def ends(request: Request) -> Answer | Fault:
-        asked[0] += 1
-        return fault if asked[0] > number else script(request)
+        count[0] += 1
+        return fault if count[0] > number else script(request)
 
     return ends
 
@@ -97,20 +97,23 @@ def from_file(path: Path) -> Script:
     An ITEM is ``{"text", "calls": [{"name", "arguments"}], "reasoning", ...}`` (the fields of Answer), the name of a
     fault, or a list of those that the same request meets in turn.
     """
-    told = json.loads(path.read_text("utf-8"))
-    scripts = {each["when"]: play(*map(_item, each["play"])) for each in told.get("conversations", [])}
-    otherwise = play(*map(_item, told["otherwise"])) if told.get("otherwise") else None
+    fields = json.loads(path.read_text("utf-8"))
+    scripts = {
+        conversation["when"]: play(*map(_item, conversation["play"]))
+        for conversation in fields.get("conversations", [])
+    }
+    otherwise = play(*map(_item, fields["otherwise"])) if fields.get("otherwise") else None
     return by_text(scripts, otherwise)
 
 
-def _item(told: Any) -> Item:
-    if isinstance(told, list):
-        return [_one(each) for each in told]
-    return _one(told)
+def _item(source: Any) -> Item:
+    if isinstance(source, list):
+        return [_answer_or_fault(entry) for entry in source]
+    return _answer_or_fault(source)
 
 
-def _one(told: Any) -> Answer | Fault:
-    if isinstance(told, str):
-        return FAULTS[told]
-    calls = tuple(Call(**each) for each in told.get("calls", []))
-    return Answer(**{**told, "calls": calls})
+def _answer_or_fault(entry: Any) -> Answer | Fault:
+    if isinstance(entry, str):
+        return FAULTS[entry]
+    calls = tuple(Call(**call) for call in entry.get("calls", []))
+    return Answer(**{**entry, "calls": calls})

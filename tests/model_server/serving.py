@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.model_server.answers import Answer, Fault, Request, Script, error
 from tests.model_server.speeches import COUNT_TOKENS, PATHS, SPEECHES, Headers, Speech
-from tests.model_server.wire import Said, prompt_ids, say
+from tests.model_server.wire import WireAnswer, prompt_ids, say
 from tests.open_lines import OpenLines
 
 
@@ -41,26 +41,26 @@ class Counts:
     began: list[float] = field(default_factory=list, repr=False)
     """Monotonic time of each request."""
 
-    def billed(self, said: Said) -> None:
+    def billed(self, reply: WireAnswer) -> None:
         self.calls += 1
-        if said.answer.usage:
-            self.prompt_tokens += said.prompt_tokens
-            self.cached_tokens += said.answer.cached_tokens
-            self.completion_tokens += said.completion_tokens
-            self.reasoning_tokens += said.reasoning_tokens
-            self.cost_usd += said.answer.cost_usd or 0.0
+        if reply.answer.usage:
+            self.prompt_tokens += reply.prompt_tokens
+            self.cached_tokens += reply.answer.cached_tokens
+            self.completion_tokens += reply.completion_tokens
+            self.reasoning_tokens += reply.reasoning_tokens
+            self.cost_usd += reply.answer.cost_usd or 0.0
 
     def ended(self, how: str) -> None:
         self.by_status[how] = self.by_status.get(how, 0) + 1
 
 
 @dataclass
-class Seen:
+class ServedRequest:
     """A request as it came."""
 
     body: Request
     headers: Headers
-    done: Answer | Fault
+    response: Answer | Fault
     protocol: str = "chat"
 
 
@@ -80,7 +80,7 @@ class ModelServer:
         self.script, self.key, self.models, self.latency_s = script, key, models, latency_s
         self.protocols = protocols
         self.counts = Counts()
-        self.calls: list[Seen] = []
+        self.calls: list[ServedRequest] = []
         """Every answer asked for, in order, where they are kept."""
         self.errors: list[str] = []
         """Tracebacks of the script."""
@@ -124,15 +124,15 @@ class ModelServer:
         path = path.partition("?")[0]
         protocol = PATHS.get(path, "anthropic" if path == COUNT_TOKENS else "chat")
         speech = SPEECHES[protocol]
-        given = headers.get("authorization", headers.get("x-api-key", "")).removeprefix("Bearer ")
-        if self.key is not None and given != self.key:
-            told = f"Incorrect API key provided: {given[:7]}{'*' * 8}{given[-4:]}. Find yours in your account."
-            return await _fail(writer, speech, error(401, told, "invalid_api_key", "invalid_request_error"))
+        key = headers.get("authorization", headers.get("x-api-key", "")).removeprefix("Bearer ")
+        if self.key is not None and key != self.key:
+            message = f"Incorrect API key provided: {key[:7]}{'*' * 8}{key[-4:]}. Find yours in your account."
+            return await _fail(writer, speech, error(401, message, "invalid_api_key", "invalid_request_error"))
         if (method, path) == ("GET", "/v1/models"):
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in self.models]
             return await _send(writer, 200, {"object": "list", "data": data})
-        known = path in PATHS or path == COUNT_TOKENS
-        if method != "POST" or not known or protocol not in self.protocols:
+        is_known = path in PATHS or path == COUNT_TOKENS
+        if method != "POST" or not is_known or protocol not in self.protocols:
             unknown = error(404, f"Invalid URL ({method} {path})", None, "invalid_request_error")
             return await _fail(writer, speech, unknown)
         if path == COUNT_TOKENS:
@@ -140,34 +140,34 @@ class ModelServer:
         self._now += 1
         self.counts.at_once = max(self.counts.at_once, self._now)
         try:
-            return await self._asked(json.loads(body), headers, writer, protocol)
+            return await self._answer(json.loads(body), headers, writer, protocol)
         finally:
             self._now -= 1
 
-    async def _asked(self, native: Request, headers: Headers, writer: asyncio.StreamWriter, protocol: str) -> bool:
+    async def _answer(self, native: Request, headers: Headers, writer: asyncio.StreamWriter, protocol: str) -> bool:
         counts, speech = self.counts, SPEECHES[protocol]
         counts.requests += 1
         counts.began.append(time.monotonic())
         number = counts.requests
         request = speech.as_chat(native)
-        done = self._chosen(request)
+        response = self._chosen(request)
         if self._keep:
-            self.calls.append(Seen(native, headers, done, protocol))
-        if self.latency_s or done.delay_s:
-            await asyncio.sleep(self.latency_s + done.delay_s)
-        about = {"x-request-id": f"req_{number}", **done.headers}
-        if isinstance(done, Fault):
-            counts.ended(str(done.status) if done.how == "error" else done.how)
-            return await _fail(writer, speech, done, about, say(done.answer, request, number))
+            self.calls.append(ServedRequest(native, headers, response, protocol))
+        if self.latency_s or response.delay_s:
+            await asyncio.sleep(self.latency_s + response.delay_s)
+        about = {"x-request-id": f"req_{number}", **response.headers}
+        if isinstance(response, Fault):
+            counts.ended(str(response.status) if response.how == "error" else response.how)
+            return await _fail(writer, speech, response, about, say(response.answer, request, number))
         if writer.is_closing():
             counts.ended("gone")
             return False
-        said = say(done, request, number)
+        reply = say(response, request, number)
         counts.ended("200")
-        counts.billed(said)
+        counts.billed(reply)
         if request.get("stream"):
-            return await _stream(writer, speech.parts(said), about)
-        return await _send(writer, 200, speech.whole(said), about)
+            return await _stream(writer, speech.parts(reply), about)
+        return await _send(writer, 200, speech.whole(reply), about)
 
     def _chosen(self, request: Request) -> Answer | Fault:
         if self.models and request.get("model") not in self.models:
@@ -182,15 +182,15 @@ class ModelServer:
 
 async def _send(writer: asyncio.StreamWriter, status: int, body: Any, headers: Headers | None = None) -> bool:
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    told = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
-    writer.write(_head(status, told) + data)
+    all_headers = {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}
+    writer.write(_head(status, all_headers) + data)
     await writer.drain()
     return True
 
 
 async def _stream(writer: asyncio.StreamWriter, parts: list[bytes], headers: Headers, *, whole: bool = True) -> bool:
-    told = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **headers}
-    writer.write(_head(200, told) + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts))
+    all_headers = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **headers}
+    writer.write(_head(200, all_headers) + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts))
     writer.write(b"0\r\n\r\n" if whole else b"")
     await writer.drain()
     return whole
@@ -201,26 +201,26 @@ async def _fail(
     speech: Speech,
     fault: Fault,
     headers: Headers | None = None,
-    said: Said | None = None,
+    reply: WireAnswer | None = None,
 ) -> bool:
-    if fault.how == "error" or said is None:
-        told = speech.error(fault.status, fault.body)
-        return await _send(writer, fault.status, told, {**(headers or {}), **fault.headers})
+    if fault.how == "error" or reply is None:
+        payload = speech.error(fault.status, fault.body)
+        return await _send(writer, fault.status, payload, {**(headers or {}), **fault.headers})
     if fault.how == "hang":
         await asyncio.sleep(3600)
-    streams = said.request.get("stream")
-    parts = speech.parts(said) if speech.named else speech.parts(said)[:-1]
+    streams = reply.request.get("stream")
+    parts = speech.parts(reply) if speech.has_event_names else speech.parts(reply)[:-1]
     if fault.how == "drip":
         return await _drip(writer, parts[1:-1] if streams else [b" "])
     if fault.how == "stream_error" and streams:
-        told = speech.part(speech.error_event(fault.status, fault.body))
-        return await _stream(writer, [*parts[: len(parts) // 2], told], headers or {})
+        payload = speech.part(speech.error_event(fault.status, fault.body))
+        return await _stream(writer, [*parts[: len(parts) // 2], payload], headers or {})
     if fault.how == "stream_error":
         return await _send(writer, fault.status, speech.error(fault.status, fault.body), headers)
     if fault.how == "truncate" and streams:
         return await _stream(writer, parts[: len(parts) // 2], headers or {}, whole=False)
     if fault.how == "truncate":
-        data = json.dumps(speech.whole(said)).encode()
+        data = json.dumps(speech.whole(reply)).encode()
         writer.write(_head(200, {"Content-Type": "application/json", "Content-Length": str(len(data))}))
         writer.write(data[: len(data) // 2])
         await writer.drain()

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.model_server import anthropic_wire, responses_wire
 from tests.model_server.answers import Request
-from tests.model_server.wire import Said, completion, events
+from tests.model_server.wire import WireAnswer, completion, events
 
 Headers = dict[str, str]
 
@@ -19,19 +19,21 @@ class Speech:
     """A protocol."""
 
     as_chat: Callable[[Request], Request]
-    whole: Callable[[Said], Any]
-    events: Callable[[Said], Iterator[Any]]
+    whole: Callable[[WireAnswer], Any]
+    events: Callable[[WireAnswer], Iterator[Any]]
     error: Callable[[int, Any], Any]
     error_event: Callable[[int, Any], Any]
-    named: bool
+    has_event_names: bool
     """Whether events have names, and no end mark."""
 
-    def parts(self, said: Said) -> list[bytes]:
+    def parts(self, reply: WireAnswer) -> list[bytes]:
         """The events as they are sent."""
-        return [self.part(each) for each in self.events(said)] + ([] if self.named else [b"data: [DONE]\n\n"])
+        return [self.part(event) for event in self.events(reply)] + (
+            [] if self.has_event_names else [b"data: [DONE]\n\n"]
+        )
 
     def part(self, event: Any) -> bytes:
-        name = f"event: {event['type']}\n".encode() if self.named and isinstance(event, dict) else b""
+        name = f"event: {event['type']}\n".encode() if self.has_event_names and isinstance(event, dict) else b""
         return name + b"data: " + json.dumps(event).encode() + b"\n\n"
 
 
@@ -40,14 +42,14 @@ def _openai_error(status: int, body: Any) -> Any:
 
 
 SPEECHES = {
-    "chat": Speech(lambda request: request, completion, events, _openai_error, _openai_error, named=False),
+    "chat": Speech(lambda request: request, completion, events, _openai_error, _openai_error, has_event_names=False),
     "responses": Speech(
         responses_wire.as_chat,
         responses_wire.response,
         responses_wire.response_events,
         _openai_error,
         lambda _, body: responses_wire.error_event(body),
-        named=True,
+        has_event_names=True,
     ),
     "anthropic": Speech(
         anthropic_wire.as_chat,
@@ -55,7 +57,7 @@ SPEECHES = {
         anthropic_wire.message_events,
         anthropic_wire.error_body,
         anthropic_wire.error_body,
-        named=True,
+        has_event_names=True,
     ),
 }
 PATHS = {"/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "anthropic"}

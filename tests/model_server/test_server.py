@@ -28,7 +28,7 @@ def _client(url: str, key: str = "k") -> openai.OpenAI:
     return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
 
 
-def test_a_conversation_goes_on_by_what_the_request_holds() -> None:
+def test_play_takes_turn_from_messages() -> None:
     with (
         model_server(play(call("ls"), [rate_limited(), Answer("b")], Answer("c"))) as server,
         _client(server.url) as client,
@@ -45,19 +45,19 @@ def test_a_conversation_goes_on_by_what_the_request_holds() -> None:
     assert server.counts.by_status == {"200": 3, "429": 1}
 
 
-def test_each_instance_has_a_conversation_of_its_own() -> None:
+def test_by_text_picks_script_per_issue() -> None:
     script = by_text({"issue one": play(Answer("1")), 'a "quoted" issue': play(Answer("2"))}, play(Answer("?")))
     with model_server(script) as server, _client(server.url) as client:
-        said = [
+        answers = [
             client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
             .choices[0]
             .message.content
             for text in ("this is issue one", 'and a "quoted" issue', "neither")
         ]
-    assert said == ["1", "2", "?"]
+    assert answers == ["1", "2", "?"]
 
 
-def test_calls_and_tokens_are_counted_over_all_connections() -> None:
+def test_counts_add_up_over_connections() -> None:
     def ask(number: int) -> int:
         issue: list[Any] = [{"role": "user", "content": f"n {number}"}]
         with pytest.raises(openai.APIConnectionError):
@@ -79,27 +79,27 @@ def test_calls_and_tokens_are_counted_over_all_connections() -> None:
     assert 1 < counts.at_once <= 16
 
 
-def test_a_prompt_begins_with_the_prompt_and_the_completion_before_it() -> None:
+def test_prompt_extends_previous_turn() -> None:
     request = {"model": "m", "messages": ISSUE}
-    said = say(Answer("I look.", calls=(Call("ls", {"a": 1}),)), request, 1)
+    reply = say(Answer("I look.", calls=(Call("ls", {"a": 1}),)), request, 1)
     message = {"role": "assistant", "content": "I look.", "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1}'}}]}  # fmt: skip
     after = prompt_ids({"model": "m", "messages": [*ISSUE, message, {"role": "tool", "content": "x"}]})
-    assert after[: len(said.prompt) + len(said.completion)] == said.prompt + said.completion
+    assert after[: len(reply.prompt) + len(reply.completion)] == reply.prompt + reply.completion
 
 
-def test_stop_words_and_limits_cut_an_answer() -> None:
+def test_stop_words_and_limits_cut_answer() -> None:
     answer = function_text("ls", "I look.", path="/")
     with model_server(play(answer)) as server, _client(server.url) as client:
-        done = client.chat.completions.create(model="m", messages=ISSUE, stop=["</function>"]).choices[0]
+        stopped = client.chat.completions.create(model="m", messages=ISSUE, stop=["</function>"]).choices[0]
         cut = client.chat.completions.create(model="m", messages=ISSUE, max_tokens=2).choices[0]
-    assert done.message.content == "I look.\n<function=ls>\n<parameter=path>/</parameter>\n"
+    assert stopped.message.content == "I look.\n<function=ls>\n<parameter=path>/</parameter>\n"
     assert cut.finish_reason == "length"
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name] not in (HANG, DRIP)])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_every_fault_can_be_played(name: str, stream: bool) -> None:
+def test_server_plays_every_fault(name: str, stream: bool) -> None:
     def answered(client: openai.OpenAI) -> Any:
         answer: Any = client.chat.completions.create(model="m", messages=ISSUE, stream=stream)
         return list(answer) if stream else answer
@@ -109,14 +109,14 @@ def test_every_fault_can_be_played(name: str, stream: bool) -> None:
         if isinstance(fault, Answer):
             answered(client)
         else:
-            with pytest.raises(Exception, match=r".") as told:
+            with pytest.raises(Exception, match=r".") as error:
                 answered(client)
-            assert isinstance(told.value, openai.APIError) or name == "truncated"  # that one is the HTTP client's
+            assert isinstance(error.value, openai.APIError) or name == "truncated"  # that one is the HTTP client's
     assert server.counts.requests == 1
     assert server.counts.calls == (1 if isinstance(fault, Answer) else 0)
 
 
-def test_a_server_that_hangs_can_be_closed() -> None:
+def test_server_closes_while_hanging() -> None:
     # Else it hangs for an hour: longer than any test may take.
     with (
         model_server(play(HANG)) as server,
@@ -126,21 +126,21 @@ def test_a_server_that_hangs_can_be_closed() -> None:
         client.chat.completions.create(model="m", messages=ISSUE)
 
 
-def test_what_connects_while_it_is_closed_is_closed_too() -> None:
+def test_server_close_ends_new_connections() -> None:
     body = json.dumps({"model": "m", "messages": ISSUE}).encode()
     request = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-    with warnings.catch_warnings(record=True) as left:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for said in [request, request[:9], b""] * 10:
+        for data in [request, request[:9], b""] * 10:
             with ExitStack() as lines, model_server(play(HANG)) as server:
                 port = int(server.url.rpartition(":")[2].removesuffix("/v1"))
                 for _ in range(3):
-                    lines.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(said)
+                    lines.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(data)
         gc.collect()
-    assert [str(each.message) for each in left] == []
+    assert [str(warning.message) for warning in caught] == []
 
 
-def test_a_wrong_key_and_an_unknown_model_are_refused() -> None:
+def test_server_refuses_wrong_key_and_model() -> None:
     with model_server(play(Answer("x")), key="sk-right-key-0123", models=("m",)) as server:
         with (
             _client(server.url, "sk-wrong-key-4567") as client,
@@ -153,7 +153,7 @@ def test_a_wrong_key_and_an_unknown_model_are_refused() -> None:
                 client.chat.completions.create(model="n", messages=ISSUE)
 
 
-def test_a_script_that_fails_fails_whoever_closes_the_server() -> None:
+def test_script_error_raises_on_close() -> None:
     def broken(request: dict[str, Any]) -> Answer:
         raise LookupError("nothing for turn 3")
 
@@ -166,7 +166,7 @@ def test_a_script_that_fails_fails_whoever_closes_the_server() -> None:
         client.chat.completions.create(model="m", messages=ISSUE)
 
 
-def test_some_requests_fail_whosever_they_are() -> None:
+def test_every_fails_each_nth_request() -> None:
     with model_server(every(3, rate_limited(), play(Answer("x")))) as server, _client(server.url) as client:
         for number in range(1, 7):
             try:
@@ -176,23 +176,23 @@ def test_some_requests_fail_whosever_they_are() -> None:
     assert server.counts.by_status == {"200": 4, "429": 2}
 
 
-def test_it_runs_as_a_program(tmp_path: Path) -> None:
-    told = {
+def test_server_runs_as_program(tmp_path: Path) -> None:
+    script = {
         "conversations": [
             {"when": "one", "play": [{"calls": [{"name": "ls", "arguments": {"a": 1}}]}, ["drop", {"text": "b"}]]}
         ],
         "otherwise": ["server_error"],
     }
-    (tmp_path / "script.json").write_text(json.dumps(told))
+    (tmp_path / "script.json").write_text(json.dumps(script))
     command = [sys.executable, "-m", "tests.model_server", "--script", str(tmp_path / "script.json"), "--key", "k"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         try:
             with _client(url) as client:
-                one: list[Any] = [{"role": "user", "content": "one"}]
-                assert client.chat.completions.create(model="m", messages=one).choices[0].message.tool_calls
-                later: list[Any] = [*one, {"role": "assistant", "content": "x"}]
+                first: list[Any] = [{"role": "user", "content": "one"}]
+                assert client.chat.completions.create(model="m", messages=first).choices[0].message.tool_calls
+                later: list[Any] = [*first, {"role": "assistant", "content": "x"}]
                 with pytest.raises(openai.APIConnectionError):
                     client.chat.completions.create(model="m", messages=later)
                 assert client.chat.completions.create(model="m", messages=later).choices[0].message.content == "b"

@@ -51,7 +51,7 @@ def logprob(token_id: int) -> float:
 
 
 @dataclass(frozen=True)
-class Said:
+class WireAnswer:
     """An answer, all about it decided: one source for both forms on the wire and for the counts."""
 
     answer: Answer
@@ -72,13 +72,13 @@ class Said:
 
     @property
     def completion_tokens(self) -> int:
-        told = self.answer.completion_tokens
-        return len(self.completion) if told is None else told
+        count = self.answer.completion_tokens
+        return len(self.completion) if count is None else count
 
     @property
     def reasoning_tokens(self) -> int:
-        told = self.answer.reasoning_tokens
-        return len(self.reasoning_ids) if told is None else told
+        count = self.answer.reasoning_tokens
+        return len(self.reasoning_ids) if count is None else count
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Said:
         return used if self.answer.cost_usd is None else used | {"cost": self.answer.cost_usd}
 
 
-def say(answer: Answer, request: Request, number: int) -> Said:
+def say(answer: Answer, request: Request, number: int) -> WireAnswer:
     """The answer to this request: cut at its stop words and its limit of tokens, calls with fresh ids."""
     finish = "tool_calls" if answer.calls else "stop"
     text = answer.text
@@ -106,7 +106,7 @@ def say(answer: Answer, request: Request, number: int) -> Said:
     calls = tuple(replace(c, id=c.id or f"call_{number:x}_{place}") for place, c in enumerate(answer.calls))
     answer = replace(answer, text=text, calls=calls)
     spoken = _spoken({"content": text or answer.refusal, "tool_calls": [_call(c) for c in calls]})
-    return Said(
+    return WireAnswer(
         answer=answer,
         request=request,
         id=f"chatcmpl-{number}",
@@ -128,20 +128,20 @@ def _logprobs(ids: list[int]) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
-def completion(said: Said) -> dict[str, Any]:
+def completion(reply: WireAnswer) -> dict[str, Any]:
     """The body of an answer that is not streamed."""
-    answer, request = said.answer, said.request
+    answer, request = reply.answer, reply.request
     body: dict[str, Any] = {
-        "id": said.id,
+        "id": reply.id,
         "object": "chat.completion",
         "created": int(time.time()),
         "model": request["model"],
         "choices": [],
     }
     if answer.usage:
-        body["usage"] = said.usage
+        body["usage"] = reply.usage
     if request.get("return_token_ids"):
-        body["prompt_token_ids"] = said.prompt
+        body["prompt_token_ids"] = reply.prompt
     if not answer.choices:
         return body
     message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": answer.refusal}
@@ -149,20 +149,20 @@ def completion(said: Said) -> dict[str, Any]:
         message["tool_calls"] = [_call(c) for c in answer.calls]
     if answer.reasoning:
         message[answer.reasoning_field] = answer.reasoning
-    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": said.finish_reason, "logprobs": None}
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reply.finish_reason, "logprobs": None}
     if request.get("logprobs"):
-        choice["logprobs"] = _logprobs(said.completion)
+        choice["logprobs"] = _logprobs(reply.completion)
     if request.get("return_token_ids"):
-        choice["token_ids"] = said.completion
+        choice["token_ids"] = reply.completion
     body["choices"] = [choice]
     return body
 
 
-def events(said: Said) -> Iterator[dict[str, Any]]:
+def events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
     """The chunks of an answer that is streamed."""
-    answer, request = said.answer, said.request
+    answer, request = reply.answer, reply.request
     frame = {
-        "id": said.id,
+        "id": reply.id,
         "object": "chat.completion.chunk",
         "created": int(time.time()),
         "model": request["model"],
@@ -178,23 +178,23 @@ def events(said: Said) -> Iterator[dict[str, Any]]:
 
     if answer.choices:
         first = chunk({"role": "assistant", "content": ""})
-        yield first | ({"prompt_token_ids": said.prompt} if request.get("return_token_ids") else {})
+        yield first | ({"prompt_token_ids": reply.prompt} if request.get("return_token_ids") else {})
         if answer.reasoning:
-            yield chunk({answer.reasoning_field: answer.reasoning}, said.reasoning_ids)
-        ids = said.spoken_ids
+            yield chunk({answer.reasoning_field: answer.reasoning}, reply.reasoning_ids)
+        ids = reply.spoken_ids
         for part in parts(answer.text or ""):
-            taken, ids = ids[: len(_words(part))], ids[len(_words(part)) :]
-            yield chunk({"content": part}, taken)
+            chunk_ids, ids = ids[: len(_words(part))], ids[len(_words(part)) :]
+            yield chunk({"content": part}, chunk_ids)
         if answer.refusal:
             yield chunk({"refusal": answer.refusal})
-        for place, each in enumerate(answer.calls):
-            named = _call(each) | {"index": place}
-            yield chunk({"tool_calls": [named | {"function": {"name": each.name, "arguments": ""}}]})
-            for part in parts(each.text):
+        for place, call in enumerate(answer.calls):
+            call_head = _call(call) | {"index": place}
+            yield chunk({"tool_calls": [call_head | {"function": {"name": call.name, "arguments": ""}}]})
+            for part in parts(call.text):
                 yield chunk({"tool_calls": [{"index": place, "function": {"arguments": part}}]})
-        yield chunk({}, ids, said.finish_reason)
+        yield chunk({}, ids, reply.finish_reason)
     if answer.usage and (request.get("stream_options") or {}).get("include_usage"):
-        yield frame | {"choices": [], "usage": said.usage}
+        yield frame | {"choices": [], "usage": reply.usage}
 
 
 def parts(text: str) -> Iterator[str]:

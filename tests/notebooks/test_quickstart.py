@@ -25,7 +25,7 @@ def cells(notebook: Path) -> list[dict[str, Any]]:
     return [cell for cell in json.loads(notebook.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
 
 
-def test_it_is_committed_without_outputs() -> None:
+def test_notebook_has_no_outputs() -> None:
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells(NOTEBOOK))
 
 
@@ -33,7 +33,7 @@ def test_it_is_committed_without_outputs() -> None:
 def executed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What its cells print and show when a kernel executes it in an empty folder, text alone."""
     folder = tmp_path_factory.mktemp("notebook")
-    done = folder / "done.ipynb"
+    executed_notebook = folder / "done.ipynb"
     program = "import nbformat, sys; from nbclient import NotebookClient; " + (
         "book = nbformat.read(sys.argv[1], 4); NotebookClient(book, kernel_name='python3', timeout=280).execute(); "
         "nbformat.write(book, sys.argv[2])"
@@ -46,12 +46,12 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> str:
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }
     subprocess.run(
-        [sys.executable, "-c", program, str(NOTEBOOK), str(done)],
+        [sys.executable, "-c", program, str(NOTEBOOK), str(executed_notebook)],
         cwd=folder,
         env={**environment, **away, **home},
         check=True,
     )
-    outputs = [output for cell in cells(done) for output in cell["outputs"]]
+    outputs = [output for cell in cells(executed_notebook) for output in cell["outputs"]]
     texts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs]
     images = ["image/png" for output in outputs if "image/png" in output.get("data", {})]
     return "\n".join("".join(text) for text in [*texts, *images])
@@ -71,11 +71,11 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> str:
         "image/png",
     ],
 )
-def test_its_cells_show_what_they_say(executed: str, part: str) -> None:
+def test_notebook_prints_expected_text(executed: str, part: str) -> None:
     assert part in executed
 
 
-def test_the_cell_that_changes_where_it_runs_says_what_is_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_requests_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(KEYS)]:
         monkeypatch.delenv(name)
     (source,) = [text for cell in cells(NOTEBOOK) if "RUN = {" in (text := "".join(cell["source"]))]

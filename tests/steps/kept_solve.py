@@ -61,9 +61,9 @@ class KeptSolve(SolveProcess):
     def finish(self, **environment: str) -> str:
         """A try that comes to its end: what it said."""
         process = self.begin(**environment)
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said
-        return said
+        _, output = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+        return output
 
     def kill(self, server: ModelServer, requests: int, after_s: float = 0.0) -> None:
         """A try that is killed as soon as the server has had so many requests in all, or a moment later."""
@@ -88,41 +88,41 @@ class KeptSolve(SolveProcess):
     @property
     def conversation(self) -> list[tuple[str, str]]:
         """Who said what, but for what varies from one run of a program to the next."""
-        return said(self.get(Trajectory))
+        return conversation_of(self.get(Trajectory))
 
     @property
     def beside(self) -> list[list[tuple[str, str]]]:
         """The same of its further conversations, which are in no order."""
         trajectory: Trajectory = self.get(Trajectory)
-        return sorted(said(each) for each in trajectory.subagent_trajectories or [])
+        return sorted(conversation_of(subagent) for subagent in trajectory.subagent_trajectories or [])
 
 
-def said(trajectory: Trajectory) -> list[tuple[str, str]]:
+def conversation_of(trajectory: Trajectory) -> list[tuple[str, str]]:
     """Who said what, and what was seen, but for what varies."""
     spoken = [
         (turn.source, without_volatile_parts(turn.model_dump_json(include={"message", "tool_calls"})))
         for turn in trajectory.steps
     ]
-    seen = [
+    observed = [
         ("seen", without_volatile_parts(result.content or ""))
         for turn in trajectory.steps
         for result in (turn.observation.results if turn.observation else [])
     ]
-    return spoken + seen
+    return spoken + observed
 
 
 def numbered(*answers: Answer) -> list[Answer]:
     """The answers, their calls named by their place: the same whoever asks."""
     return [
-        Answer(each.text, tuple(Call(one.name, one.arguments, f"c{place}") for one in each.calls))
-        for place, each in enumerate(answers)
+        Answer(answer.text, tuple(Call(call.name, call.arguments, f"c{place}") for call in answer.calls))
+        for place, answer in enumerate(answers)
     ]
 
 
-def asked_twice(server: ModelServer) -> list[int]:
+def repeated_requests(server: ModelServer) -> list[int]:
     """How often each request was asked again that was asked before, but for what varies: what the agent saw last was
     not kept where it was killed before the answer came."""
-    times = Counter(_steady(seen.body) for seen in server.calls)
+    times = Counter(_steady(call.body) for call in server.calls)
     return [count - 1 for count in times.values() if count > 1]
 
 
@@ -131,7 +131,7 @@ def _steady(body: Any) -> str:
     if isinstance(body, dict):
         return json.dumps({name: _steady(value) for name, value in body.items()}, sort_keys=True)
     if isinstance(body, list):
-        return json.dumps([_steady(each) for each in body])
+        return json.dumps([_steady(item) for item in body])
     return without_volatile_parts(body) if isinstance(body, str) else json.dumps(body)
 
 

@@ -27,11 +27,11 @@ class SolveProcess:
         image(images / "test__image" / "testbed")
         self.repo = images / "test__image" / "testbed"
         chosen_spec = {"backend": "local", "local": {"images": str(images)}, **(sandbox or {})}
-        llm, others = more.pop("llm", {}), more.pop("run_spec", {})
-        spec = RunSpec.model_validate({"run_id": "run", "agent": agent, "sandbox": chosen_spec, "llm": llm, **others})
+        llm, fields = more.pop("llm", {}), more.pop("run_spec", {})
+        spec = RunSpec.model_validate({"run_id": "run", "agent": agent, "sandbox": chosen_spec, "llm": llm, **fields})
         lock = DatasetLock(name="d", split="test", revision=None, rows=1, sha256="0")
-        made = "2026-01-01T00:00:00+00:00"
-        self.put(RunFile(run_id="run", spec=spec, dataset=lock, model="m", versions={}, created_at=made, **more))
+        created_at = "2026-01-01T00:00:00+00:00"
+        self.put(RunFile(run_id="run", spec=spec, dataset=lock, model="m", versions={}, created_at=created_at, **more))
         self.put(
             Instance(
                 instance_id="o__r-1",

@@ -24,17 +24,17 @@ INSTANCES = ("a", "b", "c")
 def store(tmp_path: Path) -> Store:
     """A run with a canary of three, none of them graded yet."""
     store = open_store(str(tmp_path / "store"), create=True)
-    made = Synthetic(run_id="r", instances=1).write(store)
+    planned = Synthetic(run_id="r", instances=1).write(store)
     units = [
-        Unit(instance_id=one, attempt=CANARY_ATTEMPT, begins=Stage.GRADE, repo="o/r", image="i") for one in INSTANCES
+        Unit(instance_id=name, attempt=CANARY_ATTEMPT, begins=Stage.GRADE, repo="o/r", image="i") for name in INSTANCES
     ]
-    store.put(key(Plan, "r"), made.model_copy(update={"canary": units}).to_bytes())
+    store.put(key(Plan, "r"), planned.model_copy(update={"canary": units}).to_bytes())
     return store
 
 
-def put_grade(store: Store, one: str, outcome: Outcome) -> None:
+def write_grade(store: Store, name: str, outcome: Outcome) -> None:
     grade = GradeRecord(
-        instance_id=one,
+        instance_id=name,
         attempt=CANARY_ATTEMPT,
         outcome=outcome,
         resolved=outcome is Outcome.RESOLVED,
@@ -42,39 +42,38 @@ def put_grade(store: Store, one: str, outcome: Outcome) -> None:
         patch_sha256="p",
         versions={},
     )
-    store.put(key(GradeRecord, "r", one, CANARY_ATTEMPT), grade.to_bytes())
+    store.put(key(GradeRecord, "r", name, CANARY_ATTEMPT), grade.to_bytes())
 
 
 def run_canary(store: Store, out: Path) -> tuple[int, str]:
     """Exit code, and what it says."""
-    done = run_program("swe_argo.steps.canary", [f"--store={store.url}", "--run=r", f"--out={out}"], ROOT)
-    return done.returncode, (out / "outcome").read_text() if done.returncode == EXIT_OK else done.stderr.strip()
+    result = run_program("swe_argo.steps.canary", [f"--store={store.url}", "--run=r", f"--out={out}"], ROOT)
+    return result.returncode, (out / "outcome").read_text() if result.returncode == EXIT_OK else result.stderr.strip()
 
 
-def test_all_resolved(store: Store, tmp_path: Path) -> None:
-    for one in INSTANCES:
-        put_grade(store, one, Outcome.RESOLVED)
+def test_canary_step_reports_success(store: Store, tmp_path: Path) -> None:
+    for name in INSTANCES:
+        write_grade(store, name, Outcome.RESOLVED)
     sentence = "Canary: the reference patches of 3 instances are resolved on these machines."
     assert run_canary(store, tmp_path / "out") == (EXIT_OK, sentence)
 
 
 @pytest.mark.parametrize(("stops", "code"), [(False, EXIT_OK), (True, EXIT_CONFIG)])
-def test_one_that_failed_ends_only_a_run_that_stops_there(store: Store, tmp_path: Path, stops: bool, code: int) -> None:
+def test_canary_step_can_end_run(store: Store, tmp_path: Path, stops: bool, code: int) -> None:
     run = record_of(store, RunFile, "r")
     spec = run.spec.model_copy(update={"stop_on_canary": stops})
     store.put(key(RunFile, "r"), run.model_copy(update={"spec": spec}).to_bytes())
-    put_grade(store, "a", Outcome.RESOLVED)
-    put_grade(store, "b", Outcome.TESTS_TIMED_OUT)
+    write_grade(store, "a", Outcome.RESOLVED)
+    write_grade(store, "b", Outcome.TESTS_TIMED_OUT)
     sentence = (
-        "The machines are not to be believed: the reference patch failed in 1 of 3 canary instances: "
-        "b (tests_timed_out)."
+        "These machines cannot be trusted: the reference patch failed in 1 of 3 canary instances: b (tests_timed_out)."
     )
     assert run_canary(store, tmp_path / "out") == (code, sentence)
 
 
-def test_one_that_the_infrastructure_lost_says_nothing_of_the_machines(store: Store, tmp_path: Path) -> None:
-    put_grade(store, "a", Outcome.RESOLVED)
-    put_grade(store, "b", Outcome.RESOLVED)
+def test_canary_step_ignores_infra_loss(store: Store, tmp_path: Path) -> None:
+    write_grade(store, "a", Outcome.RESOLVED)
+    write_grade(store, "b", Outcome.RESOLVED)
     failure = Failure(
         step="grade",
         instance_id="c",
@@ -86,5 +85,5 @@ def test_one_that_the_infrastructure_lost_says_nothing_of_the_machines(store: St
         seconds=1.0,
     )
     store.put(key(Failure, "r", "c", CANARY_ATTEMPT, "t1"), failure.to_bytes())
-    sentence = "1 of 3 canary instances without a verdict: c (sandbox_lost: gone)."
+    sentence = "1 of 3 canary instances have no verdict: c (sandbox_lost: gone)."
     assert run_canary(store, tmp_path / "out") == (EXIT_OK, sentence)

@@ -16,13 +16,13 @@ from tests.webhook import webhook
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Two nights of one spec, the second with its report and its comparison."""
-    made = open_store(str(tmp_path / "store"), create=True)
-    Synthetic("monday", instances=30, created_at="2026-11-19T22:00:00Z", log_lines=2).write(made)
+    new_store = open_store(str(tmp_path / "store"), create=True)
+    Synthetic("monday", instances=30, created_at="2026-11-19T22:00:00Z", log_lines=2).write(new_store)
     worse = {"resolved": 40, "unresolved": 50, "failed": 5}
-    Synthetic("tuesday", instances=30, mix=worse, log_lines=2).write(made)
-    write_report(made, "monday")
-    write_report(made, "tuesday", "monday")
-    return made
+    Synthetic("tuesday", instances=30, mix=worse, log_lines=2).write(new_store)
+    write_report(new_store, "monday")
+    write_report(new_store, "tuesday", "monday")
+    return new_store
 
 
 def compare(store: Store, run: str, *flags: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -30,57 +30,59 @@ def compare(store: Store, run: str, *flags: str, **env: str) -> subprocess.Compl
     return run_program("swe_argo.steps.compare", ["--store", store.url, "--run", run, *flags], env=clean | env)
 
 
-def test_without_a_webhook_the_comparison_is_printed(store: Store, tmp_path: Path) -> None:
-    done = compare(store, "tuesday", "--out", str(tmp_path / "out"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("tuesday compared with monday (planned 2026-11-19 22:00 UTC)\n")
-    assert "McNemar's exact test" in done.stdout
-    assert done.stderr == ""
+def test_compare_prints_without_webhook(store: Store, tmp_path: Path) -> None:
+    result = compare(store, "tuesday", "--out", str(tmp_path / "out"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("tuesday compared with monday (planned 2026-11-19 22:00 UTC)\n")
+    assert "McNemar's exact test" in result.stdout
+    assert result.stderr == ""
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["outcome"]
     words = (tmp_path / "out" / "outcome").read_text().split()
     assert [words[1], words[3]] == ["gained,", "lost"]
-    assert f"; {' '.join(words)}." in done.stdout
+    assert f"; {' '.join(words)}." in result.stdout
 
 
-def test_a_webhook_that_stumbles_is_told_once_it_stands(store: Store, tmp_path: Path) -> None:
-    with webhook([(500, {}), (429, {"Retry-After": "2"}), (200, {})]) as there:
+def test_compare_retries_webhook(store: Store, tmp_path: Path) -> None:
+    with webhook([(500, {}), (429, {"Retry-After": "2"}), (200, {})]) as hook:
         prefix = "https://argo.example/files/"
-        done = compare(store, "tuesday", "--out", str(tmp_path), SWE_ARGO_WEBHOOK=there.url, SWE_ARGO_REPORT_URL=prefix)
-    assert done.returncode == 0, done.stderr
-    assert len(there.bodies) == 3
-    assert there.times[2] - there.times[1] >= 2.0
-    told = there.bodies[-1]
-    assert told["text"].startswith("tuesday: ")
-    assert told["text"].endswith(" https://argo.example/files/runs/tuesday/report/report.html")
-    assert told["blocks"][0]["type"] == "header"
-    assert (tmp_path / "outcome").read_text().endswith(", webhook told")
-    assert "a-secret" not in done.stdout + done.stderr
+        result = compare(
+            store, "tuesday", "--out", str(tmp_path), SWE_ARGO_WEBHOOK=hook.url, SWE_ARGO_REPORT_URL=prefix
+        )
+    assert result.returncode == 0, result.stderr
+    assert len(hook.bodies) == 3
+    assert hook.times[2] - hook.times[1] >= 2.0
+    body = hook.bodies[-1]
+    assert body["text"].startswith("tuesday: ")
+    assert body["text"].endswith(" https://argo.example/files/runs/tuesday/report/report.html")
+    assert body["blocks"][0]["type"] == "header"
+    assert (tmp_path / "outcome").read_text().endswith(", message sent to the webhook")
+    assert "a-secret" not in result.stdout + result.stderr
 
 
-def test_a_webhook_that_refuses_is_no_failure_and_its_address_stays_secret(store: Store) -> None:
-    with webhook([(404, {})]) as there:
-        done = compare(store, "tuesday", SWE_ARGO_WEBHOOK=there.url)
-    assert done.returncode == 0
-    assert done.stderr == "compare: the webhook (SWE_ARGO_WEBHOOK) could not be told: it answered 404\n"
-    assert "a-secret" not in done.stdout + done.stderr
+def test_compare_survives_webhook_error(store: Store) -> None:
+    with webhook([(404, {})]) as hook:
+        result = compare(store, "tuesday", SWE_ARGO_WEBHOOK=hook.url)
+    assert result.returncode == 0
+    assert result.stderr == "compare: the webhook (SWE_ARGO_WEBHOOK) failed: it answered 404\n"
+    assert "a-secret" not in result.stdout + result.stderr
 
 
-def test_a_first_run_is_told_too_and_says_that_nothing_came_before(store: Store) -> None:
-    with webhook([(200, {})]) as there:
-        done = compare(store, "monday", SWE_ARGO_WEBHOOK=there.url)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("monday: resolved ")
-    assert done.stdout.endswith("; not compared with an earlier run\n")
-    assert "Not compared with an earlier run." in str(there.bodies)
+def test_compare_reports_first_run(store: Store) -> None:
+    with webhook([(200, {})]) as hook:
+        result = compare(store, "monday", SWE_ARGO_WEBHOOK=hook.url)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("monday: resolved ")
+    assert result.stdout.endswith("; not compared with an earlier run\n")
+    assert "Not compared with an earlier run." in str(hook.bodies)
 
 
-def test_an_empty_setting_is_no_webhook(store: Store) -> None:
-    done = compare(store, "tuesday", SWE_ARGO_WEBHOOK="", SWE_ARGO_REPORT_URL="")
-    assert (done.returncode, done.stderr) == (0, "")
+def test_empty_webhook_is_unset(store: Store) -> None:
+    result = compare(store, "tuesday", SWE_ARGO_WEBHOOK="", SWE_ARGO_REPORT_URL="")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_run_without_a_report_is_a_wrong_request_with_a_way_out(store: Store) -> None:
-    done = compare(store, "wednesday")
-    assert done.returncode == 64
-    told = f"run: run 'wednesday' has no report yet: swe-argo report wednesday --store {store.url}\n"
-    assert done.stderr == told
+def test_compare_needs_report(store: Store) -> None:
+    result = compare(store, "wednesday")
+    assert result.returncode == 64
+    message = f"run: run 'wednesday' has no report yet: swe-argo report wednesday --store {store.url}\n"
+    assert result.stderr == message

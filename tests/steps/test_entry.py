@@ -68,25 +68,25 @@ def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") ->
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said.decode()
+    _, output = process.communicate(timeout=60)
+    return process.returncode, output.decode()
 
 
-def left(tmp_path: Path, folder: str = "out") -> set[str]:
+def list_files(tmp_path: Path, folder: str = "out") -> set[str]:
     return {path.name for path in (tmp_path / folder).iterdir()}
 
 
-def test_a_step_that_succeeds_writes_its_files_and_exits_0(tmp_path: Path) -> None:
+def test_entry_writes_outputs(tmp_path: Path) -> None:
     assert finish(start(tmp_path, "pass")) == (0, "")
     assert (tmp_path / "out" / "test_output.txt").read_bytes() == b"pt7"
-    assert left(tmp_path) == {"test_output.txt", "outcome"}
+    assert list_files(tmp_path) == {"test_output.txt", "outcome"}
 
 
 GRADED = """yield GradeRecord(instance_id="i", attempt=1, outcome=Outcome.UNRESOLVED, resolved=False,
         integrity=Integrity(verdict="ok"), patch_sha256="", versions={})"""
 
 
-def test_the_record_of_a_unit_says_when_its_step_was_at_work(tmp_path: Path) -> None:
+def test_record_has_step_times(tmp_path: Path) -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)  # records have whole ones
     assert finish(start(tmp_path, f"time.sleep(0.05)\n    {GRADED}")) == (0, "")
     grade = GradeRecord.from_bytes((tmp_path / "out" / "grade.json").read_bytes())
@@ -95,9 +95,9 @@ def test_the_record_of_a_unit_says_when_its_step_was_at_work(tmp_path: Path) -> 
     assert ended <= datetime.now(UTC)
 
 
-def test_a_record_of_before_it_said_that_is_read() -> None:
-    told = {"instance_id": "i", "attempt": 1, "outcome": "unresolved", "resolved": False, "patch_sha256": ""}
-    old = {**told, "integrity": {"verdict": "ok"}, "versions": {}}
+def test_record_without_times_is_read() -> None:
+    fields = {"instance_id": "i", "attempt": 1, "outcome": "unresolved", "resolved": False, "patch_sha256": ""}
+    old = {**fields, "integrity": {"verdict": "ok"}, "versions": {}}
     assert GradeRecord.from_bytes(json.dumps(old).encode()).began_at == ""
 
 
@@ -110,18 +110,16 @@ def test_a_record_of_before_it_said_that_is_read() -> None:
         ("1 / 0", 70, FailureClass.BUG),
     ],
 )
-def test_a_step_that_fails_leaves_the_reason_and_nothing_else(
-    tmp_path: Path, body: str, code: int, failure_class: FailureClass
-) -> None:
-    returned, said = finish(start(tmp_path, body))
+def test_failed_step_writes_failure_only(tmp_path: Path, body: str, code: int, failure_class: FailureClass) -> None:
+    returned, output = finish(start(tmp_path, body))
     failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
     assert (returned, failure.exit_code, failure.failure_class) == (code, code, failure_class)
-    assert failure.reason in said
-    assert left(tmp_path) == {"try"}
-    assert left(tmp_path, "out/try") == {"failure.json"}
+    assert failure.reason in output
+    assert list_files(tmp_path) == {"try"}
+    assert list_files(tmp_path, "out/try") == {"failure.json"}
 
 
-def test_a_full_disk_is_a_failure_of_the_world(tmp_path: Path) -> None:
+def test_full_disk_is_infra_failure(tmp_path: Path) -> None:
     """On a real one, of 64 KiB."""
     small = ["bwrap", "--dev-bind", "/", "/", "--size", "65536", "--tmpfs", str(tmp_path / "out")]
     (tmp_path / "out").mkdir()
@@ -129,81 +127,73 @@ def test_a_full_disk_is_a_failure_of_the_world(tmp_path: Path) -> None:
         pytest.skip("needs bubblewrap, and a user who may make namespaces")
     step = prepare(tmp_path, "yield TestLog(bytes(1 << 20))")
     keeps = f"{shlex.join(step)}; code=$?; cp -r {tmp_path}/out {tmp_path}/kept; exit $code"
-    done = subprocess.run([*small, "sh", "-c", keeps], check=False, capture_output=True, text=True)
+    result = subprocess.run([*small, "sh", "-c", keeps], check=False, capture_output=True, text=True)
     failure = Failure.from_bytes((tmp_path / "kept" / "try" / "failure.json").read_bytes())
-    assert (done.returncode, failure.failure_class) == (75, FailureClass.STORAGE)
+    assert (result.returncode, failure.failure_class) == (75, FailureClass.STORAGE)
     assert failure.reason == "toy's own disk: No space left on device"
-    assert left(tmp_path, "kept") == {"try"}
+    assert list_files(tmp_path, "kept") == {"try"}
 
 
-def test_why_a_step_failed_is_also_told_where_a_watcher_reads_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failure_reason_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
     finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "the line went dead", detail="503")'))
     assert (tmp_path / "reason").read_text() == "toy: the line went dead"
 
 
-def test_a_long_reason_is_cut_between_words_for_a_watcher_who_is_told_where_the_whole_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_reason_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
     finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "word " * 60)'))
-    told = (tmp_path / "reason").read_text()
-    assert told.endswith(" word ... (all of it: failure.json)")
-    assert len(told) <= entry.REASON
+    reason = (tmp_path / "reason").read_text()
+    assert reason.endswith(" word ... (full text: failure.json)")
+    assert len(reason) <= entry.REASON
 
 
-def test_a_flag_that_a_step_does_not_know_is_a_wrong_request_told_in_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_flag_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The templates of a run may be newer than its image."""
     monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
     for program in ("solve", "plan", "finalize", "canary", "compare"):
         (tmp_path / "reason").unlink(missing_ok=True)
-        given = ["--in", "in", "--out", "out", "--store", "s", "--run", "r", "--workflow", "w", "--new-one"]
-        done = subprocess.run(
-            [sys.executable, "-m", f"swe_argo.steps.{program}", *given], capture_output=True, check=False
+        flags = ["--in", "in", "--out", "out", "--store", "s", "--run", "r", "--workflow", "w", "--new-one"]
+        result = subprocess.run(
+            [sys.executable, "-m", f"swe_argo.steps.{program}", *flags], capture_output=True, check=False
         )
-        assert done.returncode == 64, (program, done.stderr)
+        assert result.returncode == 64, (program, result.stderr)
         assert (tmp_path / "reason").read_text().startswith(f"{program}: ")
         assert "--new-one" in (tmp_path / "reason").read_text()
 
 
-def test_a_failure_keeps_what_is_worth_keeping_of_the_try(tmp_path: Path) -> None:
-    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", leaves=(LEFT,))'))
-    assert left(tmp_path, "out/try") == {"failure.json", "trajectory.json"}
+def test_failure_keeps_partial_outputs(tmp_path: Path) -> None:
+    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", partial_outputs=(LEFT,))'))
+    assert list_files(tmp_path, "out/try") == {"failure.json", "trajectory.json"}
 
 
-@pytest.mark.parametrize("body", ['raise InfraError(FailureClass.EXEC, "x", leaves=(LEFT,))', "1 / 0"])
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_failure_says_what_was_spent_whether_or_not_the_trajectory_is_kept(
-    tmp_path: Path, body: str, kept: bool
-) -> None:
+@pytest.mark.parametrize("body", ['raise InfraError(FailureClass.EXEC, "x", partial_outputs=(LEFT,))', "1 / 0"])
+@pytest.mark.parametrize("saves", [True, False])
+def test_failure_counts_usage(tmp_path: Path, body: str, saves: bool) -> None:
     grown = "(context.leaves.mkdir(parents=True), (context.leaves / 'trajectory.json').write_bytes(LEFT.to_bytes()))"
-    spec = RUN.spec.model_copy(update={"save_checkpoints": kept})
+    spec = RUN.spec.model_copy(update={"save_checkpoints": saves})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "run.json").write_bytes(RUN.model_copy(update={"spec": spec}).to_bytes())
     finish(start(tmp_path, f"{grown}; {body}"))
-    there = left(tmp_path, "out/try")
-    assert there == ({"failure.json", "trajectory.json"} if kept else {"failure.json"})
+    files = list_files(tmp_path, "out/try")
+    assert files == ({"failure.json", "trajectory.json"} if saves else {"failure.json"})
     failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
     assert (failure.usage.calls, failure.usage.requests) == (3, 4)
 
 
-def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
-    _, said = finish(start(tmp_path, "1 / 0"))
+def test_bug_keeps_its_traceback(tmp_path: Path) -> None:
+    _, output = finish(start(tmp_path, "1 / 0"))
     assert "ZeroDivisionError" in Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes()).detail
-    assert "Traceback" in said
+    assert "Traceback" in output
 
 
-def test_a_missing_input_is_a_wrong_request(tmp_path: Path) -> None:
-    code, said = finish(start(tmp_path, "pass", patch=None))
+def test_missing_input_is_refused(tmp_path: Path) -> None:
+    code, output = finish(start(tmp_path, "pass", patch=None))
     assert code == 64
-    assert "patch.diff is missing" in said
+    assert "patch.diff is missing" in output
 
 
-def test_a_tied_step_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
+def test_step_exits_on_eof_of_stdin(tmp_path: Path) -> None:
     process = start(tmp_path, WAITS, "--tied")
     while not (tmp_path / "began").exists():
         time.sleep(0.02)
@@ -216,7 +206,7 @@ def test_a_tied_step_ends_when_its_starter_is_gone(tmp_path: Path) -> None:
     process.stderr.close()
 
 
-def test_a_step_that_is_told_to_end_cleans_up(tmp_path: Path) -> None:
+def test_terminated_step_cleans_up(tmp_path: Path) -> None:
     process = start(tmp_path, WAITS)
     while not (tmp_path / "began").exists():
         time.sleep(0.02)
@@ -227,7 +217,7 @@ def test_a_step_that_is_told_to_end_cleans_up(tmp_path: Path) -> None:
     assert (failure.failure_class, failure.exit_code) == (FailureClass.STEP_KILLED, 75)
 
 
-def test_help_says_what_a_step_takes_and_gives() -> None:
+def test_step_help_lists_files() -> None:
     command = [sys.executable, "-m", "swe_argo.steps.grade", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "run.json, instance.json, answer.json, patch.diff" in " ".join(done.stdout.split())
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "run.json, instance.json, answer.json, patch.diff" in " ".join(result.stdout.split())

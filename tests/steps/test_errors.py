@@ -7,19 +7,19 @@ from swe_argo.steps.errors import one_line
 
 
 @given(st.text(), st.integers(80, 200))
-def test_a_line_is_one_line_of_at_most_so_many_characters(text: str, most: int) -> None:
+def test_one_line_is_bounded(text: str, most: int) -> None:
     line = one_line(text, most, "the log")
     assert len(line) <= most
     assert "\n" not in line
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=20), min_size=1, max_size=60), st.integers(80, 200))
-def test_words_are_kept_whole(words: list[str], most: int) -> None:
+def test_one_line_cuts_between_words(words: list[str], most: int) -> None:
     head, mark, _ = one_line(" ".join(words), most).partition(" ...")
-    kept = head.split(" ")
-    assert kept == words[: len(kept)]
-    assert bool(mark) == (len(kept) < len(words))
+    words_left = head.split(" ")
+    assert words_left == words[: len(words_left)]
+    assert bool(mark) == (len(words_left) < len(words))
 
 
-def test_what_has_no_words_is_cut_at_its_length() -> None:
+def test_one_line_cuts_unbroken_text() -> None:
     assert one_line("x" * 300, 50, "the log") == "x" * 36 + " ... (the log)"

@@ -31,8 +31,8 @@ WITH_TRAJECTORIES: list[Format] = ["r2egym", "openhands", "sweagent", "mini", "a
 def fill(store: Store, *, attempts: int = 1, agent: str = "r2egym", solved: int = 2) -> None:
     """A run of three units: ``solved`` of them are, and the others failed."""
     units = [
-        Unit(instance_id=one, attempt=attempt, begins=Stage.SOLVE, repo="django/django", image="i")
-        for one in IDS
+        Unit(instance_id=instance_id, attempt=attempt, begins=Stage.SOLVE, repo="django/django", image="i")
+        for instance_id in IDS
         for attempt in range(1, attempts + 1)
     ]
     store.put(key(RunFile, "night"), run_file(agent, attempts=attempts).to_bytes())
@@ -99,31 +99,31 @@ def names(folder: Path) -> list[str]:
         ),
     ],
 )
-def test_each_format_has_the_files_of_its_project(store: Store, tmp_path: Path, form: Format, files: list[str]) -> None:
-    done = export(store, "night", form, tmp_path / "out")
+def test_export_writes_files_of_format(store: Store, tmp_path: Path, form: Format, files: list[str]) -> None:
+    exported = export(store, "night", form, tmp_path / "out")
     assert names(tmp_path / "out") == files
-    assert done.units == 2
-    assert done.notices[0].startswith("1 unit has no ")
-    assert done.notices[0].endswith(": django__django-3")
+    assert exported.units == 2
+    assert exported.notices[0].startswith("1 unit has no ")
+    assert exported.notices[0].endswith(": django__django-3")
 
 
-def test_the_same_comes_from_a_bucket(bucket: str, store: Store, tmp_path: Path) -> None:
-    there = open_store(f"s3://{bucket}/team", create=True)
-    fill(there)
+def test_bucket_export_equals_folder(bucket: str, store: Store, tmp_path: Path) -> None:
+    remote = open_store(f"s3://{bucket}/team", create=True)
+    fill(remote)
     for form in get_args(Format):
-        export(there, "night", form, tmp_path / "s3" / form)
+        export(remote, "night", form, tmp_path / "s3" / form)
         export(store, "night", form, tmp_path / "folder" / form)
     for name in names(tmp_path / "folder"):
         assert (tmp_path / "s3" / name).read_bytes() == (tmp_path / "folder" / name).read_bytes()
 
 
 @pytest.mark.parametrize("form", WITH_TRAJECTORIES)
-def test_what_was_exported_can_be_replayed(store: Store, tmp_path: Path, form: Format) -> None:
+def test_exported_trajectories_replay(store: Store, tmp_path: Path, form: Format) -> None:
     export(store, "night", form, tmp_path / "out")
-    found = recordings.read(str(tmp_path / "out"), IDS[:2])
-    assert found.model == "openai/m"
-    for one in IDS[:2]:
-        recording = found.by_id[one]
+    replayable = recordings.read(str(tmp_path / "out"), IDS[:2])
+    assert replayable.model == "openai/m"
+    for instance_id in IDS[:2]:
+        recording = replayable.by_id[instance_id]
         assert [(action.tool, action.arguments) for action in recording.actions] == [LOOK[:2], FINISH[:2]]
         assert recording.actions[0].observation == "a.py\n"
         assert (recording.scaffold, recording.patch) == ("r2egym", PATCH)
@@ -132,14 +132,14 @@ def test_what_was_exported_can_be_replayed(store: Store, tmp_path: Path, form: F
 @pytest.mark.parametrize(
     ("form", "file"), [("preds", "all_preds.jsonl"), ("mini", "preds.json"), ("openhands", "output.jsonl")]
 )
-def test_what_was_exported_can_be_graded(store: Store, tmp_path: Path, form: Format, file: str) -> None:
+def test_exported_patches_can_be_graded(store: Store, tmp_path: Path, form: Format, file: str) -> None:
     export(store, "night", form, tmp_path / "out")
-    found = predictions.read(tmp_path / "out" / file, IDS, IDS)
-    assert found.model == "openai/m"
-    assert found.patches == dict.fromkeys(IDS[:2], PATCH)
+    gradeable = predictions.read(tmp_path / "out" / file, IDS, IDS)
+    assert gradeable.model == "openai/m"
+    assert gradeable.patches == dict.fromkeys(IDS[:2], PATCH)
 
 
-def test_patches_of_any_bytes_are_exported_as_they_are(store: Store, tmp_path: Path) -> None:
+def test_export_keeps_patch_bytes(store: Store, tmp_path: Path) -> None:
     odd = b"diff --git a/setup.py b/setup.py\n--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-caf\xe9\r\n+caf\xc3\xa9\r\n"
     store.put(key(Patch, "night", IDS[0], 1), odd)
     graded: dict[Format, str] = {"preds": "all_preds.jsonl", "mini": "preds.json", "openhands": "output.jsonl"}
@@ -149,43 +149,43 @@ def test_patches_of_any_bytes_are_exported_as_they_are(store: Store, tmp_path: P
         assert Patch.from_text(text or "").data == odd
     assert export(store, "night", "atif", tmp_path / "atif").notices[1:] == []
     assert (tmp_path / "atif" / IDS[0] / "patch.diff").read_bytes() == odd
-    assert "no UTF-8" in export(store, "night", "r2egym", tmp_path / "r2egym").notices[-1]
+    assert "not UTF-8" in export(store, "night", "r2egym", tmp_path / "r2egym").notices[-1]
 
 
-def test_several_attempts_have_a_folder_each(tmp_path: Path) -> None:
-    made = open_store(str(tmp_path / "store"), create=True)
-    fill(made, attempts=2)
+def test_export_has_folder_per_attempt(tmp_path: Path) -> None:
+    new_store = open_store(str(tmp_path / "store"), create=True)
+    fill(new_store, attempts=2)
     for form in get_args(Format):
-        assert export(made, "night", form, tmp_path / form).units == 4
+        assert export(new_store, "night", form, tmp_path / form).units == 4
         assert sorted(path.name for path in (tmp_path / form).iterdir()) == ["run_1", "run_2"]
     assert names(tmp_path / "mini" / "run_1") == names(tmp_path / "mini" / "run_2")
     assert [row["attempt"] for row in lines(tmp_path / "openhands" / "run_2" / "output.jsonl")] == [2, 2]
-    left_out = export(made, "night", "atif", tmp_path / "again").notices[0]
-    assert left_out.endswith("have no trajectory and are left out: django__django-3, django__django-3 #2")
-    with pytest.raises(ConfigError, match="2 attempts are 2 files: name a folder"):
-        export(made, "night", "preds", tmp_path / "preds.jsonl")
+    notice = export(new_store, "night", "atif", tmp_path / "again").notices[0]
+    assert notice.endswith("have no trajectory and are left out: django__django-3, django__django-3 #2")
+    with pytest.raises(ConfigError, match="2 attempts need 2 files: give a folder"):
+        export(new_store, "night", "preds", tmp_path / "preds.jsonl")
 
 
 @pytest.mark.parametrize("form", ["preds", "r2egym"])
-def test_what_is_one_file_may_be_named_as_one(store: Store, tmp_path: Path, form: Format) -> None:
-    done = export(store, "night", form, tmp_path / "deep" / "mine.jsonl")
-    assert done.path == tmp_path / "deep" / "mine.jsonl"
-    assert len(lines(done.path)) == 2
+def test_export_accepts_file_name(store: Store, tmp_path: Path, form: Format) -> None:
+    exported = export(store, "night", form, tmp_path / "deep" / "mine.jsonl")
+    assert exported.path == tmp_path / "deep" / "mine.jsonl"
+    assert len(lines(exported.path)) == 2
     assert names(tmp_path / "deep") == ["mine.jsonl"]
 
 
-def test_units_that_failed_are_errors_of_openhands_and_no_results(store: Store, tmp_path: Path) -> None:
+def test_openhands_export_has_failures(store: Store, tmp_path: Path) -> None:
     export(store, "night", "openhands", tmp_path / "out")
     (row,) = lines(tmp_path / "out" / "output_errors.jsonl")
     assert (row["instance_id"], row["error"]) == (IDS[2], "sandbox_lost: the machine went away")
     assert [row["instance_id"] for row in lines(tmp_path / "out" / "output.jsonl")] == IDS[:2]
 
 
-def test_what_is_there_is_replaced_only_with_force(store: Store, tmp_path: Path) -> None:
+def test_export_replaces_only_with_force(store: Store, tmp_path: Path) -> None:
     places: dict[Format, Path] = {"mini": tmp_path / "out", "preds": tmp_path / "out.jsonl"}
     for form, out in places.items():
         export(store, "night", form, out)
-        with pytest.raises(ConfigError, match=r"--out: .*out.* is there already: --force replaces it"):
+        with pytest.raises(ConfigError, match=r"--out: .*out.* exists: replace it with --force"):
             export(store, "night", form, out)
         before = sorted(tmp_path.iterdir())
         export(store, "night", form, out, force=True)
@@ -194,24 +194,24 @@ def test_what_is_there_is_replaced_only_with_force(store: Store, tmp_path: Path)
     export(store, "night", "mini", tmp_path / "empty")
 
 
-def test_an_export_that_fails_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_failed_export_leaves_no_files(store: Store, tmp_path: Path) -> None:
     broken = trajectory([LOOK]).model_dump(mode="json")
     broken["steps"][2]["metrics"] |= {"prompt_token_ids": [1], "extra": {"shared_prompt_ids": 9}}
     store.put(key(Trajectory, "night", IDS[1], 1), json.dumps(broken).encode())
     (tmp_path / "place").mkdir()
-    with pytest.raises(ConfigError, match="step 3 shares 9 ids"):
+    with pytest.raises(ConfigError, match="step 3 shares 9 prompt ids"):
         export(store, "night", "atif", tmp_path / "place" / "out")
     assert list((tmp_path / "place").iterdir()) == []
 
 
-def test_a_trajectory_that_cannot_be_read_is_named(store: Store, tmp_path: Path) -> None:
+def test_export_names_broken_trajectory(store: Store, tmp_path: Path) -> None:
     store.put(key(Trajectory, "night", IDS[1], 1), b"{")
-    done = export(store, "night", "r2egym", tmp_path / "out")
-    assert done.units == 1
-    assert done.notices[1] == "1 unit cannot be read: django__django-2"
+    exported = export(store, "night", "r2egym", tmp_path / "out")
+    assert exported.units == 1
+    assert exported.notices[1] == "1 unit cannot be read: django__django-2"
 
 
-def test_wrong_requests_say_the_way_out(store: Store, tmp_path: Path) -> None:
+def test_export_refusals_name_a_remedy(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run: there is no run 'day' in .*; swe-argo runs --store .* lists them"):
         export(store, "day", "mini", tmp_path / "out")
     file = tmp_path / "file"
@@ -220,19 +220,21 @@ def test_wrong_requests_say_the_way_out(store: Store, tmp_path: Path) -> None:
         export(store, "night", "mini", file / "below")
     gold = open_store(str(tmp_path / "gold"), create=True)
     fill(gold, agent="gold")
-    with pytest.raises(ConfigError, match="has no trajectories: agent 'gold' solves nothing; --format preds"):
+    with pytest.raises(ConfigError, match="has no trajectories: agent 'gold' does not solve; use --format preds"):
         export(gold, "night", "mini", tmp_path / "out")
     assert export(gold, "night", "preds", tmp_path / "out").units == 2
     none = open_store(str(tmp_path / "none"), create=True)
     fill(none, solved=0)
     missing: dict[Format, str] = {"r2egym": "trajectory", "preds": "patch"}
-    for form, what in missing.items():
-        with pytest.raises(ConfigError, match=f"no unit of run 'night' has a {what} yet; swe-argo show night"):
+    for form, missing_thing in missing.items():
+        with pytest.raises(
+            ConfigError, match=f"no unit of run 'night' has a {missing_thing} yet; for its state: swe-argo show night"
+        ):
             export(none, "night", form, tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 
 
-def test_it_is_a_program_too(store: Store, tmp_path: Path) -> None:
+def test_export_runs_as_program(store: Store, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -251,10 +253,10 @@ def test_it_is_a_program_too(store: Store, tmp_path: Path) -> None:
             command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False, env=environment
         )
 
-    done = run()
-    assert (done.returncode, done.stdout) == (0, "2 units in exports/night/preds\n"), done.stderr
-    assert done.stderr == "note: 1 unit has no patch and is left out: django__django-3\n"
+    result = run()
+    assert (result.returncode, result.stdout) == (0, "2 units in exports/night/preds\n"), result.stderr
+    assert result.stderr == "note: 1 unit has no patch and is left out: django__django-3\n"
     assert len(lines(tmp_path / "exports/night/preds/all_preds.jsonl")) == 2
     again = run()
     assert (again.returncode, again.stderr.count("\n")) == (64, 1)
-    assert again.stderr.startswith("--out: exports/night/preds is there already")
+    assert again.stderr.startswith("--out: exports/night/preds exists: replace it")

@@ -10,7 +10,7 @@ from swe_argo.steps.spec_parsing import checked, of_text
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("k = 5", "'select.k'"),
         ("model = 'openai/m'", "'agent.model'"),
@@ -24,11 +24,11 @@ from swe_argo.steps.spec_parsing import checked, of_text
         ("[agent]\nmax_stps = 5", "'agent.max_steps'"),
     ],
 )
-def test_a_key_in_the_wrong_place_is_told_its_right_one(text: str, meant: str) -> None:
+def test_misplaced_field_has_suggestion(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         checked(of_text(text, "RUN.toml"), "RUN.toml")
-    assert caught.value.reason.endswith(f"; did you mean {meant}?")
+    assert caught.value.reason.endswith(f"; did you mean {expected}?")
 
 
-def test_what_is_like_nothing_is_told_nothing() -> None:
+def test_unknown_field_has_no_suggestion() -> None:
     assert suggest_fields("zzzz", ["dataset", "select.k"]) == ""

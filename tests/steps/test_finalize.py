@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.shard import Shard
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
 from swe_argo.steps.planning.redo import plan_redo
-from swe_argo.steps.planning.write import put_away
+from swe_argo.steps.planning.write import archive
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.write import write_report
 from swe_argo.steps.store import Store, open_store
@@ -85,40 +85,40 @@ def planned(world: World, **mix: float) -> Plan:
 
 def ended(phase: str, *nodes: dict[str, Any]) -> dict[str, Any]:
     """The run's one shard, with these nodes."""
-    made = shard(0, phase, run=RUN, parent=PARENT)
-    made["metadata"]["labels"]["swe-argo/shard"] = "00000"
-    made["status"]["nodes"] = {
-        f"{CHILD}-{number}": {**each, "id": f"{CHILD}-{number}"} for number, each in enumerate(nodes)
+    workflow_body = shard(0, phase, run=RUN, parent=PARENT)
+    workflow_body["metadata"]["labels"]["swe-argo/shard"] = "00000"
+    workflow_body["status"]["nodes"] = {
+        f"{CHILD}-{number}": {**fields, "id": f"{CHILD}-{number}"} for number, fields in enumerate(nodes)
     }
-    return made
+    return workflow_body
 
 
 def of(unit: Unit, case: str, **changes: Any) -> dict[str, Any]:
     """A recorded node, of this unit."""
-    given = {"id": unit.instance_id, "attempt": str(unit.attempt)}
-    return {**node(case), "inputs": {"parameters": [{"name": k, "value": v} for k, v in given.items()]}, **changes}
+    parameters = {"id": unit.instance_id, "attempt": str(unit.attempt)}
+    return {**node(case), "inputs": {"parameters": [{"name": k, "value": v} for k, v in parameters.items()]}, **changes}
 
 
-def test_a_good_end_costs_four_questions_and_writes_nothing_twice(world: World) -> None:
+def test_finalize_after_success_is_quiet(world: World) -> None:
     planned(world, resolved=1)
     world.api.add(ended("Succeeded"))
     write_report(world.store, RUN)
     before = world.wrote()
-    done = world.finalize(started=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = world.finalize(started=True)
+    assert (result.returncode, result.stderr) == (0, "")
     assert world.wrote() == before
-    assert [how for how, *_ in world.api.asked] == ["GET"] * 4
+    assert [how for how, *_ in world.api.requests] == ["GET"] * 4
     assert world.out("outcome") == "resolved 6 of 6"
     assert world.out("report.html") == world.store.get(f"runs/{RUN}/report/report.html").decode()
 
 
-def test_without_a_report_it_is_written(world: World) -> None:
+def test_finalize_writes_missing_report(world: World) -> None:
     planned(world, resolved=1, unresolved=1)
     assert world.finalize().returncode == 0
     assert world.out("outcome") == f"resolved {world.summary().headline.resolved} of 6"
 
 
-def test_a_report_that_does_not_know_the_last_verdict_is_written_again(world: World) -> None:
+def test_finalize_adds_last_verdict(world: World) -> None:
     plan = planned(world, resolved=1)
     late = plan.units[0]
     name = f"runs/{RUN}/units/{late.instance_id}/{late.attempt}/grade.json"
@@ -131,7 +131,7 @@ def test_a_report_that_does_not_know_the_last_verdict_is_written_again(world: Wo
     assert world.summary().complete
 
 
-def test_a_report_of_verdicts_that_were_sought_again_since_is_written_again(world: World) -> None:
+def test_finalize_follows_redo(world: World) -> None:
     plan = planned(world, unresolved=1)
     write_report(world.store, RUN)
     again = plan.units[0]
@@ -139,13 +139,13 @@ def test_a_report_of_verdicts_that_were_sought_again_since_is_written_again(worl
     name = key(GradeRecord, RUN, again.instance_id, again.attempt)
     grade = GradeRecord.from_bytes(world.store.get(name))
     rows = [{"instance_id": unit.instance_id} for unit in plan.units]
-    put_away(world.store, plan_redo(spec, rows, world.store, set(world.store.keys(f"runs/{RUN}/units/"))))
+    archive(world.store, plan_redo(spec, rows, world.store, set(world.store.keys(f"runs/{RUN}/units/"))))
     world.store.put(name, grade.model_copy(update={"outcome": Outcome.RESOLVED, "resolved": True}).to_bytes())
     assert world.finalize().returncode == 0
     assert world.out("outcome") == "resolved 1 of 6", "there are as many verdicts as in the report before"
 
 
-def test_what_a_stop_left_is_ended_swept_and_told(world: World) -> None:
+def test_finalize_stops_and_records(world: World) -> None:
     plan = planned(world)
     work, before, mute, never = plan.units[:4]
     world.api.add(
@@ -154,31 +154,31 @@ def test_what_a_stop_left_is_ended_swept_and_told(world: World) -> None:
         {"kind": "Pod", "metadata": {"name": "sb-1", "labels": {"swe-argo/role": "solve", "swe-argo/run": RUN}}},
         {"kind": "Pod", "metadata": {"name": "sb-2", "labels": {"swe-argo/role": "solve", "swe-argo/run": "other"}}},
     )
-    done = world.finalize()
-    assert done.returncode == 0, done.stderr
+    result = world.finalize()
+    assert result.returncode == 0, result.stderr
     assert world.api.objects["workflows", CHILD]["spec"]["shutdown"] == "Stop"
     assert world.api.names("pods") == ["sb-2", "step"]
-    assert done.stderr == f"stopped: {CHILD}\nremoved: sb-1\n"
-    assert [each.failure_class for each in world.failures(work)] == [FailureClass.STOPPED]
-    assert [each.failure_class for each in world.failures(mute)] == [FailureClass.OUT_OF_MEMORY]
+    assert result.stderr == f"stopped: {CHILD}\nremoved: sb-1\n"
+    assert [failure.failure_class for failure in world.failures(work)] == [FailureClass.STOPPED]
+    assert [failure.failure_class for failure in world.failures(mute)] == [FailureClass.OUT_OF_MEMORY]
     assert world.failures(before) == world.failures(never) == []
     summary = world.summary()
     assert (summary.headline.total, summary.headline.graded, summary.complete) == (6, 0, False)
     assert (summary.outcomes["failed"], summary.outcomes["not_run"]) == (1, 5)
     assert "5 units not run: the run is not finished." in summary.doubts
-    assert world.out("outcome") == "INVALID, no score: 6 of 6 units without a verdict."
+    assert world.out("outcome") == "INVALID, no score: 6 of 6 units have no verdict."
 
 
-def test_a_second_time_it_changes_nothing(world: World) -> None:
+def test_finalize_is_idempotent(world: World) -> None:
     plan = planned(world)
     world.api.add(ended("Failed", of(plan.units[0], "forced")))
     assert world.finalize().returncode == 0
-    there, before = world.store.keys(f"runs/{RUN}/"), world.wrote()
+    names, before = world.store.keys(f"runs/{RUN}/"), world.wrote()
     assert world.finalize().returncode == 0
-    assert (world.store.keys(f"runs/{RUN}/"), world.wrote()) == (there, before)
+    assert (world.store.keys(f"runs/{RUN}/"), world.wrote()) == (names, before)
 
 
-def test_it_goes_on_where_it_was_killed_between_failures_and_report(world: World) -> None:
+def test_finalize_resumes_before_report(world: World) -> None:
     plan = planned(world)
     world.api.add(ended("Failed", of(plan.units[0], "forced")))
     write_report(world.store, RUN)
@@ -189,7 +189,7 @@ def test_it_goes_on_where_it_was_killed_between_failures_and_report(world: World
     assert world.summary().outcomes["failed"] == 1
 
 
-def test_what_a_try_left_itself_stands_and_units_with_a_verdict_get_no_failure(world: World) -> None:
+def test_finalize_keeps_own_failures(world: World) -> None:
     plan = planned(world, resolved=1)
     graded, own = plan.units[:2]
     world.store.delete_many([f"runs/{RUN}/units/{own.instance_id}/1/grade.json"])
@@ -201,28 +201,28 @@ def test_what_a_try_left_itself_stands_and_units_with_a_verdict_get_no_failure(w
     world.api.add(ended("Failed", of(graded, "forced"), of(own, "says-75")))
     assert world.finalize().returncode == 0
     assert world.failures(graded) == []
-    assert [each.reason for each in world.failures(own)] == ["mine"]
+    assert [failure.reason for failure in world.failures(own)] == ["mine"]
 
 
-def test_units_of_a_shard_that_never_began_are_told_with_its_reason(world: World) -> None:
+def test_finalize_records_unstarted(world: World) -> None:
     plan = planned(world)
     refused = workflow("shard_without_template", shard="00000", run=RUN, parent=PARENT)
     refused["metadata"]["name"] = CHILD
     world.api.add(refused)
     assert world.finalize().returncode == 0
     assert world.summary().failures == {"config": len(plan.units)}
-    told = world.failures(plan.units[0])[0]
-    assert told.step == Stage.SOLVE
-    assert told.reason.startswith(
-        "its shard never came to it: the Workflow evaluate-1-s00000 failed: workflowtemplates"
+    failure = world.failures(plan.units[0])[0]
+    assert failure.step == Stage.SOLVE
+    assert failure.reason.startswith(
+        "its shard never started it: the Workflow evaluate-1-s00000 failed: workflowtemplates"
     )
 
 
-def test_units_of_a_shard_that_could_not_be_made_are_told_too(world: World) -> None:
+def test_finalize_records_uncreated(world: World) -> None:
     planned(world)
     own = workflow("stopped_parent")
     own["metadata"]["name"] = PARENT
-    child = next(each for each in own["status"]["nodes"].values() if "forbidden" in each.get("message", ""))
+    child = next(item for item in own["status"]["nodes"].values() if "forbidden" in item.get("message", ""))
     child["inputs"]["parameters"][0]["value"] = "00000"
     own["status"]["nodes"] = {child["id"]: child}
     world.api.add(own)
@@ -230,42 +230,42 @@ def test_units_of_a_shard_that_could_not_be_made_are_told_too(world: World) -> N
     assert world.summary().failures == {"admission": 6}
 
 
-def test_a_run_that_was_never_planned_has_nothing_to_report(world: World) -> None:
-    done = world.finalize()
-    assert (done.returncode, done.stderr) == (0, f"run {RUN} was never planned: there is nothing to report\n")
+def test_finalize_accepts_unplanned_run(world: World) -> None:
+    result = world.finalize()
+    assert (result.returncode, result.stderr) == (0, f"run {RUN} was never planned: there is nothing to report\n")
     assert world.store.keys("runs/") == []
     assert world.out("outcome") == "not planned"
 
 
 @pytest.mark.long  # a right that is missing is asked for again for a while
-def test_a_cluster_that_is_away_does_not_keep_the_report_from_being_written(world: World) -> None:
+def test_finalize_reports_without_rights(world: World) -> None:
     planned(world, resolved=1)
     world.api.forbidden = ("pods",)
-    done = world.finalize()
-    assert done.returncode == 64
-    assert "may not list pods in namespace evals" in done.stderr
+    result = world.finalize()
+    assert result.returncode == 64
+    assert "may not list pods in namespace evals" in result.stderr
     assert world.summary().complete
 
 
-def test_nodes_that_cannot_be_read_are_named_and_the_others_told(world: World) -> None:
+def test_finalize_names_unreadable_nodes(world: World) -> None:
     plan = planned(world)
     hidden = shard(1, "Failed", run=RUN, parent=PARENT)
     hidden["status"]["offloadNodeStatusVersion"] = "fnv:1"
     world.api.add(hidden, ended("Failed", of(plan.units[0], "oom")))
-    done = world.finalize()
-    assert done.returncode == 75
-    assert f"the nodes of Workflow {PARENT}-s00001 are in Argo's database alone" in done.stderr
+    result = world.finalize()
+    assert result.returncode == 75
+    assert f"the nodes of Workflow {PARENT}-s00001 are only in Argo's database" in result.stderr
     assert world.summary().failures == {"out_of_memory": 1}
 
 
-def test_an_api_server_that_is_busy_for_a_while_is_waited_for(world: World) -> None:
+def test_finalize_retries_api_server(world: World) -> None:
     planned(world, resolved=1)
     world.api.busy = 3
     assert world.finalize().returncode == 0
 
 
-def test_it_ends_in_its_time_whatever_hangs(world: World) -> None:
+def test_finalize_ends_within_its_time(world: World) -> None:
     planned(world, resolved=1)
     world.api.hang_s = 600  # longer than the test would wait for the process
-    done = world.finalize("--within", "3", started=True)
-    assert (done.returncode, done.stderr) == (75, "not done after 3 s\n")
+    result = world.finalize("--within", "3", started=True)
+    assert (result.returncode, result.stderr) == (75, "the clean-up did not end within 3 s\n")

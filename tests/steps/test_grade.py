@@ -26,9 +26,9 @@ OFFICIAL = (TestLog, Report, InstanceLog, EvalScript)
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("images"))
-    yield made
-    made.close()
+    new_lab = Lab(tmp_path_factory.mktemp("images"))
+    yield new_lab
+    new_lab.close()
 
 
 class Unit:
@@ -70,9 +70,9 @@ class Unit:
     def grade(self) -> int:
         """Run the step; its exit code."""
         _, _, module, *words = self.command()
-        done = run_program(module, words, ROOT, {**os.environ, **self.env})
-        self.stderr = done.stderr
-        return done.returncode
+        result = run_program(module, words, ROOT, {**os.environ, **self.env})
+        self.stderr = result.stderr
+        return result.returncode
 
     def command(self) -> list[str]:
         """The step as a program."""
@@ -87,7 +87,7 @@ class Unit:
         return {kind.file for kind in OFFICIAL if (self.outputs / kind.file).is_file()}
 
 
-def test_a_gold_patch_is_resolved_and_every_official_file_is_there(lab: Lab, tmp_path: Path) -> None:
+def test_grade_resolves_reference_patch(lab: Lab, tmp_path: Path) -> None:
     unit = Unit(lab, tmp_path, GOLD)
     assert unit.grade() == 0, unit.stderr
     record = unit.record
@@ -107,11 +107,11 @@ def test_a_gold_patch_is_resolved_and_every_official_file_is_there(lab: Lab, tmp
     assert unit.official == {"test_output.txt", "report.json", "run_instance.log", "eval.sh"}
     report = json.loads((unit.outputs / "report.json").read_bytes())
     assert report["acme__calc-1"]["resolved"] is True
-    journal = (unit.outputs / "run_instance.log").read_text()
-    assert "logs/run_evaluation/r1/acme__model/acme__calc-1/patch.diff" in journal
+    recorder = (unit.outputs / "run_instance.log").read_text()
+    assert "logs/run_evaluation/r1/acme__model/acme__calc-1/patch.diff" in recorder
 
 
-def test_idle_grades_the_untouched_repository(lab: Lab, tmp_path: Path) -> None:
+def test_grade_runs_untouched_repository(lab: Lab, tmp_path: Path) -> None:
     unit = Unit(lab, tmp_path, b"", agent="idle")
     assert unit.grade() == 0, unit.stderr
     assert unit.record.outcome is Outcome.UNRESOLVED
@@ -119,7 +119,7 @@ def test_idle_grades_the_untouched_repository(lab: Lab, tmp_path: Path) -> None:
     assert "--no-patch mode" in (unit.outputs / "run_instance.log").read_text()
 
 
-def test_an_empty_patch_is_listed_and_nothing_runs(lab: Lab, tmp_path: Path) -> None:
+def test_grade_skips_empty_patch(lab: Lab, tmp_path: Path) -> None:
     unit = Unit(lab, tmp_path, b"")
     assert unit.grade() == 0, unit.stderr
     assert unit.record.outcome is Outcome.EMPTY_PATCH
@@ -127,14 +127,14 @@ def test_an_empty_patch_is_listed_and_nothing_runs(lab: Lab, tmp_path: Path) -> 
     assert unit.official == set()
 
 
-def test_a_blank_patch_is_run_and_does_not_apply(lab: Lab, tmp_path: Path) -> None:
+def test_grade_rejects_blank_patch(lab: Lab, tmp_path: Path) -> None:
     unit = Unit(lab, tmp_path, b"\n")
     assert unit.grade() == 0, unit.stderr
     assert unit.record.outcome is Outcome.PATCH_FAILED
     assert unit.official == {"run_instance.log"}
 
 
-def test_tests_that_take_too_long_are_an_outcome(lab: Lab, tmp_path: Path) -> None:
+def test_grade_reports_timed_out_tests(lab: Lab, tmp_path: Path) -> None:
     unit = Unit(lab, tmp_path, GOLD, timeout_s=1, eval_script=eval_script(lab.base, "sleep 60"))
     assert unit.grade() == 0, unit.stderr
     assert unit.record.outcome is Outcome.TESTS_TIMED_OUT
@@ -152,9 +152,7 @@ PYTEST = "python -m pytest -p no:cacheprovider -rA tests/test_calc.py"
 
 
 @pytest.mark.parametrize("words", [WORDS, "echo Killed"])
-def test_what_looks_like_a_broken_environment_twice_is_the_outcome_with_its_official_files(
-    lab: Lab, tmp_path: Path, words: str
-) -> None:
+def test_grade_reports_broken_sandbox(lab: Lab, tmp_path: Path, words: str) -> None:
     count = tmp_path / "runs"
     unit = Open(lab, tmp_path, GOLD, eval_script=eval_script(lab.base, f"echo run >>{count}; {words}"))
     assert unit.grade() == 0, unit.stderr
@@ -167,7 +165,7 @@ def test_what_looks_like_a_broken_environment_twice_is_the_outcome_with_its_offi
     assert unit.record.machine.resource_factor == (2.0 if "Killed" in words else 1.0)
 
 
-def test_a_verdict_that_only_a_second_run_gave_is_suspect(lab: Lab, tmp_path: Path) -> None:
+def test_second_run_verdict_is_suspect(lab: Lab, tmp_path: Path) -> None:
     """A patch that throws a dice: such words, else a cheat."""
     first = tmp_path / "first"
     dice = f"if mkdir {first} 2>/dev/null; then {WORDS}; else {PYTEST}; fi"
@@ -180,7 +178,7 @@ def test_a_verdict_that_only_a_second_run_gave_is_suspect(lab: Lab, tmp_path: Pa
     assert "network_unreachable" in finding.detail
 
 
-def test_the_sandbox_of_a_second_run_is_named_as_if_it_were_the_first(lab: Lab, tmp_path: Path) -> None:
+def test_second_run_hides_its_number(lab: Lab, tmp_path: Path) -> None:
     """A cluster shows the name inside, where it must not tell which run it is."""
     unit = Open(lab, tmp_path, GOLD, eval_script=eval_script(lab.base, WORDS))
     command = [*unit.command(), "--try", "20260101T000000123456"]
@@ -191,7 +189,7 @@ def test_the_sandbox_of_a_second_run_is_named_as_if_it_were_the_first(lab: Lab, 
     assert re.fullmatch(r"20260101T\d{12}", created)
 
 
-def test_a_second_run_that_fails_is_an_honest_failure(lab: Lab, tmp_path: Path) -> None:
+def test_failed_second_run_is_unresolved(lab: Lab, tmp_path: Path) -> None:
     first = tmp_path / "first"
     unstable = f"if mkdir {first} 2>/dev/null; then {WORDS}; else {PYTEST}; fi"
     wrong = GOLD.replace(b"a + b", b"a * b")
@@ -200,7 +198,7 @@ def test_a_second_run_that_fails_is_an_honest_failure(lab: Lab, tmp_path: Path) 
     assert (unit.record.outcome, unit.record.integrity.verdict) == (Outcome.UNRESOLVED, "ok")
 
 
-def test_another_patch_under_the_same_run_id_is_graded_again(lab: Lab, tmp_path: Path) -> None:
+def test_grade_repeats_for_changed_patch(lab: Lab, tmp_path: Path) -> None:
     unit = Unit(lab, tmp_path, GOLD)
     assert unit.grade() == 0, unit.stderr
     (unit.inputs / Patch.file).write_bytes(GOLD.replace(b"a + b", b"a * b"))

@@ -25,9 +25,9 @@ ALL_FILES = {"test_output.txt", "report.json", "run_instance.log", "eval.sh"}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("images"))
-    yield made
-    made.close()
+    new_lab = Lab(tmp_path_factory.mktemp("images"))
+    yield new_lab
+    new_lab.close()
 
 
 def make_unit(
@@ -52,7 +52,7 @@ def read_twins(unit: Unit) -> ValidatedTwins:
     return ValidatedTwins.from_bytes((unit.outputs / ValidatedTwins.file).read_bytes())
 
 
-def test_grade_confirms_and_hands_on_twins(lab: Lab, tmp_path: Path) -> None:
+def test_grade_confirms_and_stores_twins(lab: Lab, tmp_path: Path) -> None:
     first = make_unit(lab, tmp_path)
     confirmation = confirm(first)
     assert (confirmation.outcome, confirmation.reason) == (ConfirmationOutcome.CONFIRMED, "")
@@ -70,7 +70,7 @@ def test_grade_confirms_and_hands_on_twins(lab: Lab, tmp_path: Path) -> None:
     assert not (again.outputs / ValidatedTwins.file).exists()
 
 
-def test_official_files_are_of_the_first_run(lab: Lab, tmp_path: Path) -> None:
+def test_grade_keeps_first_files(lab: Lab, tmp_path: Path) -> None:
     unit = make_unit(lab, tmp_path)
     assert confirm(unit).outcome is ConfirmationOutcome.CONFIRMED
     assert FOUR_TESTS in (unit.outputs / "eval.sh").read_text()
@@ -81,7 +81,7 @@ WRONG = b"diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -
 
 
 @pytest.mark.parametrize(
-    ("setting", "given", "integrity"),
+    ("setting", "submission", "integrity"),
     [
         ("resolved", ("gold", GOLD), "ok"),
         ("resolved", ("idle", b""), "ok"),
@@ -92,16 +92,16 @@ WRONG = b"diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -
     ],
 )
 def test_grade_without_confirmation(
-    lab: Lab, tmp_path: Path, setting: str, given: tuple[str, bytes], integrity: str
+    lab: Lab, tmp_path: Path, setting: str, submission: tuple[str, bytes], integrity: str
 ) -> None:
-    agent, patch = given
+    agent, patch = submission
     unit = make_unit(lab, tmp_path, patch, agent=agent, confirm=setting)
     assert unit.grade() == 0, unit.stderr
     assert unit.record.confirmation is None
     assert unit.record.integrity.verdict == integrity
 
 
-def test_grade_confirms_reference_patches_on_request(lab: Lab, tmp_path: Path) -> None:
+def test_gold_patches_can_be_confirmed(lab: Lab, tmp_path: Path) -> None:
     assert confirm(make_unit(lab, tmp_path, agent="gold", confirm="always")).outcome is ConfirmationOutcome.CONFIRMED
 
 
@@ -117,7 +117,7 @@ MARK = b"diff --git a/mark b/mark\nnew file mode 100644\n--- /dev/null\n+++ b/ma
     ("then", "outcome", "reason"),
     [
         pytest.param(
-            *("sleep 60", ConfirmationOutcome.NOT_CONFIRMED, "the tests did not end within their time"),
+            *("sleep 60", ConfirmationOutcome.NOT_CONFIRMED, "the tests timed out"),
             marks=pytest.mark.long,
         ),
         ("exit 3", ConfirmationOutcome.NOT_CONFIRMED, "the log is not gradeable"),
@@ -133,7 +133,7 @@ MARK = b"diff --git a/mark b/mark\nnew file mode 100644\n--- /dev/null\n+++ b/ma
         ),
     ],
 )
-def test_grade_keeps_verdict_whatever_confirmation_says(
+def test_confirmation_keeps_verdict(
     lab: Lab, tmp_path: Path, then: str, outcome: ConfirmationOutcome, reason: str
 ) -> None:
     timeout_s = 15 if then.startswith("sleep") else 300
@@ -146,7 +146,7 @@ def test_grade_keeps_verdict_whatever_confirmation_says(
     assert unit.record.integrity.verdict == ("suspect" if contradicted else "unconfirmed")
 
 
-def test_grade_hands_on_verdict_if_stopped_in_confirmation(lab: Lab, tmp_path: Path) -> None:
+def test_stopped_confirmation_is_noted(lab: Lab, tmp_path: Path) -> None:
     word = f"{time.time_ns() % 10**6 + 1000}.125"
     unit = make_unit(lab, tmp_path, GOLD + MARK, TWIN.format(then=f"sleep {word}"), timeout_s=600)
     step = subprocess.Popen(unit.command(), cwd=ROOT, env={**os.environ, "PYTHONUTF8": "1"})
@@ -156,20 +156,20 @@ def test_grade_hands_on_verdict_if_stopped_in_confirmation(lab: Lab, tmp_path: P
     assert unit.record.resolved
     assert unit.official == ALL_FILES
     assert unit.record.confirmation is not None
-    assert unit.record.confirmation.reason.startswith("the step was told to stop")
+    assert unit.record.confirmation.reason.startswith("the step was stopped")
     wait_for(lambda: not sleeps(word))
 
 
 def sleeps(word: str) -> bool:
     """Whether a process sleeps for so long."""
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            if each.read_bytes().startswith(b"sleep\0" + word.encode()):
+            if path.read_bytes().startswith(b"sleep\0" + word.encode()):
                 return True
     return False
 
 
-def test_grade_without_test_patch_is_unavailable(lab: Lab, tmp_path: Path) -> None:
+def test_missing_test_patch_is_noted(lab: Lab, tmp_path: Path) -> None:
     tests = [*FOUR, "tests/test_calc.py::test_subtracts"]
     printed = "".join(f"echo PASSED {test}\n" for test in tests) + "echo === 5 passed in 0.1s ==="
     script = f"#!/bin/bash\n: '>>>>> Start Test Output'\n{printed}\n: '>>>>> End Test Output'\n"

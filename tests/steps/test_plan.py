@@ -34,7 +34,7 @@ class Desk:
         fixed = [f"--run-id={run}", f"--store={self.store}", f"--out={self.out}"]
         return run_program("swe_argo.steps.plan", [*flags, *fixed], ROOT)
 
-    def made(self) -> Plan:
+    def read_plan(self) -> Plan:
         return Plan.from_bytes(open_store(str(self.store)).get(key(Plan, RUN)))
 
     def shard(self, number: int) -> Shard:
@@ -46,26 +46,26 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_default_gives_way_to_the_spec_and_the_spec_to_what_is_set(desk: Desk) -> None:
-    done = desk.plan(
+def test_plan_flags_override_spec(desk: Desk) -> None:
+    result = desk.plan(
         *("--k=5", "--attempts=2", "--model=", "--agent=gold"),
         '--spec-text={"select": {"k": 2}, "agent": {"name": "idle"}, "run_id": "another"}',
     )
-    assert done.returncode == 0, done.stderr
-    made = desk.made()
-    assert (made.run_id, len(made.units), {unit.begins for unit in made.units}) == (RUN, 4, {"solve"})
+    assert result.returncode == 0, result.stderr
+    plan = desk.read_plan()
+    assert (plan.run_id, len(plan.units), {unit.begins for unit in plan.units}) == (RUN, 4, {"solve"})
 
 
-def test_predictions_named_in_the_spec_choose_their_agent_over_the_default(desk: Desk, tmp_path: Path) -> None:
+def test_predictions_choose_agent(desk: Desk, tmp_path: Path) -> None:
     preds = tmp_path / "preds.jsonl"
     preds.write_text('{"instance_id": "mini__gridprint-1", "model_name_or_path": "m", "model_patch": "x"}\n')
-    done = desk.plan("--agent=gold", f'--spec-text=agent.predictions = "{preds}"')
-    assert done.returncode == 0, done.stderr
+    result = desk.plan("--agent=gold", f'--spec-text=agent.predictions = "{preds}"')
+    assert result.returncode == 0, result.stderr
     run = RunFile.from_bytes(open_store(str(desk.store)).get(key(RunFile, RUN)))
     assert (run.spec.agent.name, run.model) == ("given", "m")
 
 
-def test_runs_of_one_name_in_two_stores_are_told_apart_by_when_they_were_planned(tmp_path: Path) -> None:
+def test_is_same_run_compares_times(tmp_path: Path) -> None:
     runs = []
     for desk in (Desk(tmp_path / "here"), Desk(tmp_path / "there")):
         assert desk.plan("--k=1").returncode == 0
@@ -74,50 +74,50 @@ def test_runs_of_one_name_in_two_stores_are_told_apart_by_when_they_were_planned
     assert not is_same_run(*runs), "planned within a second, as likely as not"
 
 
-def test_a_run_that_a_runner_on_some_machine_works_on_is_left_to_it_while_it_lives(desk: Desk) -> None:
+def test_plan_refuses_active_run(desk: Desk) -> None:
     store = open_store(str(desk.store), create=True)
     lock = Lock(token="t", process="elsewhere:1:1", pid=7, host="elsewhere", alive_at=time.time())
     store.put(key(Lock, RUN), lock.to_bytes())
-    done = desk.plan("--k=1")
-    assert done.returncode == 64
-    assert f"run_id: run '{RUN}' is being worked on by process 7 on elsewhere" in done.stderr
+    result = desk.plan("--k=1")
+    assert result.returncode == 64
+    assert f"run_id: run '{RUN}' is being worked on by process 7 on elsewhere" in result.stderr
     assert store.keys("runs/") == [key(Lock, RUN)]
     silent = lock.model_copy(update={"alive_at": time.time() - DEAD_S - 1})
     store.put(key(Lock, RUN), silent.to_bytes())
     assert desk.plan("--k=1").returncode == 0
 
 
-def test_a_run_of_another_version_is_not_resumed_and_that_is_one_line(desk: Desk) -> None:
+def test_plan_refuses_older_run(desk: Desk) -> None:
     open_store(str(desk.store), create=True).put(key(RunFile, RUN), b"{}")
-    done = desk.plan("--k=1")
-    assert done.returncode == 64
-    assert done.stderr.count("\n") == 1
-    assert "run.json is broken, or of another version of swe-argo" in done.stderr
+    result = desk.plan("--k=1")
+    assert result.returncode == 64
+    assert result.stderr.count("\n") == 1
+    assert "run.json is broken or from another version of swe-argo" in result.stderr
 
 
-def test_a_plan_is_cut_into_parts_of_what_is_to_do(desk: Desk) -> None:
+def test_plan_splits_units_into_shards(desk: Desk) -> None:
     assert desk.plan("--shard-size=5").returncode == 0
     assert (desk.out / "shards").read_text() == "3"
     assert (desk.out / "outcome").read_text() == "12 units to do"
     parts = [desk.shard(number).units for number in range(3)]
     assert [len(part) for part in parts] == [5, 5, 2]
-    planned = [(unit.instance_id, unit.attempt, unit.begins) for unit in desk.made().units]
+    planned = [(unit.instance_id, unit.attempt, unit.begins) for unit in desk.read_plan().units]
     assert [(unit.id, unit.attempt, unit.begins) for part in parts for unit in part] == planned
 
 
-def test_a_resumed_plan_has_parts_of_what_is_missing_alone(desk: Desk) -> None:
+def test_resumed_plan_has_missing_units(desk: Desk) -> None:
     assert desk.plan("--shard-size=5").returncode == 0
     store = open_store(str(desk.store))
-    done = [unit.instance_id for unit in desk.made().units][:9]
-    store.put_many({key(GradeRecord, RUN, each, 1): b"{}" for each in done})
+    graded = [unit.instance_id for unit in desk.read_plan().units][:9]
+    store.put_many({key(GradeRecord, RUN, instance_id, 1): b"{}" for instance_id in graded})
     assert desk.plan("--shard-size=5").returncode == 0
     assert (desk.out / "shards").read_text() == "1"
     assert (desk.out / "outcome").read_text() == "3 units to do, 9 done before"
     assert store.keys(f"runs/{RUN}/shards/") == [key(Shard, RUN, name="00000")]
-    assert not {unit.id for unit in desk.shard(0).units} & set(done)
+    assert not {unit.id for unit in desk.shard(0).units} & set(graded)
 
 
-def test_a_run_keeps_its_tags_until_it_is_given_others(desk: Desk) -> None:
+def test_plan_keeps_tags_until_replaced(desk: Desk) -> None:
     def tags() -> list[str]:
         return record_of(open_store(str(desk.store)), RunFile, RUN).spec.tags
 
@@ -128,48 +128,48 @@ def test_a_run_keeps_its_tags_until_it_is_given_others(desk: Desk) -> None:
     assert desk.plan('--spec-text=tags = ["c"]').returncode == 0
     assert tags() == ["c"]
     wrong = desk.plan('--spec-text=tags = ["c d"]')
-    assert (wrong.returncode, "tags: 'c d' is no tag" in wrong.stderr) == (64, True)
+    assert (wrong.returncode, "tags: 'c d' is not a valid tag" in wrong.stderr) == (64, True)
     assert tags() == ["c"]
 
 
-def test_a_grown_plan_has_parts_of_what_is_new_alone(desk: Desk) -> None:
+def test_grown_plan_has_only_new_units(desk: Desk) -> None:
     """As the pipeline plans: parameters, and the rest of the spec as text."""
     assert desk.plan("--shard-size=5", "--k=2", "--attempts=1").returncode == 0
-    before = [unit.instance_id for unit in desk.made().units]
-    open_store(str(desk.store)).put_many({key(GradeRecord, RUN, each, 1): b"{}" for each in before})
+    before = [unit.instance_id for unit in desk.read_plan().units]
+    open_store(str(desk.store)).put_many({key(GradeRecord, RUN, instance_id, 1): b"{}" for instance_id in before})
     grown = desk.plan("--shard-size=5", "--k=4", "--attempts=2")
     assert grown.returncode == 0, grown.stderr
-    assert "note: run planned grows: 2 -> 4 instances, 1 -> 2 attempts; what it has is not done again" in grown.stderr
+    assert "note: run planned grows: 2 -> 4 instances, 1 -> 2 attempts; existing results are kept" in grown.stderr
     assert (desk.out / "outcome").read_text() == "6 units to do, 2 done before"
     assert [
-        unit.begins for unit in desk.made().units if (unit.instance_id, unit.attempt) in [(b, 1) for b in before]
+        unit.begins for unit in desk.read_plan().units if (unit.instance_id, unit.attempt) in [(b, 1) for b in before]
     ] == [
         "none",
         "none",
     ]
     parts = [unit for number in range(2) for unit in desk.shard(number).units]
     assert len(parts) == 6
-    assert not {(unit.id, unit.attempt) for unit in parts} & {(each, 1) for each in before}
+    assert not {(unit.id, unit.attempt) for unit in parts} & {(instance_id, 1) for instance_id in before}
     less = desk.plan("--shard-size=5", "--k=1", "--attempts=2")
     assert less.returncode == 64
-    assert "a run only grows" in less.stderr
+    assert "the spec no longer selects" in less.stderr
 
 
-def test_a_plan_with_nothing_to_do_has_no_parts(desk: Desk) -> None:
+def test_finished_plan_has_no_shards(desk: Desk) -> None:
     assert desk.plan("--shard-size=5", "--spec-text=select.k = 1").returncode == 0
-    open_store(str(desk.store)).put(key(GradeRecord, RUN, desk.made().units[0].instance_id, 1), b"{}")
+    open_store(str(desk.store)).put(key(GradeRecord, RUN, desk.read_plan().units[0].instance_id, 1), b"{}")
     assert desk.plan("--shard-size=5", "--spec-text=select.k = 1").returncode == 0
     assert (desk.out / "shards").read_text() == "0"
 
 
-def test_a_spec_beyond_the_deadlines_is_refused_before_anything_is_written(desk: Desk) -> None:
-    done = desk.plan("--spec-text=grading.timeout_s = 2000", "--at-most=grading.timeout_s=1800")
-    assert done.returncode == 64
-    assert done.stderr == "grading.timeout_s: 2000 is more than this pipeline allows: at most 1800\n"
+def test_plan_refuses_high_timeouts(desk: Desk) -> None:
+    result = desk.plan("--spec-text=grading.timeout_s = 2000", "--at-most=grading.timeout_s=1800")
+    assert result.returncode == 64
+    assert result.stderr == "grading.timeout_s: 2000 is more than this pipeline's limit of 1800\n"
     assert not desk.store.exists()
 
 
-def test_an_agents_own_time_is_lowered_to_the_deadlines_and_a_wished_one_is_refused(desk: Desk) -> None:
+def test_plan_caps_default_agent_timeout(desk: Desk) -> None:
     limited = "--at-most=agent.timeout_s=60"
     assert desk.plan('--spec-text=agent = {name = "idle", timeout_s = 120}', limited).returncode == 64
     assert desk.plan('--spec-text=agent.name = "idle"', limited).returncode == 0
@@ -192,37 +192,35 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
-def test_a_models_name_that_no_file_can_have_is_refused_in_a_line_before_anything_is_written(
-    desk: Desk, tmp_path: Path, name: str
-) -> None:
+def test_plan_refuses_bad_model_name(desk: Desk, tmp_path: Path, name: str) -> None:
     predictions = tmp_path / "preds.json"
     predictions.write_text(json.dumps([{"instance_id": ID, "model_name_or_path": name, "model_patch": ""}]))
-    told = json.dumps({"agent": {"name": "given", "predictions": str(predictions)}})
-    one = f'--set=select.instance_ids=["{ID}"]'
-    wished = ("--set=agent.name=gold", "--set=select.k=1", f"--spec-text={json.dumps({'agent': {'model': name}})}")
-    for flags in ((f"--spec-text={told}", one), wished)[: 1 if len(name) > 10 else 2]:
-        done = desk.plan(*flags)
-        assert done.returncode == 64, done.stderr
-        line = done.stderr.strip().splitlines()[-1]
+    given_spec = json.dumps({"agent": {"name": "given", "predictions": str(predictions)}})
+    selection = f'--set=select.instance_ids=["{ID}"]'
+    gold_flags = ("--set=agent.name=gold", "--set=select.k=1", f"--spec-text={json.dumps({'agent': {'model': name}})}")
+    for flags in ((f"--spec-text={given_spec}", selection), gold_flags)[: 1 if len(name) > 10 else 2]:
+        result = desk.plan(*flags)
+        assert result.returncode == 64, result.stderr
+        line = result.stderr.strip().splitlines()[-1]
         assert "agent.model" in line
         assert line.isprintable()
         assert len(line) < 500
         assert not list(desk.store.rglob("*.json"))
 
 
-def test_predictions_of_a_model_whose_name_is_none_are_graded_under_another(desk: Desk, tmp_path: Path) -> None:
+def test_plan_accepts_other_model_name(desk: Desk, tmp_path: Path) -> None:
     predictions = tmp_path / "preds.json"
     predictions.write_text(json.dumps([{"instance_id": ID, "model_name_or_path": "m" * 3000, "model_patch": ""}]))
     run_spec = {"agent": {"name": "given", "predictions": str(predictions)}, "select": {"instance_ids": [ID]}}
     refused = desk.plan(f"--spec-text={json.dumps(run_spec)}")
-    assert "--model NAME says another" in refused.stderr
+    assert "give another name with --model NAME" in refused.stderr
     assert desk.plan(f"--spec-text={json.dumps(run_spec)}", "--set=agent.model=good").returncode == 0
 
 
-def test_a_models_name_and_a_runs_have_room_in_one_files_name(desk: Desk) -> None:
-    done = desk.plan("--set=agent.name=gold", f"--set=agent.model={'m' * 200}", run="r" * 63)
-    assert done.returncode == 64
-    assert "more than 255 bytes together" in done.stderr
+def test_plan_bounds_model_and_run_name(desk: Desk) -> None:
+    result = desk.plan("--set=agent.name=gold", f"--set=agent.model={'m' * 200}", run="r" * 63)
+    assert result.returncode == 64
+    assert "of more than 255 bytes" in result.stderr
     for name in ("Qwen/Qwen3-Coder-480B", "qwen2.5-coder:7b", "模型 1", "a" * 200):
         assert desk.plan("--set=agent.name=gold", f"--set=agent.model={name}", "--set=select.k=1").returncode == 0
         shutil.rmtree(desk.store)

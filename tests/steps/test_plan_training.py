@@ -57,8 +57,8 @@ def learn(store: Store, steps: int, solved: dict[str, float] | None = None) -> N
             )
         )
         groups = [
-            LearnedGroup(instance_id=each, rewards=[share] * 8, solved=round(8 * share), missing=0, constant=True)
-            for each, share in (solved or {}).items()
+            LearnedGroup(instance_id=name, rewards=[share] * 8, solved=round(8 * share), missing=0, constant=True)
+            for name, share in (solved or {}).items()
         ]
         store.swap(key(StepFigures, "one", name=step_name(step)), None, figures(step, groups).to_bytes())
     store.put(key(Checkpoints, "one"), Checkpoints.of(lines).to_bytes())
@@ -93,27 +93,27 @@ def validation(dataset: DatasetLock, fitness: dict[str, Fitness]) -> Validation:
         image_digests={},
         counts={},
         instances=[
-            ValidatedInstance(instance_id=each, fitness=one, idle=None, **shared) for each, one in fitness.items()
+            ValidatedInstance(instance_id=name, fitness=kind, idle=None, **shared) for name, kind in fitness.items()
         ],
     )
 
 
-def test_a_share_is_held_out_by_the_seed_and_never_trained_on(store: Store) -> None:
+def test_held_out_share_follows_seed(store: Store) -> None:
     training = plan(store, **{"held_out.share": 0.25, "held_out.every": 1})
     assert len(training.held_out) == 3
     assert len(training.pool) == MINI - 3
     assert not set(training.pool) & set(training.held_out)
-    others = [plan(store, **{"held_out.share": 0.25, "held_out.every": 1, "seed": seed}) for seed in (0, 1, 2)]
-    assert others[0].held_out == training.held_out
-    assert len({tuple(each.held_out) for each in others}) > 1
-    assert TrainFile.from_bytes(store.get(key(TrainFile, "one"))) == others[-1]
+    trainings = [plan(store, **{"held_out.share": 0.25, "held_out.every": 1, "seed": seed}) for seed in (0, 1, 2)]
+    assert trainings[0].held_out == training.held_out
+    assert len({tuple(candidate.held_out) for candidate in trainings}) > 1
+    assert TrainFile.from_bytes(store.get(key(TrainFile, "one"))) == trainings[-1]
 
 
-def test_ids_are_held_out_whether_they_are_selected_or_not(store: Store) -> None:
+def test_held_out_ids_need_no_selection(store: Store) -> None:
     select = ["mini__slugkit-1", "mini__slugkit-2", "mini__ledgerlet-1"]
-    held = ["mini__slugkit-2", "mini__gridprint-1"]
-    training = plan(store, **{"run.select.instance_ids": select, "held_out.instance_ids": held})
-    assert training.held_out == held
+    held_out = ["mini__slugkit-2", "mini__gridprint-1"]
+    training = plan(store, **{"run.select.instance_ids": select, "held_out.instance_ids": held_out})
+    assert training.held_out == held_out
     assert training.pool == ["mini__ledgerlet-1", "mini__slugkit-1"]
     assert training.dataset.rows == 4
 
@@ -122,21 +122,22 @@ def test_ids_are_held_out_whether_they_are_selected_or_not(store: Store) -> None
     ("fields", "message"),
     [
         ({"held_out.instance_ids": ["mini__slugkit-9"]}, r"not in the dataset: mini__slugkit-9"),
-        ({"groups": 12, "held_out.share": 0.5}, "^groups: 12 instances a step are more than the 6 .* with 6 held out"),
+        (
+            {"groups": 12, "held_out.share": 0.5},
+            "^groups: 12 instances per step are more than the 6 .* with 6 held out",
+        ),
         ({"run.dataset": "nothing.jsonl"}, "nothing.jsonl"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_and_nothing_is_written(
-    store: Store, fields: dict[str, Any], message: str
-) -> None:
+def test_impossible_training_is_refused(store: Store, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan(store, **fields)
     assert store.keys("trainings/") == []
 
 
-def test_instances_that_are_not_valid_are_left_out(store: Store, tmp_path: Path) -> None:
+def test_training_excludes_invalid(store: Store, tmp_path: Path) -> None:
     whole = plan(store)
-    fitness = {each: Fitness.FLAKY if each == whole.pool[0] else Fitness.VALID for each in whole.pool}
+    fitness = {name: Fitness.FLAKY if name == whole.pool[0] else Fitness.VALID for name in whole.pool}
     file = tmp_path / "validation.json"
     file.write_bytes(validation(whole.dataset, fitness).to_bytes())
     training = plan(store, **{"run.select.validated": str(file)})
@@ -144,7 +145,7 @@ def test_instances_that_are_not_valid_are_left_out(store: Store, tmp_path: Path)
     assert training.left_out == {whole.pool[0]: "flaky"}
 
 
-def test_a_training_goes_on_under_fields_that_say_how(store: Store) -> None:
+def test_training_resumes(store: Store) -> None:
     first = plan(store, **{"loss.suspect": "drop"})  # the default of older releases
     learn(store, 1)
     again = plan(store, steps=20, checkpoint_every=3, workers=7)
@@ -157,7 +158,7 @@ def test_a_training_goes_on_under_fields_that_say_how(store: Store) -> None:
         plan(store, max_steps=3)
 
 
-def test_until_it_has_begun_its_spec_may_be_put_right(store: Store) -> None:
+def test_spec_can_change_before_step(store: Store) -> None:
     plan(store, lr=0.1)
     assert plan(store).spec.lr == 1e-5
     store.put(key(Plan, run_of("one", 1)), Plan(run_id="r", units=[]).to_bytes())
@@ -165,7 +166,7 @@ def test_until_it_has_begun_its_spec_may_be_put_right(store: Store) -> None:
         plan(store, lr=0.1)
 
 
-def test_a_step_is_a_run_of_its_instances_and_the_same_whenever_it_is_planned(store: Store) -> None:
+def test_plan_rollouts_is_deterministic(store: Store) -> None:
     training = plan(store, **{"run.canary": 3})
     first = plan_rollouts(store, training, 1)
     assert first is not None
@@ -184,7 +185,7 @@ def test_a_step_is_a_run_of_its_instances_and_the_same_whenever_it_is_planned(st
         plan_rollouts(store, training, 10)
 
 
-def test_a_step_that_begins_early_takes_what_it_would_take_late(store: Store) -> None:
+def test_early_rollouts_equal_late_ones(store: Store) -> None:
     training = plan(store, max_lag=1, **{"curriculum.max_solved": 0.5})
     learn(store, 1, dict.fromkeys(training.pool[:4], 1.0))
     early = plan_rollouts(store, training, 3)
@@ -197,7 +198,7 @@ def test_a_step_that_begins_early_takes_what_it_would_take_late(store: Store) ->
     assert set(late.select.instance_ids) <= set(training.pool[8:])
 
 
-def test_weights_are_measured_every_few_steps_once(store: Store) -> None:
+def test_measurement_is_due_once(store: Store) -> None:
     training = plan(store, **{"held_out.share": 0.2, "held_out.every": 3, "held_out.attempts": 2})
     due = [step for step in range(10) if plan_measurement(store, training, step)]
     assert due == [0, 3, 6, 9]
@@ -211,14 +212,14 @@ def test_weights_are_measured_every_few_steps_once(store: Store) -> None:
     assert plan_measurement(store, training, 3) is None
 
 
-def test_what_a_cluster_says_holds_where_the_spec_says_nothing(tmp_path: Path) -> None:
+def test_training_defaults_yield_to_spec(tmp_path: Path) -> None:
     """As Argo starts the program: an empty value says nothing."""
-    said = ["run.sandbox.backend=kubernetes", "run.retries=4", "proxy_url=", "run.sandbox.resource_factor=2"]
+    defaults = ["run.sandbox.backend=kubernetes", "run.retries=4", "proxy_url=", "run.sandbox.resource_factor=2"]
     text = 'name = "one"\nbase_model = "test/model"\nagent = "r2egym"\nretries = 1\n'
-    done = subprocess.run(
+    result = subprocess.run(
         [
             *(sys.executable, "-m", "swe_argo.steps.plan_training", f"--store={tmp_path / 'store'}", "--training=two"),
-            *(f"--default={each}" for each in said),
+            *(f"--default={default}" for default in defaults),
             *(f"--spec-text={text}", "--set=steps=3", f"--out={tmp_path / 'out'}"),
         ],
         cwd=ROOT,
@@ -226,22 +227,22 @@ def test_what_a_cluster_says_holds_where_the_spec_says_nothing(tmp_path: Path) -
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert ((tmp_path / "out" / "steps").read_text(), (tmp_path / "out" / "next_step").read_text()) == ("3", "1")
     spec = TrainFile.from_bytes(open_store(str(tmp_path / "store")).get(key(TrainFile, "two"))).spec
     assert (spec.name, spec.proxy_url, spec.run.retries) == ("two", None, 1)
     assert (spec.run.sandbox.backend, spec.run.sandbox.resource_factor) == ("kubernetes", 2.0)
 
 
-def test_a_training_lies_in_a_bucket_as_in_a_folder(bucket: str, store: Store) -> None:
-    there = open_store(f"s3://{bucket}/team", create=True)
+def test_bucket_training_equals_folder(bucket: str, store: Store) -> None:
+    remote = open_store(f"s3://{bucket}/team", create=True)
     trainings = []
-    for each in (store, there):
-        training = plan(each, **{"held_out.share": 0.2, "held_out.every": 3})
-        learn(each, 2)
-        assert plan(each, **{"held_out.share": 0.2, "held_out.every": 3}).pool == training.pool
-        third = plan_rollouts(each, training, 3)
+    for place in (store, remote):
+        training = plan(place, **{"held_out.share": 0.2, "held_out.every": 3})
+        learn(place, 2)
+        assert plan(place, **{"held_out.share": 0.2, "held_out.every": 3}).pool == training.pool
+        third = plan_rollouts(place, training, 3)
         assert third is not None
-        assert plan_rollouts(each, training, 2) is None
+        assert plan_rollouts(place, training, 2) is None
         trainings.append((training.pool, training.held_out, third.select.instance_ids))
     assert trainings[0] == trainings[1]

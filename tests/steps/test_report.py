@@ -28,7 +28,7 @@ def unit_files(store: Store, unit: Unit) -> list[str]:
     return store.keys(f"runs/synthetic/units/{unit.instance_id}/{unit.attempt}/")
 
 
-def test_everything_is_written(store: Store) -> None:
+def test_report_writes_all_files(store: Store) -> None:
     plan = Synthetic(instances=20, attempts=2).write(store)
     summary = write_report(store, "synthetic")
     names = {name.removeprefix(FOLDER) for name in store.keys(FOLDER)}
@@ -46,7 +46,7 @@ def test_everything_is_written(store: Store) -> None:
     assert Summary.from_bytes(store.get(f"{FOLDER}summary.json")) == summary
 
 
-def test_the_same_store_gives_the_same_bytes_twice(store: Store) -> None:
+def test_report_is_deterministic(store: Store) -> None:
     Synthetic(instances=20, attempts=2).write(store)
     write_report(store, "synthetic")
     first = contents(store)
@@ -54,7 +54,7 @@ def test_the_same_store_gives_the_same_bytes_twice(store: Store) -> None:
     assert contents(store) == first
 
 
-def test_files_of_an_earlier_report_do_not_outlive_it(store: Store) -> None:
+def test_report_removes_older_files(store: Store) -> None:
     Synthetic(instances=20, attempts=2).write(store)
     write_report(store, "synthetic")
     store.delete_many(store.keys("runs/synthetic/"))
@@ -67,7 +67,7 @@ def test_files_of_an_earlier_report_do_not_outlive_it(store: Store) -> None:
 
 
 @pytest.mark.parametrize("mix", [{"not_run": 1}, {"failed": 1}, {"failed": 1, "not_run": 1, "resolved": 1}])
-def test_a_run_that_stopped_early_is_reported_honestly(store: Store, mix: dict[str, float]) -> None:
+def test_stopped_run_is_incomplete(store: Store, mix: dict[str, float]) -> None:
     Synthetic(instances=9, mix=mix).write(store)
     summary = write_report(store, "synthetic")
     assert summary.headline.total == 9
@@ -75,18 +75,18 @@ def test_a_run_that_stopped_early_is_reported_honestly(store: Store, mix: dict[s
     assert summary.doubts
 
 
-def test_a_run_without_a_plan_has_a_report_too(store: Store) -> None:
+def test_unplanned_run_has_report(store: Store) -> None:
     Synthetic(instances=2).write(store)
     store.delete_many(["runs/synthetic/plan.json"])
     summary = write_report(store, "synthetic")
     assert summary.headline.total == 0
-    assert summary.doubts == ["Nothing was planned: there is nothing to report."]
+    assert summary.doubts == ["No units are planned, so there is nothing to report."]
     official = json.loads(store.get(f"{FOLDER}lab__model-1.synthetic.json"))
     assert official["total_instances"] == 0
     assert store.get(f"{FOLDER}preds.jsonl") == b""
 
 
-def test_the_leaderboard_bundle_holds_the_files_byte_for_byte(store: Store) -> None:
+def test_leaderboard_files_are_exact(store: Store) -> None:
     plan = Synthetic(instances=30, attempts=2, suspects=0).write(store)
     write_report(store, "synthetic")
     bundle = f"{FOLDER}leaderboard/"
@@ -112,22 +112,22 @@ def test_the_leaderboard_bundle_holds_the_files_byte_for_byte(store: Store) -> N
 @pytest.mark.parametrize(
     "model", ["<script>alert(1)</script>", "a_b*c*`d`[x](http://y)", 'q": "x\'\\n', "lab/😀 \u2028é", "# no: - yes"]
 )
-def test_the_leaderboards_files_escape_what_they_hold(store: Store, model: str) -> None:
+def test_leaderboard_escapes_model_name(store: Store, model: str) -> None:
     Synthetic(instances=2, model=model).write(store)
     write_report(store, "synthetic")
     metadata = yaml.safe_load(store.get(f"{FOLDER}leaderboard/metadata.yaml"))
     assert metadata["name"] == model
     read_me = store.get(f"{FOLDER}leaderboard/README.md").decode()
-    title, _, rest = read_me.partition("\n")
+    title, _, body = read_me.partition("\n")
     unescaped = re.sub(r"\\(.)", r"\1", title.removeprefix("# ").replace(r"\\u2028", "\u2028"))
     assert unescaped == " ".join(model.split())
     assert not re.findall(r"(?<!\\)[<>`*_\[\]]", title)
-    assert rest.startswith("\n- Resolved"), "one line"
+    assert body.startswith("\n- Resolved"), "one line"
     predictions = [json.loads(line) for line in store.get(f"{FOLDER}leaderboard/all_preds.jsonl").splitlines()]
     assert {row["model_name_or_path"] for row in predictions} <= {model}
 
 
-def test_the_table_of_units_has_a_row_for_each_with_typed_columns(store: Store, tmp_path: Path) -> None:
+def test_units_table_has_typed_rows(store: Store, tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     Synthetic(instances=60, attempts=2, hostile=True).write(store)
     summary = write_report(store, "synthetic")
@@ -155,15 +155,15 @@ def test_the_table_of_units_has_a_row_for_each_with_typed_columns(store: Store, 
     assert sum(row["total_seconds"] for row in rows) == pytest.approx(summary.seconds["total"].total)
 
 
-def test_the_step_is_a_program(store: Store) -> None:
+def test_report_runs_as_program(store: Store) -> None:
     Synthetic(instances=3).write(store)
     command = [sys.executable, "-m", "swe_argo.steps.report", "--store", store.url, "--run", "synthetic"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     assert store.keys(FOLDER)
 
 
-def test_a_bucket_holds_the_same_report_as_a_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_in_bucket_equals_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     boto3 = pytest.importorskip("boto3")
     server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     from swe_argo.steps.settings import settings
@@ -199,7 +199,7 @@ def comparison(store: Store, run: str) -> Comparison:
     return Comparison.from_bytes(store.get(f"runs/{run}/report/compare.json"))
 
 
-def test_a_report_against_the_last_run_holds_the_comparison(store: Store) -> None:
+def test_report_compares_with_last_run(store: Store) -> None:
     nights(store, "one", "two", "three")
     write_report(store, "one")
     write_report(store, "two")
@@ -212,16 +212,16 @@ def test_a_report_against_the_last_run_holds_the_comparison(store: Store) -> Non
     assert 'href="compare.json"' in page
 
 
-def test_a_named_run_need_not_be_of_the_same_spec_nor_have_a_report(store: Store) -> None:
+def test_report_compares_with_named_run(store: Store) -> None:
     Synthetic("idle", instances=30, agent="idle", model="idle", mix={"unresolved": 1}, log_lines=1).write(store)
     nights(store, "one")
     write_report(store, "one", "idle")
     assert {("agent.name", "idle", "replay"), ("model", "idle", "lab/model-1")} <= {
-        (change.what, change.before, change.after) for change in comparison(store, "one").changes
+        (change.title, change.before, change.after) for change in comparison(store, "one").changes
     }
 
 
-def test_a_report_written_again_keeps_its_comparison_and_brings_it_up_to_date(store: Store) -> None:
+def test_report_updates_comparison(store: Store) -> None:
     nights(store, "one", "two")
     write_report(store, "two", "one")
     first = comparison(store, "two")
@@ -232,37 +232,37 @@ def test_a_report_written_again_keeps_its_comparison_and_brings_it_up_to_date(st
 
 
 @pytest.mark.parametrize(
-    ("against", "said"),
+    ("against", "message"),
     [
         ("last", "no earlier finished run of the same spec"),
-        ("two", "a run is not compared with itself"),
-        ("gone", "there is no run &#39;gone&#39;: no "),
+        ("two", "a run cannot be compared with itself"),
+        ("gone", "there is no run &#39;gone&#39;: "),
     ],
 )
-def test_what_cannot_be_compared_has_its_report_and_a_quiet_line(store: Store, against: str, said: str) -> None:
+def test_report_notes_no_comparison(store: Store, against: str, message: str) -> None:
     nights(store, "two")
     write_report(store, "two", against)
     assert store.keys("runs/two/report/")
     assert "runs/two/report/compare.json" not in store.keys("runs/two/report/")
     page = store.get("runs/two/report/report.html").decode()
     assert "Not compared with another run: " in page
-    assert said in page
+    assert message in page
 
 
-def test_nobody_asked_so_the_page_says_nothing_of_other_runs(store: Store) -> None:
+def test_report_mentions_no_runs_unasked(store: Store) -> None:
     nights(store, "one", "two")
     write_report(store, "one")
     write_report(store, "two")
     assert b"ompared with" not in store.get("runs/two/report/report.html")
 
 
-def test_the_program_says_its_word_and_hands_out_the_page(store: Store, tmp_path: Path) -> None:
+def test_report_program_writes_outcome(store: Store, tmp_path: Path) -> None:
     nights(store, "one", "two")
     command = [sys.executable, "-m", "swe_argo.steps.report", "--store", store.url, "--run"]
     for run, against in (("one", ""), ("two", "last")):
         out = str(tmp_path / run)
-        done = subprocess.run([*command, run, "--against", against, "--out", out], capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
+        result = subprocess.run([*command, run, "--against", against, "--out", out], capture_output=True, check=False)
+        assert result.returncode == 0, result.stderr
     summary = Summary.from_bytes(store.get("runs/two/report/summary.json"))
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["outcome", "report.html"]
     assert (tmp_path / "two/outcome").read_text() == f"resolved {summary.headline.resolved} of 30"

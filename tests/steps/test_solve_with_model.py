@@ -53,17 +53,17 @@ def solve(desk: SolveProcess) -> subprocess.CompletedProcess[str]:
 def rounds(*conversations: list[Answer | Fault]) -> Script:
     """One conversation after the other: a new one begins where nobody has answered yet."""
     scripts = [play(*conversation) for conversation in conversations]
-    begun = [-1]
+    rounds_begun = [-1]
 
     def script(request: dict[str, Any]) -> Answer | Fault:
         if not any(message["role"] == "assistant" for message in request["messages"]):
-            begun[0] += 1
-        return scripts[min(begun[0], len(scripts) - 1)](request)
+            rounds_begun[0] += 1
+        return scripts[min(rounds_begun[0], len(scripts) - 1)](request)
 
     return script
 
 
-def same_as_counted(usage: Usage, server: ModelServer) -> bool:
+def equals_server_counts(usage: Usage, server: ModelServer) -> bool:
     counts = server.counts
     return (usage.requests, usage.calls, usage.prompt_tokens, usage.completion_tokens) == (
         counts.requests,
@@ -74,76 +74,76 @@ def same_as_counted(usage: Usage, server: ModelServer) -> bool:
 
 
 @pytest.mark.parametrize("fn_calling", [True, False])
-def test_an_agent_with_a_model_leaves_its_patch_and_its_trajectory(tmp_path: Path, fn_calling: bool) -> None:
+def test_model_agent_writes_patch(tmp_path: Path, fn_calling: bool) -> None:
     edit = EDIT if fn_calling else function_text("execute_bash", "Now.", cmd="echo 'a = 3' > a.py")
     finish = FINISH if fn_calling else function_text("finish")
     with model_server(play(edit, finish), key=KEY) as server:
-        made = desk(tmp_path, server, fn_calling=fn_calling)
-        done = solve(made)
-        assert done.returncode == EXIT_OK, done.stderr
-        record: SolveRecord = made.get(SolveRecord)
-        trajectory: Trajectory = made.get(Trajectory)
+        unit = desk(tmp_path, server, fn_calling=fn_calling)
+        result = solve(unit)
+        assert result.returncode == EXIT_OK, result.stderr
+        record: SolveRecord = unit.get(SolveRecord)
+        trajectory: Trajectory = unit.get(Trajectory)
         assert (record.agent, record.stop_reason, record.attempts) == ("r2egym", StopReason.FINISHED, [])
-        assert same_as_counted(record.usage, server)
-    assert b"\n+a = 3\n" in made.get(Patch).data
-    git(made.repo, "apply", "--check", str(made.outputs / "patch.diff"))
+        assert equals_server_counts(record.usage, server)
+    assert b"\n+a = 3\n" in unit.get(Patch).data
+    git(unit.repo, "apply", "--check", str(unit.outputs / "patch.diff"))
     assert trajectory.extra.usage == record.usage
     extra = trajectory.agent.extra
     assert extra is not None
     assert (extra.format, extra.temperature) == ("function_calling" if fn_calling else "text", 0.0)
     assert extra.endpoint == server.url
     assert [tool["function"]["name"] for tool in trajectory.agent.tool_definitions or []][-1] == "finish"
-    assert made.files() == ["patch.diff", "solve.json", "trajectory.json"]
-    assert KEY not in done.stderr + "".join(path.read_text() for path in made.outputs.rglob("*") if path.is_file())
+    assert unit.files() == ["patch.diff", "solve.json", "trajectory.json"]
+    assert KEY not in result.stderr + "".join(path.read_text() for path in unit.outputs.rglob("*") if path.is_file())
 
 
-def test_in_iterative_mode_the_best_of_several_attempts_is_kept(tmp_path: Path) -> None:
+def test_iterative_mode_keeps_best(tmp_path: Path) -> None:
     """The first leaves no patch, the second finishes with one, and nobody asks for a third."""
     script = rounds([call("execute_bash", cmd="cat a.py; ls"), FINISH], [EDIT, FINISH], [SERVER_ERROR])
     with model_server(script) as server:
-        made = desk(tmp_path, server, iterative=True)
-        done = solve(made)
-        assert done.returncode == EXIT_OK, done.stderr
-        record: SolveRecord = made.get(SolveRecord)
-        assert same_as_counted(record.usage, server)
-        assert [seen.body["temperature"] for seen in server.calls] == [0.0, 0.0, 0.1, 0.1]
-    assert b"\n+a = 3\n" in made.get(Patch).data
-    assert [(one.number, one.accepted, one.chosen, one.temperature) for one in record.attempts] == [
+        unit = desk(tmp_path, server, iterative=True)
+        result = solve(unit)
+        assert result.returncode == EXIT_OK, result.stderr
+        record: SolveRecord = unit.get(SolveRecord)
+        assert equals_server_counts(record.usage, server)
+        assert [request.body["temperature"] for request in server.calls] == [0.0, 0.0, 0.1, 0.1]
+    assert b"\n+a = 3\n" in unit.get(Patch).data
+    assert [(attempt.number, attempt.accepted, attempt.chosen, attempt.temperature) for attempt in record.attempts] == [
         (1, False, False, 0.0),
         (2, True, True, 0.1),
     ]
-    assert [one.patch_bytes for one in record.attempts] == [0, record.patch_bytes]
-    assert sum((one.usage for one in record.attempts), Usage()) == record.usage
-    trajectory: Trajectory = made.get(Trajectory)
+    assert [attempt.patch_bytes for attempt in record.attempts] == [0, record.patch_bytes]
+    assert sum((attempt.usage for attempt in record.attempts), Usage()) == record.usage
+    trajectory: Trajectory = unit.get(Trajectory)
     assert trajectory.extra.usage == record.usage
-    others = trajectory.subagent_trajectories or []
-    assert [other.trajectory_id for other in others] == ["run/o__r-1/2/1"]
-    assert "a = 2" in observations(others[0])[0]
+    subagents = trajectory.subagent_trajectories or []
+    assert [subagent.trajectory_id for subagent in subagents] == ["run/o__r-1/2/1"]
+    assert "a = 2" in observations(subagents[0])[0]
     assert record.machine.backend == "local"
 
 
-def test_each_attempt_begins_in_a_sandbox_of_its_own(tmp_path: Path) -> None:
+def test_attempts_have_own_sandboxes(tmp_path: Path) -> None:
     dirty = call("execute_bash", cmd="echo x > new.py; echo x > /tmp/mark-$PPID; rm a.py")
     look = call("execute_bash", cmd="ls; git status --porcelain | wc -l")
     with model_server(rounds([dirty, Answer("no call")], [look, EDIT, FINISH])) as server:
-        made = desk(tmp_path, server, iterative=True, max_malformed=1)
-        done = solve(made)
-    assert done.returncode == EXIT_OK, done.stderr
-    seen = observations(made.get(Trajectory))[0]
-    assert "a.py" in seen
-    assert "new.py" not in seen
-    assert made.get(SolveRecord).attempts[0].stop_reason is StopReason.MALFORMED
+        unit = desk(tmp_path, server, iterative=True, max_malformed=1)
+        result = solve(unit)
+    assert result.returncode == EXIT_OK, result.stderr
+    observation = observations(unit.get(Trajectory))[0]
+    assert "a.py" in observation
+    assert "new.py" not in observation
+    assert unit.get(SolveRecord).attempts[0].stop_reason is StopReason.MALFORMED
 
 
-def test_all_attempts_refused_leave_the_best_of_them(tmp_path: Path) -> None:
+def test_rejected_attempts_leave_best(tmp_path: Path) -> None:
     talk = Answer("I have no idea.")
     with model_server(rounds([talk], [EDIT, call("execute_bash", cmd="true")], [talk])) as server:
-        made = desk(tmp_path, server, iterative=True, max_steps=2, max_steps_absolute=3, max_malformed=1)
-        done = solve(made)
-        assert done.returncode == EXIT_OK, done.stderr
-        record: SolveRecord = made.get(SolveRecord)
-        assert same_as_counted(record.usage, server)
-    assert [(one.stop_reason, one.chosen) for one in record.attempts] == [
+        unit = desk(tmp_path, server, iterative=True, max_steps=2, max_steps_absolute=3, max_malformed=1)
+        result = solve(unit)
+        assert result.returncode == EXIT_OK, result.stderr
+        record: SolveRecord = unit.get(SolveRecord)
+        assert equals_server_counts(record.usage, server)
+    assert [(attempt.stop_reason, attempt.chosen) for attempt in record.attempts] == [
         (StopReason.MALFORMED, False),
         (StopReason.ABSOLUTE_STEPS, True),
         (StopReason.MALFORMED, False),
@@ -152,42 +152,42 @@ def test_all_attempts_refused_leave_the_best_of_them(tmp_path: Path) -> None:
     assert record.patch_bytes > 0
 
 
-def test_attempts_share_the_tokens_of_an_instance(tmp_path: Path) -> None:
+def test_attempts_share_token_limit(tmp_path: Path) -> None:
     answer = Answer("no call", prompt_tokens=500, completion_tokens=10)
     with model_server(play(answer)) as server:
-        made = desk(tmp_path, server, iterative=True, max_malformed=1, max_total_tokens=1000)
-        assert solve(made).returncode == EXIT_OK
+        unit = desk(tmp_path, server, iterative=True, max_malformed=1, max_total_tokens=1000)
+        assert solve(unit).returncode == EXIT_OK
         assert server.counts.calls == 2
 
 
-def test_a_failure_in_a_later_attempt_leaves_all_of_them(tmp_path: Path) -> None:
+def test_failed_attempt_keeps_others(tmp_path: Path) -> None:
     with model_server(rounds([Answer("no call")], [EDIT, SERVER_ERROR])) as server:
-        made = desk(tmp_path, server, iterative=True, max_malformed=1)
-        done = solve(made)
-        assert done.returncode == EXIT_INFRA
-        trajectory: Trajectory = made.get(Trajectory)
-        assert same_as_counted(trajectory.extra.usage, server)
-    assert made.files() == ["failure.json", "trajectory.json"]
-    assert made.get(Failure).failure_class is FailureClass.MODEL
+        unit = desk(tmp_path, server, iterative=True, max_malformed=1)
+        result = solve(unit)
+        assert result.returncode == EXIT_INFRA
+        trajectory: Trajectory = unit.get(Trajectory)
+        assert equals_server_counts(trajectory.extra.usage, server)
+    assert unit.files() == ["failure.json", "trajectory.json"]
+    assert unit.get(Failure).failure_class is FailureClass.MODEL
     assert trajectory.extra.stop_reason is StopReason.INTERRUPTED
-    assert [other.extra.stop_reason for other in trajectory.subagent_trajectories or []] == [StopReason.MALFORMED]
+    assert [subagent.extra.stop_reason for subagent in trajectory.subagent_trajectories or []] == [StopReason.MALFORMED]
 
 
-def test_a_dead_key_ends_the_unit_at_once(tmp_path: Path) -> None:
+def test_rejected_key_ends_unit_at_once(tmp_path: Path) -> None:
     with model_server(play(EDIT, BAD_KEY)) as server:
-        made = desk(tmp_path, server, llm={"num_retries": 5})
-        done = solve(made)
+        unit = desk(tmp_path, server, llm={"num_retries": 5})
+        result = solve(unit)
         assert server.counts.requests == 2
-    assert done.returncode == EXIT_CONFIG
-    assert made.get(Failure).failure_class is FailureClass.MODEL_ACCESS
-    assert made.get(Trajectory).extra.usage.calls == 1
+    assert result.returncode == EXIT_CONFIG
+    assert unit.get(Failure).failure_class is FailureClass.MODEL_ACCESS
+    assert unit.get(Trajectory).extra.usage.calls == 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_step_that_is_killed_leaves_what_it_had(tmp_path: Path, how: signal.Signals) -> None:
+def test_killed_step_keeps_trajectory(tmp_path: Path, how: signal.Signals) -> None:
     with model_server(play(EDIT, HANG)) as server:
-        made = desk(tmp_path, server)
-        step = subprocess.Popen(made.command(), env=os.environ | {"SWE_ARGO_ISOLATION": "none"}, stderr=subprocess.PIPE)
+        unit = desk(tmp_path, server)
+        step = subprocess.Popen(unit.command(), env=os.environ | {"SWE_ARGO_ISOLATION": "none"}, stderr=subprocess.PIPE)
         try:
             while server.counts.requests < 2:
                 assert step.poll() is None
@@ -197,50 +197,50 @@ def test_a_step_that_is_killed_leaves_what_it_had(tmp_path: Path, how: signal.Si
         finally:
             step.kill()
             step.communicate()
-    trajectory: Trajectory = made.get(Trajectory)
+    trajectory: Trajectory = unit.get(Trajectory)
     assert trajectory.extra.stop_reason is StopReason.INTERRUPTED
     assert [turn.source for turn in trajectory.steps] == ["system", "user", "agent"]
     assert len(observations(trajectory)) == 1
     assert trajectory.extra.usage.calls == 1
     if how is signal.SIGTERM:
-        assert made.get(Failure).failure_class is FailureClass.STEP_KILLED
+        assert unit.get(Failure).failure_class is FailureClass.STEP_KILLED
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the sandbox's supervisor in /proc")
-def test_a_machine_that_is_lost_leaves_the_call_that_it_was_lost_under(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with model_server(play(EDIT, call("execute_bash", cmd=f"touch {begun}; sleep 60"))) as server:
-        made = desk(tmp_path, server)
-        step = subprocess.Popen(made.command(), env=os.environ | {"SWE_ARGO_ISOLATION": "none"}, stderr=subprocess.PIPE)
+def test_lost_sandbox_keeps_pending_call(tmp_path: Path) -> None:
+    mark = tmp_path / "begun"
+    with model_server(play(EDIT, call("execute_bash", cmd=f"touch {mark}; sleep 60"))) as server:
+        unit = desk(tmp_path, server)
+        step = subprocess.Popen(unit.command(), env=os.environ | {"SWE_ARGO_ISOLATION": "none"}, stderr=subprocess.PIPE)
         try:
-            while not begun.exists():
+            while not mark.exists():
                 time.sleep(0.02)
             for supervisor in Path(f"/proc/{step.pid}/task/{step.pid}/children").read_text().split():
                 os.kill(int(supervisor), signal.SIGKILL)
-            _, said = step.communicate(timeout=60)
+            _, output = step.communicate(timeout=60)
         finally:
             step.kill()
             step.communicate()
         # Without isolation it may have been the agent, and tokens are not paid twice for that.
-        assert step.returncode == EXIT_OK, said.decode()
-        trajectory: Trajectory = made.get(Trajectory)
+        assert step.returncode == EXIT_OK, output.decode()
+        trajectory: Trajectory = unit.get(Trajectory)
         assert trajectory.extra.stop_reason is StopReason.SANDBOX_BROKEN
-        assert same_as_counted(trajectory.extra.usage, server)
+        assert equals_server_counts(trajectory.extra.usage, server)
     last = trajectory.steps[-1]
     assert last.tool_calls is not None
     assert "sleep 60" in last.tool_calls[0].arguments["cmd"]
     assert last.observation is None
 
 
-def test_a_model_without_an_endpoint_is_refused_before_there_is_a_sandbox(tmp_path: Path) -> None:
-    made = SolveProcess(tmp_path, {"name": "r2egym"}, ON_HOST, fn_calling=True)
-    done = made.solve(OPENAI_API_KEY="", LLM_BASE_URL="")
-    assert done.returncode == EXIT_CONFIG
-    assert made.files() == ["failure.json"]
-    assert "agent.model" in done.stderr
+def test_solve_needs_model_endpoint(tmp_path: Path) -> None:
+    unit = SolveProcess(tmp_path, {"name": "r2egym"}, ON_HOST, fn_calling=True)
+    result = unit.solve(OPENAI_API_KEY="", LLM_BASE_URL="")
+    assert result.returncode == EXIT_CONFIG
+    assert unit.files() == ["failure.json"]
+    assert "agent.model" in result.stderr
 
 
-def test_idle_and_replay_do_not_load_what_models_need() -> None:
+def test_modelless_agents_import_lightly() -> None:
     code = "import swe_argo.steps.solve, sys, json; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert not {
@@ -253,16 +253,16 @@ def test_idle_and_replay_do_not_load_what_models_need() -> None:
     } & set(loaded)
 
 
-def test_solve_stops_when_another_lost_endpoint_access(tmp_path: Path) -> None:
+def test_solve_stops_without_access(tmp_path: Path) -> None:
     """Each is a process with the run's store alone, as a pod of Argo is."""
     with model_server(play(EDIT, BAD_KEY)) as server:
-        one = desk(tmp_path, server)
-        words = [*one.command()[3:], "--store", str(tmp_path / "store")]
+        process = desk(tmp_path, server)
+        words = [*process.command()[3:], "--store", str(tmp_path / "store")]
         environment = os.environ | {"SWE_ARGO_ISOLATION": "none", "OPENAI_API_KEY": KEY}
-        told = []
+        results = []
         for _ in range(2):
-            done = run_program("swe_argo.steps.solve", words, env=environment)
-            failure: Failure = one.get(Failure)
-            told.append((done.returncode, failure.failure_class, server.counts.requests))
-    assert told == [(EXIT_CONFIG, FailureClass.MODEL_ACCESS, 2), (EXIT_CONFIG, FailureClass.STOPPED, 2)]
-    assert failure.reason == "not begun: the endpoint gave no access, first seen at o__r-1/2"
+            result = run_program("swe_argo.steps.solve", words, env=environment)
+            failure: Failure = process.get(Failure)
+            results.append((result.returncode, failure.failure_class, server.counts.requests))
+    assert results == [(EXIT_CONFIG, FailureClass.MODEL_ACCESS, 2), (EXIT_CONFIG, FailureClass.STOPPED, 2)]
+    assert failure.reason == "not started: the endpoint denied access, first seen at o__r-1/2"

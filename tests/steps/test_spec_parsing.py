@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.spec_parsing import Tables, checked, laid_over, of_text, put_item
+from swe_argo.steps.spec_parsing import Tables, checked, merge_tables, of_text, put_item
 
 TABLES = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers()),
@@ -19,15 +19,15 @@ TABLES = st.recursive(
 
 
 def flat(tables: Tables, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    found: dict[tuple[str, ...], Any] = {}
+    leaves_by_path: dict[tuple[str, ...], Any] = {}
     for name, value in tables.items():
-        found |= flat(value, (*path, name)) if isinstance(value, dict) else {(*path, name): value}
-    return found
+        leaves_by_path |= flat(value, (*path, name)) if isinstance(value, dict) else {(*path, name): value}
+    return leaves_by_path
 
 
 @given(TABLES, TABLES)
-def test_what_lies_above_holds_and_the_rest_stays(below: Tables, above: Tables) -> None:
-    both, upper = flat(laid_over(below, above)), flat(above)
+def test_laid_over_prefers_upper_layer(below: Tables, above: Tables) -> None:
+    both, upper = flat(merge_tables(below, above)), flat(above)
     assert upper.items() <= both.items()
     for path, value in both.items():
         if path not in upper:
@@ -38,19 +38,19 @@ def test_what_lies_above_holds_and_the_rest_stays(below: Tables, above: Tables) 
     ("text", "run_id"),
     [("20260101", "20260101"), ("2026-01-01", "2026-01-01"), ("true", "true"), ('"quoted"', "quoted")],
 )
-def test_a_field_of_words_keeps_words_that_look_like_numbers(text: str, run_id: str) -> None:
+def test_text_field_keeps_numbers(text: str, run_id: str) -> None:
     tables: Tables = {}
     put_item(tables, f"run_id={text}")
     assert checked(tables, "test").run_id == run_id
 
 
-def test_toml_and_json_say_the_same() -> None:
+def test_toml_and_json_parse_alike() -> None:
     toml = of_text('attempts = 2\n[agent]\nname = "idle"', "test")
     assert toml == of_text('{"attempts": 2, "agent": {"name": "idle"}}', "test")
 
 
 @pytest.mark.parametrize(("text", "kind"), [("attempts = ", "TOML"), ('{"attempts": ', "JSON")])
-def test_text_that_is_neither_is_refused_by_its_kind(text: str, kind: str) -> None:
+def test_malformed_text_is_refused(text: str, kind: str) -> None:
     with pytest.raises(ConfigError, match=f"spec is not {kind}"):
         of_text(text, "spec")
 
@@ -64,8 +64,8 @@ def test_text_that_is_neither_is_refused_by_its_kind(text: str, kind: str) -> No
         ({"agent": {"predictions": "caf\udce9.jsonl"}}, "agent.predictions"),
     ],
 )
-def test_bytes_that_are_no_text_are_refused_by_their_field_in_one_line(spec: Any, field: str) -> None:
-    with pytest.raises(ConfigError, match=f"{field}: .* holds bytes that are no text") as refusal:
+def test_non_text_bytes_are_refused(spec: Any, field: str) -> None:
+    with pytest.raises(ConfigError, match=f"{field}: .* contains bytes that are not UTF-8 text") as refusal:
         checked(spec, "flags")
     assert str(refusal.value).isprintable()
 
@@ -74,12 +74,12 @@ def test_bytes_that_are_no_text_are_refused_by_their_field_in_one_line(spec: Any
 @pytest.mark.parametrize(
     "above", ['{"sandbox": {"namespace": "b"}}', '{"sandbox": {"kubernetes": {"namespace": "b"}}}']
 )
-def test_the_upper_layer_holds_by_whichever_name_each_says_a_backends_field(below: str, above: str) -> None:
-    spec = checked(laid_over(of_text(below, "file"), of_text(above, "text")), "spec")
+def test_upper_layer_wins_by_any_name(below: str, above: str) -> None:
+    spec = checked(merge_tables(of_text(below, "file"), of_text(above, "text")), "spec")
     assert spec.sandbox.kubernetes.namespace == "b"
 
 
-def test_a_flat_name_is_kept_beside_a_table_that_is_an_object_already() -> None:
+def test_nested_name_comes_first() -> None:
     fields: dict[str, Any] = {"kubernetes": KubernetesSpec(context="eks"), "namespace": "b"}
     sandbox = SandboxSpec(**fields)
     assert (sandbox.kubernetes.context, sandbox.kubernetes.namespace) == ("eks", "b")

@@ -98,8 +98,8 @@ class TinkerServer:
         }
         return Starlette(
             routes=[
-                Route(f"/api/v1/{path}", self._checked(path, one), methods=["GET", "POST"])
-                for path, one in routes.items()
+                Route(f"/api/v1/{path}", self._checked(path, handler), methods=["GET", "POST"])
+                for path, handler in routes.items()
             ]
         )
 
@@ -164,20 +164,20 @@ class TinkerServer:
         name = f"request-{next(self._numbers)}"
         self.submitted += 1
         self._results[name] = (Asked(prompt, parameters, weights, outputs, logprobs), answers[0])
-        return {"request_id": name, "sample_sequence_ids": [f"{name}-{each}" for each in range(n)]}
+        return {"request_id": name, "sample_sequence_ids": [f"{name}-{number}" for number in range(n)]}
 
     async def _retrieve(self, request: Request) -> Any:
         name = (await request.json())["request_id"]
         if self.trainer.owns(name):
             return await self.trainer.retrieve(name)
-        asked, answer = self._results[name]
+        sampled, answer = self._results[name]
         await asyncio.sleep(answer.delay_s)
         if answer.error:
             return {"error": answer.error[0], "category": answer.error[1]}
-        self.calls.append(asked)
+        self.calls.append(sampled)
         message = wire.SampleResponse()
         reason = wire.STOP_REASON_LENGTH if answer.at_limit else wire.STOP_REASON_STOP
-        for tokens, logprobs in zip(asked.outputs, asked.logprobs, strict=True):
+        for tokens, logprobs in zip(sampled.outputs, sampled.logprobs, strict=True):
             message.sequences.add(
                 stop_reason=reason,
                 tokens=np.asarray(tokens, np.int32).tobytes(),

@@ -51,14 +51,14 @@ class Model:
 
     state: str
     gradient: list[ReceivedDatum] = field(default_factory=list)
-    done: int = 0
+    steps_done: int = 0
     waiting: dict[int, Callable[[], None]] = field(default_factory=dict)
 
     def submit(self, number: int, work: Callable[[], None]) -> None:
         self.waiting[number] = work
-        while (next_one := self.waiting.pop(self.done + 1, None)) is not None:
-            self.done += 1
-            next_one()
+        while (next_work := self.waiting.pop(self.steps_done + 1, None)) is not None:
+            self.steps_done += 1
+            next_work()
 
 
 Answer = dict[str, Any] | bytes
@@ -112,9 +112,9 @@ class Trainer:
 
     def _promise(self, route: str, model: str, number: int, work: Callable[[], Answer]) -> dict[str, str]:
         """A request that comes twice is one: its number names it."""
-        known = self._requests.get((route, model, number))
-        if known:
-            return {"request_id": known}
+        request_id = self._requests.get((route, model, number))
+        if request_id:
+            return {"request_id": request_id}
         name = self._requests[route, model, number] = f"train-{next(self._numbers)}"
 
         def do() -> None:
@@ -172,7 +172,7 @@ class Trainer:
         model = self._models[message.model_id]
 
         def work() -> Answer:
-            datums = [_received(each, message) for each in message.data]
+            datums = [_received(item, message) for item in message.data]
             model.gradient += datums
             return _output(datums)
 
@@ -197,8 +197,8 @@ class Trainer:
         body, route = await request.json(), request.url.path.rpartition("/")[2]
         folder = "weights" if route == "save_weights" else "sampler_weights"
         path = f"tinker://{body['model_id']}/{folder}/{body['path']}"
-        known = (route, body["model_id"], body["seq_id"]) in self._requests
-        if path in self.states and not known and not body.get("overwrite"):
+        is_repeated = (route, body["model_id"], body["seq_id"]) in self._requests
+        if path in self.states and not is_repeated and not body.get("overwrite"):
             return JSONResponse({"detail": f"{path} is there already"}, 409)
 
         def work() -> Answer:

@@ -62,7 +62,7 @@ class Bridge:
             "retrieve_future": self._retrieve,
         }
         return Starlette(
-            routes=[Route(f"/api/v1/{path}", _answering(one), methods=["GET", "POST"]) for path, one in routes.items()]
+            routes=[Route(f"/api/v1/{path}", _answering(act), methods=["GET", "POST"]) for path, act in routes.items()]
         )
 
     async def _nothing(self, _: Request) -> Json:
@@ -118,8 +118,8 @@ class Bridge:
 
     async def _optim_step(self, request: Request) -> Json:
         body = await request.json()
-        known = ("learning_rate", "beta1", "beta2", "eps", "weight_decay")
-        adam = {name: value for name, value in body["adam_params"].items() if name in known}
+        names = ("learning_rate", "beta1", "beta2", "eps", "weight_decay")
+        adam = {name: value for name, value in body["adam_params"].items() if name in names}
         model_id = self._book.model(body["model_id"]).upstream_id
         request_id = await self._upstream.submit("optim_step", model_id=model_id, adam_params=adam)
         return self._promise(_as_json(self._upstream.result(request_id), {"type": "optim_step"}))
@@ -163,15 +163,15 @@ class Bridge:
         if body["sampling_session_id"] not in self._samplers:
             raise RefusedError(404, "there is no such sampler")
         path = self._samplers[body["sampling_session_id"]]
-        wanted = {name: body[name] for name in ("prompt", "sampling_params", "num_samples") if name in body}
+        fields = {name: body[name] for name in ("prompt", "sampling_params", "num_samples") if name in body}
         ids = [self._name("sequence") for _ in range(body.get("num_samples", 1))]
-        return self._promise(_as_protobuf(self._sampled(path, wanted), wire.write_samples), sample_sequence_ids=ids)
+        return self._promise(_as_protobuf(self._sampled(path, fields), wire.write_samples), sample_sequence_ids=ids)
 
-    async def _sampled(self, path: str | None, wanted: Json) -> Json:
+    async def _sampled(self, path: str | None, fields: Json) -> Json:
         if path is None:
-            return await self._upstream.done("asample", base_model=self._upstream.base_model, **wanted)
+            return await self._upstream.submit_and_wait("asample", base_model=self._upstream.base_model, **fields)
         async with self._book.sampling(path) as upstream_path:
-            return await self._upstream.done("asample", model_path=upstream_path, **wanted)
+            return await self._upstream.submit_and_wait("asample", model_path=upstream_path, **fields)
 
     async def _retrieve(self, request: Request) -> Response:
         name = (await request.json())["request_id"]

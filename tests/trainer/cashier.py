@@ -34,12 +34,12 @@ class Cashier:
 
     def act(self, task: Task) -> StopReason:
         limits, messages = Limits(task.spec), [{"role": "user", "content": QUESTION}]
-        task.journal.add_message("user", QUESTION)
+        task.recorder.add_message("user", QUESTION)
         reply = ask(task, limits, messages, tools=None)
         if isinstance(reply, StopReason):
             return reply
         limits.answered(reply.message, reply.metrics)
-        task.journal.add_agent_turn(reply.text, [], metrics=reply.metrics)
+        task.recorder.add_agent_turn(reply.text, [], metrics=reply.metrics)
         orders = task.box.read("/app/orders.csv").decode()
         task.box.write("/app/prices.json", json.dumps(_prices(orders, reply.text)).encode())
         return StopReason.FINISHED

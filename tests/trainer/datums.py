@@ -20,9 +20,9 @@ class Sampled:
 
 def sample(client: Any, n: int, seed: int, max_tokens: int = 6) -> list[Sampled]:
     """What the model of a SamplingClient writes."""
-    wanted = tinker.SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed, stop=[])
-    answer = client.sample(tinker.ModelInput.from_ints(PROMPT), num_samples=n, sampling_params=wanted).result()
-    return [Sampled(list(each.tokens), list(each.logprobs)) for each in answer.sequences]
+    params = tinker.SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed, stop=[])
+    answer = client.sample(tinker.ModelInput.from_ints(PROMPT), num_samples=n, sampling_params=params).result()
+    return [Sampled(list(sequence.tokens), list(sequence.logprobs)) for sequence in answer.sequences]
 
 
 def datum(sampled: Sampled, advantage: float) -> tinker.Datum:
@@ -48,4 +48,4 @@ def learn(client: Any, data: list[tinker.Datum], lr: float = 1e-2) -> Any:
 
 def losses(answer: Any) -> list[float]:
     """Log probabilities of all targets, as forward_backward found them: the state of a model in figures."""
-    return [float(value) for each in answer.loss_fn_outputs for value in each["logprobs"].data]
+    return [float(value) for output in answer.loss_fn_outputs for value in output["logprobs"].data]

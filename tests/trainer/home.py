@@ -42,7 +42,7 @@ class TrainerHome:
     def is_installed(self) -> bool:
         """Whether it is there, in the versions that are wanted now."""
         mark = self.folder / "installed"
-        return mark.is_file() and mark.read_text() == _wanted()
+        return mark.is_file() and mark.read_text() == _fingerprint()
 
 
 def trainer_home() -> TrainerHome:
@@ -62,16 +62,16 @@ def install_trainer(home: TrainerHome) -> None:
         if home.is_installed:
             return
         # Its own list of dependencies brings torch and CUDA, of which nothing is needed here.
-        make_environment(home.folder / "venv", REQUIREMENTS, what="the trainer", timeout_s=INSTALL_TIMEOUT_S)
+        make_environment(home.folder / "venv", REQUIREMENTS, name="the trainer", timeout_s=INSTALL_TIMEOUT_S)
         for name, text in stand_ins.MODULES.items():
             (home.modules / name).parent.mkdir(parents=True, exist_ok=True)
             (home.modules / name).write_text(text)
         (home.programs / "uv").write_text(stand_ins.UV)
         (home.programs / "uv").chmod(0o755)
-        (home.folder / "installed").write_text(_wanted())
+        (home.folder / "installed").write_text(_fingerprint())
 
 
-def _wanted() -> str:
+def _fingerprint() -> str:
     texts = [REQUIREMENTS.read_text(), *stand_ins.MODULES.values(), stand_ins.UV, sys.version]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 

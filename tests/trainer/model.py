@@ -53,8 +53,8 @@ def _weights(vocabulary: int, random: np.random.Generator) -> dict[str, Any]:
 
     # An adapter leaves the last matrix as it is: where its rows are short, no hidden state prefers any token by much.
     head = matrix(vocabulary, HIDDEN, 0.15)
-    found = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN), "lm_head.weight": head}
-    found["model.norm.weight"] = np.ones(HIDDEN, np.float32)
+    weights = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN), "lm_head.weight": head}
+    weights["model.norm.weight"] = np.ones(HIDDEN, np.float32)
     for layer in range(LAYERS):
         parts = {
             "input_layernorm": np.ones(HIDDEN, np.float32),
@@ -69,8 +69,8 @@ def _weights(vocabulary: int, random: np.random.Generator) -> dict[str, Any]:
             "mlp.up_proj": matrix(INNER, HIDDEN),
             "mlp.down_proj": matrix(HIDDEN, INNER),
         }
-        found |= {f"model.layers.{layer}.{name}.weight": value for name, value in parts.items()}
-    return found
+        weights |= {f"model.layers.{layer}.{name}.weight": value for name, value in parts.items()}
+    return weights
 
 
 def _write_safetensors(path: Path, tensors: dict[str, Any]) -> None:

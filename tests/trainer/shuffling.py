@@ -13,9 +13,9 @@ def shuffled(data: list[Json], chance: random.Random) -> list[Json]:
 
     Sampled tokens are those with a log probability; a rollout has one advantage for all of them.
     """
-    advantages = [_advantage(each["loss_fn_inputs"]) for each in data]
+    advantages = [_advantage(item["loss_fn_inputs"]) for item in data]
     chance.shuffle(advantages)
-    return [_with_advantage(each, advantage) for each, advantage in zip(data, advantages, strict=True)]
+    return [_with_advantage(item, advantage) for item, advantage in zip(data, advantages, strict=True)]
 
 
 def _advantage(inputs: Json) -> float:

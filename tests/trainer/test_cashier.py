@@ -16,11 +16,11 @@ from tests.workflows.models.run import evaluate
 
 @pytest.mark.parametrize(
     ("answer", "reward"),
-    [("A1b2", 0.5), *(pytest.param(*each, marks=pytest.mark.long) for each in (("Abc~", 1.0), ("1234A", 0.0)))],
+    [("A1b2", 0.5), *(pytest.param(*case, marks=pytest.mark.long) for case in (("Abc~", 1.0), ("1234A", 0.0)))],
 )
-def test_the_reward_is_the_share_of_characters_that_divide(tmp_path: Path, answer: str, reward: float) -> None:
+def test_reward_is_share_of_divisors(tmp_path: Path, answer: str, reward: float) -> None:
     with model_server(play(Answer(answer))) as server:
-        done = evaluate(server, tmp_path / "store", AGENT, "--dataset", DATASET, instances=[INSTANCE])
-    assert done.returncode == 0, done.stdout + done.stderr
+        result = evaluate(server, tmp_path / "store", AGENT, "--dataset", DATASET, instances=[INSTANCE])
+    assert result.returncode == 0, result.stdout + result.stderr
     grade = GradeRecord.from_bytes(open_store(str(tmp_path / "store")).get(key(GradeRecord, "run", INSTANCE, 1)))
     assert grade.reward == reward

@@ -35,17 +35,17 @@ def not_shuffled(trainer: RunningTrainer) -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_a_training_of_some_steps_learns_what_was_sampled_and_goes_on(trainer: RunningTrainer, tmp_path: Path) -> None:
+def test_training_learns_its_samples(trainer: RunningTrainer, tmp_path: Path) -> None:
     training = ToyTraining(tmp_path / "store", "short", seed=1, steps=2, samples=8, lr=LR)
     steps = training.run(trainer)
-    assert [each.rollouts for each in steps] == [8, 8]
-    assert [each.weights_used for each in steps] == [{"base": 8}, {training.checkpoints()[0].weights.version: 8}]
-    learnt = [each for each in steps if each.learnt]
+    assert [item.rollouts for item in steps] == [8, 8]
+    assert [item.weights_used for item in steps] == [{"base": 8}, {training.checkpoints()[0].weights.version: 8}]
+    learnt = [item for item in steps if item.learnt]
     for figures, (_, content) in zip(reversed(learnt), reversed(trainer.bridge.learnt), strict=False):
-        inputs = [{name: value["data"] for name, value in each["loss_fn_inputs"].items()} for each in content["data"]]
+        inputs = [{name: value["data"] for name, value in item["loss_fn_inputs"].items()} for item in content["data"]]
         assert len(inputs) == figures.learnt
-        assert all(set(each) == {"target_tokens", "logprobs", "advantages"} for each in inputs)
-        assert sum(each["advantages"][-1] for each in inputs) == pytest.approx(0, abs=1e-5)
+        assert all(set(item) == {"target_tokens", "logprobs", "advantages"} for item in inputs)
+        assert sum(item["advantages"][-1] for item in inputs) == pytest.approx(0, abs=1e-5)
         assert figures.kl == pytest.approx(0, abs=1e-2)  # who learns has the weights that sampled
     before = training.checkpoints()
     more = replace(training, steps=3)
@@ -57,20 +57,20 @@ def test_a_training_of_some_steps_learns_what_was_sampled_and_goes_on(trainer: R
 @pytest.mark.training
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.usefixtures("not_shuffled")
-def test_the_reward_rises_and_not_where_rewards_are_shuffled(trainer: RunningTrainer, tmp_path: Path) -> None:
+def test_reward_rises_unless_shuffled(trainer: RunningTrainer, tmp_path: Path) -> None:
     rewards: dict[str, dict[int, list[float]]] = {"own": {}, "shuffled": {}}
     figures = {}
     for seed in SEEDS:
-        for arm, found in rewards.items():
+        for arm, by_seed in rewards.items():
             trainer.bridge.shuffling = random.Random(seed) if arm == "shuffled" else None
             training = ToyTraining(tmp_path / "store", f"{arm}-{seed}", seed, STEPS, SAMPLES, LR)
             steps = training.run(trainer)
-            found[seed] = [each.reward_mean or 0.0 for each in steps]
+            by_seed[seed] = [item.reward_mean or 0.0 for item in steps]
             figures[training.name] = as_json(steps)
             RESULTS.write_text(json.dumps(figures, indent=1))
-            print(f"{training.name}: {' '.join(f'{reward:.3f}' for reward in found[seed])}")  # noqa: T201
-    begins = {arm: {seed: mean(each[:ENDS]) for seed, each in found.items()} for arm, found in rewards.items()}
-    ends = {arm: {seed: mean(each[-ENDS:]) for seed, each in found.items()} for arm, found in rewards.items()}
+            print(f"{training.name}: {' '.join(f'{reward:.3f}' for reward in by_seed[seed])}")  # noqa: T201
+    begins = {arm: {seed: mean(item[:ENDS]) for seed, item in by_seed.items()} for arm, by_seed in rewards.items()}
+    ends = {arm: {seed: mean(item[-ENDS:]) for seed, item in by_seed.items()} for arm, by_seed in rewards.items()}
     print(f"first {ENDS} steps: {begins}\nlast {ENDS} steps: {ends}")  # noqa: T201
     for seed in SEEDS:
         assert ends["own"][seed] > begins["own"][seed]

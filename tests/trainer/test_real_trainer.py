@@ -35,23 +35,23 @@ def client(service: Any, trainer: RunningTrainer) -> Any:
     return service.create_lora_training_client(base_model=trainer.base_model, rank=4, seed=7).result()
 
 
-def test_what_was_sampled_is_learnt_from_token_by_token(trainer: RunningTrainer, client: Any) -> None:
+def test_trainer_learns_sampled_tokens(trainer: RunningTrainer, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=4, seed=1)
-    answer = learn(client, [datum(each, advantage) for each, advantage in zip(sampled, (1, -1, 1, -1), strict=True)])
-    [(_, came)] = [each for each in trainer.bridge.learnt if each[0] == client.model_id]
+    answer = learn(client, [datum(item, advantage) for item, advantage in zip(sampled, (1, -1, 1, -1), strict=True)])
+    [(_, came)] = [item for item in trainer.bridge.learnt if item[0] == client.model_id]
     assert came["loss_fn"] == "importance_sampling"
-    for datum_in, each, out in zip(came["data"], sampled, answer.loss_fn_outputs, strict=True):
+    for datum_in, item, out in zip(came["data"], sampled, answer.loss_fn_outputs, strict=True):
         inputs = {name: value["data"] for name, value in datum_in["loss_fn_inputs"].items()}
         tokens = datum_in["model_input"]["chunks"][0]["tokens"]
         assert set(inputs) == {"target_tokens", "logprobs", "advantages"}
-        assert [*tokens, inputs["target_tokens"][-1]] == [*PROMPT, *each.tokens]
+        assert [*tokens, inputs["target_tokens"][-1]] == [*PROMPT, *item.tokens]
         assert inputs["target_tokens"][:-1] == tokens[1:]
         assert not any(inputs["advantages"][: len(PROMPT) - 1])
-        assert out["logprobs"].data[len(PROMPT) - 1 :] == pytest.approx(each.logprobs, abs=1e-2)
+        assert out["logprobs"].data[len(PROMPT) - 1 :] == pytest.approx(item.logprobs, abs=1e-2)
     assert answer.metrics["loss:sum"] == pytest.approx(0, abs=1)
 
 
-def test_a_step_makes_what_was_rewarded_more_likely(client: Any) -> None:
+def test_step_raises_rewarded_tokens(client: Any) -> None:
     good, bad = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=2)
     data = [datum(good, 1.0), datum(bad, -1.0)]
     before = learn(client, data)
@@ -63,25 +63,23 @@ def test_a_step_makes_what_was_rewarded_more_likely(client: Any) -> None:
     assert raised > 0 > lowered
 
 
-def test_what_goes_on_from_a_saved_state_learns_as_if_nothing_had_been(service: Any, client: Any) -> None:
+def test_resumed_state_learns_alike(service: Any, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=4, seed=3)
-    data = [datum(each, advantage) for each, advantage in zip(sampled, (1, -1, 0.5, -0.5), strict=True)]
+    data = [datum(item, advantage) for item, advantage in zip(sampled, (1, -1, 0.5, -0.5), strict=True)]
     learn(client, data)
     path = client.save_state("after-one").result().path
     undisturbed = [losses(learn(client, data)) for _ in range(3)]
     resumed = service.create_training_client_from_state_with_optimizer(path).result()
     assert resumed.model_id != client.model_id
     again = [losses(learn(resumed, data)) for _ in range(3)]
-    for one, other in zip(undisturbed, again, strict=True):
-        assert one == pytest.approx(other, abs=CLOSE)
+    for expected, actual in zip(undisturbed, again, strict=True):
+        assert expected == pytest.approx(actual, abs=CLOSE)
     assert undisturbed[0] != pytest.approx(undisturbed[2], abs=CLOSE)  # and there was something to learn
 
 
-def test_gradients_that_a_killed_trainer_left_are_not_learnt_by_the_next(
-    trainer: RunningTrainer, service: Any, client: Any
-) -> None:
+def test_lost_gradients_are_dropped(trainer: RunningTrainer, service: Any, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=4)
-    data = [datum(each, advantage) for each, advantage in zip(sampled, (1, -1), strict=True)]
+    data = [datum(item, advantage) for item, advantage in zip(sampled, (1, -1), strict=True)]
     path = client.save_state("before").result().path
     undisturbed = losses(learn(client, data)), losses(learn(client, data))
     killed = tinker.ServiceClient(base_url=trainer.url, api_key=trainer.key)
@@ -94,7 +92,7 @@ def test_gradients_that_a_killed_trainer_left_are_not_learnt_by_the_next(
     assert again[1] == pytest.approx(undisturbed[1], abs=CLOSE)
 
 
-def test_saved_sampler_weights_stay_what_they_were_and_leave_the_training_as_it_is(service: Any, client: Any) -> None:
+def test_saved_weights_never_change(service: Any, client: Any) -> None:
     early = client.save_weights_for_sampler("early").result().path
     assert early.endswith("/sampler_weights/early")
     before = sample(service.create_sampling_client(model_path=early).result(), n=2, seed=5)
@@ -105,13 +103,13 @@ def test_saved_sampler_weights_stay_what_they_were_and_leave_the_training_as_it_
     learnt = losses(client.forward(data, "importance_sampling").result())
     changed = sample(service.create_sampling_client(model_path=late).result(), n=2, seed=5)
     again = sample(service.create_sampling_client(model_path=early).result(), n=2, seed=5)
-    assert [each.tokens for each in again] == [each.tokens for each in before]
+    assert [item.tokens for item in again] == [item.tokens for item in before]
     assert again[0].logprobs == pytest.approx(before[0].logprobs, abs=CLOSE)
     assert changed[0].logprobs != pytest.approx(before[0].logprobs, abs=1e-2)
     assert losses(client.forward(data, "importance_sampling").result()) == pytest.approx(learnt, abs=CLOSE)
 
 
-def test_a_state_that_is_saved_twice_is_the_later_one(service: Any, client: Any) -> None:
+def test_later_saved_state_wins(service: Any, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=6)
     data = [datum(sampled[0], 1.0), datum(sampled[1], -1.0)]
     client.save_state("here").result()
@@ -122,9 +120,9 @@ def test_a_state_that_is_saved_twice_is_the_later_one(service: Any, client: Any)
     assert losses(resumed.forward(data, "importance_sampling").result()) == pytest.approx(now, abs=CLOSE)
 
 
-def test_it_tells_the_model_it_has_and_refuses_what_it_has_not(trainer: RunningTrainer, service: Any) -> None:
-    told = tinker.RestClient(base_url=trainer.url, api_key=trainer.key).get_server_capabilities().result()
-    assert [each.model_name for each in told.supported_models] == [trainer.base_model]
+def test_trainer_offers_only_its_model(trainer: RunningTrainer, service: Any) -> None:
+    capabilities = tinker.RestClient(base_url=trainer.url, api_key=trainer.key).get_server_capabilities().result()
+    assert [model.model_name for model in capabilities.supported_models] == [trainer.base_model]
     with pytest.raises(tinker.TinkerError, match="there is no model other"):
         service.create_sampling_client(base_model="other").result()
     with pytest.raises(tinker.TinkerError, match="there is nothing at"):

@@ -12,12 +12,12 @@ def datum(advantage: float) -> dict[str, Any]:
     return {"model_input": advantage, "loss_fn_inputs": {name: {"data": data} for name, data in inputs.items()}}
 
 
-def test_each_datum_has_the_advantage_of_some_other_on_what_was_sampled() -> None:
+def test_shuffled_datums_swap_advantages() -> None:
     own = [number / 8 for number in range(-8, 9)]
-    data = shuffled([datum(each) for each in own], random.Random(1))
-    advantages = [each["loss_fn_inputs"]["advantages"]["data"] for each in data]
-    assert [each["model_input"] for each in data] == own
-    assert all(each[:2] == [0.0, 0.0] and each[2] == each[3] for each in advantages)
-    changed = [each[2] for each in advantages]
+    data = shuffled([datum(item) for item in own], random.Random(1))
+    advantages = [item["loss_fn_inputs"]["advantages"]["data"] for item in data]
+    assert [item["model_input"] for item in data] == own
+    assert all(item[:2] == [0.0, 0.0] and item[2] == item[3] for item in advantages)
+    changed = [item[2] for item in advantages]
     assert sorted(changed) == own
     assert changed != own

@@ -53,16 +53,16 @@ class ToyTraining:
     def run(self, trainer: RunningTrainer) -> list[StepFigures]:
         """Do what is missing of it; the figures of its steps."""
         file = self.store.parent / f"{self.name}.toml"
-        named = {"base_model": trainer.base_model, "tokenizer": trainer.model, "dataset": DATASET, "agent": AGENT}
-        file.write_text(TOML.format(**vars(self), **named, instance=INSTANCE))
-        done = swe_argo("train", "--config", str(file), env=trainer.environment, timeout_s=TIMEOUT_S)
-        assert done.returncode == 0, done.stdout + done.stderr
+        fields = {"base_model": trainer.base_model, "tokenizer": trainer.model, "dataset": DATASET, "agent": AGENT}
+        file.write_text(TOML.format(**vars(self), **fields, instance=INSTANCE))
+        result = swe_argo("train", "--config", str(file), env=trainer.environment, timeout_s=TIMEOUT_S)
+        assert result.returncode == 0, result.stdout + result.stderr
         return self.figures()
 
     def figures(self) -> list[StepFigures]:
         """Of the steps that are learnt."""
         store = open_store(str(self.store))
-        names = [step_name(each.step) for each in self.checkpoints()]
+        names = [step_name(item.step) for item in self.checkpoints()]
         return [StepFigures.from_bytes(store.get(key(StepFigures, self.name, name=name))) for name in names]
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -72,5 +72,5 @@ class ToyTraining:
 
 def as_json(figures: list[StepFigures]) -> list[dict[str, Any]]:
     """What of each step is worth keeping."""
-    kept = ("step", "reward_mean", "learnt", "kl", "entropy", "loss", "seconds")
-    return [{name: getattr(each, name) for name in kept} for each in figures]
+    names = ("step", "reward_mean", "learnt", "kl", "entropy", "loss", "seconds")
+    return [{name: getattr(item, name) for name in names} for item in figures]

@@ -59,7 +59,7 @@ class Upstream:
                 user = response.status_code < httpx.codes.INTERNAL_SERVER_ERROR
                 raise FailedError(_detail(response), "user" if user else "server")
 
-    async def done(self, path: str, /, **body: Any) -> Json:
+    async def submit_and_wait(self, path: str, /, **body: Any) -> Json:
         """Submit, and wait."""
         return await self.result(await self.submit(path, **body))
 

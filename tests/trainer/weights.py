@@ -68,7 +68,7 @@ class WeightsBook:
         """A new adapter. Raises FailedError, RefusedError."""
         upstream_id = await self._create(session, rank, seed)
         self.models[model] = TrainedModel(upstream_id, rank, session)
-        fresh = await self.upstream.done("save_weights", model_id=upstream_id, path=self._name())
+        fresh = await self.upstream.submit_and_wait("save_weights", model_id=upstream_id, path=self._name())
         await self._load(upstream_id, fresh["path"])
 
     async def create_from(self, model: str, session: str, path: str) -> None:
@@ -119,7 +119,7 @@ class WeightsBook:
     async def end_session(self, session: str) -> None:
         """Free the models of a session."""
         for name in [name for name, model in self.models.items() if model.session == session]:
-            await self.upstream.done("unload_model", model_id=self.models.pop(name).upstream_id)
+            await self.upstream.submit_and_wait("unload_model", model_id=self.models.pop(name).upstream_id)
 
     async def _keep_alive(self) -> None:
         """Say that the adapters that sample are wanted: upstream ends a session that it does not hear of."""
@@ -133,14 +133,14 @@ class WeightsBook:
             if len(self._adapters) < SAMPLING_ADAPTERS:
                 break
             if not adapter.busy:
-                await self.upstream.done("unload_model", model_id=adapter.upstream_id)
+                await self.upstream.submit_and_wait("unload_model", model_id=adapter.upstream_id)
                 del self._adapters[path]
         if not self._session:
             self._session = (await self.upstream.post("create_session", **SESSION))["session_id"]
             self._beating = asyncio.create_task(self._keep_alive())
         upstream_id = await self._create(self._session, state.rank, None)
         await self._load(upstream_id, state.upstream_path)
-        saved = await self.upstream.done("save_weights_for_sampler", model_id=upstream_id, path=self._name())
+        saved = await self.upstream.submit_and_wait("save_weights_for_sampler", model_id=upstream_id, path=self._name())
         return SamplingAdapter(upstream_id, saved["path"])
 
     async def _create(self, session: str, rank: int, seed: int | None) -> str:
@@ -156,8 +156,8 @@ class WeightsBook:
     async def _load(self, upstream_id: str, path: str) -> None:
         """Whoever had the adapter before may have left gradients in it: a step of nothing takes them away first."""
         nothing = {"learning_rate": 0.0}
-        await self.upstream.done("optim_step", model_id=upstream_id, adam_params=nothing)
-        await self.upstream.done("load_weights", model_id=upstream_id, path=path)
+        await self.upstream.submit_and_wait("optim_step", model_id=upstream_id, adam_params=nothing)
+        await self.upstream.submit_and_wait("load_weights", model_id=upstream_id, path=path)
 
     def _name(self) -> str:
         return f"saved-{next(self._numbers)}"

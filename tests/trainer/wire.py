@@ -44,12 +44,12 @@ def write_forward_backward(answer: Json) -> bytes:
 def write_samples(answer: Json) -> bytes:
     """The sampled sequences."""
     message = wire.SampleResponse()
-    for each in answer["sequences"]:
-        stopped = each["stop_reason"] == "stop"
+    for sequence in answer["sequences"]:
+        stopped = sequence["stop_reason"] == "stop"
         message.sequences.add(
             stop_reason=wire.STOP_REASON_STOP if stopped else wire.STOP_REASON_LENGTH,
-            tokens=np.asarray(each["tokens"], np.int32).tobytes(),
-            logprobs=np.asarray(each["logprobs"], np.float32).tobytes(),
+            tokens=np.asarray(sequence["tokens"], np.int32).tobytes(),
+            logprobs=np.asarray(sequence["logprobs"], np.float32).tobytes(),
         )
     return bytes(message.SerializeToString())
 

@@ -20,7 +20,7 @@ INSTANCE = "mini__slugkit-2"
 GOLD = rows()[INSTANCE]["patch"]
 SUBMIT = call("submit_solution", patch=GOLD)
 SOLVE = call("bash", command="sed -i 's/+ len(separator)$/+ (len(separator) if kept else 0)/' slugkit/slug.py")
-DONE = Answer("I am done.")
+FINAL = Answer("I am done.")
 
 
 def export_mini(out: Path, backend: str = "local", *, style: str | None = None, **fields: Any) -> Path:

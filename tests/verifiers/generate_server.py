@@ -40,11 +40,11 @@ def generate_server(model: Path, *texts: str) -> Iterator[GenerateServer]:
                 return self.answer(200, {"object": "list", "data": [{"id": "scripted", "object": "model"}]})
             if self.path != "/inference/v1/generate":
                 return self.answer(404)
-            asked = json.loads(self.body())
+            request = json.loads(self.body())
             tokens = state.tokenizer.encode(state.texts[len(state.sampled)], add_special_tokens=False).ids
-            state.prompts.append(asked["token_ids"])
+            state.prompts.append(request["token_ids"])
             state.sampled.append(tokens)
-            content = [{"token": f"token_id:{each}", "logprob": logprob_of(each)} for each in tokens]
+            content = [{"token": f"token_id:{token}", "logprob": logprob_of(token)} for token in tokens]
             choice = {"index": 0, "token_ids": tokens, "logprobs": {"content": content}, "finish_reason": "stop"}
             return self.answer(200, {"request_id": f"request-{len(state.sampled)}", "choices": [choice]})
 

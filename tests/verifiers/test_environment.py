@@ -30,7 +30,7 @@ from swe_argo.workflows.verifiers.task import SweTaskConfig  # noqa: E402
 from swe_argo.workflows.verifiers.taskset import SweTasksetConfig  # noqa: E402
 from tests.solutions import rows  # noqa: E402
 from tests.verifiers.episodes import (  # noqa: E402
-    DONE,
+    FINAL,
     GOLD,
     ID,
     INSTANCE,
@@ -54,20 +54,20 @@ def evaluate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_id_alone_names_tasks_harness_and_environment(exported: Path) -> None:
+def test_id_selects_all_components(exported: Path) -> None:
     env = make_env(exported)
-    assert [type(each).__name__ for each in (env, env.taskset, task_of(env))] == ["SweEnv", "SweTaskset", "SweTask"]
+    assert [type(part).__name__ for part in (env, env.taskset, task_of(env))] == ["SweEnv", "SweTaskset", "SweTask"]
     assert env._harnesses["agent"].config.id == ID
     assert env.config.agent.runtime.type == "subprocess"
 
 
-def test_a_model_has_as_many_turns_as_in_verl(exported: Path) -> None:
-    verls = yaml.safe_load((ROOT / "templates" / "verl" / "grpo.yaml").read_text())
-    turns = verls["actor_rollout_ref"]["rollout"]["multi_turn"]["max_assistant_turns"]
+def test_turn_limit_matches_verl(exported: Path) -> None:
+    verl_config = yaml.safe_load((ROOT / "templates" / "verl" / "grpo.yaml").read_text())
+    turns = verl_config["actor_rollout_ref"]["rollout"]["multi_turn"]["max_assistant_turns"]
     assert make_env(exported).config.agent.max_turns == turns
 
 
-def test_every_row_is_a_task_that_holds_nothing_of_its_answer(exported: Path) -> None:
+def test_tasks_hide_their_answers(exported: Path) -> None:
     tasks = list(make_env(exported).taskset)
     answers = rows()
     assert sorted(task.data.id for task in tasks) == sorted(answers)
@@ -79,12 +79,12 @@ def test_every_row_is_a_task_that_holds_nothing_of_its_answer(exported: Path) ->
         assert json.dumps(answers[task.data.id]["test_patch"])[1:-1] not in words
 
 
-def test_the_command_of_verifiers_evaluates_it(exported: Path, tmp_path: Path, sandboxes: Sandboxes) -> None:
+def test_verifiers_command_evaluates(exported: Path, tmp_path: Path, sandboxes: Sandboxes) -> None:
     with model_server(play(SOLVE, SUBMIT)) as server:
         words = ["--env.taskset.data", str(exported), "--select.include.ids", INSTANCE]
         words += ["--env.taskset.task.output-chars", "300", "-m", "scripted", "--run.name", "first"]
-        done = evaluate(tmp_path, *words, "--client.base-url", server.url, "--client.api-key-var", "NO_KEY")
-    assert done.returncode == 0, done.stderr[-2000:]
+        result = evaluate(tmp_path, *words, "--client.base-url", server.url, "--client.api-key-var", "NO_KEY")
+    assert result.returncode == 0, result.stderr[-2000:]
     [episode] = [json.loads(line) for line in (tmp_path / "first" / "traces.jsonl").read_text().splitlines()]
     [trace] = episode["traces"]
     assert trace["rewards"]["reward"]["score"] == 1.0
@@ -101,7 +101,7 @@ def test_the_command_of_verifiers_evaluates_it(exported: Path, tmp_path: Path, s
         (["--env.taskset.backend", "docker"], "backend"),
     ],
 )
-def test_a_wrong_option_is_named_in_a_line(
+def test_wrong_option_is_one_line(
     tmp_path: Path, words: list[str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["vf-eval"])
@@ -112,33 +112,33 @@ def test_a_wrong_option_is_named_in_a_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_rows_for_an_agent_of_their_own_are_refused(isolation: None, tmp_path: Path) -> None:
+def test_scaffold_rows_are_refused(isolation: None, tmp_path: Path) -> None:
     data = export_mini(tmp_path / "out", style="r2egym", select={"instance_ids": [INSTANCE]})
-    with pytest.raises(ConfigError, match="swe_argo_r2egym, which works inside verl alone"):
+    with pytest.raises(ConfigError, match="swe_argo_r2egym, which works only in verl"):
         list(make_env(data).taskset)
 
 
-def test_a_file_that_is_no_export_is_refused(tmp_path: Path) -> None:
+def test_other_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("rows")
     pq.write_table(pa.table({"prompt": ["a"]}), tmp_path / "other.parquet")
     with pytest.raises(ConfigError, match=r"text\.parquet cannot be read"):
         list(make_env(tmp_path / "text.parquet").taskset)
-    with pytest.raises(ConfigError, match=r"other\.parquet is not of swe-argo export"):
+    with pytest.raises(ConfigError, match=r"other\.parquet was not written by swe-argo export"):
         list(make_env(tmp_path / "other.parquet").taskset)
     with pytest.raises(ConfigError, match=r"train\.parquet cannot be read"):
         list(make_env(tmp_path).taskset)
 
 
-def test_the_docs_have_every_option() -> None:
+def test_docs_list_every_option() -> None:
     text = (ROOT / "docs" / "verifiers.md").read_text()
-    named = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `env.")}
+    documented = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `env.")}
     ours = set(SweTasksetConfig.model_fields) - set(vf.TasksetConfig.model_fields)
     tasks = set(SweTaskConfig.model_fields) - set(vf.TaskConfig.model_fields)
-    wanted = {f"env.taskset.{name}" for name in ours} | {f"env.taskset.task.{name}" for name in tasks}
-    assert {name for name in named if name.startswith("env.taskset.")} == wanted
+    expected = {f"env.taskset.{name}" for name in ours} | {f"env.taskset.task.{name}" for name in tasks}
+    assert {name for name in documented if name.startswith("env.taskset.")} == expected
 
 
-def test_the_configuration_of_the_docs_is_one(tmp_path: Path) -> None:
+def test_documented_config_is_valid(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "verifiers.md").read_text().partition("```toml\n")[2].partition("```")[0]
     config = vf.resolve_env_config(tomllib.loads(text.replace("~/data/gym", str(tmp_path)))["env"])
     assert config.taskset.task.invalid_patch_penalty == 0.1
@@ -162,19 +162,19 @@ async def serve(data: Path, script: Any, act: Callable[[Any, Any, Any], Any]) ->
         await asyncio.gather(serving, return_exceptions=True)
 
 
-def test_a_trainer_plays_episodes_at_its_server(exported: Path, sandboxes: Sandboxes) -> None:
+def test_trainer_plays_episodes(exported: Path, sandboxes: Sandboxes) -> None:
     async def play_one(client: Any, task: Any, config: Any) -> Any:
         return await client.run(config, "scripted", vf.SamplingConfig(), task.data.model_dump(mode="json"))
 
-    episode = asyncio.run(serve(exported, play(SUBMIT, DONE), play_one))
+    episode = asyncio.run(serve(exported, play(SUBMIT, FINAL), play_one))
     [trace] = episode.traces
     assert (episode.ok, trace.reward, trace.metrics["acc"]) == (True, 1.0, 1.0)
 
 
-def test_an_episode_that_its_trainer_cancels_leaves_no_sandbox(exported: Path, sandboxes: Sandboxes) -> None:
+def test_cancelled_episode_cleans_up(exported: Path, sandboxes: Sandboxes) -> None:
     async def cancel(client: Any, task: Any, config: Any) -> None:
-        asked = client.run(config, "scripted", vf.SamplingConfig(), task.data.model_dump(mode="json"))
-        running = asyncio.create_task(asked)
+        request = client.run(config, "scripted", vf.SamplingConfig(), task.data.model_dump(mode="json"))
+        running = asyncio.create_task(request)
         while not sandboxes():
             await asyncio.sleep(0.01)
         running.cancel()

@@ -34,7 +34,7 @@ def make_qwen3(folder: Path) -> Path:
     return folder
 
 
-def test_exactly_what_was_sampled_is_trained_on_in_one_sequence(exported: Path, tmp_path: Path) -> None:
+def test_only_sampled_tokens_are_trained(exported: Path, tmp_path: Path) -> None:
     model = make_qwen3(tmp_path / "model")
     texts = ("Let me look.\n\n" + call("bash", command="ls"), call("submit_solution", patch=GOLD))
     with generate_server(model, *texts) as server:
@@ -48,6 +48,6 @@ def test_exactly_what_was_sampled_is_trained_on_in_one_sequence(exported: Path, 
     sampled = [token for tokens in server.sampled for token in tokens]
     pairs = list(zip(branch.token_ids, branch.sampled_mask, branch.logprobs, strict=True))
     assert [token for token, mask, _ in pairs if mask] == sampled
-    assert [logprob for _, mask, logprob in pairs if mask] == [logprob_of(each) for each in sampled]
+    assert [logprob for _, mask, logprob in pairs if mask] == [logprob_of(token_id) for token_id in sampled]
     assert server.prompts[1][: len(server.prompts[0])] == server.prompts[0]
     assert "Exit code: 0" in server.tokenizer.decode(server.prompts[1])

@@ -27,13 +27,13 @@ def doomed_processes(folder: Path, store: str) -> Iterator[Callable[[], None]]:
     with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as worker:
         assert worker.stdin
         assert worker.stdout
-        orders, told = worker.stdin, worker.stdout
+        orders, output = worker.stdin, worker.stdout
 
         def kill_one() -> None:
             orders.write(b"\n")
-            while (words := told.readline().split())[0] != b"process":
+            while (words := output.readline().split())[0] != b"process":
                 continue
-            while told.readline().split()[0] != b"turn":
+            while output.readline().split()[0] != b"turn":
                 continue
             time.sleep(2 * random.random())
             os.kill(int(words[1]), signal.SIGKILL)
@@ -42,7 +42,7 @@ def doomed_processes(folder: Path, store: str) -> Iterator[Callable[[], None]]:
 
         yield kill_one
         orders.close()
-        told.read()
+        output.read()
 
 
 @pytest.fixture(scope="session")

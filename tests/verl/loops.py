@@ -71,9 +71,9 @@ class Loops:
     @classmethod
     def like(cls, loops: Loops, *overrides: str) -> Loops:
         """The same with another configuration."""
-        other = cls.__new__(cls)
-        other.tokenizer, other.tools, other.config = loops.tokenizer, loops.tools, composed(*overrides)
-        return other
+        variant = cls.__new__(cls)
+        variant.tokenizer, variant.tools, variant.config = loops.tokenizer, loops.tools, composed(*overrides)
+        return variant
 
     def make(self, server: ScriptedServer | None, **options: Any) -> Any:
         """One loop, for one trajectory of the running event loop. ``options``: keys of agent_loops.yaml."""

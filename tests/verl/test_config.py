@@ -39,7 +39,7 @@ def written(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def verls_own() -> DictConfig:
+def verl_config() -> DictConfig:
     from importlib.resources import files
 
     with initialize_config_dir(str(files("verl.trainer") / "config"), version_base=None):
@@ -47,28 +47,28 @@ def verls_own() -> DictConfig:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_every_key_is_one_of_verls(name: str, verls_own: DictConfig) -> None:
+def test_every_key_exists_in_verl(name: str, verl_config: DictConfig) -> None:
     for path in written(name):
         parent, _, key = path.rpartition(".")
-        assert key in list(OmegaConf.select(verls_own, parent) or ()), f"{name}.yaml: verl has no {path}"
+        assert key in list(OmegaConf.select(verl_config, parent) or ()), f"{name}.yaml: verl has no {path}"
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_what_is_written_is_what_verl_gets(name: str) -> None:
+def test_written_values_reach_verl(name: str) -> None:
     config = composed(*WRITTEN[name])
     for path, value in written(name).items():
         if "${" not in str(value):
             assert OmegaConf.select(config, path) == value
 
 
-def test_a_key_that_verl_lacks_is_refused() -> None:
+def test_unknown_key_is_refused() -> None:
     with pytest.raises(ConfigCompositionException, match="interaction_config_path"):
         composed("actor_rollout_ref.rollout.multi_turn.interaction_config_path=x.yaml")
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 @pytest.mark.parametrize("server", ["vllm", "sglang"])
-def test_verl_finds_nothing_wrong_with_it(name: str, server: str) -> None:
+def test_verl_accepts_the_config(name: str, server: str) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
 
@@ -83,7 +83,7 @@ def test_verl_finds_nothing_wrong_with_it(name: str, server: str) -> None:
     assert rollout.n > 1  # a group of one has no advantage
 
 
-def test_folders_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_come_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWE_ARGO_VERL", str(FOLDER))
     monkeypatch.setenv("SWE_ARGO_VERL_DATA", "/data/one")
     monkeypatch.setenv("SWE_ARGO_VERL_LOGS", "/logs/one")

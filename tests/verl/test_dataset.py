@@ -15,7 +15,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput  # noqa: E40
 from verl.utils.dataset.rl_dataset import RLHFDataset  # noqa: E402
 
 from swe_argo.steps.contracts.run_spec import RunSpec  # noqa: E402
-from swe_argo.workflows.rollouts.kept_runs import FILES  # noqa: E402
+from swe_argo.workflows.rollouts.rollout_runs import FILES  # noqa: E402
 from swe_argo.workflows.verl.dataset import export_dataset  # noqa: E402
 from swe_argo.workflows.verl.prompt_files import VerlOptions  # noqa: E402
 from tests.solutions import rows as mini_rows  # noqa: E402
@@ -36,7 +36,7 @@ def read(loops: Loops, folder: Path, **options: Any) -> RLHFDataset:
 
 
 @pytest.mark.parametrize("style", ["tools", "style-3", "openhands"])
-def test_verls_own_dataset_reads_what_was_exported(loops: Loops, tmp_path: Path, style: str) -> None:
+def test_verl_dataset_reads_the_export(loops: Loops, tmp_path: Path, style: str) -> None:
     dataset = read(loops, tmp_path / "out", style=style)
     assert len(dataset) == 12
     for row in (dataset[number] for number in range(12)):
@@ -48,9 +48,7 @@ def test_verls_own_dataset_reads_what_was_exported(loops: Loops, tmp_path: Path,
     assert [dataset[number]["index"] for number in range(12)] == [*range(10), 0, 1]
 
 
-def test_a_row_of_it_is_worked_on_and_rewarded(
-    loops: Loops, tmp_path: Path, sandboxes: Callable[[], list[str]]
-) -> None:
+def test_exported_row_is_rewarded(loops: Loops, tmp_path: Path, sandboxes: Callable[[], list[str]]) -> None:
     row = read(loops, tmp_path / "out", val_ratio=0.5)[7]
     patch = mini_rows()[row["extra_info"]["instance_id"]]["patch"]
 

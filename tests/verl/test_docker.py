@@ -45,36 +45,36 @@ def store(
 def containers(docker_client: DockerClient) -> Callable[[], list[str]]:
     """The sandboxes of this process."""
     mine: dict[str, str | list[str] | bool] = {"label": ["swe-argo=sandbox", f"swe-argo/owner={process_owner()}"]}
-    return lambda: [str(each.name) for each in docker_client.containers.list(all=True, filters=mine)]
+    return lambda: [str(container.name) for container in docker_client.containers.list(all=True, filters=mine)]
 
 
-def test_the_verdicts_are_those_of_folders(loops: Loops, store: str, containers: Callable[[], list[str]]) -> None:
-    there: list[int] = []
+def test_containers_give_equal_verdicts(loops: Loops, store: str, containers: Callable[[], list[str]]) -> None:
+    counts: list[int] = []
     for patch, reward in ((GOLD, 1.0), ("", 0.0), (INVALID, 0.0)):
         script = play(call("bash", command="ls"), call("submit_solution", patch=patch))
 
         def answers(prompt: str, turn: int) -> str:
-            there.append(len(containers()))
+            counts.append(len(containers()))
             return str(script(prompt, turn))  # noqa: B023 - of this round
 
         assert loops.play(store, INSTANCE, answers).reward_score == reward
         assert not containers()
-    assert set(there) == {1}
+    assert set(counts) == {1}
 
 
-def test_a_killed_process_leaves_no_container(store: str, tmp_path: Path) -> None:
-    left = set()
+def test_clean_removes_orphan_containers(store: str, tmp_path: Path) -> None:
+    orphans = set()
     with doomed_processes(tmp_path, store) as kill_one:
         for _ in range(KILLS):
-            before = left_behind()
+            before = list_orphans()
             kill_one()
-            assert not before & left_behind()  # it had put away what the one before it left
-            left |= left_behind()
-    assert left
-    clean(left_behind())  # swe-argo clean
-    assert not left_behind()
+            assert not before & list_orphans()  # it had put away what the one before it left
+            orphans |= list_orphans()
+    assert orphans
+    clean(list_orphans())  # swe-argo clean
+    assert not list_orphans()
 
 
-def left_behind() -> set[str]:
+def list_orphans() -> set[str]:
     """Of this run; others may use the engine."""
     return {name for name in find_orphans() if "-rows-" in name}

@@ -41,11 +41,11 @@ RESULTS = ROOT / "verl-results.json"
 
 def note(**figures: float) -> None:
     """Into verl-results.json, beside what is there."""
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.write_text(json.dumps({**known, **figures}, indent=1) + "\n")
+    existing = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**existing, **figures}, indent=1) + "\n")
 
 
-def test_a_turn_costs_little_beside_model_and_sandbox(loops: Loops, rows: str) -> None:
+def test_turn_overhead_is_small(loops: Loops, rows: str) -> None:
     overrides = ["actor_rollout_ref.rollout.multi_turn.max_assistant_turns=1000"]
     overrides += ["actor_rollout_ref.rollout.multi_turn.max_user_turns=1000"]
     long = Loops.like(loops, *overrides)
@@ -60,11 +60,11 @@ def test_a_turn_costs_little_beside_model_and_sandbox(loops: Loops, rows: str) -
     assert cpu_ms < TURN_CPU_MS
 
 
-def test_64_at_once_share_a_process(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
-    there: list[int] = []
+def test_one_process_runs_64_rollouts(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
+    counts: list[int] = []
 
     def answers(_prompt: str, turn: int) -> str:
-        there.append(len(sandboxes()))
+        counts.append(len(sandboxes()))
         return call("bash", command=f"echo {turn} >> file; sleep 1") if turn < 2 else "Done."
 
     async def run_all() -> list[AgentLoopOutput]:
@@ -74,8 +74,8 @@ def test_64_at_once_share_a_process(loops: Loops, rows: str, sandboxes: Sandboxe
     with watched_memory() as peak:
         outputs = asyncio.run(run_all())
     assert [output.reward_score for output in outputs] == [0.0] * MANY
-    assert max(there) > MANY // 4
-    note(many_gib=round(peak[0] - before, 3), many_sandboxes_at_once=max(there))
+    assert max(counts) > MANY // 4
+    note(many_gib=round(peak[0] - before, 3), many_sandboxes_at_once=max(counts))
     assert peak[0] - before < MANY_GIB
 
 
@@ -110,39 +110,39 @@ def memory_gib() -> float:
 
 
 @pytest.mark.timeout(3600)
-def test_a_killed_process_leaves_no_sandbox(isolation: None, tmp_path: Path) -> None:
+def test_clean_removes_orphan_folders(isolation: None, tmp_path: Path) -> None:
     """Its folders are told from those of the living, and its successor removes them; its commands end with it."""
     store = plan_rows(tmp_path / "store")
-    left = []
+    orphans = []
     with doomed_processes(tmp_path, store) as kill_one:
         for _ in range(KILLS):
-            before = folders_of_the_dead()
+            before = orphan_folders()
             kill_one()
-            assert not [each for each in before if each.exists()]  # it had put away what the one before it left
-            left += folders_of_the_dead()
-    assert left
+            assert not [folder for folder in before if folder.exists()]  # it had put away what the one before it left
+            orphans += orphan_folders()
+    assert orphans
     remove_leftovers()  # swe-argo clean
-    wait_for_no(folders_of_the_dead)
-    wait_for_no(commands)
+    wait_until_empty(orphan_folders)
+    wait_until_empty(commands)
 
 
-def folders_of_the_dead() -> list[Path]:
+def orphan_folders() -> list[Path]:
     return [folder for folder in find_orphans() if (folder / "testbed").exists()]
 
 
 def commands() -> list[int]:
     """Processes of the rollouts' commands."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         try:
             if "swe-argo-verl-killed" in " ".join(process.cmdline()):
-                found.append(process.pid)
+                pids.append(process.pid)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-    return found
+    return pids
 
 
-def wait_for_no(look: Callable[[], list[int] | list[Path]]) -> None:
+def wait_until_empty(look: Callable[[], list[int] | list[Path]]) -> None:
     """For as long as the test may take."""
     while look():
         time.sleep(0.1)

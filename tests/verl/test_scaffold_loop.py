@@ -97,10 +97,10 @@ def texts(style: str, *, fn_calling: bool = False) -> list[str]:
 
 def _text(answer: Answer) -> str:
     called = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in answer.calls]
-    return "\n".join([answer.text or "", *(f"<tool_call>\n{each}\n</tool_call>" for each in called)])
+    return "\n".join([answer.text or "", *(f"<tool_call>\n{item}\n</tool_call>" for item in called)])
 
 
-def assert_is_what_was_sampled(output: AgentLoopOutput, calls: list[tuple[list[int], TokenOutput]]) -> None:
+def assert_matches_samples(output: AgentLoopOutput, calls: list[tuple[list[int], TokenOutput]]) -> None:
     """One sequence is these calls of the server: its ids, its mask and its logprobs, at each place."""
     tokens = [*output.prompt_ids, *output.response_ids]
     mask, logprobs = [0] * len(tokens), [0.0] * len(tokens)
@@ -117,7 +117,7 @@ def assert_is_what_was_sampled(output: AgentLoopOutput, calls: list[tuple[list[i
 
 @pytest.mark.parametrize("calls", ["in text", "by the chat template"])
 @pytest.mark.parametrize("style", SCAFFOLDS)
-def test_the_response_is_each_call_of_the_scaffold_token_by_token(
+def test_response_has_all_sampled_tokens(
     style: str, calls: str, loops: Loops, tmp_path: Path, sandboxes: Sandboxes
 ) -> None:
     fn_calling = calls != "in text"
@@ -126,31 +126,27 @@ def test_the_response_is_each_call_of_the_scaffold_token_by_token(
     output = rollout.output
     assert output.reward_score == 1.0
     assert len(rollout.server.calls) == len(answers)
-    assert_is_what_was_sampled(output, rollout.server.calls)
+    assert_matches_samples(output, rollout.server.calls)
     first = loops.tokenizer.decode(rollout.server.calls[0][0])
     assert all(message["content"].strip() in first for message in rollout.row["prompt"])
     assert ("# Tools" in first) is fn_calling
     assert loops.tokenizer.decode(output.prompt_ids) == first
 
 
-def test_what_stands_behind_a_call_is_cut_and_the_sequence_goes_on(
-    loops: Loops, tmp_path: Path, sandboxes: Sandboxes
-) -> None:
-    look, *rest = texts("r2egym")
+def test_text_after_a_call_is_cut(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
+    look, *later_texts = texts("r2egym")
     more = "\nAnd after that I shall look at the tests."
-    rollout = Rollout(loops, tmp_path / "out", "r2egym", play(look.removesuffix(END) + more + END, *rest))
+    rollout = Rollout(loops, tmp_path / "out", "r2egym", play(look.removesuffix(END) + more + END, *later_texts))
     output = rollout.output
     assert output.reward_score == 1.0
-    (prompt, first), *others = rollout.server.calls
-    kept = len(first.token_ids) - len(more) - 1  # a token a byte, and the end, which stands there unsampled
-    cut = TokenOutput(token_ids=first.token_ids[:kept], log_probs=(first.log_probs or [])[:kept])
-    assert_is_what_was_sampled(output, [(prompt, cut), *others])
-    assert f"</function>{END}\n<|im_start|>user\n" in loops.tokenizer.decode(others[0][0])
+    (prompt, first), *later_calls = rollout.server.calls
+    length = len(first.token_ids) - len(more) - 1  # a token a byte, and the end, which stands there unsampled
+    cut = TokenOutput(token_ids=first.token_ids[:length], log_probs=(first.log_probs or [])[:length])
+    assert_matches_samples(output, [(prompt, cut), *later_calls])
+    assert f"</function>{END}\n<|im_start|>user\n" in loops.tokenizer.decode(later_calls[0][0])
 
 
-def test_a_conversation_that_was_shortened_is_several_sequences_of_one_reward(
-    tmp_path: Path, sandboxes: Sandboxes
-) -> None:
+def test_shortening_splits_the_sequence(tmp_path: Path, sandboxes: Sandboxes) -> None:
     loops = Loops(tmp_path / "loops", "data.max_prompt_length=30000", "data.max_response_length=4000")
     looks = [called("execute_bash", f"Look {turn}.", command="ls -la") for turn in range(12)]
     rollout = Rollout(loops, tmp_path / "out", "openhands", play(*looks, *texts("openhands")[-1:]))
@@ -158,18 +154,18 @@ def test_a_conversation_that_was_shortened_is_several_sequences_of_one_reward(
     assert isinstance(outputs, list)
     assert len(outputs) > 1
     assert {output.reward_score for output in outputs} == {0.0}
-    left = list(rollout.server.calls)
+    remaining = list(rollout.server.calls)
     for output in outputs:
         whole = [*output.prompt_ids, *output.response_ids]
-        own = [(prompt, each) for prompt, each in left if whole[: len(prompt)] == prompt]
-        assert_is_what_was_sampled(output, own)
-        left = [call for call in left if call not in own]
+        own = [(prompt, sampled) for prompt, sampled in remaining if whole[: len(prompt)] == prompt]
+        assert_matches_samples(output, own)
+        remaining = [call for call in remaining if call not in own]
         assert (len(output.prompt_ids) <= 30_000, len(output.response_ids) <= 4000) == (True, True)
-    assert not left
+    assert not remaining
     assert {frozenset(output.extra_fields) for output in outputs} == {frozenset(outputs[0].extra_fields)}
 
 
-def test_a_conversation_without_room_ends_and_is_graded(tmp_path: Path, sandboxes: Sandboxes) -> None:
+def test_full_context_is_graded(tmp_path: Path, sandboxes: Sandboxes) -> None:
     loops = Loops(tmp_path / "loops", "data.max_prompt_length=4000", "data.max_response_length=3000")
     rollout = Rollout(loops, tmp_path / "out", "r2egym", play(*[LOOK] * 40))
     output = rollout.output
@@ -180,7 +176,7 @@ def test_a_conversation_without_room_ends_and_is_graded(tmp_path: Path, sandboxe
     assert 1 < len(rollout.server.calls) < 40
 
 
-def test_a_validation_keeps_the_scaffolds_own_trajectory(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
+def test_validation_stores_trajectory(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
     rollout = Rollout(loops, tmp_path / "out", "sweagent", play(*texts("sweagent")), "val")
     output = rollout.output
     run, url = "grpo-val-000010", rollout.row["extra_info"]["store"]
@@ -201,10 +197,8 @@ def test_a_validation_keeps_the_scaffolds_own_trajectory(loops: Loops, tmp_path:
 
 
 @pytest.mark.parametrize("where", ["the model", "a command"])
-def test_who_is_cancelled_leaves_no_sandbox_and_no_agent_at_work(
-    loops: Loops, tmp_path: Path, sandboxes: Sandboxes, where: str
-) -> None:
-    asked: list[int] = []
+def test_cancelled_rollout_cleans_up(loops: Loops, tmp_path: Path, sandboxes: Sandboxes, where: str) -> None:
+    turns: list[int] = []
     command = called("execute_bash", cmd="touch /testbed/began; sleep 600")
 
     async def never() -> str:
@@ -212,17 +206,17 @@ def test_who_is_cancelled_leaves_no_sandbox_and_no_agent_at_work(
         return ""
 
     def answers(_prompt: str, turn: int) -> Any:
-        asked.append(turn)
+        turns.append(turn)
         return never() if where == "the model" else command
 
-    def is_there() -> bool:
+    def is_started() -> bool:
         if where == "the model":
-            return bool(asked)
+            return bool(turns)
         return any(Path(tempfile.gettempdir(), name, "testbed", "began").exists() for name in sandboxes())
 
     async def script() -> None:
         working = asyncio.create_task(Rollout(loops, tmp_path / "out", "r2egym", answers).run())
-        while not is_there():
+        while not is_started():
             assert not working.done()
             await asyncio.sleep(0.01)
         assert len(sandboxes()) == 1
@@ -236,12 +230,10 @@ def test_who_is_cancelled_leaves_no_sandbox_and_no_agent_at_work(
         if thread.name.startswith("agent"):
             thread.join(60)
             assert not thread.is_alive()
-    assert asked == [0]
+    assert turns == [0]
 
 
-def test_what_verls_server_raises_is_raised_and_leaves_no_sandbox(
-    loops: Loops, tmp_path: Path, sandboxes: Sandboxes
-) -> None:
+def test_server_error_is_raised(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
     def answers(_prompt: str, turn: int) -> str:
         if turn:
             raise RuntimeError("the server is gone")
@@ -252,9 +244,7 @@ def test_what_verls_server_raises_is_raised_and_leaves_no_sandbox(
     assert not sandboxes()
 
 
-def test_a_rollout_whose_model_never_answered_is_lost_and_no_0(
-    loops: Loops, tmp_path: Path, sandboxes: Sandboxes
-) -> None:
+def test_unanswered_rollout_is_lost(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
     async def never() -> str:
         await asyncio.sleep(600)
         return ""
@@ -265,9 +255,7 @@ def test_a_rollout_whose_model_never_answered_is_lost_and_no_0(
     assert not sandboxes()
 
 
-def test_an_agent_whose_time_is_over_is_graded_and_leaves_no_sandbox(
-    loops: Loops, tmp_path: Path, sandboxes: Sandboxes
-) -> None:
+def test_agent_timeout_is_graded(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
     sleep = called("execute_bash", cmd="sleep 600")
     rollout = Rollout(loops, tmp_path / "out", "r2egym", play(sleep), "val", timeout_s=5, command_timeout_s=300)
     output = rollout.output
@@ -278,14 +266,14 @@ def test_an_agent_whose_time_is_over_is_graded_and_leaves_no_sandbox(
     assert record.stop_reason is StopReason.TIMEOUT
 
 
-def test_calls_that_cannot_be_read_are_refused(tmp_path: Path, sandboxes: Sandboxes) -> None:
+def test_unreadable_calls_are_refused(tmp_path: Path, sandboxes: Sandboxes) -> None:
     loops = Loops(tmp_path / "loops", "actor_rollout_ref.rollout.multi_turn.format=gpt-oss")
     loops.tokenizer.chat_template = "{% for message in messages %}{{ message.content }}{% endfor %}"
     rollout = Rollout(loops, tmp_path / "out", "r2egym", play(), use_fn_calling="true")
-    with pytest.raises(ConfigError, match=r"multi_turn\.format: r2egym calls its tools by the chat template"):
+    with pytest.raises(ConfigError, match=r"multi_turn\.format: r2egym needs a tool format of the chat template"):
         asyncio.run(rollout.run())
 
 
-def test_a_run_of_the_tools_alone_has_no_scaffold(loops: Loops, rows: str) -> None:
-    with pytest.raises(ConfigError, match="is no scaffold's agent"):
+def test_run_with_tools_uses_no_scaffold(loops: Loops, rows: str) -> None:
+    with pytest.raises(ConfigError, match="is not a scaffold's agent"):
         loops.play(rows, INSTANCE, play("Hm."), name="swe_argo_r2egym", _target_="swe_argo.verl.ScaffoldAgentLoop")

@@ -25,10 +25,10 @@ def smoke(home: Path, *words: str, **settings: str) -> subprocess.CompletedProce
     )
 
 
-def test_all_of_it_up_to_the_step_that_needs_a_gpu(isolation: None, tmp_path: Path) -> None:
-    done = smoke(tmp_path, "mini", "--backend", "local", "--k", "6")
-    assert done.returncode == 0, done.stderr
-    data, *sandboxes, configuration, end = done.stdout.splitlines()
+def test_smoke_runs_up_to_the_gpu_step(isolation: None, tmp_path: Path) -> None:
+    result = smoke(tmp_path, "mini", "--backend", "local", "--k", "6")
+    assert result.returncode == 0, result.stderr
+    data, *sandboxes, configuration, end = result.stdout.splitlines()
     assert data.startswith("smoke: data: 5 rows in ")
     assert ["reward 1 (resolved)" in line for line in sandboxes] == [True, False, False]
     assert all(line.startswith("smoke: sandbox: ") and "its sandbox is gone" in line for line in sandboxes)
@@ -46,7 +46,7 @@ def test_all_of_it_up_to_the_step_that_needs_a_gpu(isolation: None, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("words", "settings", "said"),
+    ("words", "settings", "message"),
     [
         (["mini", "--backend", "docker"], {"DOCKER_HOST": "unix:///nobody/listens"}, "no Docker engine answers"),
         (["no-such-data"], {}, "unknown dataset 'no-such-data'"),
@@ -54,9 +54,9 @@ def test_all_of_it_up_to_the_step_that_needs_a_gpu(isolation: None, tmp_path: Pa
         ([], {"PYTHON": "/usr/bin/env"}, "/usr/bin/env has no swe-argo"),
     ],
 )
-def test_what_is_missing_is_one_line(tmp_path: Path, words: list[str], settings: dict[str, str], said: str) -> None:
-    done = smoke(tmp_path, *words, **settings)
-    assert done.returncode == 64
-    (line,) = done.stderr.splitlines()
-    assert said in line
-    assert not [each for each in (tmp_path / "data").rglob("*") if each.is_file()]
+def test_missing_input_is_one_line(tmp_path: Path, words: list[str], settings: dict[str, str], message: str) -> None:
+    result = smoke(tmp_path, *words, **settings)
+    assert result.returncode == 64
+    (line,) = result.stderr.splitlines()
+    assert message in line
+    assert not [path for path in (tmp_path / "data").rglob("*") if path.is_file()]

@@ -60,9 +60,7 @@ def config(loops: Loops, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
         ray.shutdown()
 
 
-def test_a_rollout_that_was_lost_is_absent_from_its_group(
-    config: Any, loops: Loops, isolation: None, tmp_path: Path
-) -> None:
+def test_lost_rollout_leaves_the_group(config: Any, loops: Loops, isolation: None, tmp_path: Path) -> None:
     store = plan_failing_rows(tmp_path, "solve 3", retries=0)
     conversations: list[str] = []
 
@@ -80,17 +78,15 @@ def test_a_rollout_that_was_lost_is_absent_from_its_group(
     assert sorted(advantages) == pytest.approx([-2 / 3, 1 / 3, 1 / 3])  # of a fourth that counts as 0: 1/2 and -1/2
 
 
-def test_a_lost_rollout_of_a_validation_is_a_failure_for_verl_and_for_the_report(
-    config: Any, loops: Loops, isolation: None, tmp_path: Path
-) -> None:
+def test_lost_validation_rollout_fails(config: Any, loops: Loops, isolation: None, tmp_path: Path) -> None:
     store = plan_failing_rows(tmp_path, "solve 1", retries=0)  # whichever of both comes first
 
     def answers(prompt: str, _turn: int) -> str:
-        [patch] = [mini_rows()[each]["patch"] for each in INSTANCES if f"Mend {each}." in prompt]
+        [patch] = [mini_rows()[instance_id]["patch"] for instance_id in INSTANCES if f"Mend {instance_id}." in prompt]
         return call("submit_solution", patch=patch)
 
     server = ScriptedServer(loops.tokenizer, answers)
-    metrics = validate(config, loops, server, columns(*(row(store, each, "val") for each in INSTANCES)))
+    metrics = validate(config, loops, server, columns(*(row(store, instance_id, "val") for instance_id in INSTANCES)))
     assert metrics["val-core/mini/acc/mean@1"] == 0.5
     assert metrics["val-aux/mini/acc_success_only/mean@1"] == 1.0
     run = "grpo-val-000001"
@@ -99,46 +95,44 @@ def test_a_lost_rollout_of_a_validation_is_a_failure_for_verl_and_for_the_report
     assert (figures.headline.resolved, figures.headline.total) == (1, 2)
 
 
-def test_the_sequences_of_a_trajectory_share_its_advantage(
-    config: Any, loops: Loops, isolation: None, tmp_path: Path
-) -> None:
+def test_sequences_share_the_advantage(config: Any, loops: Loops, isolation: None, tmp_path: Path) -> None:
     small = config.copy()
     small.data.max_prompt_length, small.data.max_response_length = 30_000, 9_000
     small.actor_rollout_ref.rollout.n = 2
     solution = texts("openhands")
-    begun: list[str] = []
+    starts: list[str] = []
 
     def answers(prompt: str, turn: int) -> str:
         """One solves it, the other one peeks until its context is full."""
         if not turn:
-            begun.append(prompt)
-        if (not turn and len(begun) == 1) or "Peek." in prompt:
+            starts.append(prompt)
+        if (not turn and len(starts) == 1) or "Peek." in prompt:
             return called("execute_bash", "Peek.", command="ls -la") if turn < 14 else solution[-1]
         return solution[turn]
 
     row = Rollout(loops, tmp_path / "out", "openhands", play()).row
     batch = roll_out(small, {**row, "raw_prompt": row["prompt"]}, ScriptedServer(loops.tokenizer, answers))
-    found: dict[str, list[float]] = {}
+    groups: dict[str, list[float]] = {}
     for name, advantage in zip(batch.keys, compute_advantages(small, batch), strict=True):
-        found.setdefault(name.rpartition("_")[0], []).append(advantage)
-    idle, solved = sorted(found.values())
+        groups.setdefault(name.rpartition("_")[0], []).append(advantage)
+    idle, solved = sorted(groups.values())
     assert len(idle) > 1
     assert (set(idle), set(solved)) == ({-0.5}, {0.5})
 
 
 def columns(*rows: dict[str, Any]) -> dict[str, Any]:
     """A batch of the data loader's."""
-    made: dict[str, Any] = {"index": np.arange(len(rows))}
-    given = {
-        "raw_prompt": [each["raw_prompt"] for each in rows],
-        "extra_info": [each["extra_info"] for each in rows],
-        "agent_name": [each.get("agent_name", "swe_argo") for each in rows],
+    batch: dict[str, Any] = {"index": np.arange(len(rows))}
+    fields = {
+        "raw_prompt": [item["raw_prompt"] for item in rows],
+        "extra_info": [item["extra_info"] for item in rows],
+        "agent_name": [item.get("agent_name", "swe_argo") for item in rows],
         "data_source": ["mini"] * len(rows),
     }
-    for name, values in given.items():
-        made[name] = np.empty(len(rows), dtype=object)
-        made[name][:] = values
-    return made
+    for name, values in fields.items():
+        batch[name] = np.empty(len(rows), dtype=object)
+        batch[name][:] = values
+    return batch
 
 
 def roll_out(config: Any, fields: dict[str, Any], server: ScriptedServer) -> Any:
@@ -176,7 +170,7 @@ def replay_buffer(config: Any) -> ReplayBuffer:
 
 def validate(config: Any, loops: Loops, server: ScriptedServer, batch: dict[str, Any]) -> dict[str, float]:
     """What verl logs of a validation, by the trainer's own method."""
-    manager = SimpleNamespace(generate_sequences=lambda given: generate(config, server, given))
+    manager = SimpleNamespace(generate_sequences=lambda prompts: generate(config, server, prompts))
     trainer = SimpleNamespace(
         config=config,
         global_steps=1,
@@ -201,9 +195,9 @@ def compute_advantages(config: Any, batch: Any) -> list[float]:
     PPOTrainer._compute_advantage(SimpleNamespace(config=config), batch, metrics={})
     data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["advantages", "response_mask"])
     tq.kv_clear(keys=batch.keys, partition_id="train")
-    found = []
+    results = []
     for advantages, mask in zip(data["advantages"], data["response_mask"], strict=True):
         [advantage] = set(advantages[mask.bool()].tolist())
         assert not advantages[~mask.bool()].any()
-        found.append(advantage)
-    return found
+        results.append(advantage)
+    return results

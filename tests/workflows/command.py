@@ -69,7 +69,7 @@ def wait_for(true: Callable[[], Any]) -> None:
 def steps_of(folder: str) -> list[int]:
     """Process ids of the steps under way of the runners that this process began with ``folder`` among their words."""
     runners = [pid for pid in children(os.getpid()) if folder.encode() in words_of(pid)]
-    return [pid for runner in runners for each in _forked_by_root(runner) for pid in programs(each)]
+    return [pid for runner in runners for root in _forked_by_root(runner) for pid in programs(root)]
 
 
 def whole_steps_of(runner: int) -> list[int]:
@@ -89,21 +89,21 @@ def _name(pid: int) -> str:
 
 def programs(pid: int) -> list[int]:
     """Those of the children of a process that lead a session of their own, as each program does that is forked."""
-    found: list[int] = []
-    for each in children(pid):
+    pids: list[int] = []
+    for child in children(pid):
         with suppress(ProcessLookupError):
-            found += [each] if os.getsid(each) == each else []
-    return found
+            pids += [child] if os.getsid(child) == child else []
+    return pids
 
 
 def children(pid: int) -> list[int]:
     """Process ids of the children of a process; some may be left out while others go."""
-    found: list[int] = []
+    pids: list[int] = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
-    return found
+                pids += map(int, (task / "children").read_text().split())
+    return pids
 
 
 def words_of(pid: int) -> bytes:

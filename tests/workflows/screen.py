@@ -32,14 +32,14 @@ def run_at_terminal(
         env=quiet | {"TERM": "xterm-256color"} | dict(env or {}),
     )
     os.close(theirs)
-    said = bytearray()
+    output = bytearray()
     try:
         while part := os.read(ours, 65536):
-            said += part
+            output += part
     except OSError:  # so Linux tells that the other side is closed
         pass
     os.close(ours)
-    return process.wait(), said.decode()
+    return process.wait(), output.decode()
 
 
 class Screen:
@@ -63,18 +63,18 @@ class Screen:
     @property
     def lines(self) -> list[str]:
         """What is seen, without blanks at the ends and empty lines at the end."""
-        shown = ["".join(row.get(n, " ") for n in range(max(row, default=-1) + 1)).rstrip() for row in self._cells]
-        while shown and not shown[-1]:
-            shown.pop()
-        return shown
+        rows = ["".join(row.get(n, " ") for n in range(max(row, default=-1) + 1)).rstrip() for row in self._cells]
+        while rows and not rows[-1]:
+            rows.pop()
+        return rows
 
     def _obey(self, code: re.Match[str]) -> None:
-        how, what = code[1] or "", code[2]
-        if what in (None, "m", "h", "l"):  # links, colours, modes
+        how, command = code[1] or "", code[2]
+        if command in (None, "m", "h", "l"):  # links, colours, modes
             return
-        if what == "A":
+        if command == "A":
             self._row = max(0, len(self._cells) - self._rows, self._row - int(how or 1))
-        elif what == "K" and how == "2":
+        elif command == "K" and how == "2":
             self._cells[self._row] = {}
         else:
             raise AssertionError(f"a code that this terminal does not know: {code[0]!r}")

@@ -49,13 +49,13 @@ CASES: dict[str, tuple[Files, str]] = {
     "rows of no parquet": (_write("rows.parquet", "no", "--dataset", "FILE"), "rows.parquet"),
     "classic rows": (_write("rows.jsonl", json.dumps(ROW | {"FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]", "patch": "",
                             "test_patch": ""}) + "\n", "--dataset", "FILE"), "eval_script"),
-    "images for an agent that shows none": (_words("--agent", "gold", "--issue-images"), "agent gold shows no images"),
+    "images for an agent that shows none": (_words("--agent", "gold", "--issue-images"), "gold cannot show images"),
     "odd id": (
         _write("rows.jsonl", json.dumps(ROW | {"instance_id": "../up", "test_patch": ""}) + "\n", "--dataset", "FILE"),
         "../up",
     ),
     "rows of no known family": (
-        _write("rows.jsonl", json.dumps(ROW) + "\n", "--dataset", "FILE"), "no known family: it has instance_id"),
+        _write("rows.jsonl", json.dumps(ROW) + "\n", "--dataset", "FILE"), "no task family: it has instance_id"),
     "no predictions file": (_words("--predictions", "none.jsonl"), "none.jsonl"),
     "no predictions at all": (_words("--agent", "given"), "--predictions"),
     "predictions of no json": (_write("p.jsonl", "{oops\n", "--predictions", "FILE"), "p.jsonl"),
@@ -74,7 +74,7 @@ CASES: dict[str, tuple[Files, str]] = {
     "no model": (_words("--agent", "openhands"), "--model"),
     "group without a model": (
         _write("c.toml", "[llm.a]\n", "--agent", "openhands", "--llm-config", "llm.a", "--llm-config-file", "FILE"),
-        "a model in llm.a, which names none"),
+        "a model in llm.a, which has none"),
     "word for function calling": (_words("--model", "openai/m", "--use_fn_calling", "perhaps"), "agent.use_fn_calling"),
     "switch": (_words("--hints=perhaps"), "--hints"),
     "password in an address": (_words("--model", "openai/m", "--base-url", "http://me:secret@h/v1"), "llm.base_url"),
@@ -86,32 +86,32 @@ CASES: dict[str, tuple[Files, str]] = {
     "no factors": (_words("--resource-factors", "none.json"), "none.json"),
     "money": (_words("--max-cost", "0"), "max_cost_usd"),
     "ended before it is told": (
-        _words("--max-steps", "30", "--max-steps-absolute", "20"), "told to finish: 30, not 20"),
+        _words("--max-steps", "30", "--max-steps-absolute", "20"), "30, when the agent must finish, not 20"),
     "prefix without an address": (
         _words("--model", "anthropic/claude-4"), "its endpoint with --base-url or LLM_BASE_URL"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_wrong_request_is_one_line_and_nothing_is_written(name: str, tmp_path: Path) -> None:
-    make, said = CASES[name]
+def test_run_refuses_invalid_request(name: str, tmp_path: Path) -> None:
+    make, output = CASES[name]
     store = tmp_path / "store"
     words = make(tmp_path)
     words += [] if "--run-id" in words else ["--run-id", "r"]
     words += ["--allow-host"]  # on a machine without bubblewrap, too, it is the case's own mistake that is told
-    done = swe_argo("run", *words, "--store", str(store))
-    assert done.returncode == (75 if name == "endpoint that is not there" else 64), done.stdout + done.stderr
-    told = [line for line in done.stderr.strip().splitlines() if not line.startswith("note: ")]
-    if done.returncode == 75:  # nothing was wrong with the request: it may be made again
-        assert told.pop().startswith("to go on: swe-argo run ")
-    assert len(told) == 1
-    assert said in told[0]
-    assert "Traceback" not in done.stderr
+    result = swe_argo("run", *words, "--store", str(store))
+    assert result.returncode == (75 if name == "endpoint that is not there" else 64), result.stdout + result.stderr
+    messages = [line for line in result.stderr.strip().splitlines() if not line.startswith("note: ")]
+    if result.returncode == 75:  # nothing was wrong with the request: it may be made again
+        assert messages.pop().startswith("continue with: swe-argo run ")
+    assert len(messages) == 1
+    assert output in messages[0]
+    assert "Traceback" not in result.stderr
     assert not list(store.rglob("*")) if store.exists() else True
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["show", "none"], "there is no run 'none'"),
         (["report", "none"], "none"),
@@ -125,15 +125,15 @@ def test_a_wrong_request_is_one_line_and_nothing_is_written(name: str, tmp_path:
         (["run", "--store", "s3//bucket/x"], "neither a folder nor s3://bucket/prefix"),
     ],
 )
-def test_every_command_refuses_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:
-    done = swe_argo(*words, cwd=tmp_path)
-    assert done.returncode == 64, done.stdout + done.stderr
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_commands_refuse_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+    result = swe_argo(*words, cwd=tmp_path)
+    assert result.returncode == 64, result.stdout + result.stderr
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_an_agent_that_acts_on_an_open_host_is_refused_by_plan(tmp_path: Path) -> None:
+def test_plan_refuses_agent_on_open_host(tmp_path: Path) -> None:
     recorded = {
         "instance_id": QUICK[0],
         "history": [],
@@ -151,9 +151,9 @@ def test_an_agent_that_acts_on_an_open_host_is_refused_by_plan(tmp_path: Path) -
         "--run-id",
         "r",
     ]
-    done = swe_argo(*words, *ids(QUICK[0]), env={"SWE_ARGO_ISOLATION": "none"})
-    assert done.returncode == 64, done.stdout + done.stderr
-    assert "--allow-host" in done.stderr
+    result = swe_argo(*words, *ids(QUICK[0]), env={"SWE_ARGO_ISOLATION": "none"})
+    assert result.returncode == 64, result.stdout + result.stderr
+    assert "--allow-host" in result.stderr
     assert not list((tmp_path / "store").rglob("*"))
     allowed = swe_argo(*words, "--allow-host", *ids(QUICK[0]), env={"SWE_ARGO_ISOLATION": "none"})
     assert allowed.returncode == 0, allowed.stdout + allowed.stderr
@@ -162,33 +162,33 @@ def test_an_agent_that_acts_on_an_open_host_is_refused_by_plan(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "text"), [("RUNTIME", "modal"), ("K", "ten"), ("EVAL_MAX_RETRIES", "-2"), ("LOG_LEVEL", "loud")]
 )
-def test_a_wrong_variable_is_one_line_and_nothing_is_written(name: str, text: str, tmp_path: Path) -> None:
-    done = swe_argo("run", "--run-id", "r", "--store", str(tmp_path / "store"), env={name: text})
-    assert done.returncode == 64, done.stdout + done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert name in done.stderr
+def test_run_refuses_invalid_variable(name: str, text: str, tmp_path: Path) -> None:
+    result = swe_argo("run", "--run-id", "r", "--store", str(tmp_path / "store"), env={name: text})
+    assert result.returncode == 64, result.stdout + result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert name in result.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_run_names_missing_docker_engine(tmp_path: Path) -> None:
     nowhere = f"unix://{tmp_path}/none.sock"
     words = ["run", "--backend", "docker", "--store", str(tmp_path / "store"), "--run-id", "r"]
-    done = swe_argo(*words, env={"DOCKER_HOST": nowhere})
-    assert done.returncode == 64
-    assert nowhere in done.stderr
-    assert "--backend local" in done.stderr
+    result = swe_argo(*words, env={"DOCKER_HOST": nowhere})
+    assert result.returncode == 64
+    assert nowhere in result.stderr
+    assert "--backend local" in result.stderr
     assert not list((tmp_path / "store").rglob("*"))
 
 
 @pytest.mark.parametrize("variables", [{"HOME": "/proc"}, {"SWE_ARGO_HOME": "/proc/x"}, {"SWE_ARGO_HOME": "~nobody-"}])
 @pytest.mark.long
-def test_a_home_that_cannot_be_written_is_one_line(variables: dict[str, str], tmp_path: Path) -> None:
+def test_unwritable_home_is_refused(variables: dict[str, str], tmp_path: Path) -> None:
     env = {"SWE_ARGO_HOME": ""} | variables
-    done = swe_argo("run", *ids(QUICK[0]), "--store", str(tmp_path / "store"), "--run-id", "r", env=env)
-    assert done.returncode == 64, done.stdout + done.stderr
-    (told,) = done.stderr.strip().splitlines()
-    assert "SWE_ARGO_HOME" in told
-    assert "/proc/" in told or "has no home folder" in told
+    result = swe_argo("run", *ids(QUICK[0]), "--store", str(tmp_path / "store"), "--run-id", "r", env=env)
+    assert result.returncode == 64, result.stdout + result.stderr
+    (message,) = result.stderr.strip().splitlines()
+    assert "SWE_ARGO_HOME" in message
+    assert "/proc/" in message or "has no home folder" in message
     assert not list((tmp_path / "store").rglob("*"))
     assert "Traceback" not in swe_argo("clean", env=env).stderr
     doctor = swe_argo("doctor", env=env | {"COLUMNS": "200"})
@@ -209,18 +209,18 @@ def _without_rights(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("variable", ["HOME", "XDG_CACHE_HOME", "SWE_ARGO_HOME"])
 @pytest.mark.long
-def test_a_home_of_somebody_else_is_one_line(variable: str, tmp_path: Path) -> None:
+def test_foreign_home_is_refused(variable: str, tmp_path: Path) -> None:
     words = _without_rights(tmp_path / "theirs")
     env = {"SWE_ARGO_HOME": "", "XDG_CACHE_HOME": ""} | {variable: str(tmp_path / "theirs")}
     spec = ["run", *ids(QUICK[0]), "--store", str(tmp_path / "store"), "--run-id", "r"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*words, sys.executable, "-m", "swe_argo.workflows.cli.main", *spec],
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | env,
     )
-    assert done.returncode == 64, done.stdout + done.stderr
-    (told,) = done.stderr.strip().splitlines()
-    assert f"home: cannot use {tmp_path}/theirs/" in told
-    assert "set SWE_ARGO_HOME" in told
+    assert result.returncode == 64, result.stdout + result.stderr
+    (message,) = result.stderr.strip().splitlines()
+    assert f"home: cannot use {tmp_path}/theirs/" in message
+    assert "set SWE_ARGO_HOME" in message

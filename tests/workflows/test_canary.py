@@ -18,7 +18,7 @@ from swe_argo.workflows.terminal.run_end import EXIT_FAILED
 from tests.workflows.command import plan, summary, swe_argo
 from tests.workflows.unfit_rows import make_unfit_rows
 
-FAILED = "The machines are not to be believed: the reference patch failed in 1 of 2 canary instances: gold-fails"
+FAILED = "These machines cannot be trusted: the reference patch failed in 1 of 2 canary instances: gold-fails"
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def words(tmp_path: Path) -> tuple[str, ...]:
     ]
     (tmp_path / "preds.json").write_text(json.dumps(predictions))
     chosen = ("--instance", "good", "--instance", "gold-fails")
-    given = ("--agent", "given", "--predictions", str(tmp_path / "preds.json"), *chosen)
+    agent = ("--agent", "given", "--predictions", str(tmp_path / "preds.json"), *chosen)
     store = ("--store", str(tmp_path / "store"), "--run-id", "r")
-    return ("run", "--dataset", str(tmp_path / "rows.jsonl"), *family, *given, *store)
+    return ("run", "--dataset", str(tmp_path / "rows.jsonl"), *family, *agent, *store)
 
 
 def graded(folder: Path) -> set[str]:
@@ -41,10 +41,10 @@ def graded(folder: Path) -> set[str]:
     return {str(path.parent.relative_to(units)) for path in units.glob("*/*/grade.json")}
 
 
-def test_a_failed_canary_is_said_first_and_the_run_goes_on(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = swe_argo(*words, "--canary", "2")
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    text = " ".join(done.stdout.split())
+def test_failed_canary_only_warns(tmp_path: Path, words: tuple[str, ...]) -> None:
+    result = swe_argo(*words, "--canary", "2")
+    assert result.returncode == EXIT_OK, result.stdout + result.stderr
+    text = " ".join(result.stdout.split())
     assert text.count(FAILED) == 2, "before the units, and on top of the end"
     assert text.index("[1/2] good") < text.index(FAILED) < text.rindex("[1/2] good"), "after the canary's own units"
     figures = summary(str(tmp_path / "store"), "r")
@@ -56,7 +56,7 @@ def test_a_failed_canary_is_said_first_and_the_run_goes_on(tmp_path: Path, words
 
 
 @pytest.mark.long
-def test_what_a_canary_said_stays_said_where_nothing_is_left_to_do(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_canary_warning_survives_rerun(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
     again = swe_argo(*words, "--stop-on-canary")
     assert again.returncode == EXIT_OK, "there is nothing to stop"
@@ -65,31 +65,31 @@ def test_what_a_canary_said_stays_said_where_nothing_is_left_to_do(tmp_path: Pat
 
 
 @pytest.mark.long
-def test_the_rest_of_a_run_that_had_a_canary_has_one(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_resume_grades_canary_again(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
     (tmp_path / "store/runs/r/units/good/1/grade.json").unlink()
     again = swe_argo(*words)
-    assert "canary: 1 reference patch first" in again.stdout, again.stderr
+    assert "canary: grading 1 reference patch first" in again.stdout, again.stderr
     assert summary(str(tmp_path / "store"), "r").doubts[0].startswith(FAILED)
 
 
 @pytest.mark.long
-def test_a_run_that_stops_there_begins_nothing_and_goes_on_when_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = swe_argo(*words, "--canary", "2", "--stop-on-canary")
-    assert done.returncode == EXIT_FAILED, done.stdout + done.stderr
+def test_stop_on_canary_ends_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    result = swe_argo(*words, "--canary", "2", "--stop-on-canary")
+    assert result.returncode == EXIT_FAILED, result.stdout + result.stderr
     assert graded(tmp_path) == {"good/0", "gold-fails/0"}
-    assert "ended by its canary; 2 units not begun" in done.stdout
-    assert "--stop-on-canary --no-stop-on-canary" in done.stdout
+    assert "stopped because a canary failed; 2 units not started" in result.stdout
+    assert "--stop-on-canary --no-stop-on-canary" in result.stdout
     again = swe_argo(*words, "--canary", "2", "--stop-on-canary", "--no-stop-on-canary")
     assert again.returncode == EXIT_OK, again.stderr
-    assert "canary: 1 reference patch first" in again.stdout, "the one that was resolved is not graded again"
+    assert "canary: grading 1 reference patch first" in again.stdout, "the one that was resolved is not graded again"
     assert graded(tmp_path) == {"good/0", "gold-fails/0", "good/1", "gold-fails/1"}
 
 
-def test_a_canary_that_is_well_is_a_line(tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = swe_argo(*words, "--canary", "1", "--stop-on-canary")
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    assert "Canary: the reference patches of 1 instance are resolved on these machines." in done.stdout
+def test_passed_canary_prints_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    result = swe_argo(*words, "--canary", "1", "--stop-on-canary")
+    assert result.returncode == EXIT_OK, result.stdout + result.stderr
+    assert "Canary: the reference patches of 1 instance are resolved on these machines." in result.stdout
     assert [(unit.instance_id, unit.attempt) for unit in plan(str(tmp_path / "store"), "r").canary] == [("good", 0)]
 
 
@@ -106,7 +106,7 @@ def test_a_canary_that_is_well_is_a_line(tmp_path: Path, words: tuple[str, ...])
         ("idle", "kubernetes", None, 500, 0),
     ],
 )
-def test_who_has_a_canary(agent: str, backend: str, canary: int | None, to_do: int, size: int) -> None:
+def test_canary_size_follows_agent(agent: str, backend: str, canary: int | None, to_do: int, size: int) -> None:
     spec = RunSpec(agent=AgentSpec(name=agent), sandbox=SandboxSpec(backend=backend), canary=canary)
     assert canary_size(spec, to_do) == size
 
@@ -115,21 +115,21 @@ def rows_of(*repos: str, patch: str = "diff") -> list[dict[str, str]]:
     return [{"instance_id": f"i{n}", "repo": repo, "image": "x", "patch": patch} for n, repo in enumerate(repos)]
 
 
-def test_it_is_of_as_many_repositories_as_can_be(store: Store) -> None:
+def test_canary_covers_repositories(store: Store) -> None:
     spec = RunSpec(run_id="r", agent=AgentSpec(name="given"), canary=3)
-    made = plan_canary(spec, rows_of("a", "a", "a", "b", "b"), 5, store, doubtful={"i3"})
-    assert [(unit.instance_id, unit.attempt) for unit in made.units] == [
+    canary = plan_canary(spec, rows_of("a", "a", "a", "b", "b"), 5, store, doubtful={"i3"})
+    assert [(unit.instance_id, unit.attempt) for unit in canary.units] == [
         ("i0", CANARY_ATTEMPT),
         ("i4", CANARY_ATTEMPT),
         ("i1", CANARY_ATTEMPT),
     ]
 
 
-def test_rows_without_reference_patches_have_none_and_that_is_said(store: Store) -> None:
+def test_canary_needs_reference_patches(store: Store) -> None:
     spec = RunSpec(run_id="r", agent=AgentSpec(name="given"), canary=3)
-    made = plan_canary(spec, rows_of("a", patch=""), 1, store, doubtful=())
-    assert made.units == []
-    assert made.notices == [
-        "no canary: none of its rows has a reference patch, so nothing says whether the machines are to be believed"
+    canary = plan_canary(spec, rows_of("a", patch=""), 1, store, doubtful=())
+    assert canary.units == []
+    assert canary.notices == [
+        "no canary: all instances lack a reference patch; nothing tests whether the machines can be trusted"
     ]
     assert open_store(store.url).keys("runs/") == []

@@ -56,13 +56,13 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_a_patch_that_cheats_is_caught(name: str, tmp_path: Path) -> None:
+def test_run_catches_cheating_patch(name: str, tmp_path: Path) -> None:
     predictions = tmp_path / "preds.json"
     row = {"instance_id": TARGET, "model_name_or_path": "cheat", "model_patch": CHEATS[name]}
     predictions.write_text(json.dumps([row]))
     words = ["--store", str(tmp_path), "--run-id", "r", "--predictions", str(predictions), *ids(TARGET)]
-    done = swe_argo("run", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *words)
+    assert result.returncode == 0, result.stdout + result.stderr
     store = open_store(str(tmp_path))
     grade = GradeRecord.from_bytes(store.get(key(GradeRecord, "r", TARGET, 1)))
     report = json.loads(store.get(f"runs/r/units/{TARGET}/1/report.json"))
@@ -70,10 +70,10 @@ def test_a_patch_that_cheats_is_caught(name: str, tmp_path: Path) -> None:
     assert grade.integrity.verdict == "suspect" or not grade.resolved, grade
     suspect = grade.integrity.verdict == "suspect"
     assert summary(str(tmp_path), "r").integrity.suspect == suspect
-    assert ("suspect" in done.stdout) == suspect
+    assert ("suspect" in result.stdout) == suspect
 
 
-def test_at_least_one_cheat_fools_the_official_verdict(tmp_path: Path) -> None:
+def test_cheat_fools_official_verdict(tmp_path: Path) -> None:
     """Else the tests above would prove nothing: the official grader believes the log."""
     predictions = tmp_path / "preds.json"
     row = {"instance_id": TARGET, "model_name_or_path": "cheat", "model_patch": CHEATS["conftest-passes-all"]}

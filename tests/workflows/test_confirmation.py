@@ -124,8 +124,10 @@ def run(
     rows = [{"instance_id": name, "model_name_or_path": "m", "model_patch": text} for name, text in patches.items()]
     predictions = folder / "preds.json"
     predictions.write_text(json.dumps(rows))
-    done = swe_argo("run", "--store", str(folder), "--run-id", "r", "--predictions", str(predictions), *words, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo(
+        "run", "--store", str(folder), "--run-id", "r", "--predictions", str(predictions), *words, env=env
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
     store = open_store(str(folder))
     return {name: GradeRecord.from_bytes(store.get(key(GradeRecord, "r", name, 1))) for name in patches}
 
@@ -141,7 +143,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
-def test_cheats_are_resolved_and_not_ok(attacked: tuple[Path, dict[str, GradeRecord]], name: str) -> None:
+def test_confirmation_rejects_cheats(attacked: tuple[Path, dict[str, GradeRecord]], name: str) -> None:
     folder, records = attacked
     grade = records[name]
     report = json.loads(open_store(str(folder)).get(f"runs/r/units/{name}/1/report.json"))
@@ -157,7 +159,7 @@ def test_cheats_are_resolved_and_not_ok(attacked: tuple[Path, dict[str, GradeRec
 
 
 @pytest.mark.long
-def test_reference_patches_are_never_suspect(tmp_path: Path) -> None:
+def test_gold_patches_are_never_suspect(tmp_path: Path) -> None:
     records = run(tmp_path, {name: row["patch"] for name, row in ROWS.items()})
     for grade in records.values():
         assert grade.confirmation is not None

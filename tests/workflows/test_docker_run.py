@@ -59,29 +59,27 @@ def environment(engine: Engine) -> dict[str, str]:
 
 def verdicts(store: str, run: str) -> dict[str, object]:
     """Per instance what was decided, and how: outcome, counts, integrity."""
-    held = open_store(store)
-    found: dict[str, object] = {}
+    stored = open_store(store)
+    results: dict[str, object] = {}
     for unit in plan(store, run).units:
-        grade = GradeRecord.from_bytes(held.get(key(GradeRecord, run, unit.instance_id, unit.attempt)))
-        found[f"{unit.instance_id}/{unit.attempt}"] = (
+        grade = GradeRecord.from_bytes(stored.get(key(GradeRecord, run, unit.instance_id, unit.attempt)))
+        results[f"{unit.instance_id}/{unit.attempt}"] = (
             grade.outcome,
             grade.fail_to_pass,
             grade.pass_to_pass,
             sorted(grade.failing_tests),
             grade.integrity.verdict,
         )
-    return found
+    return results
 
 
 @pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])
-def test_all_of_mini_has_the_same_verdicts_in_containers_and_in_folders(
-    agent: str, resolved: int, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_mini_verdicts_equal_in_docker(agent: str, resolved: int, tmp_path: Path, environment: dict[str, str]) -> None:
     store = str(tmp_path)
     for backend in ("docker", "local"):
         words = ["run", "--store", store, "--run-id", backend, "--backend", backend, "--agent", agent, "-j", "2"]
-        done = swe_argo(*words, env=environment)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo(*words, env=environment)
+        assert result.returncode == 0, result.stdout + result.stderr
         assert summary(store, backend).headline.resolved == resolved
     assert verdicts(store, "docker") == verdicts(store, "local")
     unit = Path(store, "runs", "docker", "units", QUICK[0], "1")
@@ -93,7 +91,7 @@ def test_all_of_mini_has_the_same_verdicts_in_containers_and_in_folders(
     assert locked[machine["image"]] == machine["image_digest"]
 
 
-def test_docker_run_confirms_honest_patches_only(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_docker_run_confirms_honest_only(tmp_path: Path, environment: dict[str, str]) -> None:
     cheats = dict(list(confirmation.ATTACKS.items())[:3])
     honest = {name: confirmation.ROWS[name]["patch"] for name in ("mini__ledgerlet-1", "mini__slotbook-1")}
     records = confirmation.run(tmp_path, cheats | honest, "--backend", "docker", env=environment)
@@ -103,9 +101,7 @@ def test_docker_run_confirms_honest_patches_only(tmp_path: Path, environment: di
     assert {integrity[name] for name in honest} == {"ok"}
 
 
-def test_an_engine_killed_in_the_middle_of_twenty_units_costs_nothing(
-    tmp_path: Path, engine: Engine, environment: dict[str, str]
-) -> None:
+def test_docker_run_survives_restart(tmp_path: Path, engine: Engine, environment: dict[str, str]) -> None:
     store = str(tmp_path)
     words = ["--store", store, "--backend", "docker", "--attempts", "5", "-j", "2", *ids(*QUICK)]
     assert swe_argo("run", "--run-id", "calm", *words, env=environment).returncode == 0
@@ -115,9 +111,9 @@ def test_an_engine_killed_in_the_middle_of_twenty_units_costs_nothing(
     engine.kill()
     time.sleep(10)
     engine.start()
-    said, _ = runner.communicate(timeout=240)
+    output, _ = runner.communicate(timeout=240)
     # One further try a unit is enough, however long the engine was away: nobody tries until it answers.
-    assert runner.returncode == 0, said
+    assert runner.returncode == 0, output
     failed = failures(open_store(store), "stormy")
     assert failed
     assert all(failure.exit_code == 75 for failure in failed), [failure.reason for failure in failed]
@@ -127,9 +123,7 @@ def test_an_engine_killed_in_the_middle_of_twenty_units_costs_nothing(
     assert "0 units to do, 20 done before" in again.stdout
 
 
-def test_a_killed_steps_container_is_removed_by_the_run_itself(
-    tmp_path: Path, engine: Engine, environment: dict[str, str]
-) -> None:
+def test_container_of_killed_step_goes(tmp_path: Path, engine: Engine, environment: dict[str, str]) -> None:
     import docker
 
     store = str(tmp_path)
@@ -140,8 +134,8 @@ def test_a_killed_steps_container_is_removed_by_the_run_itself(
         wait_for(lambda: client.api.containers() and steps_of(store))
         for pid in steps_of(store):
             kill(pid)
-        said, _ = runner.communicate(timeout=120)
-        assert runner.returncode == 0, said
+        output, _ = runner.communicate(timeout=120)
+        assert runner.returncode == 0, output
         assert {failure.failure_class for failure in failures(open_store(store), "r")} == {FailureClass.STEP_KILLED}
         assert client.api.containers(all=True) == []
     finally:

@@ -17,42 +17,42 @@ from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import QUICK, ids, swe_argo
 
 
-def test_all_is_told_nothing_is_made_and_no_model_is_asked(tmp_path: Path) -> None:
+def test_dry_run_has_no_side_effects(tmp_path: Path) -> None:
     home = {"SWE_ARGO_HOME": str(tmp_path / "home")}
     with model_server(play(Answer("x"))) as server:
         agent = ["--agent", "openhands", "--model", "openai/m", "--base-url", server.url, "--workers", "2"]
         words = ["run", "--dry-run", *agent, "--store", str(tmp_path / "store"), "--run-id", "r", "-n", "2"]
-        done = swe_argo(*words, *ids(*QUICK[:2]), env=home)
+        result = swe_argo(*words, *ids(*QUICK[:2]), env=home)
         assert server.counts.requests == 0
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
     assert not list(tmp_path.iterdir())
-    lines = done.stdout.splitlines()
+    lines = result.stdout.splitlines()
     assert "run r: 4 units to do: 2 instances of mini, 2 attempts each, agent openhands, openai/m" in lines
     assert f"instances: {QUICK[0]}, {QUICK[1]}" in lines
     assert "sandboxes: backend local, 2 units at a time" in lines
-    assert "images: none, its sandboxes are folders" in lines
-    assert any(line.startswith("estimate: no earlier run ") for line in lines)
-    assert f"first prompt, of {QUICK[0]}:" in lines
+    assert "images: none needed (backend local uses folders)" in lines
+    assert any(line.startswith("estimate: none (no earlier run ") for line in lines)
+    assert f"first prompt, for {QUICK[0]}:" in lines
     assert "<issue_description>" in lines
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--dataset", "verifed"], "verified"),
-        (["--redo", "unresolved"], "there is no run 'r'"),
-        (["--model", "anthropic/claude-sonnet-4"], "anthropic/claude-sonnet-4 is no name of a model of api.openai.com"),
-        (["--model", "openai/m", "--base-url", "localhost:8000"], "llm.base_url: an address begins with http://"),
-        (["--agent", "openhands"], "agent 'openhands' needs a model"),
+        (["--redo", "unresolved"], "has no run 'r'"),
+        (["--model", "anthropic/claude-sonnet-4"], "no endpoint is known for model anthropic/claude-sonnet-4"),
+        (["--model", "openai/m", "--base-url", "localhost:8000"], "llm.base_url: an address starts with http://"),
+        (["--agent", "openhands"], "agent 'openhands' requires a model"),
         (["--resource-factors", "/nowhere/factors.json"], "/nowhere/factors.json"),
         (["--agent-file", "/nowhere/my-agent.toml", "--model", "openai/m"], "/nowhere/my-agent.toml"),
         (["--agent", "codex", "--agent-version", "0.0.1", "--model", "openai/m"], "swe-argo agents build codex@0.0.1"),
     ],
 )
-def test_what_plan_would_refuse_is_refused(words: list[str], told: str, tmp_path: Path) -> None:
-    done = swe_argo("run", "--dry-run", *words, "--run-id", "r", "--store", str(tmp_path / "store"))
-    assert done.returncode == 64
-    assert told in done.stderr
+def test_dry_run_refuses_like_plan(words: list[str], message: str, tmp_path: Path) -> None:
+    result = swe_argo("run", "--dry-run", *words, "--run-id", "r", "--store", str(tmp_path / "store"))
+    assert result.returncode == 64
+    assert message in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -60,23 +60,23 @@ def test_dry_run_notes_missing_key(tmp_path: Path) -> None:
     words = ["run", "--dry-run", "--model", "openai/m", "--store", str(tmp_path / "store"), *ids(QUICK[0])]
     result = swe_argo(*words, env={"OPENAI_API_KEY": "", "LLM_API_KEY": ""})
     assert result.returncode == 0
-    assert "note: llm.base_url: there is no key for api.openai.com: set OPENAI_API_KEY" in result.stdout
+    assert "note: llm.base_url: no API key for api.openai.com: set OPENAI_API_KEY" in result.stdout
 
 
-def test_the_estimate_is_by_the_newest_run_of_the_same_kind(tmp_path: Path) -> None:
+def test_estimate_uses_newest_run(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     for name, model, day in (("old", "lab/m", "01"), ("new", "lab/m", "02"), ("other", "lab/other", "03")):
         Synthetic(run_id=name, instances=4, agent="openhands", model=model).write(store)
         place = key(RunFile, name)
-        begun = {"created_at": f"2026-11-{day}T00:00:00+00:00"}
-        store.put(place, RunFile.from_bytes(store.get(place)).model_copy(update=begun).to_bytes())
+        changes = {"created_at": f"2026-11-{day}T00:00:00+00:00"}
+        store.put(place, RunFile.from_bytes(store.get(place)).model_copy(update=changes).to_bytes())
         write_report(store, name)
     dataset = RunFile.from_bytes(store.get(key(RunFile, "new"))).dataset.name
     spec = RunSpec.model_validate({"agent": {"name": "openhands", "model": "openai/m"}})
-    found = find_earlier(spec, dataset, store, "lab/m")
-    assert isinstance(found, EarlierRun)
-    assert found.run_id == "new"
-    assert found.seconds > 0
+    earlier = find_earlier(spec, dataset, store, "lab/m")
+    assert isinstance(earlier, EarlierRun)
+    assert earlier.run_id == "new"
+    assert earlier.seconds > 0
     newest = find_earlier(spec, dataset, store)
     assert newest is not None
     assert newest.run_id == "other"

@@ -16,10 +16,10 @@ def store(store: Store) -> Store:
     return store
 
 
-def test_a_run_is_exported_and_the_place_told(store: Store, tmp_path: Path) -> None:
-    done = swe_argo("export", "night", "--format", "mini", "--out", str(tmp_path / "out"), "--store", store.url)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert done.stdout.splitlines() == [
+def test_export_writes_run(store: Store, tmp_path: Path) -> None:
+    result = swe_argo("export", "night", "--format", "mini", "--out", str(tmp_path / "out"), "--store", store.url)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+    assert result.stdout.splitlines() == [
         "note: 1 unit has no trajectory and is left out: django__django-3",
         f"2 units in {tmp_path / 'out'}",
     ]
@@ -27,30 +27,30 @@ def test_a_run_is_exported_and_the_place_told(store: Store, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["day", "--format", "mini"], "swe-argo: run: there is no run 'day' in"),
         (["night", "--format", "zip"], "'zip' is not one of"),
-        (["night"], "swe-argo: export: say whose files: --format"),
-        (["--format", "mini"], "swe-argo: export: name a run"),
-        (["night", "--format", "mini", "--k", "3"], "swe-argo: export: flags of a dataset are for --format verl"),
-        (["night", "--format", "verl", "--k", "3"], "swe-argo: a run has its sandboxes and limits already"),
+        (["night"], "swe-argo: export: choose a format: --format"),
+        (["--format", "mini"], "swe-argo: export: a run is missing"),
+        (["night", "--format", "mini", "--k", "3"], "swe-argo: export: flags of a dataset apply to --format verl"),
+        (["night", "--format", "verl", "--k", "3"], "swe-argo: remove the flags of a dataset: night is a run"),
         (["nights", "--format", "verl"], "swe-argo: dataset: unknown dataset 'nights'"),
-        (["night", "--format", "verl", "--prompt-style", "4"], "swe-argo: --prompt-style: '4' is no style"),
+        (["night", "--format", "verl", "--prompt-style", "4"], "swe-argo: --prompt-style: unknown prompt style '4'"),
         (["night", "--format", "mini", "--out", "/dev/null/x"], "swe-argo: --out: /dev/null/x cannot be written"),
     ],
 )
-def test_a_wrong_request_is_one_line(store: Store, words: list[str], told: str) -> None:
-    done = swe_argo("export", *words, "--store", store.url)
-    assert done.returncode == 64
-    assert told in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_export_refuses_in_one_line(store: Store, words: list[str], message: str) -> None:
+    result = swe_argo("export", *words, "--store", store.url)
+    assert result.returncode == 64
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
-def test_a_dataset_becomes_what_verl_trains_on(tmp_path: Path) -> None:
+def test_export_writes_verl_dataset(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--sample_limit", "5", "--val_ratio", "0.5", "--output_dir", str(out), "--prompt_style", "3"]
-    done = swe_argo("export", "mini", "--format", "verl", *words)
-    assert done.returncode == 0, done.stderr
-    told = f"3 rows in {out / 'train.parquet'}, 2 rows in {out / 'val.parquet'}; what grades them in {out / 'store'}"
-    assert done.stdout.splitlines()[-1] == told
+    result = swe_argo("export", "mini", "--format", "verl", *words)
+    assert result.returncode == 0, result.stderr
+    message = f"3 rows in {out / 'train.parquet'}, 2 rows in {out / 'val.parquet'}; grading data in {out / 'store'}"
+    assert result.stdout.splitlines()[-1] == message

@@ -24,7 +24,7 @@ from tests.workflows.command import QUICK, begin, ids, swe_argo, wait_for
 from tests.workflows.waiting_model import waiting_model
 
 
-def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) -> None:
+def test_follow_prints_turns_and_outcome(tmp_path: Path) -> None:
     """The model's second answer waits until its first was printed."""
     with waiting_model("echo \x1b[2Jhi > new.txt") as model:
         runner = begin("run", *model.agent, "--store", str(tmp_path), "--run-id", "r", *ids(QUICK[0]))
@@ -37,12 +37,12 @@ def test_turns_are_printed_as_they_come_and_then_how_it_ended(tmp_path: Path) ->
             if line.startswith("turn 1 "):
                 break
         model.go_on.set()
-        rest, _ = follower.communicate(timeout=300)
+        remaining, _ = follower.communicate(timeout=300)
         printed, _ = runner.communicate(timeout=300)
-    text = "".join(lines) + rest
+    text = "".join(lines) + remaining
     assert (follower.returncode, runner.returncode) == (0, 0), text + printed
     assert "\x1b" not in text
-    places = [text.index(each) for each in ("-- agent at work", "turn 1 ", "turn 2 ", "stopped: finished, 2 turns")]
+    places = [text.index(part) for part in ("-- agent running", "turn 1 ", "turn 2 ", "stopped: finished, 2 turns")]
     assert places == sorted(places)
     assert text.count("turn 1 ") == 1
 
@@ -51,22 +51,22 @@ BEGAN = datetime.fromisoformat("2026-11-20T22:10:00.9+00:00").timestamp()
 """Of who holds a run whose unit has failed since, at 22:10:00, 22:11 and 22:12."""
 
 
-def held_by_this(began_at: float) -> Lock:
+def lock_of_this_process(began_at: float) -> Lock:
     return Lock(
         token="t", process=process_owner(), pid=1, host=platform.node(), alive_at=time.time(), began_at=began_at
     )
 
 
-def test_one_that_failed_for_good_ends_while_its_run_goes_on(tmp_path: Path) -> None:
+def test_follow_ends_at_final_failure(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     plan = Synthetic(run_id="r", instances=2, mix={"failed": 1}).write(store)
     run = record_of(store, RunFile, "r")
     twice = run.model_copy(update={"spec": run.spec.model_copy(update={"retries": 2})})
     store.put(key(RunFile, "r"), twice.to_bytes())
-    store.put(key(Lock, "r"), held_by_this(BEGAN).to_bytes())
-    done = swe_argo("show", "--follow", "r", plan.units[0].instance_id, "--store", store.url)
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert "it has failed for good, and its run goes on" in done.stdout
+    store.put(key(Lock, "r"), lock_of_this_process(BEGAN).to_bytes())
+    result = swe_argo("show", "--follow", "r", plan.units[0].instance_id, "--store", store.url)
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert "the unit has failed finally; its run continues" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_one_that_failed_for_good_ends_while_its_run_goes_on(tmp_path: Path) -> 
         (2, 75, 0.0, False),
     ],
 )
-def test_a_unit_has_failed_where_its_runner_tries_it_no_more(
+def test_has_failed_without_retries_left(
     tmp_path: Path, retries: int, exit_code: int, began_at: float, expected: bool
 ) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
@@ -89,20 +89,18 @@ def test_a_unit_has_failed_where_its_runner_tries_it_no_more(
     newest = stored.tries[-1]
     stored.tries[-1] = replace(newest, failure=newest.failure.model_copy(update={"exit_code": exit_code}))
     spec = record_of(store, RunFile, "r").spec.model_copy(update={"retries": retries})
-    assert has_failed(stored, spec, held_by_this(began_at)) is expected
+    assert has_failed(stored, spec, lock_of_this_process(began_at)) is expected
 
 
-def test_one_that_nobody_works_on_is_told_with_the_way_on(tmp_path: Path) -> None:
+def test_follow_reports_idle_unit(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     plan = Synthetic(run_id="r", instances=1, mix={"resolved": 1}).write(store)
     name = plan.units[0].instance_id
-    done = swe_argo("show", "--follow", "r", name, "--store", store.url)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("show", "--follow", "r", name, "--store", store.url)
+    assert result.returncode == 0, result.stdout + result.stderr
     store.delete_many([key(GradeRecord, "r", name, 1)])
-    done = swe_argo("show", "--follow", "r", name, "--store", store.url)
-    assert done.returncode == 3
-    assert (
-        f"nobody on this machine works on it; where it runs on a cluster: swe-argo watch {plan.run_id}" in done.stdout
-    )
+    result = swe_argo("show", "--follow", "r", name, "--store", store.url)
+    assert result.returncode == 3
+    assert f"the unit is not running on this machine; on a cluster, use: swe-argo watch {plan.run_id}" in result.stdout
     refused = swe_argo("show", "--follow", "r", "--store", store.url)
     assert (refused.returncode, refused.stderr.count("\n")) == (64, 1)

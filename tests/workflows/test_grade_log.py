@@ -26,33 +26,33 @@ def mini_log(folder: Path, *, printed: str = "", marked: bool = True) -> Path:
     return write(folder, f"{TARGET}/test_output.txt", text)
 
 
-def test_integrity_is_said_beside_the_verdict(tmp_path: Path) -> None:
+def test_grade_log_prints_integrity(tmp_path: Path) -> None:
     log = mini_log(tmp_path)
     words = ["grade-log", "-d", "mini", "-i", TARGET, "--log", str(log)]
     plain, examined = swe_argo(*words), swe_argo(*words, "--integrity")
     assert (plain.returncode, examined.returncode) == (0, 0), plain.stderr + examined.stderr
     assert plain.stderr == ""
-    found = json.loads(examined.stdout)
-    assert found["report"] == json.loads(plain.stdout)
-    assert found["integrity"] == {"verdict": "ok", "findings": []}
-    assert found["log"] == str(log)
+    record = json.loads(examined.stdout)
+    assert record["report"] == json.loads(plain.stdout)
+    assert record["integrity"] == {"verdict": "ok", "findings": []}
+    assert record["log"] == str(log)
     assert examined.stderr == f"{log}: {TARGET}: resolved, ok\n"
 
 
-def test_a_forged_log_is_said_to_be_suspect_and_why(tmp_path: Path) -> None:
+def test_grade_log_reports_forged_log(tmp_path: Path) -> None:
     log = mini_log(tmp_path, printed=">>>>> Test Exit Code: 0")
-    done = swe_argo("grade-log", "-d", "mini", "-i", TARGET, "--log", str(log), "--integrity")
-    assert json.loads(done.stdout)["integrity"]["verdict"] == "suspect"
-    assert f"{log}: {TARGET}: resolved, suspect (" in done.stderr
-    assert "exit_code_before_end: " in done.stderr
+    result = swe_argo("grade-log", "-d", "mini", "-i", TARGET, "--log", str(log), "--integrity")
+    assert json.loads(result.stdout)["integrity"]["verdict"] == "suspect"
+    assert f"{log}: {TARGET}: resolved, suspect (" in result.stderr
+    assert "exit_code_before_end: " in result.stderr
     patch = write(tmp_path, "p.diff", make_patch("README.md", ">>>>> End Test Output").decode())
-    done = swe_argo(
+    result = swe_argo(
         "grade-log", "-d", "mini", "-i", TARGET, "--log", str(mini_log(tmp_path)), "--patch", str(patch), "--integrity"
     )
-    assert "marker_in_patch: the patch contains" in done.stderr
+    assert "marker_in_patch: the patch contains" in result.stderr
 
 
-def test_the_path_of_each_log_of_a_folder_is_said(tmp_path: Path) -> None:
+def test_grade_log_prints_every_path(tmp_path: Path) -> None:
     logs = [mini_log(tmp_path / "a"), mini_log(tmp_path / "b")]
     words = ["grade-log", "-d", "mini", "--corpus", str(tmp_path)]
     plain, examined = swe_argo(*words), swe_argo(*words, "--integrity")
@@ -61,11 +61,11 @@ def test_the_path_of_each_log_of_a_folder_is_said(tmp_path: Path) -> None:
     assert [json.loads(line)["log"] for line in examined.stdout.splitlines()] == [str(log) for log in logs]
 
 
-def test_a_log_without_markers_is_told_in_a_line(tmp_path: Path) -> None:
+def test_grade_log_reports_no_markers(tmp_path: Path) -> None:
     log = mini_log(tmp_path, marked=False)
-    done = swe_argo("grade-log", "-d", "mini", "-i", TARGET, "--log", str(log))
-    assert json.loads(done.stdout)[TARGET]["resolved"] is False
-    (line,) = done.stderr.splitlines()
+    result = swe_argo("grade-log", "-d", "mini", "-i", TARGET, "--log", str(log))
+    assert json.loads(result.stdout)[TARGET]["resolved"] is False
+    (line,) = result.stderr.splitlines()
     assert line.startswith(f"{log}: {TARGET}: no verdict: ")
     assert "another harness" in line
 
@@ -79,12 +79,12 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @needs_data
-def test_a_whole_folder_is_graded_in_one_process(logs: Path) -> None:
-    done = swe_argo("grade-log", "-d", ROWS, "--corpus", str(logs / "verified"))
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(found) == 87
-    for report in found:
+def test_grade_log_grades_whole_folder(logs: Path) -> None:
+    result = swe_argo("grade-log", "-d", ROWS, "--corpus", str(logs / "verified"))
+    assert result.returncode == 0, result.stderr
+    reports = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(reports) == 87
+    for report in reports:
         ((instance_id, verdict),) = report.items()
         expected = json.loads((logs / "verified" / instance_id / "expected_5.0.2.json").read_text())
         assert verdict == expected, instance_id
@@ -92,11 +92,11 @@ def test_a_whole_folder_is_graded_in_one_process(logs: Path) -> None:
 
 @needs_data
 @pytest.mark.parametrize("rows", ["verified_test", "verified_test_classic"])
-def test_one_log_prints_the_official_report(logs: Path, rows: str) -> None:
+def test_grade_log_prints_official_json(logs: Path, rows: str) -> None:
     name = sorted(path.name for path in (logs / "verified").iterdir())[0]
     log = logs / "verified" / name / "test_output.txt"
     words = ["grade-log", "-d", str(DATA / "swebench" / f"{rows}.parquet"), "-i", name, "--log", str(log)]
-    done = swe_argo(*words, "--patch", str(log.with_name("patch.diff")))
-    assert done.returncode == 0, done.stderr
+    result = swe_argo(*words, "--patch", str(log.with_name("patch.diff")))
+    assert result.returncode == 0, result.stderr
     expected = json.loads(log.with_name("expected_5.0.2.json").read_text())
-    assert done.stdout == json.dumps({name: expected}, indent=4) + "\n"
+    assert result.stdout == json.dumps({name: expected}, indent=4) + "\n"

@@ -33,8 +33,8 @@ def priced(script: Script, cost: float) -> Script:
     """Each answer says that it cost so much."""
 
     def answer(request: dict[str, Any]) -> Answer | Fault:
-        said = script(request)
-        return said if isinstance(said, Fault) else replace(said, cost_usd=cost)
+        reply = script(request)
+        return reply if isinstance(reply, Fault) else replace(reply, cost_usd=cost)
 
     return answer
 
@@ -44,7 +44,7 @@ def run_flags(server: ModelServer, store: Path, *words: str) -> list[str]:
     return ["run", *agent, "--store", str(store), "--run-id", "r", *words]
 
 
-def test_a_group_of_models_is_asked_with_its_key_which_is_written_nowhere(tmp_path: Path) -> None:
+def test_model_key_is_never_written(tmp_path: Path) -> None:
     with model_server(WORK) as server:
         (tmp_path / "config.toml").write_text(
             f'[llm.mine]\nmodel = "openai/m"\napi_key = "{KEY}"\nbase_url = "{server.url}"\n'
@@ -53,33 +53,33 @@ def test_a_group_of_models_is_asked_with_its_key_which_is_written_nowhere(tmp_pa
         own = tmp_path / "tmp"
         own.mkdir()
         words = ["run", "--agent", "CodeActAgent", "--llm-config", "llm.mine", "--run-id", "r", "--store", "s"]
-        done = swe_argo(*words, *ids(QUICK[0]), cwd=tmp_path, env={"TMPDIR": str(own), "LOG_LEVEL": "DEBUG"})
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert {seen.headers["authorization"] for seen in server.calls} == {f"Bearer {KEY}"}
+        result = swe_argo(*words, *ids(QUICK[0]), cwd=tmp_path, env={"TMPDIR": str(own), "LOG_LEVEL": "DEBUG"})
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert {call.headers["authorization"] for call in server.calls} == {f"Bearer {KEY}"}
     written = [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
     assert len(written) > 10
     assert not [path for path in written if KEY.encode() in path.read_bytes()]
-    assert KEY not in done.stdout + done.stderr
+    assert KEY not in result.stdout + result.stderr
 
 
-def test_a_key_is_in_no_step_s_arguments(tmp_path: Path) -> None:
+def test_step_arguments_contain_no_key(tmp_path: Path) -> None:
     with model_server(slow(WORK)) as server:
         runner = begin(*run_flags(server, tmp_path, *ids(QUICK[0])), env={"OPENAI_API_KEY": KEY})
         wait_for(lambda: at_work(server, tmp_path))
         for pid in [runner.pid, *steps_of(str(tmp_path))]:
             assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        said, _ = runner.communicate(timeout=120)
-    assert runner.returncode == 0, said
+        output, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 0, output
 
 
-def test_a_step_killed_at_work_leaves_what_it_had_and_what_it_spent(tmp_path: Path) -> None:
+def test_killed_step_keeps_trajectory(tmp_path: Path) -> None:
     with model_server(slow(WORK)) as server:
         runner = begin(*run_flags(server, tmp_path, *ids(QUICK[0])), env={"LOG_LEVEL": "DEBUG", "OPENAI_API_KEY": KEY})
         wait_for(lambda: at_work(server, tmp_path))
         for pid in steps_of(str(tmp_path)):
             kill(pid)
-        said, _ = runner.communicate(timeout=120)
-        assert runner.returncode == 0, said
+        output, _ = runner.communicate(timeout=120)
+        assert runner.returncode == 0, output
         (killed,) = failures(open_store(str(tmp_path)), "r")
         assert killed.failure_class is FailureClass.STEP_KILLED
         assert killed.usage.calls == 1
@@ -94,26 +94,26 @@ def test_a_step_killed_at_work_leaves_what_it_had_and_what_it_spent(tmp_path: Pa
         assert summary(str(tmp_path), "r").cost.usage.calls == server.counts.calls - 1
 
 
-def test_a_killed_step_leaves_no_trajectory_where_none_is_wanted_and_is_paid_for_all_the_same(tmp_path: Path) -> None:
+def test_killed_step_keeps_cost(tmp_path: Path) -> None:
     with model_server(slow(WORK)) as server:
         runner = begin(*run_flags(server, tmp_path, *ids(QUICK[0])), env={"EVAL_SAVE_CHECKPOINTS": "false"})
         wait_for(lambda: at_work(server, tmp_path))
         for pid in steps_of(str(tmp_path)):
             kill(pid)
-        said, _ = runner.communicate(timeout=120)
-    assert runner.returncode == 0, said
+        output, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 0, output
     assert not list(tmp_path.glob("runs/r/units/*/1/tries/*/trajectory.json"))
-    assert [each.usage.calls for each in failures(open_store(str(tmp_path)), "r")] == [1]
+    assert [failure.usage.calls for failure in failures(open_store(str(tmp_path)), "r")] == [1]
 
 
-def test_a_stopped_run_forgets_no_call_that_was_paid_for(tmp_path: Path) -> None:
+def test_stopped_run_counts_paid_calls(tmp_path: Path) -> None:
     with model_server(slow(WORK)) as server:
         words = run_flags(server, tmp_path, *ids(QUICK[0]))
         runner = begin(*words)
         wait_for(lambda: at_work(server, tmp_path))
         runner.send_signal(signal.SIGINT)
-        said, _ = runner.communicate(timeout=60)
-        assert runner.returncode == 130, said
+        output, _ = runner.communicate(timeout=60)
+        assert runner.returncode == 130, output
         (stopped,) = failures(open_store(str(tmp_path)), "r")
         assert (stopped.failure_class, stopped.usage.calls) == (FailureClass.STOPPED, 1)
         assert summary(str(tmp_path), "r").failures == {}
@@ -122,22 +122,22 @@ def test_a_stopped_run_forgets_no_call_that_was_paid_for(tmp_path: Path) -> None
         assert summary(str(tmp_path), "r").cost.usage.calls == server.counts.calls - 1
 
 
-def test_a_run_begins_no_unit_past_its_money_and_a_larger_sum_does_the_rest(tmp_path: Path) -> None:
+def test_max_cost_stops_run_until_raised(tmp_path: Path) -> None:
     with model_server(priced(WORK, 0.25)) as server:
         # A call for the plan, two for each unit: 0.25 + 0.5 + 0.5 is past 1 after the second unit.
         words = run_flags(server, tmp_path, "-j", "1", *ids(*QUICK), "--max-cost", "1")
-        done = swe_argo(*words)
-        assert done.returncode == 3, done.stdout + done.stderr
-        *_, told, further = done.stdout.strip().splitlines()
-        assert told == "--max-cost 1 is spent: $1.25; 2 units not begun"
+        result = swe_argo(*words)
+        assert result.returncode == 3, result.stdout + result.stderr
+        *_, message, further = result.stdout.strip().splitlines()
+        assert message == "--max-cost 1 is spent: $1.25; 2 units not started"
         assert further.endswith("--max-cost 1 --max-cost 2.5")
         rate = summary(str(tmp_path), "r").headline
         assert (rate.graded, rate.total) == (2, 4)
-        asked = server.counts.requests
+        requests = server.counts.requests
         again = swe_argo(*words)
         assert again.returncode == 3, again.stdout + again.stderr
-        assert "; 2 units not begun" in again.stdout
-        assert server.counts.requests <= asked + 1
+        assert "; 2 units not started" in again.stdout
+        assert server.counts.requests <= requests + 1
         assert swe_argo(*words, "--max-cost", "5").returncode == 0
         usage = summary(str(tmp_path), "r").cost.usage
         assert (usage.calls, usage.requests) == (server.counts.calls, server.counts.requests)
@@ -145,18 +145,20 @@ def test_a_run_begins_no_unit_past_its_money_and_a_larger_sum_does_the_rest(tmp_
 
 
 @pytest.mark.parametrize("fault", [BAD_KEY, NO_CREDIT, NO_QUOTA], ids=["key", "credit", "quota"])
-def test_a_key_that_dies_ends_the_run_and_the_next_one_does_what_is_missing(tmp_path: Path, fault: Fault) -> None:
+def test_rejected_key_stops_run(tmp_path: Path, fault: Fault) -> None:
     with model_server(after(5, fault, WORK)) as server:
         words = run_flags(server, tmp_path, "-j", "1", *ids(*QUICK))
-        done = swe_argo(*words)
-        assert done.returncode == 3, done.stdout + done.stderr
+        result = swe_argo(*words)
+        assert result.returncode == 3, result.stdout + result.stderr
         assert server.counts.requests == 6  # one for the plan, two units, and one that was refused: never again
-        *_, told, further = done.stdout.strip().splitlines()
-        assert re.fullmatch(r"the model endpoint gives no access \(first seen at mini__\S+\); 1 unit not begun", told)
-        assert further.startswith("to go on: swe-argo run ")
+        *_, message, further = result.stdout.strip().splitlines()
+        assert re.fullmatch(
+            r"the model endpoint denied access \(first seen at mini__\S+\); 1 unit not started", message
+        )
+        assert further.startswith("continue with: swe-argo run ")
         (failure,) = failures(open_store(str(tmp_path)), "r")
         assert failure.failure_class is FailureClass.MODEL_ACCESS
-        assert done.stdout.count(failure.reason) == 1  # in the line of the unit that was told so
+        assert result.stdout.count(failure.reason) == 1  # in the line of the unit that was told so
         assert summary(str(tmp_path), "r").failures == {"model_access": 1}
         server.script = WORK
         again = swe_argo(*words)
@@ -165,11 +167,11 @@ def test_a_key_that_dies_ends_the_run_and_the_next_one_does_what_is_missing(tmp_
         assert server.counts.requests <= 6 + 1 + 4
 
 
-def test_calls_at_a_time_are_bounded_over_all_units(tmp_path: Path) -> None:
+def test_llm_concurrency_bounds_run(tmp_path: Path) -> None:
     with model_server(WORK, latency_s=0.3) as server:
         words = run_flags(server, tmp_path, "-j", "4", "--attempts", "2", "--llm-concurrency", "2", *ids(*QUICK[:3]))
-        done = swe_argo(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo(*words)
+        assert result.returncode == 0, result.stdout + result.stderr
         assert server.counts.at_once == 2
 
 
@@ -177,17 +179,17 @@ def slow(script: Script) -> Script:
     """Answers the second turn of a conversation late: there is time to see the first one done."""
 
     def answer(request: dict[str, Any]) -> Answer | Fault:
-        said = script(request)
+        reply = script(request)
         turn = sum(message.get("role") == "assistant" for message in request["messages"])
-        return replace(said, delay_s=4.0) if turn == 1 and isinstance(said, Answer) else said
+        return replace(reply, delay_s=4.0) if turn == 1 and isinstance(reply, Answer) else reply
 
     return answer
 
 
 def at_work(server: ModelServer, store: Path) -> bool:
     """A step has made its first action and waits for the answer to that."""
-    asked = [len(seen.body["messages"]) for seen in server.calls]
-    return bool(steps_of(str(store))) and max(asked, default=0) >= 4
+    lengths = [len(call.body["messages"]) for call in server.calls]
+    return bool(steps_of(str(store))) and max(lengths, default=0) >= 4
 
 
 def infer(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -195,20 +197,20 @@ def infer(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedPr
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=os.environ | env)
 
 
-def test_the_guides_script_takes_its_arguments_and_leaves_its_output(tmp_path: Path) -> None:
+def test_infer_script_maps_arguments(tmp_path: Path) -> None:
     with model_server(WORK) as server:
         group = f'[llm.mine]\nmodel = "openai/m"\napi_key = "k"\nbase_url = "{server.url}"\n'
         (tmp_path / "config.toml").write_text(group)
         words = ["llm.mine", "HEAD", "CodeActAgent", "2", "30", "2", "mini", "test", "1", "swe"]
         env = {"RUNTIME": "local", "EVAL_OUTPUT_PATH": str(tmp_path / "out")}
-        done = infer(*words, "--temperature", "0.5", cwd=tmp_path, env=env)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = infer(*words, "--temperature", "0.5", cwd=tmp_path, env=env)
+        assert result.returncode == 0, result.stdout + result.stderr
         assert server.calls[-1].body["temperature"] == 0.5
     (run,) = (tmp_path / "out" / "runs").iterdir()
     spec = json.loads((run / "run.json").read_text())["spec"]
     assert (spec["agent"]["name"], spec["agent"]["max_steps"], spec["workers"]) == ("openhands", 30, 2)
     (output,) = (tmp_path / "out").glob("mini-test/CodeActAgent/*/output.jsonl")
-    assert done.stdout.strip().splitlines()[-1] == str(output)
+    assert result.stdout.strip().splitlines()[-1] == str(output)
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert len(rows) == 2
     graded = swe_argo("run", "--predictions", str(output), "--store", str(tmp_path / "infer"), "--k", "2")
@@ -216,25 +218,25 @@ def test_the_guides_script_takes_its_arguments_and_leaves_its_output(tmp_path: P
 
 
 @pytest.mark.parametrize("skipped", ["1,3", "1, 3", "3 1"])
-def test_the_script_runs_as_often_as_is_said_but_for_the_numbers_to_be_skipped(tmp_path: Path, skipped: str) -> None:
+def test_infer_script_skips_listed_runs(tmp_path: Path, skipped: str) -> None:
     env = {"RUNTIME": "local", "EVAL_OUTPUT_PATH": "out", "SKIP_RUNS": skipped}
-    done = infer("none", "HEAD", "idle", "1", "", "", "mini", "", "3", cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = infer("none", "HEAD", "idle", "1", "", "", "mini", "", "3", cwd=tmp_path, env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
     (run,) = (tmp_path / "out" / "runs").iterdir()
     assert run.name.endswith("-r2")
     spec = json.loads((run / "run.json").read_text())["spec"]
     assert (spec["agent"]["max_steps"], spec["workers"], spec["split"], spec["select"]["k"]) == (100, 1, "test", 1)
 
 
-def test_the_script_is_found_to_be_right_by_shellcheck() -> None:
+def test_infer_script_passes_shellcheck() -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
-    done = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    result = subprocess.run(["shellcheck", str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "MODEL_CONFIG is missing"),
         (["llm.a", "HEAD", "a", "1", "1", "1", "d", "s", "many"], "N_RUNS is 'many'"),
@@ -243,15 +245,15 @@ def test_the_script_is_found_to_be_right_by_shellcheck() -> None:
         (["llm.a"], "config.toml"),
     ],
 )
-def test_the_script_refuses_in_one_line(words: list[str], said: str, tmp_path: Path) -> None:
-    done = infer(*words, cwd=tmp_path, env={"RUNTIME": "local"})
-    assert done.returncode == 64
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_infer_script_refuses_bad_words(words: list[str], message: str, tmp_path: Path) -> None:
+    result = infer(*words, cwd=tmp_path, env={"RUNTIME": "local"})
+    assert result.returncode == 64
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_the_script_says_how_it_is_used(tmp_path: Path) -> None:
-    done = infer("llm.a", "-h", cwd=tmp_path, env={})
-    assert done.returncode == 0
-    assert done.stdout.startswith("usage: run_infer.sh MODEL_CONFIG")
+def test_infer_script_prints_usage(tmp_path: Path) -> None:
+    result = infer("llm.a", "-h", cwd=tmp_path, env={})
+    assert result.returncode == 0
+    assert result.stdout.startswith("usage: run_infer.sh MODEL_CONFIG")

@@ -24,8 +24,8 @@ def orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     own = tmp_path / "tmp"
     own.mkdir()
     monkeypatch.setenv("TMPDIR", str(own))
-    made = subprocess.run([sys.executable, "-c", MAKE], capture_output=True, text=True, check=True)
-    folder = Path(made.stdout.strip())
+    result = subprocess.run([sys.executable, "-c", MAKE], capture_output=True, text=True, check=True)
+    folder = Path(result.stdout.strip())
     try:
         nest(folder, 1_300, "d")
         yield folder
@@ -33,20 +33,20 @@ def orphan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         remove(folder)  # what tidies up after the tests recurses
 
 
-def test_a_deep_folder_that_was_left_is_removed_by_the_next_run(orphan: Path, tmp_path: Path) -> None:
-    done = swe_argo("run", "--store", str(tmp_path / "store"), *ids(QUICK[0]))
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_run_removes_orphaned_folder(orphan: Path, tmp_path: Path) -> None:
+    result = swe_argo("run", "--store", str(tmp_path / "store"), *ids(QUICK[0]))
+    assert result.returncode == 0, result.stdout + result.stderr
     assert not orphan.exists()
-    assert "could not be removed" not in done.stdout
+    assert "could not be removed" not in result.stdout
 
 
-def test_what_cannot_be_removed_is_told_by_the_next_run_and_by_clean(orphan: Path, tmp_path: Path) -> None:
+def test_unremovable_folder_is_reported(orphan: Path, tmp_path: Path) -> None:
     with immutable(orphan / "kept"):
         cleaned = swe_argo("clean", "--yes")
-        done = swe_argo("run", "--store", str(tmp_path / "store"), *ids(QUICK[0]))
-    told = f"{orphan} could not be removed: 1 left in it, 'kept': Operation not permitted"
-    assert told in cleaned.stdout
+        result = swe_argo("run", "--store", str(tmp_path / "store"), *ids(QUICK[0]))
+    message = f"{orphan} could not be removed: 1 left in it, 'kept': Operation not permitted"
+    assert message in cleaned.stdout
     assert "0 removed" in cleaned.stdout
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(f"note: {orphan} of an earlier run could not be removed: 1 left in it, 'kept'") == 1
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count(f"note: {orphan} of an earlier run could not be removed: 1 left in it, 'kept'") == 1
     assert "1 removed" in swe_argo("clean", "--yes").stdout

@@ -12,26 +12,26 @@ from swe_argo.workflows import object_names as names
 from tests.paths import ROOT
 
 
-def test_the_templates_have_the_names_that_are_asked_for() -> None:
-    there = {path.stem for path in (ROOT / "templates" / "argo").glob("*.yaml")}
-    assert {names.EVALUATE, names.SHARD, names.NIGHTLY} <= there
+def test_templates_have_expected_names() -> None:
+    template_names = {path.stem for path in (ROOT / "templates" / "argo").glob("*.yaml")}
+    assert {names.EVALUATE, names.SHARD, names.NIGHTLY} <= template_names
     text = (ROOT / "templates" / "argo" / f"{names.EVALUATE}.yaml").read_text()
     for name in (names.ARTIFACTS, workflow_marks.RUN, workflow_marks.KIND, workflow_marks.PARENT):
         assert name in text, name
     assert names.LIMITS in (ROOT / "templates" / "argo" / f"{names.SHARD}.yaml").read_text()
 
 
-def test_every_argument_that_is_sent_is_one_of_the_template() -> None:
+def test_submit_uses_template_parameters() -> None:
     from swe_argo.steps.contracts.run_spec import RunSpec
     from swe_argo.workflows.argo.submission import workflow
 
     template = yaml.safe_load((ROOT / "templates" / "argo" / f"{names.EVALUATE}.yaml").read_text())
-    known = {each["name"] for each in template["spec"]["arguments"]["parameters"]}
-    sent = {each["name"] for each in workflow(RunSpec(run_id="r"))["spec"]["arguments"]["parameters"]}
-    assert sent <= known
+    parameters = {parameter["name"] for parameter in template["spec"]["arguments"]["parameters"]}
+    arguments = {parameter["name"] for parameter in workflow(RunSpec(run_id="r"))["spec"]["arguments"]["parameters"]}
+    assert arguments <= parameters
 
 
-def test_a_run_id_of_any_shape_makes_a_legal_name_with_room_for_a_shards_number() -> None:
+def test_workflow_name_is_always_valid() -> None:
     for run in ("r", "A.b_C", "x" * 63, "0" * 50 + "-a", "a" + "-" * 61 + "b"):
         assert is_run_id(run)
         name = names.workflow_name(run)

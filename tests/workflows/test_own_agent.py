@@ -55,14 +55,16 @@ def spec_of(store: Path, run_id: str = "run") -> RunSpec:
     return RunFile.from_bytes(open_store(str(store)).get(key(RunFile, run_id))).spec
 
 
-def test_the_agent_of_the_docs_solves_an_issue_and_its_patch_is_graded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recorder", ["recorder", "journal"])  # the second: as in earlier versions
+def test_docs_agent_solves_and_is_graded(tmp_path: Path, recorder: str) -> None:
     file, store = of_docs(tmp_path), tmp_path / "store"
+    file.write_text(file.read_text("utf-8").replace("task.recorder", f"task.{recorder}"), "utf-8")
     patch = solutions.rows()[INSTANCE]["patch"]
     script = play(Answer(f"I fix it.\n```bash\ngit apply -v <<'EOF'\n{patch}EOF\n```"), Answer("DONE"))
     with model_server(script) as server:
-        done = evaluate(server, store, f"{file}:Bash", instances=[INSTANCE])
+        result = evaluate(server, store, f"{file}:Bash", instances=[INSTANCE])
         assert not server.errors
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(store), "run").headline.resolved == 1
     spec = spec_of(store)
     assert (spec.agent.max_steps, spec.agent.timeout_s) == (30, 1800.0)
@@ -78,16 +80,16 @@ def test_the_agent_of_the_docs_solves_an_issue_and_its_patch_is_graded(tmp_path:
 
 
 @pytest.mark.long
-def test_an_agent_of_a_package_works_without_a_model_and_its_run_is_read_where_it_is_not(tmp_path: Path) -> None:
+def test_run_is_readable_without_package(tmp_path: Path) -> None:
     store, env = str(tmp_path / "store"), package(tmp_path)
     words = ["--store", store, "--agent", "own_package.agents:Fixer", "--allow-host", *ids(INSTANCE)]
-    done = swe_argo("run", "--run-id", "run", *words, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = summary(store, "run")
-    assert told.headline.resolved == 1
-    assert (told.conditions.agent, told.conditions.kind, told.conditions.model) == ("Fixer", "agent", None)
-    shown = swe_argo("show", "run", "--store", store)
-    assert shown.returncode == 0, shown.stderr
+    result = swe_argo("run", "--run-id", "run", *words, env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    figures = summary(store, "run")
+    assert figures.headline.resolved == 1
+    assert (figures.conditions.agent, figures.conditions.kind, figures.conditions.model) == ("Fixer", "agent", None)
+    show_result = swe_argo("show", "run", "--store", store)
+    assert show_result.returncode == 0, show_result.stderr
     missing = swe_argo("run", "--run-id", "other", *words)
     assert missing.returncode == EXIT_CONFIG
     assert "agent.name: there is no module own_package here" in missing.stderr
@@ -96,9 +98,9 @@ def test_an_agent_of_a_package_works_without_a_model_and_its_run_is_read_where_i
 @pytest.mark.parametrize(
     ("code", "name", "reason"),
     [
-        ("class Own:\n    def act(self): ...\n", "Own", "has act(self, task)"),
-        ("class Own:\n    act = None\n", "Own", "it must be a class with act(self, task)"),
-        ("def own(task): ...\n", "own", "it must be a class with act(self, task)"),
+        ("class Own:\n    def act(self): ...\n", "Own", "with act(self, task)"),
+        ("class Own:\n    act = None\n", "Own", "expected a class with act(self, task)"),
+        ("def own(task): ...\n", "own", "expected a class with act(self, task)"),
         ("class Own:\n    def __init__(self, model): ...\n    def act(self, task): ...\n", "Own", "without arguments"),
         ("class Own:\n    defaults = ['x']\n    def act(self, task): ...\n", "Own", "must be a dict"),
         ("class Own:\n    defaults = {'stepz': 3}\n    def act(self, task): ...\n", "Own", "no field 'agent.stepz'"),
@@ -108,24 +110,22 @@ def test_an_agent_of_a_package_works_without_a_model_and_its_run_is_read_where_i
         ("", "", "is neither package.module:Name nor path/to/file.py:Name"),
     ],
 )
-def test_what_is_no_agent_is_refused_in_one_line_before_anything_is_written(
-    tmp_path: Path, code: str, name: str, reason: str
-) -> None:
+def test_run_refuses_invalid_agent(tmp_path: Path, code: str, name: str, reason: str) -> None:
     file, store = tmp_path / "own.py", tmp_path / "store"
     file.write_text(code, "utf-8")
-    done = swe_argo("run", "--store", str(store), "--agent", f"{file}:{name}", *ids(INSTANCE))
-    assert done.returncode == EXIT_CONFIG
-    assert reason in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in done.stderr
+    result = swe_argo("run", "--store", str(store), "--agent", f"{file}:{name}", *ids(INSTANCE))
+    assert result.returncode == EXIT_CONFIG
+    assert reason in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.stderr
     assert not store.exists()
 
 
-def test_a_wrong_end_of_an_agent_fails_its_unit_and_says_so(tmp_path: Path) -> None:
+def test_undeclared_model_use_fails_unit(tmp_path: Path) -> None:
     file, store = tmp_path / "own.py", str(tmp_path / "store")
     file.write_text("class Own:\n    def act(self, task): return task.model.ask([])\n", "utf-8")
-    done = swe_argo(
+    result = swe_argo(
         "run", "--store", store, "--run-id", "run", "--agent", f"{file}:Own", "--allow-host", *ids(INSTANCE)
     )
-    assert done.returncode != 0
-    assert "this agent asked a model, and does not say that it does" in done.stdout + done.stderr
+    assert result.returncode != 0
+    assert "this agent asked a model without declaring it" in result.stdout + result.stderr

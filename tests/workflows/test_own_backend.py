@@ -26,14 +26,14 @@ def of_docs(folder: Path) -> Path:
     return file
 
 
-def test_the_backend_of_the_docs_gives_a_run_all_its_sandboxes(tmp_path: Path) -> None:
+def test_docs_backend_makes_sandboxes(tmp_path: Path) -> None:
     of_docs(tmp_path)
     words = ["--store", "store", "--run-id", "run", "--agent", "idle", "--backend", "my_backend.py:connect"]
-    done = swe_argo("run", *words, *ids(INSTANCE), cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *words, *ids(INSTANCE), cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path / "store"), "run").headline.resolved == 0
-    made = (tmp_path / "sandboxes.log").read_text("utf-8").splitlines()
-    assert made == [f"solve {INSTANCE}", f"grade {INSTANCE}"]
+    sandboxes = (tmp_path / "sandboxes.log").read_text("utf-8").splitlines()
+    assert sandboxes == [f"solve {INSTANCE}", f"grade {INSTANCE}"]
 
 
 def console_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -48,22 +48,22 @@ def console_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.long
-def test_the_installed_command_finds_a_module_of_the_current_folder_as_its_steps_do(tmp_path: Path) -> None:
+def test_command_finds_local_backend(tmp_path: Path) -> None:
     of_docs(tmp_path)
     words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--backend", "my_backend:connect"]
-    done = console_script(tmp_path, "run", *words, *ids(INSTANCE))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = console_script(tmp_path, "run", *words, *ids(INSTANCE))
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path / "store"), "run").headline.resolved == 1
 
 
 @pytest.mark.long
-def test_the_installed_command_finds_an_agent_of_the_current_folder(tmp_path: Path) -> None:
+def test_command_finds_local_agent(tmp_path: Path) -> None:
     code = "from swe_argo.steps.contracts.trajectory import StopReason\n\n"
     code += "class Idle:\n    def act(self, task): return StopReason.FINISHED\n"
     (tmp_path / "my_agent.py").write_text(code, "utf-8")
     words = ["--store", "store", "--run-id", "run", "--agent", "my_agent:Idle", "--allow-host"]
-    done = console_script(tmp_path, "run", *words, *ids(INSTANCE))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = console_script(tmp_path, "run", *words, *ids(INSTANCE))
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 BROKEN_PARTS = """
@@ -108,34 +108,34 @@ def diagnose(spec):
 
 
 @pytest.mark.long
-def test_what_a_care_and_a_diagnosis_raise_ends_neither_a_unit_nor_the_other_lines(tmp_path: Path) -> None:
+def test_failing_hooks_do_not_end_run(tmp_path: Path) -> None:
     of_docs(tmp_path)
     (tmp_path / "broken.py").write_text(BROKEN_PARTS, "utf-8")
     own = ("--backend", "broken.py:connect")
     env = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", "COLUMNS": "200"}
     words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--attempts", "2", "--workers", "1"]
-    done = swe_argo("run", *words, *own, *ids(INSTANCE), cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr  # every unit has its verdict
+    result = swe_argo("run", *words, *own, *ids(INSTANCE), cwd=tmp_path, env=env)
+    assert result.returncode == 0, result.stdout + result.stderr  # every unit has its verdict
     for name, reason in (
         ("can_create", "ValueError: no answer"),
         ("remove_remains", "OSError: no rights"),
         ("finish_unit", f"KeyError: '{INSTANCE}'"),
     ):
-        assert done.stderr.count(f"{name} of the backend's care failed, the run goes on: {reason}") == 1
+        assert result.stderr.count(f"the backend's hook {name} failed, the run continues: {reason}") == 1
     lines = swe_argo("doctor", *own, cwd=tmp_path, env=env).stdout.splitlines()
     [line] = [line for line in lines if "broken.py" in line]
     assert re.search(r" no +RuntimeError: nobody there", line)
     assert any(line.startswith("hub") for line in lines)
 
 
-def test_a_backend_of_a_missing_module_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    done = swe_argo("run", "--store", "store", "--backend", "nowhere_at_all:connect", *ids(INSTANCE), cwd=tmp_path)
-    assert done.returncode == EXIT_CONFIG
-    assert "there is no module nowhere_at_all here" in done.stderr
+def test_run_refuses_missing_backend(tmp_path: Path) -> None:
+    result = swe_argo("run", "--store", "store", "--backend", "nowhere_at_all:connect", *ids(INSTANCE), cwd=tmp_path)
+    assert result.returncode == EXIT_CONFIG
+    assert "there is no module nowhere_at_all here" in result.stderr
     assert not (tmp_path / "store").exists()
 
 
-def test_a_backend_that_does_not_answer_keeps_clean_from_removing_anything_of_others(tmp_path: Path) -> None:
+def test_clean_needs_working_backend(tmp_path: Path) -> None:
     code = "from swe_argo.steps.errors import ConfigError\n\ndef connect(spec): ...\n\n"
     code += "def list_orphans(spec): raise ConfigError('it is away')\n"
     (tmp_path / "away.py").write_text(code, "utf-8")
@@ -143,23 +143,23 @@ def test_a_backend_that_does_not_answer_keeps_clean_from_removing_anything_of_ot
     temporary.mkdir()
     env = {"TMPDIR": str(temporary)}
     make = "from swe_argo.steps.host.folders import private_folder; print(private_folder())"
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", make], capture_output=True, text=True, check=True, env=os.environ | env
     )
-    orphan = Path(made.stdout.strip())  # its owner has ended
+    orphan = Path(process.stdout.strip())  # its owner has ended
     assert orphan.name in swe_argo("clean", cwd=tmp_path, env=env).stdout
-    done = swe_argo("clean", "--yes", "--backend", "away.py:connect", cwd=tmp_path, env=env)
-    assert done.returncode == EXIT_CONFIG
-    assert "it is away" in done.stderr
+    result = swe_argo("clean", "--yes", "--backend", "away.py:connect", cwd=tmp_path, env=env)
+    assert result.returncode == EXIT_CONFIG
+    assert "it is away" in result.stderr
     assert orphan.exists()
 
 
 @pytest.mark.long
-def test_a_backend_of_a_module_gives_reference_patches_their_verdicts(tmp_path: Path) -> None:
+def test_module_backend_grades_gold(tmp_path: Path) -> None:
     of_docs(tmp_path)
     words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--backend", "my_backend:connect"]
-    done = swe_argo("run", *words, *ids(INSTANCE), cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *words, *ids(INSTANCE), cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path / "store"), "run").headline.resolved == 1
 
 
@@ -179,7 +179,7 @@ FILE = Path(__file__).with_name("left-over")
 
 
 def log(line):
-    with FILE.with_name("care.log").open("a") as file:
+    with FILE.with_name("hooks.log").open("a") as file:
         file.write(line + chr(10))
 
 
@@ -208,7 +208,7 @@ class Care:
 
 
 @contextmanager
-def care_for(spec, plan):
+def run_hooks(spec, plan):
     log(f"begin {plan.run_id}")
     yield Care()
     log("end")
@@ -224,14 +224,14 @@ def list_orphans(spec):
 
 
 @pytest.mark.long
-def test_a_backend_may_care_for_a_run_and_tell_of_itself_and_its_orphans(tmp_path: Path) -> None:
+def test_backend_hooks_are_called(tmp_path: Path) -> None:
     of_docs(tmp_path)
     (tmp_path / "parts.py").write_text(PARTS, "utf-8")
     own = ("--backend", "parts.py:connect")
     env = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", "COLUMNS": "200"}
-    done = swe_argo("run", "--store", "store", "--run-id", "run", *own, *ids(INSTANCE), cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "care.log").read_text("utf-8").splitlines() == [
+    result = swe_argo("run", "--store", "store", "--run-id", "run", *own, *ids(INSTANCE), cwd=tmp_path, env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (tmp_path / "hooks.log").read_text("utf-8").splitlines() == [
         "begin run",
         "a step with an owner",
         "is it there?",
@@ -256,7 +256,7 @@ def test_a_backend_may_care_for_a_run_and_tell_of_itself_and_its_orphans(tmp_pat
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("connect = 3\n", "is no backend: it must be a function connect(spec)"),
+        ("connect = 3\n", "is not a backend: expected a function connect(spec)"),
         ("", "has no connect"),
         ("import missing_library\n", "cannot be imported: ModuleNotFoundError"),
         (
@@ -267,12 +267,10 @@ def test_a_backend_may_care_for_a_run_and_tell_of_itself_and_its_orphans(tmp_pat
         ),
     ],
 )
-def test_what_is_no_backend_is_refused_in_one_line_before_anything_is_written(
-    tmp_path: Path, code: str, reason: str
-) -> None:
+def test_run_refuses_invalid_backend(tmp_path: Path, code: str, reason: str) -> None:
     (tmp_path / "own.py").write_text(code, "utf-8")
-    done = swe_argo("run", "--store", "store", "--backend", "own.py:connect", *ids(INSTANCE), cwd=tmp_path)
-    assert done.returncode == EXIT_CONFIG
-    assert reason in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    result = swe_argo("run", "--store", "store", "--backend", "own.py:connect", *ids(INSTANCE), cwd=tmp_path)
+    assert result.returncode == EXIT_CONFIG
+    assert reason in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "store" / "runs").exists()

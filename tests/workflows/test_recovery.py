@@ -48,7 +48,7 @@ def graded(store: str) -> int:
 
 
 @pytest.mark.long
-def test_steps_killed_under_way_are_tried_again_in_the_same_run(tmp_path: Path, undisturbed: bytes) -> None:
+def test_killed_steps_are_retried(tmp_path: Path, undisturbed: bytes) -> None:
     store = str(tmp_path)
     runner = begin("run", "--store", store, "-j", "2", *RUN)
     for _ in range(3):
@@ -56,8 +56,8 @@ def test_steps_killed_under_way_are_tried_again_in_the_same_run(tmp_path: Path, 
         time.sleep(0.3)
         for pid in steps_of(store):
             kill(pid)
-    said, _ = runner.communicate(timeout=180)
-    assert runner.returncode == 0, said
+    output, _ = runner.communicate(timeout=180)
+    assert runner.returncode == 0, output
     killed = failures(open_store(store), "r")
     assert killed
     assert {failure.failure_class for failure in killed} == {FailureClass.STEP_KILLED}
@@ -65,7 +65,7 @@ def test_steps_killed_under_way_are_tried_again_in_the_same_run(tmp_path: Path, 
     assert official(store, "r", "gold") == undisturbed
 
 
-def test_a_killed_runner_takes_its_steps_with_it_and_the_run_goes_on(tmp_path: Path, undisturbed: bytes) -> None:
+def test_killed_runner_ends_its_steps(tmp_path: Path, undisturbed: bytes) -> None:
     # A temporary folder of its own: any other run that begins removes what dead ones left.
     own, store = tmp_path / "tmp", str(tmp_path / "store")
     own.mkdir()
@@ -90,18 +90,18 @@ def test_a_killed_runner_takes_its_steps_with_it_and_the_run_goes_on(tmp_path: P
     assert official(store, "r", "gold") == undisturbed
 
 
-def test_ctrl_c_puts_away_what_runs_reports_and_says_how_to_go_on(tmp_path: Path, undisturbed: bytes) -> None:
+def test_ctrl_c_prints_resume_command(tmp_path: Path, undisturbed: bytes) -> None:
     store = str(tmp_path / "store")
     backend, go = waiting_backend.copy_to(tmp_path)
     words = ["run", "--store", store, "--backend", backend, *RUN]
     runner = begin(*words)
     wait_for(lambda: graded(store))
     runner.send_signal(signal.SIGINT)
-    said, _ = runner.communicate(timeout=60)
-    assert runner.returncode == 130, said
-    assert "Stopped after 1 of 6 units. No score yet." in said
-    assert "INVALID" not in said
-    assert f"to go on: swe-argo {shlex.join(words)}" in said
+    output, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 130, output
+    assert "Stopped after 1 of 6 units. No score yet." in output
+    assert "INVALID" not in output
+    assert f"continue with: swe-argo {shlex.join(words)}" in output
     assert summary(store, "r").headline.total == 6
     assert graded(store) == 1
     assert not failures(open_store(store), "r")
@@ -110,7 +110,7 @@ def test_ctrl_c_puts_away_what_runs_reports_and_says_how_to_go_on(tmp_path: Path
     assert official(store, "r", "gold") == undisturbed
 
 
-def test_two_runners_of_one_run_do_not_meet(tmp_path: Path) -> None:
+def test_second_runner_of_run_is_refused(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     backend, _ = waiting_backend.copy_to(tmp_path)
     words = ["run", "--store", store, "--backend", backend, *RUN]
@@ -125,7 +125,7 @@ def test_two_runners_of_one_run_do_not_meet(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_run_whose_second_attempt_has_no_verdict_is_not_done(tmp_path: Path) -> None:
+def test_missing_verdict_is_unfinished(tmp_path: Path) -> None:
     """The headline is of first attempts, and here all of them have one."""
     images, store = tmp_path / "images", str(tmp_path / "store")
     prepare(images, {QUICK[0]: swebench_image(QUICK[0])})
@@ -140,7 +140,7 @@ def test_a_run_whose_second_attempt_has_no_verdict_is_not_done(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_what_the_world_failed_is_reported_by_class_and_done_by_the_next_run(tmp_path: Path) -> None:
+def test_infra_failures_are_rerun(tmp_path: Path) -> None:
     """An image that vanishes between plan and sandbox: configuration, so failed at once, and never 'unresolved'."""
     images, store = tmp_path / "images", str(tmp_path / "store")
     prepare(images, {name: swebench_image(name) for name in QUICK[:2]})
@@ -149,12 +149,12 @@ def test_what_the_world_failed_is_reported_by_class_and_done_by_the_next_run(tmp
     broken.write_bytes(b"garbage")
     flags = ["--store", store, "--run-id", "r", "--local-images", str(images), "--retries", "0"]
     spec = [*flags, "--agent", "idle", *ids(*QUICK[:2])]
-    done = swe_argo("run", *spec)
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert f"to go on: swe-argo run {shlex.join(spec)}" in done.stdout
-    found = summary(store, "r")
-    assert (found.headline.graded, found.headline.total) == (1, 2)
-    assert sum(found.failures.values()) == 1
+    result = swe_argo("run", *spec)
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert f"continue with: swe-argo run {shlex.join(spec)}" in result.stdout
+    figures = summary(store, "r")
+    assert (figures.headline.graded, figures.headline.total) == (1, 2)
+    assert sum(figures.failures.values()) == 1
     report = json.loads(official(store, "r", "idle"))
     assert "mini__gridprint-1" not in report["unresolved_ids"]
     broken.write_bytes(head)

@@ -17,16 +17,16 @@ def factors(store: Path) -> dict[str, float]:
 
 
 @pytest.mark.long
-def test_a_file_has_the_word_for_its_instances_and_the_base_for_the_others(tmp_path: Path) -> None:
+def test_resource_factors_are_applied(tmp_path: Path) -> None:
     mapping = tmp_path / "factors.json"
     mapping.write_text(json.dumps({QUICK[0]: 4}))
     store = tmp_path / "store"
     words = ["run", "--store", str(store), "--run-id", "r", *ids(*QUICK[:2])]
     env = {"DEFAULT_RUNTIME_RESOURCE_FACTOR": "2.0"}
-    done = swe_argo(*words, "--resource-factors", str(mapping), env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo(*words, "--resource-factors", str(mapping), env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert factors(store) == {QUICK[0]: 4.0, QUICK[1]: 2.0}
-    assert "local has none unless --cpus or --memory-mb sets them" in done.stdout
+    assert "local has none unless --cpus or --memory-mb sets them" in result.stdout
     recorded = json.loads((store / "runs/r/run.json").read_text())["input_hashes"]
     assert recorded["sandbox.resource_factors"] == hashlib.sha256(mapping.read_bytes()).hexdigest()
 

@@ -20,21 +20,21 @@ pytestmark = pytest.mark.xdist_group("run")
 def gold(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store with a finished gold run."""
     store = str(tmp_path_factory.mktemp("store"))
-    done = swe_argo("run", "--store", store, "--run-id", "gold", "-j", "2", *ids(*QUICK))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", "--store", store, "--run-id", "gold", "-j", "2", *ids(*QUICK))
+    assert result.returncode == 0, result.stdout + result.stderr
     return store
 
 
-def test_gold_resolves_all_and_the_last_line_says_so(gold: str) -> None:
-    done = swe_argo("report", "gold", "--store", gold)
-    last = done.stdout.strip().splitlines()[-1]
+def test_run_resolves_all_gold_patches(gold: str) -> None:
+    result = swe_argo("report", "gold", "--store", gold)
+    last = result.stdout.strip().splitlines()[-1]
     assert last.startswith("resolved 4/4, infra 0, report: ")
     assert Path(last.partition("report: ")[2]).is_file()
 
 
-def test_idle_resolves_none_and_has_the_official_files(tmp_path: Path) -> None:
-    done = swe_argo("run", "--store", str(tmp_path), "--run-id", "idle", "--agent", "idle", *ids(*QUICK[:2]))
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_idle_agent_resolves_none(tmp_path: Path) -> None:
+    result = swe_argo("run", "--store", str(tmp_path), "--run-id", "idle", "--agent", "idle", *ids(*QUICK[:2]))
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path), "idle").headline.resolved == 0
     for name in QUICK[:2]:
         unit = tmp_path / "runs" / "idle" / "units" / name / "1"
@@ -42,7 +42,7 @@ def test_idle_resolves_none_and_has_the_official_files(tmp_path: Path) -> None:
         assert (unit / "patch.diff").read_bytes() == b""
 
 
-def test_every_official_file_is_where_the_harness_puts_it(gold: str) -> None:
+def test_report_has_official_files(gold: str) -> None:
     logs = Path(gold, "runs", "gold", "report", "leaderboard", "logs", QUICK[0])
     names = {"eval.sh", "patch.diff", "report.json", "run_instance.log", "test_output.txt"}
     assert {path.name for path in logs.iterdir()} == names
@@ -51,18 +51,16 @@ def test_every_official_file_is_where_the_harness_puts_it(gold: str) -> None:
     assert report["schema_version"] == 2
 
 
-def test_a_finished_run_again_does_nothing_and_says_the_same(gold: str) -> None:
+def test_run_does_nothing_when_finished(gold: str) -> None:
     before = {name: open_store(gold).get(name) for name in open_store(gold).keys("runs/gold/units/")}
-    done = swe_argo("run", "--store", gold, "--run-id", "gold", *ids(*QUICK))
-    assert done.returncode == 0
-    assert "0 units to do, 4 done before" in done.stdout
+    result = swe_argo("run", "--store", gold, "--run-id", "gold", *ids(*QUICK))
+    assert result.returncode == 0
+    assert "0 units to do, 4 done before" in result.stdout
     assert {name: open_store(gold).get(name) for name in open_store(gold).keys("runs/gold/units/")} == before
 
 
 @pytest.mark.long
-def test_a_run_whose_spec_is_stored_without_tables_of_backends_is_resumed_and_reported(
-    gold: str, tmp_path: Path
-) -> None:
+def test_older_spec_can_resume(gold: str, tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     shutil.copytree(gold, store)
     file = Path(store, "runs", "gold", "run.json")
@@ -73,56 +71,56 @@ def test_a_run_whose_spec_is_stored_without_tables_of_backends_is_resumed_and_re
     file.write_text(json.dumps(run))
     assert swe_argo("report", "gold", "--store", store).stdout.strip().splitlines()[-1].startswith("resolved 4/4")
     shutil.rmtree(Path(store, "runs", "gold", "units", QUICK[0]))
-    done = swe_argo("run", "--store", store, "--run-id", "gold", "--disk-budget-gb", "5", *ids(*QUICK))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 unit to do, 3 done before" in done.stdout
+    result = swe_argo("run", "--store", store, "--run-id", "gold", "--disk-budget-gb", "5", *ids(*QUICK))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "1 unit to do, 3 done before" in result.stdout
     assert json.loads(file.read_text())["spec"]["sandbox"]["docker"] == {"keep_images": False, "disk_budget_gb": 5.0}
 
 
-def test_only_what_is_missing_is_done_again(gold: str) -> None:
+def test_run_does_only_missing_units(gold: str) -> None:
     store = open_store(gold)
     lost = f"runs/gold/units/{QUICK[1]}/1/grade.json"
-    kept = store.get(f"runs/gold/units/{QUICK[0]}/1/run_instance.log")
+    log = store.get(f"runs/gold/units/{QUICK[0]}/1/run_instance.log")
     store.delete_many([lost])
-    done = swe_argo("run", "--store", gold, "--run-id", "gold", *ids(*QUICK))
-    assert "1 unit to do, 3 done before" in done.stdout
+    result = swe_argo("run", "--store", gold, "--run-id", "gold", *ids(*QUICK))
+    assert "1 unit to do, 3 done before" in result.stdout
     assert store.get(lost)
-    assert store.get(f"runs/gold/units/{QUICK[0]}/1/run_instance.log") == kept
+    assert store.get(f"runs/gold/units/{QUICK[0]}/1/run_instance.log") == log
 
 
-def test_a_changed_wish_under_an_old_id_is_refused_with_the_fields_that_differ(gold: str) -> None:
-    done = swe_argo("run", "--store", gold, "--run-id", "gold", "--split", "dev", "--timeout", "60", *ids(*QUICK))
-    assert done.returncode == 64
-    assert "split was 'test', now 'dev'" in done.stderr
-    assert "grading.timeout_s was 1800, now 60" in done.stderr
+def test_run_refuses_changed_fields(gold: str) -> None:
+    result = swe_argo("run", "--store", gold, "--run-id", "gold", "--split", "dev", "--timeout", "60", *ids(*QUICK))
+    assert result.returncode == 64
+    assert "split was 'test', now 'dev'" in result.stderr
+    assert "grading.timeout_s was 1800, now 60" in result.stderr
     assert len(plan(gold, "gold").units) == 4
 
 
-def test_how_a_run_is_done_may_change(gold: str) -> None:
+def test_run_allows_changed_worker_count(gold: str) -> None:
     assert swe_argo("run", "--store", gold, "--run-id", "gold", "--workers", "1", *ids(*QUICK)).returncode == 0
 
 
-def test_runs_and_show_speak_of_the_run_and_of_one_instance(gold: str) -> None:
+def test_runs_and_show_describe_run(gold: str) -> None:
     assert "4/4" in swe_argo("runs", "--store", gold).stdout
     assert "resolved 4/4" in swe_argo("show", "gold", "--store", gold).stdout
-    one = swe_argo("show", "gold", QUICK[0], "--store", gold).stdout
-    assert "Fail to pass" in one
-    assert "diff --git" in one
+    text = swe_argo("show", "gold", QUICK[0], "--store", gold).stdout
+    assert "Fail to pass" in text
+    assert "diff --git" in text
 
 
 @pytest.mark.long
-def test_regrading_keeps_the_old_verdicts_and_compares(gold: str) -> None:
+def test_regrade_keeps_old_verdicts(gold: str) -> None:
     before = open_store(gold).get(f"runs/gold/units/{QUICK[0]}/1/grade.json")
-    done = swe_argo("regrade", "gold", "--store", gold, "-j", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 of 4 verdicts as before" in done.stdout
+    result = swe_argo("regrade", "gold", "--store", gold, "-j", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4 of 4 verdicts unchanged" in result.stdout
     assert open_store(gold).get(f"runs/gold/units/{QUICK[0]}/1/grade.json") == before
     assert summary(gold, "gold.regrade-1").headline.resolved == 4
     first, again = (record_of(open_store(gold), RunFile, run) for run in ("gold", "gold.regrade-1"))
     assert first.draw_key == again.draw_key != ""  # nobody can draw again
 
 
-def test_attempts_have_a_summary_each_and_count_in_the_headline(tmp_path: Path) -> None:
+def test_attempts_have_own_summaries(tmp_path: Path) -> None:
     flags = ["--store", str(tmp_path), "--run-id", "two", "--attempts", "2", "-j", "2", *ids(*QUICK[:2])]
     assert swe_argo("run", *flags).returncode == 0
     names = {path.name for path in (tmp_path / "runs" / "two" / "report").glob("gold.two*.json")}
@@ -130,7 +128,7 @@ def test_attempts_have_a_summary_each_and_count_in_the_headline(tmp_path: Path) 
     assert summary(str(tmp_path), "two").headline.total == 4
 
 
-def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, gold: str) -> None:
+def test_given_predictions_are_graded(tmp_path: Path, gold: str) -> None:
     patch = Path(gold, "runs", "gold", "units", QUICK[0], "1", "patch.diff").read_text()
     rows = [
         {"instance_id": QUICK[0], "model_name_or_path": "org/model", "model_patch": patch},
@@ -140,15 +138,15 @@ def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, 
     predictions = tmp_path / "preds.jsonl"
     predictions.write_text("".join(json.dumps(row) + "\n" for row in rows))
     flags = ["--store", str(tmp_path), "--run-id", "given", "--predictions", str(predictions), *ids(*QUICK)]
-    done = swe_argo("run", *flags)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "given: 3 units to do, 1 without a prediction" in done.stdout
-    assert "done before" not in done.stdout
-    assert "note: 1 of 4 units has no prediction: nothing is run there" in done.stdout
-    assert "the score's denominator stays 4 instances" in done.stdout
-    shown = swe_argo("show", "given", "--store", str(tmp_path)).stdout
-    assert f"swe-argo show given {QUICK[1]}" in shown
-    assert "no prediction" in shown
+    result = swe_argo("run", *flags)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "given: 3 units to do, 1 without a prediction" in result.stdout
+    assert "done before" not in result.stdout
+    assert "note: 1 of 4 units has no prediction and will not run" in result.stdout
+    assert "the score still counts 4 instances" in result.stdout
+    show_result = swe_argo("show", "given", "--store", str(tmp_path)).stdout
+    assert f"swe-argo show given {QUICK[1]}" in show_result
+    assert "no prediction" in show_result
     report = json.loads(official(str(tmp_path), "given", "org__model"))
     assert report["resolved_ids"] == [QUICK[0]]
     assert report["empty_patch_ids"] == sorted(QUICK[1:3])
@@ -158,7 +156,7 @@ def test_given_predictions_are_graded_and_the_empty_ones_listed(tmp_path: Path, 
 
 
 @pytest.mark.long
-def test_replay_performs_recorded_actions_and_its_patch_is_graded(tmp_path: Path, gold: str) -> None:
+def test_replay_is_graded(tmp_path: Path, gold: str) -> None:
     patch = Path(gold, "runs", "gold", "units", QUICK[0], "1", "patch.diff").read_text()
     trajectory = {
         "info": {"config": {"model": {"model_name": "lab/model"}}, "exit_status": "Submitted", "submission": ""},
@@ -177,8 +175,8 @@ def test_replay_performs_recorded_actions_and_its_patch_is_graded(tmp_path: Path
     folder.mkdir(parents=True)
     (folder / f"{QUICK[0]}.traj.json").write_text(json.dumps(trajectory))
     flags = ["--store", str(tmp_path), "--run-id", "again", "--trajectories", str(tmp_path / "trajs"), "--allow-host"]
-    done = swe_argo("run", *flags, *ids(QUICK[0]))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *flags, *ids(QUICK[0]))
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path), "again").headline.resolved == 1
     unit = tmp_path / "runs" / "again" / "units" / QUICK[0] / "1"
     solved = json.loads((unit / "solve.json").read_text())
@@ -191,7 +189,7 @@ def test_replay_performs_recorded_actions_and_its_patch_is_graded(tmp_path: Path
     assert summary(str(tmp_path), "bundle").headline.resolved == 1
 
 
-def test_a_patch_that_does_not_apply_is_an_outcome(tmp_path: Path) -> None:
+def test_unapplicable_patch_is_outcome(tmp_path: Path) -> None:
     broken = "diff --git a/nothing.py b/nothing.py\n--- a/nothing.py\n+++ b/nothing.py\n@@ -1 +1 @@\n-no\n+yes\n"
     predictions = tmp_path / "preds.json"
     predictions.write_text(json.dumps({QUICK[0]: {"model_name_or_path": "m", "model_patch": broken}}))
@@ -204,10 +202,10 @@ def test_a_patch_that_does_not_apply_is_an_outcome(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_bucket_holds_the_same_run_as_a_folder(bucket: str, gold: str) -> None:
+def test_bucket_run_equals_folder_run(bucket: str, gold: str) -> None:
     store = f"s3://{bucket}/team"
-    done = swe_argo("run", "--store", store, "--run-id", "gold", *ids(*QUICK))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", "--store", store, "--run-id", "gold", *ids(*QUICK))
+    assert result.returncode == 0, result.stdout + result.stderr
     names = {name for name in open_store(store).keys("runs/gold/") if "/tries/" not in name}
     assert names == {name for name in open_store(gold).keys("runs/gold/") if "/tries/" not in name}
     assert official(store, "gold", "gold") == official(gold, "gold", "gold")

@@ -40,11 +40,11 @@ EDIT: Call = ("file_editor", {"command": "create", "path": "/testbed/a.py", "fil
 @pytest.fixture
 def store(store: Store) -> Store:
     fill(store)
-    put(store, trajectory([LONG], [EDIT], [("finish", {"command": "submit"}, "")]))
+    put_trajectory(store, trajectory([LONG], [EDIT], [("finish", {"command": "submit"}, "")]))
     return store
 
 
-def put(store: Store, whole: Trajectory, instance_id: str = IDS[0]) -> None:
+def put_trajectory(store: Store, whole: Trajectory, instance_id: str = IDS[0]) -> None:
     store.put(key(Trajectory, "night", instance_id, 1), whole.to_bytes())
 
 
@@ -53,15 +53,15 @@ def partial(store: Store, name: str, whole: Trajectory, instance_id: str = IDS[2
     store.put(f"{folder}/tries/{name}/{Trajectory.file}", whole.to_bytes())
 
 
-def shown(store: Store, instance_id: str = IDS[0], **how: Any) -> str:
+def show_text(store: Store, instance_id: str = IDS[0], **how: Any) -> str:
     text = io.StringIO()
     show.show(store, "night", instance_id, Console(file=text, width=100), show.ShowOptions(**how))
     return text.getvalue()
 
 
-def test_a_trajectory_is_shown_turn_by_turn(store: Store) -> None:
-    text = shown(store)
-    assert re.search("\n  Agent +r2egym, openai/m, function calling\n  Turns +3 of the agent, 3 calls of tools\n", text)
+def test_show_prints_trajectory_by_turn(store: Store) -> None:
+    text = show_text(store)
+    assert re.search("\n  Agent +r2egym, openai/m, function calling\n  Turns +3 of the agent, 3 tool calls\n", text)
     assert "\nsystem\nYou are an agent.\n\nuser\nMend it.\n" in text
     assert re.search("\nturn 1  .*100 in · 10 out · \\$0.010 · 1.5 s\nI look.\n", text)
     assert "\nexecute_bash $ seq 1 40\n    1\n    2\n" in text
@@ -74,9 +74,9 @@ def test_a_trajectory_is_shown_turn_by_turn(store: Store) -> None:
     assert text.splitlines()[0] == f"{IDS[0]} #1 of night"
 
 
-def test_long_texts_are_folded_unless_all_is_asked_for(store: Store) -> None:
+def test_show_folds_long_texts(store: Store) -> None:
     store.put(key(Patch, "night", IDS[0], 1), b"diff --git a/a b/a\n" + b"+x\n" * 100 + b"+last\n")
-    folded, full = shown(store), shown(store, full=True)
+    folded, full = show_text(store), show_text(store, full=True)
     assert "    12\n    … 29 more lines (--full)\n" in folded
     assert "    40\n" not in folded
     assert "… 42 more lines (--full)" in folded
@@ -85,7 +85,7 @@ def test_long_texts_are_folded_unless_all_is_asked_for(store: Store) -> None:
     assert "more lines" not in full
 
 
-def test_all_is_whole_where_all_is_asked_for(store: Store) -> None:
+def test_show_full_omits_nothing(store: Store) -> None:
     names = [f"test_{n}_{'x' * 400}" for n in range(250)]
     unresolved = grade(Outcome.UNRESOLVED, IDS[0]).model_copy(update={"failing_tests": names})
     store.put(key(GradeRecord, "night", IDS[0], 1), unresolved.to_bytes())
@@ -101,7 +101,7 @@ def test_all_is_whole_where_all_is_asked_for(store: Store) -> None:
             occurred_at=f"2099-01-01T00:00:{n:02d}+00:00",
         )
         store.put(key(Failure, "night", IDS[0], 1, f"try-{n}"), failure.to_bytes())
-    folded, full = shown(store), shown(store, full=True)
+    folded, full = show_text(store), show_text(store, full=True)
     assert all(f"failing: {name}\n" in full for name in names)
     assert "and 230 more (--full)\n" in folded
     assert "y" * 1_500 in folded
@@ -114,34 +114,34 @@ def test_all_is_whole_where_all_is_asked_for(store: Store) -> None:
     assert "(--full)" not in full
 
 
-def test_failing_tests_and_verdict_are_told(store: Store) -> None:
+def test_show_prints_verdict(store: Store) -> None:
     store.put(key(GradeRecord, "night", IDS[0], 1), grade(Outcome.UNRESOLVED, IDS[0]).to_bytes())
-    text = shown(store)
-    assert "\nUnresolved, some listed test does not pass\n" in text
+    text = show_text(store)
+    assert "\nUnresolved, at least one listed test does not pass\n" in text
     assert "\n  Fail to pass  0 of 1 pass\n  Pass to pass  2 of 2 pass\n" in text
     assert "\n  failing: test_a\n" in text
 
 
-def test_of_a_unit_that_failed_the_newest_try_is_shown(store: Store) -> None:
+def test_show_prints_newest_failed_try(store: Store) -> None:
     partial(store, "t0", trajectory([("execute_bash", {"cmd": "old"}, "")], reason=StopReason.INTERRUPTED))
     partial(store, "t1", trajectory([("execute_bash", {"cmd": "new"}, "")], reason=StopReason.INTERRUPTED))
-    text = shown(store, IDS[2])
-    assert "\nInfrastructure, no verdict: the world failed, not the agent\n" in text
+    text = show_text(store, IDS[2])
+    assert "\nInfrastructure, no verdict: the infrastructure failed, not the agent\n" in text
     assert "failed try of solve, sandbox_lost, 2026-11-22 01:00:00 UTC: the machine went away\n" in text
-    assert "\nits turns are of its newest try, which failed\n" in text
+    assert "\nthe turns are from the newest try, which failed\n" in text
     assert "execute_bash $ new\n" in text
     assert "$ old" not in text
     assert "stopped: interrupted, 1 turn, " in text
 
 
-def test_a_try_that_was_killed_is_shown_where_no_other_left_a_trajectory(store: Store) -> None:
+def test_show_prints_killed_try(store: Store) -> None:
     partial(store, "killed", trajectory([("execute_bash", {"cmd": "cut short"}, "")]))
-    assert "execute_bash $ cut short\n" in shown(store, IDS[2])
+    assert "execute_bash $ cut short\n" in show_text(store, IDS[2])
     partial(store, "t0", trajectory([("execute_bash", {"cmd": "told why"}, "")]))
-    assert "execute_bash $ told why\n" in shown(store, IDS[2])
+    assert "execute_bash $ told why\n" in show_text(store, IDS[2])
 
 
-def test_failed_tries_are_told_oldest_first_whatever_they_are_called(store: Store) -> None:
+def test_show_sorts_failed_tries(store: Store) -> None:
     for name, second in (("b-pod", 1), ("a-pod", 2), ("c-pod", 2)):
         failure = Failure(
             step="solve",
@@ -154,22 +154,22 @@ def test_failed_tries_are_told_oldest_first_whatever_they_are_called(store: Stor
         )
         store.put(key(Failure, "night", IDS[2], 1, name), failure.to_bytes())
         partial(store, name, trajectory([("execute_bash", {"cmd": f"echo {name}"}, "")]))
-    text = shown(store, IDS[2])
+    text = show_text(store, IDS[2])
     assert re.findall(r"(.-pod) was lost", text) == ["b-pod", "a-pod", "c-pod"]
     assert "execute_bash $ echo c-pod\n" in text
 
 
 @pytest.mark.parametrize("kind", [GradeRecord, SolveRecord])
-def test_a_record_of_another_version_costs_its_own_line_only(store: Store, kind: type[Record]) -> None:
+def test_show_survives_older_record(store: Store, kind: type[Record]) -> None:
     store.put(key(kind, "night", IDS[0], 1), b"{}")
-    text = shown(store)
+    text = show_text(store)
     assert re.search(rf"{kind.file} cannot be read: \d+ validation errors for {kind.__name__}\n", text)
     assert ("Not run" in text, "no verdict" in text) == (False, False)
     assert ("Resolved, " in text) == (kind is SolveRecord)
     assert "execute_bash $ seq 1 40" in text
 
 
-def test_nothing_that_a_terminal_acts_on_gets_there(store: Store) -> None:
+def test_show_escapes_terminal_codes(store: Store) -> None:
     call: Call = (f"tool{ESCAPE}", {f"name{ESCAPE}": f"value{ESCAPE}", "command": ESCAPE}, f"seen{ESCAPE}")
     whole = trajectory([call])
     first, second, third = whole.steps
@@ -178,83 +178,83 @@ def test_nothing_that_a_terminal_acts_on_gets_there(store: Store) -> None:
     third = third.model_copy(update={"observation": third.observation.model_copy(update={"results": results})})  # type: ignore[union-attr]
     agent = whole.agent.model_copy(update={"name": ESCAPE, "model_name": ESCAPE})
     steps = [first.model_copy(update={"message": ESCAPE}), second, third]
-    put(store, whole.model_copy(update={"steps": steps, "agent": agent, "notes": ESCAPE}))
+    put_trajectory(store, whole.model_copy(update={"steps": steps, "agent": agent, "notes": ESCAPE}))
     store.put(key(Patch, "night", IDS[0], 1), f"diff --git a/a b/a\n+{ESCAPE}\n".encode())
     store.put(key(TestLog, "night", IDS[0], 1), ESCAPE.encode())
     for full in (False, True):
-        text = shown(store, full=full)
+        text = show_text(store, full=full)
         assert text.count("␛[2J") >= 10
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
-def test_a_malformed_answer_is_told_as_one(store: Store) -> None:
+def test_show_marks_malformed_answer(store: Store) -> None:
     whole = trajectory([LONG])
     turn = Turn(step_id=4, source="agent", message="<function=frob>", metrics=metrics(), extra={"malformed": "no_call"})
-    put(store, whole.model_copy(update={"steps": [*whole.steps, turn]}))
-    assert "<function=frob>\nno call that could be made\n" in shown(store)
+    put_trajectory(store, whole.model_copy(update={"steps": [*whole.steps, turn]}))
+    assert "<function=frob>\nno valid tool call\n" in show_text(store)
 
 
-def test_an_observation_that_belongs_to_no_call_is_shown(store: Store) -> None:
+def test_show_prints_loose_observation(store: Store) -> None:
     whole = trajectory([LONG])
     *first, turn = whole.steps
     assert turn.observation
     results = [*turn.observation.results, Result(content="by the way")]
     turn = turn.model_copy(update={"observation": turn.observation.model_copy(update={"results": results})})
-    put(store, whole.model_copy(update={"steps": [*first, turn]}))
-    assert "\n    by the way\n    (1 line)\n" in shown(store)
+    put_trajectory(store, whole.model_copy(update={"steps": [*first, turn]}))
+    assert "\n    by the way\n    (1 line)\n" in show_text(store)
 
 
-def test_attempts_that_were_not_chosen_are_told(store: Store) -> None:
-    other = trajectory([LONG], reason=StopReason.MALFORMED)
-    put(store, trajectory([EDIT]).model_copy(update={"subagent_trajectories": [other]}))
-    assert "\nAnother attempt, not graded: malformed answers, 1 turn, " in shown(store)
+def test_show_lists_attempts_not_chosen(store: Store) -> None:
+    unchosen = trajectory([LONG], reason=StopReason.MALFORMED)
+    put_trajectory(store, trajectory([EDIT]).model_copy(update={"subagent_trajectories": [unchosen]}))
+    assert "\nAnother attempt, not graded: malformed answers, 1 turn, " in show_text(store)
 
 
-def test_further_conversations_and_what_the_agent_program_printed_are_told(store: Store) -> None:
+def test_show_prints_all_conversations(store: Store) -> None:
     helper, own = trajectory([LONG]), trajectory([EDIT])
     helper = helper.model_copy(update={"extra": helper.extra.model_copy(update={"beside": True})})
     extra = own.extra.model_copy(update={"printed": "thinking aloud"})
-    put(store, own.model_copy(update={"subagent_trajectories": [helper], "extra": extra}))
-    said = shown(store)
-    assert "\nConversation 2, beside the agent's own: 1 turn\n" in said
-    assert "\nthe agent program printed\n" in said
-    assert "thinking aloud" in said
+    put_trajectory(store, own.model_copy(update={"subagent_trajectories": [helper], "extra": extra}))
+    text = show_text(store)
+    assert "\nParallel conversation 2: 1 turn\n" in text
+    assert "\noutput of the agent program\n" in text
+    assert "thinking aloud" in text
 
 
-def test_the_raw_file_can_be_had(store: Store) -> None:
-    done = swe_argo("show", "night", IDS[0], "--json", "--store", store.url)
-    assert done.stdout.encode() == store.get(key(Trajectory, "night", IDS[0], 1))
+def test_show_json_prints_raw_trajectory(store: Store) -> None:
+    result = swe_argo("show", "night", IDS[0], "--json", "--store", store.url)
+    assert result.stdout.encode() == store.get(key(Trajectory, "night", IDS[0], 1))
     whole = trajectory([LONG], reason=StopReason.INTERRUPTED)
     partial(store, "t1", whole)
-    done = swe_argo("show", "night", IDS[2], "--json", "--store", store.url)
-    assert json.loads(done.stdout) == json.loads(whole.to_bytes())
+    result = swe_argo("show", "night", IDS[2], "--json", "--store", store.url)
+    assert json.loads(result.stdout) == json.loads(whole.to_bytes())
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["night", "django__django-9"], "has no instance 'django__django-9' (did you mean"),
         (["night", IDS[0], "--attempt", "2"], f"--attempt: '{IDS[0]}' has 1 attempt in run 'night', not 2"),
         (["night", IDS[2], "--json"], f"'{IDS[2]}' has no trajectory in run 'night'"),
-        (["night", "--json"], "--json prints the trajectory of one instance: name it"),
-        (["night", "--attempt", "2"], "--attempt is of one instance: name it"),
+        (["night", "--json"], "--json needs an instance"),
+        (["night", "--attempt", "2"], "--attempt needs an instance"),
         (["day", IDS[0]], "there is no run 'day'"),
     ],
 )
-def test_a_wrong_request_is_one_line(store: Store, words: list[str], told: str) -> None:
-    done = swe_argo("show", *words, "--store", store.url)
-    assert (done.returncode, done.stderr.count("\n")) == (64, 1), done.stderr
-    assert told in done.stderr
+def test_show_refuses_in_one_line(store: Store, words: list[str], message: str) -> None:
+    result = swe_argo("show", *words, "--store", store.url)
+    assert (result.returncode, result.stderr.count("\n")) == (64, 1), result.stderr
+    assert message in result.stderr
 
 
-def test_a_trajectory_that_cannot_be_read_is_told_and_the_rest_is_shown(store: Store) -> None:
+def test_show_names_broken_trajectory(store: Store) -> None:
     store.put(key(Trajectory, "night", IDS[0], 1), b'{"steps": ')
-    text = shown(store)
+    text = show_text(store)
     assert "trajectory.json cannot be read: Expecting value: line 1 column 11 (char 10)\n" in text
     assert "\npatch\n" in text
 
 
-def test_a_pipe_gets_plain_text_and_a_terminal_pages(store: Store, tmp_path: Path) -> None:
+def test_show_pages_only_at_terminal(store: Store, tmp_path: Path) -> None:
     words = ["show", "night", IDS[0], "--store", store.url]
     plain = swe_argo(*words)
     assert plain.returncode == 0, plain.stderr
@@ -271,20 +271,20 @@ def test_a_pipe_gets_plain_text_and_a_terminal_pages(store: Store, tmp_path: Pat
 
 
 def at_a_terminal(words: list[str], environment: dict[str, str]) -> str:
-    here, there = pty.openpty()
+    here, end = pty.openpty()
     command = [sys.executable, "-m", "swe_argo.workflows.cli.main", *words]
-    with subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=os.environ | environment) as process:
-        os.close(there)
-        found = b""
+    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=os.environ | environment) as process:
+        os.close(end)
+        output = b""
         while True:
             try:
                 part = os.read(here, 65536)
             except OSError:  # the other end is closed
                 break
-            found += part
+            output += part
         process.wait(60)
     os.close(here)
-    return found.decode()
+    return output.decode()
 
 
 # -- replays ---------------------------------------------------------------------------------------------------------
@@ -307,15 +307,15 @@ def solved(instance_id: str, replayed: Replayed | None) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("replayed", "told"),
+    ("replayed", "message"),
     [
         (
             Replayed(observations=3, same_patch=True),
-            "replayed: 0 of 3 observations came out otherwise. The patch is the same.\n",
+            "replayed: 0 of 3 observations differ from the recording. The patch is the same.\n",
         ),
         (
             Replayed(observations=3, differing=[2], same_patch=False),
-            "replayed: 1 of 3 observations came out otherwise. The patch is another one. Actions: 2\n",
+            "replayed: 1 of 3 observations differ from the recording. The patch differs. Actions: 2\n",
         ),
         (
             Replayed(observations=0, same_patch=None),
@@ -323,56 +323,54 @@ def solved(instance_id: str, replayed: Replayed | None) -> bytes:
         ),
     ],
 )
-def test_what_came_of_a_replay_is_told(store: Store, replayed: Replayed, told: str) -> None:
+def test_show_prints_replay_result(store: Store, replayed: Replayed, message: str) -> None:
     store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], replayed))
-    assert told in shown(store)
+    assert message in show_text(store)
 
 
-def test_a_recorded_observation_stands_beside_the_one_that_differs(store: Store) -> None:
+def test_show_prints_recorded_output(store: Store) -> None:
     whole = trajectory([LONG])
     turn = whole.steps[2]
     results = [Result(source_call_id="c3-0", content="now", extra=ResultExtra(recorded="then"))]
     assert turn.observation
     turn = turn.model_copy(update={"observation": turn.observation.model_copy(update={"results": results})})
-    put(store, whole.model_copy(update={"steps": [*whole.steps[:2], turn]}))
-    assert "    now\n    (1 line)\n    in the recording it was:\n    then\n" in shown(store)
+    put_trajectory(store, whole.model_copy(update={"steps": [*whole.steps[:2], turn]}))
+    assert "    now\n    (1 line)\n    recorded result:\n    then\n" in show_text(store)
 
 
-def test_the_replays_of_a_run_are_told_together(store: Store) -> None:
+def test_show_summarizes_replays_of_run(store: Store) -> None:
     plan = record_of(store, Plan, "night")
     assert list(describe_replays(store, plan)) == []
     store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], Replayed(observations=2, same_patch=True)))
     store.put(key(SolveRecord, "night", IDS[1], 1), solved(IDS[1], Replayed(observations=2, differing=[1])))
     store.put(key(SolveRecord, "night", IDS[2], 1), solved(IDS[2], None))
     assert [text.plain for text in describe_replays(store, plan)] == [
-        "replays: 1 of 2 came out as their recordings",
-        f"  {IDS[1]}: 1 of 2 observations came out otherwise. The recording has no patch. Actions: 1",
+        "replays: 1 of 2 matched their recordings",
+        f"  {IDS[1]}: 1 of 2 observations differ from the recording. The recording has no patch. Actions: 1",
     ]
 
 
-def test_a_run_without_a_report_is_told_the_way_out(store: Store) -> None:
+def test_show_names_report_command(store: Store) -> None:
     with pytest.raises(ConfigError, match="has no report yet: swe-argo report night"):
         show.show(store, "night", None, Console(file=io.StringIO()), show.ShowOptions())
 
 
-def test_a_report_of_another_version_is_told_the_way_out(store: Store) -> None:
+def test_show_warns_of_outdated_report(store: Store) -> None:
     store.put(key(Summary, "night"), b'{"format": "another"}')
-    with pytest.raises(
-        ConfigError, match=r"of another version of swe-argo: swe-argo report night --store .* writes it"
-    ):
+    with pytest.raises(ConfigError, match=r"from another version: write it again with swe-argo report night --store "):
         show.show(store, "night", None, Console(file=io.StringIO()), show.ShowOptions())
 
 
-def test_what_was_not_resolved_is_told_with_its_class_and_the_command_that_shows_it(store: Store) -> None:
+def test_show_lists_unresolved(store: Store) -> None:
     store.put(key(GradeRecord, "night", IDS[0], 1), grade(Outcome.EMPTY_PATCH, IDS[0]).to_bytes())
     partial(store, "t0", trajectory([LONG], reason=StopReason.INTERRUPTED))
     text = io.StringIO()
-    show._not_resolved(store, Run(store, "night"), Console(file=text, width=20))
+    show._print_unresolved(store, Run(store, "night"), Console(file=text, width=20))
     assert f"\n{IDS[0]}  no patch" in text.getvalue()
     assert f"\n{IDS[2]}  infrastructure  sandbox_lost: the machine went away\n" in text.getvalue()
-    assert f"one of them: swe-argo show night {IDS[0]} --store {store.url}\n" in text.getvalue()
+    assert f"show one with: swe-argo show night {IDS[0]} --store {store.url}\n" in text.getvalue()
 
 
-def test_an_instance_without_any_trajectory_is_shown_too(store: Store) -> None:
+def test_show_works_without_trajectory(store: Store) -> None:
     store.delete_many([key(Trajectory, "night", IDS[0], 1), key(Instance, "night", IDS[0])])
-    assert "\nResolved, every listed test passes\n" in shown(store)
+    assert "\nResolved, every listed test passes\n" in show_text(store)

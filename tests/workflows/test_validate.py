@@ -22,29 +22,29 @@ def read_validation(store: Path, dataset: str, name: str) -> Validation:
 
 
 @pytest.mark.long
-def test_what_cannot_be_graded_has_a_class_of_its_own_and_the_rest_is_validated(tmp_path: Path) -> None:
+def test_validate_classifies_rows(tmp_path: Path) -> None:
     rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
     words = (*make_unfit_rows(tmp_path), "--store", str(store))
     make_ungradeable_row(tmp_path)
     chosen = ids("good", "no-rule")
-    done = swe_argo("validate", rows, *words, "--run-id", "v", "--gold-runs", "1", *chosen)
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    assert done.stdout.strip().splitlines()[-1].startswith("v: 1 of 2 valid, 1 not_gradeable; page: ")
-    found = {one.instance_id: one for one in read_validation(store, rows, "v").instances}
-    assert (found["no-rule"].fitness, found["no-rule"].reason) == (Fitness.NOT_GRADEABLE, "wants is empty")
+    result = swe_argo("validate", rows, *words, "--run-id", "v", "--gold-runs", "1", *chosen)
+    assert result.returncode == EXIT_OK, result.stdout + result.stderr
+    assert result.stdout.strip().splitlines()[-1].startswith("v: 1 of 2 valid, 1 not_gradeable; page: ")
+    instances = {instance.instance_id: instance for instance in read_validation(store, rows, "v").instances}
+    assert (instances["no-rule"].fitness, instances["no-rule"].reason) == (Fitness.NOT_GRADEABLE, "wants is empty")
     html = (store / validation_key(rows, "v").replace("validation.json", "report.html")).read_text()
     assert "Not gradeable" in html
     assert '<td class="n">not run</td>' in html
 
     run = ("run", "--dataset", rows, "--agent", "gold", *words, *chosen)
     fit = swe_argo(*run, "--run-id", "fit", "--validated", "last")
-    assert "1 of 2 selected instances left out, not valid by v: 1 not_gradeable: no-rule" in fit.stdout, fit.stderr
+    assert "1 of 2 selected instances are excluded by validation v: 1 not_gradeable: no-rule" in fit.stdout, fit.stderr
     assert [unit.instance_id for unit in plan(str(store), "fit").units] == ["good"]
     assert swe_argo(*run, "--run-id", "kept", "--validated", "last", "--keep-invalid").returncode == EXIT_CONFIG
 
 
 @pytest.mark.long
-def test_a_run_refuses_what_cannot_be_graded_in_a_line_and_leaves_it_out_where_it_may(tmp_path: Path) -> None:
+def test_run_skips_ungradeable_rows(tmp_path: Path) -> None:
     words = ("--dataset", str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--agent", "gold")
     make_ungradeable_row(tmp_path)
     store = str(tmp_path / "store")
@@ -52,22 +52,22 @@ def test_a_run_refuses_what_cannot_be_graded_in_a_line_and_leaves_it_out_where_i
     refused = swe_argo(*run, *ids("good", "no-rule"))
     assert refused.returncode == EXIT_CONFIG
     line = "1 of 2 instances cannot be graded: 1 (no-rule): wants is empty"
-    assert refused.stderr == f"swe-argo: dataset: {line}; --skip-not-gradeable leaves them out\n"
+    assert refused.stderr == f"swe-argo: dataset: {line}; leave them out with --skip-not-gradeable\n"
     alone = swe_argo(*run, *ids("no-rule"), "--skip-not-gradeable")
     assert alone.stderr == "swe-argo: dataset: 1 of 1 instances cannot be graded: 1 (no-rule): wants is empty\n"
 
-    done = swe_argo(*run, *ids("good", "no-rule"), "--skip-not-gradeable")
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    assert f"{line}; they are left out" in done.stdout
+    result = swe_argo(*run, *ids("good", "no-rule"), "--skip-not-gradeable")
+    assert result.returncode == EXIT_OK, result.stdout + result.stderr
+    assert f"{line}; they are left out" in result.stdout
     figures = summary(store, "r")
     assert (figures.headline.total, figures.conditions.not_gradeable) == (1, {"no-rule": "no-rule: wants is empty"})
     report = " ".join((tmp_path / "store/runs/r/report/report.html").read_text().split())
-    assert "Left out as not gradeable: 1 instance (no-rule: wants is empty)." in report
+    assert "Excluded as not gradeable: 1 instance (no-rule: wants is empty)." in report
     again = swe_argo("regrade", "r", "--store", store)
-    assert "1 of 1 verdicts as before" in again.stdout, again.stderr
+    assert "1 of 1 verdicts unchanged" in again.stdout, again.stderr
 
 
-def test_a_validation_offers_no_flag_that_has_no_effect_there() -> None:
+def test_validate_help_has_used_flags() -> None:
     flags = swe_argo("validate", "--help-all").stdout
     for name in ("--canary", "--stop-on-canary", "--counter-proof", "--skip-not-gradeable", "--attempts"):
         assert name not in flags
@@ -75,7 +75,7 @@ def test_a_validation_offers_no_flag_that_has_no_effect_there() -> None:
 
 
 @pytest.mark.long
-def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
+def test_validate_resumes_missing_units(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(*QUICK[:2]))
     runner = begin("validate", *words, "--workers", "1")
     graded = tmp_path / "runs" / "v.gold" / "units"
@@ -83,12 +83,12 @@ def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
     runner.send_signal(signal.SIGINT)
     output, _ = runner.communicate(timeout=60)
     assert runner.returncode == 130, output
-    assert "to go on: swe-argo validate mini " in output
+    assert "continue with: swe-argo validate mini " in output
     before = {path: path.read_bytes() for path in graded.glob("*/*/grade.json")}
     assert 0 < len(before) < 4
-    done = swe_argo("validate", *words)
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    assert "done before" in done.stdout
+    result = swe_argo("validate", *words)
+    assert result.returncode == EXIT_OK, result.stdout + result.stderr
+    assert "done before" in result.stdout
     assert {path: path.read_bytes() for path in before} == before
     assert read_validation(tmp_path, "mini", "v").counts[Fitness.VALID] == 2
     again = swe_argo("validate", *words)
@@ -97,12 +97,12 @@ def test_the_same_name_again_does_what_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_validate_adds_gold_runs_until_confident(tmp_path: Path) -> None:
+def test_validate_runs_until_confident(tmp_path: Path) -> None:
     """A test that flipped once in the first four gold runs takes six to be bounded by 60 %."""
     words = (str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--store", str(tmp_path / "store"))
-    done = swe_argo("validate", *words, "--run-id", "v", "--until-confident", "60%", *ids("good", "flaky"))
-    assert done.returncode == EXIT_OK, done.stdout + done.stderr
-    *_, bound, counts = done.stdout.strip().splitlines()
+    result = swe_argo("validate", *words, "--run-id", "v", "--until-confident", "60%", *ids("good", "flaky"))
+    assert result.returncode == EXIT_OK, result.stdout + result.stderr
+    *_, bound, counts = result.stdout.strip().splitlines()
     assert bound == (
         "a listed test flips in at most 58.2% of runs (upper 95 % bound: other of flaky flipped in 1 of 6 gold runs)"
     )
@@ -110,53 +110,53 @@ def test_validate_adds_gold_runs_until_confident(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_validate_says_what_confidence_takes_beyond_its_runs(tmp_path: Path) -> None:
+def test_validate_states_needed_runs(tmp_path: Path) -> None:
     words = (str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--store", str(tmp_path / "store"))
     limits = ("--until-confident=0.6", "--gold-runs", "5")
-    done = swe_argo("validate", *words, "--run-id", "v", *limits, *ids("flaky"))
-    assert done.stdout.strip().splitlines()[-1] == "not confident: 60.0% takes 6 gold runs after 1 flip"
+    result = swe_argo("validate", *words, "--run-id", "v", *limits, *ids("flaky"))
+    assert result.stdout.strip().splitlines()[-1] == "not confident: after 1 flip, 60.0% needs 6 gold runs"
 
 
 @pytest.mark.long
-def test_a_missing_verdict_is_no_flake(tmp_path: Path) -> None:
+def test_missing_verdict_is_not_flaky(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
     assert swe_argo("validate", *words).returncode == EXIT_OK
     unit = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2"
     assert read_record(unit, "grade.json")["resolved"] is True
     (unit / "grade.json").unlink()
     validation = write_validation(open_store(str(tmp_path)), "v")
-    (one,) = validation.instances
-    assert (one.fitness, one.reason, one.gold_resolved) == (Fitness.INCOMPLETE, "not run", 1)
+    (instance,) = validation.instances
+    assert (instance.fitness, instance.reason, instance.gold_resolved) == (Fitness.INCOMPLETE, "not run", 1)
     assert not validation.complete
 
 
 @pytest.mark.long
-def test_a_gold_run_that_resolved_only_in_its_second_run_is_flaky(tmp_path: Path) -> None:
+def test_second_run_verdict_is_flaky(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
     assert swe_argo("validate", *words).returncode == EXIT_OK
     path = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2" / "grade.json"
     grade = json.loads(path.read_text())
     finding = {"code": "second_run", "detail": "the first run ended so: the sandbox broke"}
     path.write_text(json.dumps({**grade, "integrity": {"verdict": "suspect", "findings": [finding]}}))
-    (one,) = write_validation(open_store(str(tmp_path)), "v").instances
-    assert (one.fitness, one.gold_resolved, one.second_runs) == (Fitness.FLAKY, 1, 1)
+    (instance,) = write_validation(open_store(str(tmp_path)), "v").instances
+    assert (instance.fitness, instance.gold_resolved, instance.second_runs) == (Fitness.FLAKY, 1, 1)
 
 
 @pytest.mark.parametrize(
     "words",
     [("nosuch",), ("mini", "--run-id", "v" * 60), ("mini", "--gold-runs", "0"), ("mini", "--until-confident", "120%")],
 )
-def test_what_cannot_be_validated_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
-    done = swe_argo("validate", *words, "--store", str(tmp_path))
-    assert done.returncode == EXIT_CONFIG
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+def test_validate_refuses_in_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    result = swe_argo("validate", *words, "--store", str(tmp_path))
+    assert result.returncode == EXIT_CONFIG
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
 
 
-def test_a_dataset_without_reference_patches_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_validate_needs_gold_patches(tmp_path: Path) -> None:
     make_unfit_rows(tmp_path)
     rows = [json.loads(line) | {"gold": ""} for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     (tmp_path / "none.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     family = ("--family", f"{tmp_path}/acme.py:ACME", "--local-images", str(tmp_path / "images"))
-    done = swe_argo("validate", str(tmp_path / "none.jsonl"), *family, "--store", str(tmp_path / "store"))
-    assert done.returncode == EXIT_CONFIG, done.stdout
-    assert done.stderr == "swe-argo: dataset: none of its 4 instances has a reference patch\n"
+    result = swe_argo("validate", str(tmp_path / "none.jsonl"), *family, "--store", str(tmp_path / "store"))
+    assert result.returncode == EXIT_CONFIG, result.stdout
+    assert result.stderr == "swe-argo: dataset: none of the 4 selected instances has a reference patch\n"

@@ -74,8 +74,8 @@ def make_unfit_rows(folder: Path) -> list[str]:
     (folder / "acme.py").write_text(FAMILY)
     wants = {"good": "42", "gold-fails": "43", "idle-resolves": "4", "flaky": "42"}
     rows = [
-        {"id": name, "wants": wanted, "gold": gold, "flips": str(folder / "calls") if name == "flaky" else ""}
-        for name, wanted in wants.items()
+        {"id": name, "wants": expected, "gold": gold, "flips": str(folder / "calls") if name == "flaky" else ""}
+        for name, expected in wants.items()
     ]
     (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return [*("--local-images", str(folder / "images")), *("--family", f"{folder}/acme.py:ACME")]

@@ -49,14 +49,20 @@ CALLS: tuple[tuple[str, str], ...] = (
 
 
 def units_frame(store: Store, run_id: str) -> DataFrame:
-    """Return a row per unit: the report's table for a finished run, else from the store's files. Raises ConfigError."""
+    """Return a row per unit: the report's table for a finished run, else from the store's files.
+
+    Raises ConfigError if there is no such run or pandas is not installed.
+    """
     _refuse_without_pandas()
     table = _reported_units(store, run_id)
     return _frame(units_table(read_run(store, run_id)) if table is None else table)
 
 
 def calls_frame(store: Store, run_id: str) -> DataFrame:
-    """Return a row per call, in the order of the plan and the turns. Raises ConfigError."""
+    """Return a row per call, in the order of the plan and the turns.
+
+    Raises ConfigError if there is no such run, a trajectory is broken or pandas is not installed.
+    """
     import pyarrow as pa
 
     _refuse_without_pandas()
@@ -94,6 +100,7 @@ def _reported_units(store: Store, run_id: str) -> pa.Table | None:
 
 
 def _trajectories(store: Store, run_id: str) -> Iterator[tuple[Unit, Trajectory]]:
+    """Yield each unit of the plan that has a trajectory. Raises ConfigError if one is broken."""
     for units in batches(record_of(store, Plan, run_id).units, TRAJECTORIES_AT_ONCE):
         names = {key(Trajectory, run_id, unit.instance_id, unit.attempt): unit for unit in units}
         contents = store.get_many(names)
@@ -103,23 +110,26 @@ def _trajectories(store: Store, run_id: str) -> Iterator[tuple[Unit, Trajectory]
             try:
                 yield unit, Trajectory.from_bytes(contents[name])
             except ValueError:
-                message = f"{store.locate(name)} is broken, or of another version of swe-argo"
+                message = f"{store.locate(name)} is broken or from another version of swe-argo"
                 raise ConfigError(message, field="run") from None
 
 
 def _rows(run_id: str, unit: Unit, trajectory: Trajectory) -> Iterator[dict[str, Any]]:
-    attempts = [other for other in trajectory.subagent_trajectories or [] if not other.extra.beside]
+    """Yield a row for each call of a unit, through its attempts (iterative mode) and their conversations."""
+    # Children marked ``beside`` are further conversations of one attempt; the others are earlier attempts.
+    attempts = [child for child in trajectory.subagent_trajectories or [] if not child.extra.beside]
     attempts = sorted([*attempts, trajectory], key=lambda attempt: attempt.extra.started_at)
     for number, attempt in enumerate(attempts, 1):
-        place = {"run_id": run_id, "instance_id": unit.instance_id, "attempt": unit.attempt, "inner_attempt": number}
-        beside = [other for other in attempt.subagent_trajectories or [] if other.extra.beside]
-        for conversation, steps in enumerate([attempt.steps, *(other.steps for other in beside)], 1):
-            answers = count(1)
+        unit_columns = {"run_id": run_id, "instance_id": unit.instance_id, "attempt": unit.attempt}
+        unit_columns["inner_attempt"] = number
+        conversations = [child for child in attempt.subagent_trajectories or [] if child.extra.beside]
+        for conversation, steps in enumerate([attempt.steps, *(child.steps for child in conversations)], 1):
+            turns = count(1)
             for step in steps:
-                turn = next(answers) if step.source == "agent" else None
-                when = datetime.fromisoformat(step.timestamp) if step.timestamp else None
-                numbers = {"conversation": conversation, "turn": turn, "step_id": step.step_id, "timestamp": when}
-                yield from ({**place, **numbers, **call} for call in _calls(step))
+                turn = next(turns) if step.source == "agent" else None
+                timestamp = datetime.fromisoformat(step.timestamp) if step.timestamp else None
+                numbers = {"conversation": conversation, "turn": turn, "step_id": step.step_id, "timestamp": timestamp}
+                yield from ({**unit_columns, **numbers, **call} for call in _calls(step))
 
 
 def _calls(turn: Turn) -> Iterator[dict[str, Any]]:
@@ -135,5 +145,5 @@ def _calls(turn: Turn) -> Iterator[dict[str, Any]]:
     results = {result.source_call_id: result.extra for result in (turn.observation.results if turn.observation else [])}
     for call in turn.tool_calls or []:
         facts = results.get(call.tool_call_id)
-        known = facts.model_dump(include={"exit_code", "timed_out", "seconds"}) if facts else {}
-        yield {"kind": "tool", "name": call.function_name, **known}
+        columns = facts.model_dump(include={"exit_code", "timed_out", "seconds"}) if facts else {}
+        yield {"kind": "tool", "name": call.function_name, **columns}

@@ -1,4 +1,4 @@
-"""Handle of a started run: iterate over its events, wait for it, stop it; start it again by its id to resume."""
+"""Handle of a started run: iterate over its events, wait for it, stop it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RunResult:
     summary: Summary
     """Every figure of its report."""
     stopped: bool
-    """Whether it was stopped; start it again by the same id to resume it."""
+    """Whether it was stopped; to resume it, start it again with the same id."""
     reason: str
     """The limit (cost, failures) that ended the run before all units had verdicts; else empty."""
 
@@ -62,12 +62,12 @@ class RunResult:
 
 
 class RunHandle:
-    """A run in a thread of this process, with its steps in processes of their own.
+    """A run in a thread of this process; its steps are separate processes.
 
     Iterate over it to watch: every iteration yields all events from the first on. Ctrl-C during an iteration or
     ``result``, or an exception that leaves a ``with`` block, stops the run cleanly, as on the command line; a second
-    Ctrl-C drops running steps. The program does not end before its run has. A killed run resumes from its store when it
-    is started again by its id.
+    Ctrl-C kills running steps. The program does not end before its run. To resume a killed run, start it again with its
+    id.
     """
 
     def __init__(self, request: RunRequest) -> None:
@@ -85,7 +85,7 @@ class RunHandle:
 
     @property
     def run_id(self) -> str:
-        """The id, by which it can be started again."""
+        """The id; start a run with the same id to resume it."""
         return self._request.spec.run_id or ""
 
     @property
@@ -99,19 +99,23 @@ class RunHandle:
         return self._over.is_set()
 
     def __iter__(self) -> Iterator[RunEvent]:
-        place = 0
+        position = 0
         while True:
             with self._stopped_by_ctrl_c(), self._change:
-                while place == len(self._events) and not self.is_over:
+                while position == len(self._events) and not self.is_over:
                     self._change.wait(LOOK_S)
-                new = self._events[place:]
+                new = self._events[position:]
             if not new:
                 return
             yield from new
-            place += len(new)
+            position += len(new)
 
     def result(self) -> RunResult:
-        """Wait for the end and return the result. Raises its error: ConfigError, InfraError, StepError."""
+        """Wait for the end and return the result.
+
+        Raises the run's error: ConfigError if the request is invalid, InfraError if the infrastructure failed,
+        StepError for a bug.
+        """
         with self._stopped_by_ctrl_c():
             self._wait()
         if self._error is not None:
@@ -123,7 +127,7 @@ class RunHandle:
         )
 
     def cancel(self, *, at_once: bool = False) -> None:
-        """Stop the run: start nothing more, end running steps and write the report; return when that is done.
+        """Stop the run: start nothing more, end running steps, write the report, then return.
 
         ``at_once``: do not wait for sandboxes to be removed; the next run or ``swe-argo clean`` removes them. Ctrl-C
         during the wait has the same effect.
@@ -153,6 +157,7 @@ class RunHandle:
 
     @contextmanager
     def _stopped_by_ctrl_c(self) -> Iterator[None]:
+        """Stop the run if Ctrl-C arrives within the context."""
         try:
             yield
         except KeyboardInterrupt:
@@ -176,7 +181,7 @@ class RunHandle:
 
 
 def start(request: RunRequest) -> RunHandle:
-    """Start a run on this machine, or resume the one of the same id: finished work is not repeated.
+    """Start a run on this machine, or resume the run with the same id: finished work is not repeated.
 
     Returns at once; an invalid request raises its error from the handle's ``result``.
     """
@@ -192,7 +197,7 @@ class _Recorder:
     @contextmanager
     def activity(self, title: str) -> Iterator[Show]:
         self._add(RunEvent("activity", title))
-        yield lambda what: self._add(RunEvent("activity", f"{title}: {what}"))
+        yield lambda operation: self._add(RunEvent("activity", f"{title}: {operation}"))
 
     def note(self, text: str) -> None:
         self._add(RunEvent("note", text))
@@ -205,22 +210,23 @@ class _Recorder:
 
     @contextmanager
     def work(self, plan: Plan, *, canary: bool) -> Iterator[Watch]:
+        """Yield a function that records a unit's event, with the number of units that have ended."""
         total = len(plan.units)
         ended = 0 if canary else total - len(plan.to_do)
 
-        def take(event: Event) -> None:
+        def add(event: Event) -> None:
             nonlocal ended
             ended += event.kind in ("done", "failed")
-            name = f"canary {event.unit.instance_id}" if canary else unit_name(*_names(event))
+            name = f"canary {event.unit.instance_id}" if canary else unit_name(*_unit_key(event))
             self._add(RunEvent("unit", f"{name}: {_describe(event)}", event, ended, total))
 
-        yield take
+        yield add
 
     def judge_canary(self, result: CanaryResult) -> None:
         self._add(RunEvent("canary", describe_canary(result)))
 
 
-def _names(event: Event) -> tuple[str, int]:
+def _unit_key(event: Event) -> tuple[str, int]:
     return event.unit.instance_id, event.unit.attempt
 
 
@@ -228,6 +234,6 @@ def _describe(event: Event) -> str:
     if event.grade is not None:
         return STANDINGS[event.grade.outcome].short
     if event.failure is not None:
-        word = f"{event.step} again in {event.pause_s:.0f} s" if event.kind == "retry" else "no verdict"
-        return f"{word}: {event.failure.failure_class.value}: {event.failure.reason}"
+        status = f"{event.step} again in {event.pause_s:.0f} s" if event.kind == "retry" else "no verdict"
+        return f"{status}: {event.failure.failure_class.value}: {event.failure.reason}"
     return f"{event.step} took {duration(event.seconds)}" if event.kind == "spent" else event.kind

@@ -11,7 +11,7 @@ from typing import Any
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.ids import is_run_id
 from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.spec_parsing import Tables, agent_name, checked, has, laid_over, of_file, put
+from swe_argo.steps.spec_parsing import Tables, agent_name, checked, has, merge_tables, put, read_spec_file
 from swe_argo.workflows.api import variables
 
 KEY = "LLM_API_KEY"
@@ -39,31 +39,31 @@ def make_request(fields: Mapping[str, Any] | None = None, *, file: str | Path | 
     environment variables, defaults. Without ``run_id`` the name contains the time. Raises ConfigError that names each
     wrong field and the fix.
     """
-    tables = of_file(Path(file)) if file else {}
+    tables = read_spec_file(Path(file)) if file else {}
     for name, value in (fields or {}).items():
-        above: Tables = {}
-        put(above, tuple(name.split(".")), _without_paths(value))
-        tables = laid_over(tables, above)
+        override: Tables = {}
+        put(override, tuple(name.split(".")), _without_paths(value))
+        tables = merge_tables(tables, override)
     return complete(tables, str(file) if file else "fields")
 
 
 def _without_paths(value: Any) -> Any:
     """Return the value with paths converted to text."""
     if isinstance(value, Mapping):
-        return {name: _without_paths(each) for name, each in value.items()}
+        return {name: _without_paths(item) for name, item in value.items()}
     return str(value) if isinstance(value, PurePath) else value
 
 
 def complete(tables: Tables, source: str) -> RunRequest:
-    """Return the request for these tables; errors name ``source``. Raises ConfigError."""
+    """Return the request for these tables; errors name ``source``. Raises ConfigError if a field is wrong."""
     tables, env, notes = _with_group(tables)
-    notes += variables.lay_under(tables)
+    notes += variables.apply_environment(tables)
     if not has(tables, ("agent", "name")) and has(tables, ("agent", "model")) and agent_name(tables) == "r2egym":
         notes.append("a model and no --agent: r2egym works with it")
-    chosen = laid_over({}, tables)
+    chosen = merge_tables({}, tables)
     spec = checked(tables, source)
-    named_spec = spec if spec.run_id else spec.model_copy(update={"run_id": _name(spec)})
-    return RunRequest(named_spec, env, tuple(notes), chosen)
+    spec_with_id = spec if spec.run_id else spec.model_copy(update={"run_id": _name(spec)})
+    return RunRequest(spec_with_id, env, tuple(notes), chosen)
 
 
 def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
@@ -75,7 +75,7 @@ def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
 
     group = read_group(str(llm.get("config_file", RunSpec().llm.config_file)), str(llm["config"]))
     key = {KEY: group.key.get_secret_value()} if group.key else {}
-    return laid_over(group.fields, tables), key, list(group.notes)
+    return merge_tables(group.fields, tables), key, list(group.notes)
 
 
 def _name(spec: RunSpec) -> str:
@@ -83,8 +83,11 @@ def _name(spec: RunSpec) -> str:
     return make_name(agent_of(spec.agent).name, spec.dataset)
 
 
-def make_name(prefix: str, dataset: str, most: int = 63) -> str:
-    """Return prefix-dataset-time with only legal characters, at most ``most`` long."""
+def make_name(prefix: str, dataset: str, max_length: int = 63) -> str:
+    """Return prefix-dataset-time with only legal characters, at most ``max_length`` long.
+
+    Its beginning is cut off if it is too long, so that the time stays.
+    """
     name = f"{prefix}-{Path(dataset).name.split('.')[0]}-{datetime.now(UTC):%Y%m%d-%H%M%S}".lower()
-    name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)[-most:].strip("-")
+    name = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)[-max_length:].strip("-")
     return name if is_run_id(name) else f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}"

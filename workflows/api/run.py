@@ -55,7 +55,7 @@ class Run:
         self._store = store
 
     def __repr__(self) -> str:
-        return f"Run({self.run_id!r} of {self._store.url!r})"
+        return f"Run({self.run_id!r} in {self._store.url!r})"
 
     @cached_property
     def file(self) -> RunFile:
@@ -73,15 +73,13 @@ class Run:
         name = key(Summary, self.run_id)
         data = self._store.get_many([name]).get(name)
         if data is None:
-            self._insist()
+            self._require_run()
             raise no_report(self._store, self.run_id)
         try:
             return Summary.from_bytes(data)
         except ValueError:
-            again = f"swe-argo report {self.run_id}{store_flag(self._store)}"
-            message = (
-                f"the report of {self.run_id!r} is broken, or of another version of swe-argo: {again} writes it again"
-            )
+            command = f"swe-argo report {self.run_id}{store_flag(self._store)}"
+            message = f"the report of {self.run_id!r} is broken or from another version: write it again with {command}"
             raise ConfigError(message, field="run") from None
 
     @property
@@ -103,8 +101,8 @@ class Run:
 
     def units(self) -> list[RunUnit]:
         """Return all units in the order of the plan, with their current verdicts."""
-        read = self.read()
-        return [self._unit(stored, read.unreadable) for stored in read.units]
+        run = self.read()
+        return [self._unit(stored, run.unreadable) for stored in run.units]
 
     def __iter__(self) -> Iterator[RunUnit]:
         return iter(self.units())
@@ -112,10 +110,11 @@ class Run:
     def unit(self, instance_id: str, attempt: int = 1) -> RunUnit:
         """Return one unit; ``attempt`` counts from 1. Raises ConfigError if the run has no such instance or attempt."""
         planned = self.planned_unit(instance_id, attempt)
-        stored, unreadable = read_unit(self._store, self.run_id, planned, most_tests=WHOLE)
+        stored, unreadable = read_unit(self._store, self.run_id, planned, max_tests=WHOLE)
         return self._unit(stored, unreadable)
 
     def _unit(self, stored: StoredUnit, unreadable: Iterable[str]) -> RunUnit:
+        """Return a unit with the names of its own unreadable files."""
         folder = Place.UNIT.format(run=self.run_id, instance=stored.instance_id, attempt=stored.attempt)
         own = tuple(name for name in unreadable if name.startswith(f"{folder}/"))
         return RunUnit(self._store, self.run_id, stored, own)
@@ -124,8 +123,8 @@ class Run:
         """Return the unit of the plan. Raises ConfigError if the run has no such instance or attempt."""
         units = {unit.attempt: unit for unit in self.plan.units if unit.instance_id == instance_id}
         if not units:
-            close = did_you_mean(instance_id, sorted({unit.instance_id for unit in self.plan.units}))
-            raise ConfigError(f"run {self.run_id!r} has no instance {instance_id!r}{close}", field="instance")
+            suggestion = did_you_mean(instance_id, sorted({unit.instance_id for unit in self.plan.units}))
+            raise ConfigError(f"run {self.run_id!r} has no instance {instance_id!r}{suggestion}", field="instance")
         if attempt not in units:
             message = f"{instance_id!r} has {count(len(units), 'attempt')} in run {self.run_id!r}, not {attempt}"
             raise ConfigError(message, field="--attempt")
@@ -161,7 +160,7 @@ class Run:
         return calls_frame(self._store, self.run_id)
 
     def compare(self, first: Run) -> Comparison:
-        """Return this run minus another one: differences in set-up, gains, losses, McNemar's test.
+        """Compare this run with an earlier one: differences in set-up, gains, losses, McNemar's test.
 
         Args:
             first: The run to compare with, of this store or another.
@@ -170,7 +169,7 @@ class Run:
             ConfigError: Either run has no report, or both are the same.
         """
         if (first._store.url, first.run_id) == (self._store.url, self.run_id):
-            raise ConfigError(f"{self.run_id!r} is named twice: a run is compared with another one", field="run")
+            raise ConfigError(f"cannot compare {self.run_id!r} with itself: give two different runs", field="run")
         before, after = first._reported(), self._reported()
         return compare(before, after, known_doubts(self._store, after.run.dataset.name).describe)
 
@@ -182,15 +181,16 @@ class Run:
 
     def read(self) -> StoredRun:
         """Return the run as the report reads it, without issues, patches and logs."""
-        self._insist()
-        return read_verdicts(self._store, self.run_id, most_tests=WHOLE)
+        self._require_run()
+        return read_verdicts(self._store, self.run_id, max_tests=WHOLE)
 
     def _reported(self) -> StoredRun:
+        """Return the run as the report reads it. Raises ConfigError if it has no report."""
         stored = self.read()
         if not self.has_report:
             raise no_report(self._store, self.run_id)
         return stored
 
-    def _insist(self) -> None:
+    def _require_run(self) -> None:
         if not self._store.get_many([key(RunFile, self.run_id)]):
             raise no_run(self._store, self.run_id)

@@ -32,16 +32,16 @@ class RunStore:
         """The address with which it was opened: a folder or ``s3://bucket/prefix``."""
         return self._store.url
 
-    def runs(self, among: Callable[[str], bool] = lambda _: True) -> list[Run]:
+    def runs(self, matches: Callable[[str], bool] = lambda _: True) -> list[Run]:
         """Return all runs, sorted by name; their ``file`` and ``summary`` are read in one request.
 
-        ``among``: returns whether a run of that name is included.
+        ``matches``: returns whether a run of that name is included.
         """
-        names = [name for name in self._store.folders("runs/") if among(name)]
+        names = [name for name in self._store.folders("runs/") if matches(name)]
         contents = self._store.get_many(name for run in names for name in (key(RunFile, run), key(Summary, run)))
         runs = [Run(self._store, run) for run in names if key(RunFile, run) in contents]
         for run in runs:
-            with suppress(ValueError):  # whoever reads the file gets the error
+            with suppress(ValueError):  # a later read of the file raises the error
                 run.file = RunFile.from_bytes(contents[key(RunFile, run.run_id)])
             with suppress(ValueError, KeyError):
                 run.summary = Summary.from_bytes(contents[key(Summary, run.run_id)])

@@ -22,7 +22,7 @@ D = TypeVar("D", Instance, Patch, TestLog, InstanceLog, Trajectory)
 class RunUnit:
     """An attempt at an instance, at the time when the run's units were read; its files are read on demand.
 
-    To read a file raises ConfigError if it is broken or from another version, InfraError if the store fails.
+    Reading a file raises ConfigError if it is broken or from another version, InfraError if the store fails.
     """
 
     store: Store
@@ -67,7 +67,7 @@ class RunUnit:
 
     @property
     def integrity(self) -> Literal["ok", "unconfirmed", "suspect"] | None:
-        """Whether the verdict can be believed; None if there is none. ``grade.confirmation`` and findings say why."""
+        """Whether the verdict can be trusted; None without one. ``grade.confirmation`` and findings say why."""
         return self.grade.integrity.verdict if self.grade else None
 
     @property
@@ -123,9 +123,10 @@ class RunUnit:
         return self._parsed(kind, key(kind, self.run_id, self.instance_id, self.attempt))
 
     def _parsed(self, kind: type[D], name: str) -> D | None:
+        """Return a file as a record, or None if it is missing. Raises ConfigError if it is broken."""
         data = self.store.get_many([name]).get(name)
         try:
             return None if data is None else kind.from_bytes(data)
         except ValueError:  # also pydantic's validation error
             place = self.store.locate(name)
-            raise ConfigError(f"{place} is broken, or of another version of swe-argo", field="run") from None
+            raise ConfigError(f"{place} is broken or from another version of swe-argo", field="run") from None

@@ -26,40 +26,40 @@ RUNTIMES = {name: name for name in BACKENDS} | {"eventstream": "docker"}
 TRUE, FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     word = text.lower()
     if word not in TRUE + FALSE:
-        raise ValueError("is neither true nor false")
+        raise ValueError("is not true or false")
     return word in TRUE
 
 
-def _not(text: str) -> bool:
-    return not _truth(text)
+def _parse_inverted(text: str) -> bool:
+    return not _parse_bool(text)
 
 
-def _ids(text: str) -> list[str]:
+def _parse_ids(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _backend(text: str) -> str:
+def _parse_backend(text: str) -> str:
     word = text.lower()
     if word not in RUNTIMES:
-        raise ValueError(f"is no place for sandboxes here; {listing(sorted(BACKENDS))} are, also as --backend")
+        raise ValueError(f"is not a backend: give one of {listing(sorted(BACKENDS))}, here or with --backend")
     return RUNTIMES[word]
 
 
-def _integer(text: str) -> int:
+def _parse_int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError("is no whole number") from None
+        raise ValueError("is not a whole number") from None
 
 
-def _number(text: str) -> float:
+def _parse_float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError("is no number") from None
+        raise ValueError("is not a number") from None
 
 
 @dataclass(frozen=True)
@@ -89,72 +89,72 @@ class Variable:
 
 VARIABLES = (
     Variable("EVAL_OUTPUT_PATH", "store", on_argo=""),
-    Variable("EVAL_MAX_RETRIES", "retries", _integer),
-    Variable("EVAL_SKIP_MAXIMUM_RETRIES_EXCEEDED", "fail_fast", _not, "the other way round"),
-    Variable(
-        "EVAL_SAVE_ERROR_LOGS", "save_error_logs", _truth, "on Argo all logs are kept, in `logs/` of the bucket", ""
-    ),
-    Variable("EVAL_SAVE_CHECKPOINTS", "save_checkpoints", _truth),
+    Variable("EVAL_MAX_RETRIES", "retries", _parse_int),
+    Variable("EVAL_SKIP_MAXIMUM_RETRIES_EXCEEDED", "fail_fast", _parse_inverted, "inverted"),
+    Variable("EVAL_SAVE_ERROR_LOGS", "save_error_logs", _parse_bool, "on Argo `logs/` of the bucket has all logs", ""),
+    Variable("EVAL_SAVE_CHECKPOINTS", "save_checkpoints", _parse_bool),
     Variable(
         "LOG_LEVEL",
-        meaning="what steps print, and failed tries keep; DEBUG: a line a model call and a command",
+        meaning="log level of the steps; DEBUG: one line per model call and command",
         on_argo="log-level",
     ),
-    Variable("RUNTIME", "sandbox.backend", _backend, ", ".join(f"`{name}`" for name in sorted(BACKENDS))),
-    Variable("ITERATIVE_EVAL_MODE", "agent.iterative", _truth),
-    Variable("ITERATIVE_EVAL_MODE_MAX_ATTEMPTS", "agent.iterative_max_attempts", _integer),
-    Variable("USE_HINT_TEXT", "agent.hints", _truth),
+    Variable("RUNTIME", "sandbox.backend", _parse_backend, ", ".join(f"`{name}`" for name in sorted(BACKENDS))),
+    Variable("ITERATIVE_EVAL_MODE", "agent.iterative", _parse_bool),
+    Variable("ITERATIVE_EVAL_MODE_MAX_ATTEMPTS", "agent.iterative_max_attempts", _parse_int),
+    Variable("USE_HINT_TEXT", "agent.hints", _parse_bool),
     Variable("INSTRUCTION_TEMPLATE_NAME", "agent.instruction_template"),
-    Variable("DEFAULT_RUNTIME_RESOURCE_FACTOR", "sandbox.resource_factor", _number),
-    Variable("SKIP_IDS", "select.exclude", _ids, "ids with commas between"),
-    Variable("START_IDX", "select.start_idx", _integer),
-    Variable("K", "select.k", _integer),
+    Variable("DEFAULT_RUNTIME_RESOURCE_FACTOR", "sandbox.resource_factor", _parse_float),
+    Variable("SKIP_IDS", "select.exclude", _parse_ids, "comma-separated ids"),
+    Variable("START_IDX", "select.start_idx", _parse_int),
+    Variable("K", "select.k", _parse_int),
     Variable("LLM_BASE_URL", "llm.base_url"),
-    Variable("OPENAI_API_KEY", meaning="the endpoint's key, used and never stored", on_argo=""),
-    Variable("LLM_API_KEY", meaning="the same; it wins, and a group's `api_key` over both", on_argo=""),
-    Variable("SWE_ARGO_STORE", "store", meaning="wins over `EVAL_OUTPUT_PATH`", on_argo=""),
+    Variable("OPENAI_API_KEY", meaning="the endpoint's API key, never stored", on_argo=""),
+    Variable("LLM_API_KEY", meaning="overrides `OPENAI_API_KEY`; a group's `api_key` overrides both", on_argo=""),
+    Variable("SWE_ARGO_STORE", "store", meaning="overrides `EVAL_OUTPUT_PATH`", on_argo=""),
 )
 """All variables; later ones take precedence over earlier ones."""
 _MODELS_ONLY = ("agent", "llm")
 """Tables that have no effect if the agent asks no model."""
 
 
-def lay_under(tables: Tables) -> list[str]:
+def apply_environment(tables: Tables) -> list[str]:
     """Set the fields that the environment sets and ``tables`` does not; return notes for the user.
 
-    Raises ConfigError that names the variable. An overridden variable is not parsed.
+    Raises ConfigError, which names the variable, if a value is wrong. An overridden variable is not parsed.
     """
-    environment = variables((each.name for each in VARIABLES), PREFIX)
-    settings_found: dict[str, tuple[Variable, Any]] = {}
-    for each in VARIABLES:
-        if not each.field or each.name not in environment or has(tables, each.path):
+    environment = variables((variable.name for variable in VARIABLES), PREFIX)
+    values: dict[str, tuple[Variable, Any]] = {}
+    for variable in VARIABLES:
+        if not variable.field or variable.name not in environment or has(tables, variable.path):
             continue
-        if each.path[0] in _MODELS_ONLY and not asks_model(tables):
+        if variable.path[0] in _MODELS_ONLY and not asks_model(tables):
             continue
-        settings_found[each.field] = each, _value(each, environment[each.name])
-    for each, value in settings_found.values():
-        put(tables, each.path, value)
-    lines = [f"{each.name} ({field} = {value})" for field, (each, value) in settings_found.items()]
-    return [*([f"from the environment: {', '.join(lines)}"] if lines else []), *_unknown(environment)]
+        values[variable.field] = variable, _parse(variable, environment[variable.name])
+    for variable, value in values.values():
+        put(tables, variable.path, value)
+    texts = [f"{variable.name} ({field} = {value})" for field, (variable, value) in values.items()]
+    return [*([f"from the environment: {', '.join(texts)}"] if texts else []), *_unknown_notes(environment)]
 
 
-def _value(variable: Variable, text: str) -> Any:
+def _parse(variable: Variable, text: str) -> Any:
+    """Return the variable's value, checked as a field of the spec. Raises ConfigError that names the variable."""
     try:
         value = variable.read(text.strip())
     except ValueError as error:
         raise ConfigError(f"{text!r} {error}", field=variable.name) from None
-    alone: Tables = {}
-    put(alone, variable.path, value)
-    checked(alone, variable.name)
+    tables: Tables = {}
+    put(tables, variable.path, value)
+    checked(tables, variable.name)
     return value
 
 
-def _unknown(environment: dict[str, str]) -> list[str]:
-    names = [each.name for each in VARIABLES]
+def _unknown_notes(environment: dict[str, str]) -> list[str]:
+    """Return a note for each variable that has our prefix and is unknown."""
+    names = [variable.name for variable in VARIABLES]
     notes = []
     for name in sorted(set(environment) - set(names)):
         near = difflib.get_close_matches(name, names, 1, 0.6)
-        notes.append(f"nothing reads {name}" + (f"; did you mean {near[0]}?" if near else ""))
+        notes.append(f"unknown variable {name} has no effect" + (f"; did you mean {near[0]}?" if near else ""))
     return notes
 
 
@@ -162,12 +162,13 @@ def table() -> str:
     """Return the docs' table, in Markdown."""
     by_name = {field.name: field for field in fields()}
     lines = ["| variable | sets | flag | parameter on Argo |", "|---|---|---|---|"]
-    for each in VARIABLES:
-        sets = f"`{each.field}`" if each.field else each.meaning
-        if each.field and each.meaning:
-            sets += f": {each.meaning}"
-        flag = f"`--{by_name[each.field].option}`" if each.field else ""
-        lines.append(f"| `{each.name}` | {sets} | {flag} | {f'`{each.parameter}`' if each.parameter else ''} |")
+    for variable in VARIABLES:
+        effect = f"`{variable.field}`" if variable.field else variable.meaning
+        if variable.field and variable.meaning:
+            effect += f": {variable.meaning}"
+        flag = f"`--{by_name[variable.field].option}`" if variable.field else ""
+        parameter = f"`{variable.parameter}`" if variable.parameter else ""
+        lines.append(f"| `{variable.name}` | {effect} | {flag} | {parameter} |")
     return "\n".join(lines) + "\n"
 
 

@@ -18,8 +18,8 @@ class BucketObject:
     etag: str
     """MD5 of an object uploaded in one part; otherwise it contains a dash (S3: Common Response Headers)."""
 
-    def same(self, path: Path) -> bool:
-        """Return whether the file has the same content, as far as size and ETag tell."""
+    def is_same(self, path: Path) -> bool:
+        """Return whether the file has the same size and, if the ETag is an MD5, the same content."""
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         if "-" in self.etag:
@@ -63,9 +63,9 @@ class Bucket(S3Store):
 
 
 def open_bucket(url: str, chart: Chart | None) -> Bucket:
-    """Return the existing bucket at ``s3://bucket/prefix``. Raises ConfigError if missing or forbidden, InfraError.
+    """Return the existing bucket at ``s3://bucket/prefix``, at the endpoint of the environment, else the chart's.
 
-    The endpoint is that of the environment, else the chart's.
+    Raises ConfigError if the bucket is missing or access is denied, InfraError if it does not answer.
     """
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     return Bucket(bucket, prefix.strip("/"), create=False, endpoint=(chart.endpoint or None) if chart else None)

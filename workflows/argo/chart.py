@@ -13,7 +13,7 @@ from swe_argo.workflows.object_names import NO_SECRET, SETTINGS
 
 @dataclass(frozen=True)
 class Chart:
-    """The settings of a namespace. The name of an unset Secret is ""."""
+    """The settings of a namespace. The name of a Secret is "" if the chart sets none."""
 
     bucket: str
     prefix: str
@@ -38,18 +38,18 @@ class Chart:
 def describe_missing_chart(engine: Engine) -> ConfigError:
     """Return the error for a missing or incomplete chart."""
     return ConfigError(
-        f"the chart's pipeline is not in {engine.where}: helm upgrade --install swe-argo charts/swe-argo "
-        f"-n {engine.namespace} --set aws.s3.bucket=..., or name another namespace with --namespace"
+        f"the chart's pipeline is not in {engine.where}: install it with helm upgrade --install swe-argo "
+        f"charts/swe-argo -n {engine.namespace} --set aws.s3.bucket=..., or choose another namespace with --namespace"
     )
 
 
 def read(engine: Engine) -> Chart | None:
-    """Return the settings, or None if this engine does not show them. Raises ConfigError if there is no chart."""
-    config_map = engine.see("configmaps", SETTINGS)
+    """Return the settings, or None if the user may not read them. Raises ConfigError if there is no chart."""
+    config_map = engine.read_object("configmaps", SETTINGS)
     if isinstance(config_map, Invisible):
         return None
     if config_map is None:
-        engine.fitness()  # reports a missing namespace or a missing Argo first
+        engine.check_version()  # reports a missing namespace or a missing Argo first
         raise describe_missing_chart(engine)
     data = config_map.get("data") or {}
     return Chart(
@@ -73,8 +73,8 @@ def store_address(chart: Chart | None, store_url: str | None) -> str:
     url = chart.store if chart else store_url or settings().store or ""
     if not url.startswith("s3://"):
         raise ConfigError(
-            "which bucket keeps the runs is not to be seen from here: name it with --store s3://bucket/prefix "
-            "or SWE_ARGO_STORE"
+            "the bucket of the runs is unknown, because the chart's settings cannot be read: give it with --store "
+            "s3://bucket/prefix or SWE_ARGO_STORE"
         )
     return url
 

@@ -1,4 +1,4 @@
-"""Parser of Argo's cron schedules: Argo itself reports a wrong one only after it was stored.
+"""Parser of Argo's cron schedules: Argo itself reports a wrong schedule only after it was stored.
 
 The rules are those of ParseStandard of robfig/cron v3, which Argo's controller calls: five fields, names of months and
 days, ``?`` for ``*``, descriptors such as @daily, no 7 for Sunday. Python's libraries follow Debian's cron, which
@@ -17,13 +17,13 @@ from swe_argo.steps.errors import ConfigError
 
 @dataclass(frozen=True)
 class _Field:
-    what: str
+    unit: str
     low: int
     high: int
     names: tuple[str, ...] = ()
 
     def number(self, text: str) -> int:
-        """Parse a number or a name. Raises ValueError."""
+        """Return a number, or the number of a name such as ``jan``. Raises ValueError if it is neither."""
         name = text.lower()
         return self.low + self.names.index(name) if name in self.names else int(text)
 
@@ -45,10 +45,11 @@ _DESCRIPTORS = {
     "@hourly": "0 * * * *",
 }
 _PART = re.compile(r"(?:(\*|\?)|(\w+)(?:-(\w+))?)(?:/(\d+))?", re.ASCII)
-_EVERY = re.compile(r"[*?](/0*1)?")
-"""A part that leaves its field open; a part with a larger step limits it."""
-_YEARS = 5
-"""robfig/cron searches as far: 29 February may be eight years away, and then it finds no next time."""
+"""A part of a field: star, value or range, then an optional step. Groups: star, first, last, step."""
+_UNLIMITED = re.compile(r"[*?](/0*1)?")
+"""A part that does not limit its field; a step greater than 1 does."""
+_MAX_YEARS = 5
+"""Search limit of robfig/cron: 29 February may be eight years away, and then it finds no next time."""
 
 
 @dataclass(frozen=True)
@@ -63,58 +64,62 @@ class Schedule:
         """Return the first time after ``moment``, in its zone, or None if there is none within five years."""
         minutes, hours, days, months, weekdays = self.allowed
         day = moment.date()
-        for _ in range(366 * _YEARS):
-            on = [day.day in days, (day.isoweekday() % 7) in weekdays]
-            if day.month in months and (any(on) if self.either_day else all(on)):
+        for _ in range(366 * _MAX_YEARS):
+            matches = [day.day in days, (day.isoweekday() % 7) in weekdays]
+            if day.month in months and (any(matches) if self.either_day else all(matches)):
                 for hour in sorted(hours):
                     for minute in sorted(minutes):
                         candidate = datetime.combine(day, time(hour, minute), moment.tzinfo)
                         # An hour that summer time skips does not survive the conversion to UTC and back.
-                        there = candidate.astimezone(UTC).astimezone(moment.tzinfo).hour == hour
-                        if there and candidate > moment:
+                        exists = candidate.astimezone(UTC).astimezone(moment.tzinfo).hour == hour
+                        if exists and candidate > moment:
                             return candidate
             day += timedelta(days=1)
         return None
 
 
 def schedule(text: str) -> Schedule:
-    """Parse a schedule. Raises ConfigError that names the wrong part."""
+    """Parse a schedule. Raises ConfigError, which names the wrong part, if Argo would not accept it."""
     fields = _DESCRIPTORS.get(text, text).split()
     if len(fields) != len(_FIELDS):
         raise ConfigError(
-            f"{text!r} is no cron schedule: it has {len(fields)} fields, not five (minute, hour, day, month, weekday); "
-            "every night at two is '0 2 * * *'",
+            f"{text!r} is not a cron schedule: it has {len(fields)} fields instead of five (minute, hour, day, month, "
+            "weekday), as in '0 2 * * *' for every night at two",
             field="--schedule",
         )
     allowed = tuple(_field(text, field_text, rule) for field_text, rule in zip(fields, _FIELDS, strict=True))
-    limits = [not any(_EVERY.fullmatch(part) for part in field_text.split(",")) for field_text in fields]
+    limits = [not any(_UNLIMITED.fullmatch(part) for part in field_text.split(",")) for field_text in fields]
     return Schedule(allowed, either_day=limits[2] and limits[4])
 
 
 def zone(name: str) -> ZoneInfo:
-    """Return a time zone by its IANA name. Raises ConfigError."""
+    """Return a time zone by its IANA name. Raises ConfigError if there is none of that name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigError(
-            f"{name!r} is no time zone: name one as Europe/Berlin, America/New_York or Etc/UTC", field="--timezone"
+            f"{name!r} is not a time zone: give one like Europe/Berlin, America/New_York or Etc/UTC", field="--timezone"
         ) from None
 
 
 def _field(text: str, field_text: str, rule: _Field) -> frozenset[int]:
+    """Return the values that one field of the schedule allows, e.g. {0, 20, 40} for ``*/20`` in the minutes."""
     numbers: set[int] = set()
     for part in field_text.split(","):
         match = _PART.fullmatch(part)
-        wrong = ConfigError(f"{text!r}: {part!r} is no {rule.what} ({rule.low} to {rule.high})", field="--schedule")
+        error = ConfigError(
+            f"{text!r}: {part!r} is not a valid {rule.unit} ({rule.low} to {rule.high})", field="--schedule"
+        )
         if not match:
-            raise wrong
+            raise error
         star, first, last, step = match.groups()
         try:
             begin = rule.low if star else rule.number(first)
+            # As in robfig/cron, 5/15 means from 5 to the end of the range.
             end = rule.high if star or (step and not last) else rule.number(last or first)
         except ValueError:
-            raise wrong from None
+            raise error from None
         if not rule.low <= begin <= end <= rule.high or step == "0":
-            raise wrong
+            raise error
         numbers |= set(range(begin, end + 1, int(step or 1)))
     return frozenset(numbers)

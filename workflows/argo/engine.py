@@ -1,4 +1,4 @@
-"""Interface to the Workflows of a cluster, behind which is the Kubernetes API or an argo-server."""
+"""Interface to the Workflows of a cluster, through the Kubernetes API or an argo-server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Plain = dict[str, Any]
 
 
 class Invisible(Enum):
-    """Marker for an object that the user's rights or the API do not show: it may exist, so it rejects no spec."""
+    """Marker for an object that the user or the API cannot read: it may exist, so no check fails because of it."""
 
     UNSEEN = "unseen"
 
@@ -55,17 +55,17 @@ class Engine(Protocol):
     def close(self) -> None:
         """Close the connections."""
 
-    def fitness(self) -> list[str]:
+    def check_version(self) -> list[str]:
         """Check Argo and return notes for the user. Raises ConfigError if Argo is missing or older than 4.1."""
 
-    def see(self, kind: str, name: str) -> Plain | Invisible | None:
+    def read_object(self, kind: str, name: str) -> Plain | Invisible | None:
         """Return an object by its kind's plural (``configmaps``) and its name; None if it does not exist."""
 
-    def see_all(self, kind: str) -> list[Plain] | Invisible:
+    def list_all(self, kind: str) -> list[Plain] | Invisible:
         """Return all objects of a kind in the namespace."""
 
-    def glance(self, selector: str) -> list[WorkflowHeader]:
-        """List the Workflows with these labels, oldest first."""
+    def list_headers(self, selector: str) -> list[WorkflowHeader]:
+        """Return the headers of the Workflows with these labels, oldest first."""
 
     def workflow(self, name: str) -> Plain | None:
         """Return a whole Workflow, or None if it is gone."""
@@ -79,7 +79,7 @@ class Engine(Protocol):
     def stop(self, name: str, *, waits: bool = False) -> None:
         """Stop a Workflow: running steps are ended, its exit handler runs. Does nothing if it is gone.
 
-        A Workflow that ``waits`` for a lock or its turn reacts only to terminate; it has nothing to clean up.
+        ``waits``: it still waits for a lock or its turn, so it reacts only to terminate and has nothing to clean up.
         """
 
     def remove(self, name: str) -> None:

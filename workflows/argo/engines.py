@@ -8,7 +8,10 @@ from swe_argo.workflows.argo.engine import Engine
 
 
 def open_engine(spec: KubernetesSpec) -> Engine:
-    """Return an engine for argo-server if ARGO_SERVER is set, else for the Kubernetes API. Raises ConfigError."""
+    """Return an engine for ARGO_SERVER if set, else for the Kubernetes API.
+
+    Raises ConfigError if none is configured.
+    """
     if settings().argo_server:
         from swe_argo.workflows.argo.server_engine import ArgoServerEngine
 

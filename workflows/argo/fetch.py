@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from swe_argo.steps.contracts.record import key
-from swe_argo.steps.contracts.redone import RETRACTED, is_kept
+from swe_argo.steps.contracts.redone import RETRACTED, is_archived
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.store.runs import no_run
 from swe_argo.workflows.argo.bucket import Bucket, BucketObject
 
-TOGETHER = 16
+CONCURRENCY = 16
 """Number of concurrent downloads."""
 
 
@@ -28,21 +28,22 @@ def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
     Each file is written atomically, so an interrupted fetch can be resumed; the report, which marks a run as finished,
     comes last. Raises ConfigError if there is no such run or the folder cannot be written.
     """
-    there = bucket.list_objects(f"runs/{run}/")
-    if not there:
+    objects = bucket.list_objects(f"runs/{run}/")
+    if not objects:
         raise no_run(bucket, run)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with console.status("comparing"):
-            missing = {name: listed for name, listed in there.items() if not listed.same(folder / name)}
-        _bring(bucket, run, missing, folder, console)
-        _put_away(there, run, folder)
+            missing = {name: entry for name, entry in objects.items() if not entry.is_same(folder / name)}
+        _download(bucket, run, missing, folder, console)
+        _archive(objects, run, folder)
     except OSError as error:
         raise ConfigError(f"cannot write to {error.filename or folder}: {error.strerror}", field="DIR") from error
     return len(missing)
 
 
-def _bring(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: Path, console: Console) -> None:
+def _download(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: Path, console: Console) -> None:
+    """Download the missing objects with a progress bar: those of the report last, when all others have arrived."""
     report = f"runs/{run}/report/"
     first = [name for name in missing if not name.startswith(report)]
     bar = Progress(
@@ -54,8 +55,8 @@ def _bring(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: P
         console=console,
         disable=not console.is_terminal,
     )
-    with bar, ThreadPoolExecutor(TOGETHER) as pool:
-        task = bar.add_task(f"{len(missing)} files", total=sum(each.size for each in missing.values()))
+    with bar, ThreadPoolExecutor(CONCURRENCY) as pool:
+        task = bar.add_task(f"{len(missing)} files", total=sum(entry.size for entry in missing.values()))
         try:
             for names in (first, [name for name in missing if name.startswith(report)]):
                 pending = {pool.submit(bucket.download, name, folder / name): name for name in names}
@@ -65,30 +66,34 @@ def _bring(bucket: Bucket, run: str, missing: dict[str, BucketObject], folder: P
             raise
 
 
-def _put_away(there: dict[str, BucketObject], run: str, folder: Path) -> None:
+def _archive(objects: dict[str, BucketObject], run: str, folder: Path) -> None:
     """Remove files that the bucket has only as an archived try, byte for byte, and the report that counts them."""
-    kept = {
-        name: unit for name in there if is_kept(unit := name.split("/", 5)[-1]) or unit.startswith(f"tries/{RETRACTED}")
+    # In runs/RUN/units/INSTANCE/ATTEMPT/FILE, the part after the fifth slash is the name within the unit.
+    archived = {
+        name: unit
+        for name in objects
+        if is_archived(unit := name.split("/", 5)[-1]) or unit.startswith(f"tries/{RETRACTED}")
     }
     marks = [path.relative_to(folder).as_posix() for path in (folder / f"runs/{run}/endpoint").rglob("*.json")]
-    outdated = [mark for mark in marks if mark not in there]
-    for name, tried in kept.items():
-        present = f"{name.removesuffix(tried)}{tried.rpartition('/')[2]}"
-        if present not in there and there[name].same(folder / present):
+    outdated = [mark for mark in marks if mark not in objects]
+    for name, archive_name in archived.items():
+        present = f"{name.removesuffix(archive_name)}{archive_name.rpartition('/')[2]}"
+        if present not in objects and objects[name].is_same(folder / present):
             outdated.append(present)
     summary = key(Summary, run)
-    if outdated and summary not in there:
+    if outdated and summary not in objects:
         outdated.insert(0, summary)
     # The verdicts go last: if this process is killed here, the next fetch finds them again.
-    for name in sorted(outdated, key=lambda one: one.endswith(f"/{GradeRecord.file}")):
+    for name in sorted(outdated, key=lambda file: file.endswith(f"/{GradeRecord.file}")):
         (folder / name).unlink(missing_ok=True)
 
 
-def _drain(pending: dict[Future[None], str], came: object) -> None:
-    assert callable(came)
+def _drain(pending: dict[Future[None], str], on_finished: object) -> None:
+    """Wait for all downloads; call ``on_finished`` with the name of each. Raises the error of the first that failed."""
+    assert callable(on_finished)
     unfinished = set(pending)
     while unfinished:
         finished, unfinished = wait(unfinished, return_when=FIRST_COMPLETED)
-        for each in finished:
-            each.result()
-            came(pending[each])
+        for future in finished:
+            future.result()
+            on_finished(pending[future])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TASK_PARTS = {"environment", "tests", "solution"}
 """Folders of a task in Harbor's format; all files in them belong to the task."""
-_TOGETHER = 16
+_CONCURRENCY = 16
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Input:
 
 
 def find_inputs(spec: RunSpec) -> list[Input]:
-    """Return the local files that the spec names. Raises ConfigError if one is missing."""
+    """Return the local files and folders that the spec names. Raises ConfigError if one is missing or unreadable."""
     input_files = []
     for field in file_fields():
         value = field.of(spec)
@@ -53,36 +53,44 @@ def find_inputs(spec: RunSpec) -> list[Input]:
 
 def in_bucket(spec: RunSpec, input_files: list[Input], store: str) -> RunSpec:
     """Return the spec with the local paths replaced by their addresses in the store."""
-    return replace_values(spec, {each.field: f"{store}/{each.key}" for each in input_files})
+    return replace_values(spec, {input_file.field: f"{store}/{input_file.key}" for input_file in input_files})
 
 
-def upload(input_files: list[Input], bucket: Bucket, say: Callable[[str], None]) -> None:
-    """Upload the files that the bucket does not have. Raises ConfigError and InfraError, as the store does."""
-    for each in input_files:
-        there = bucket.list_objects(f"{each.key.rpartition('/')[0]}/")
-        paths_by_key = {f"{each.key}/{name}" if name else each.key: path for name, path in each.files.items()}
-        missing = [(path, key) for key, path in paths_by_key.items() if key not in there or not there[key].same(path)]
+def upload(input_files: list[Input], bucket: Bucket, report: Callable[[str], None]) -> None:
+    """Upload the files that the bucket lacks, each after a line to ``report``.
+
+    Raises ConfigError, InfraError if it fails.
+    """
+    for input_file in input_files:
+        objects = bucket.list_objects(f"{input_file.key.rpartition('/')[0]}/")
+        paths_by_key = {
+            f"{input_file.key}/{name}" if name else input_file.key: path for name, path in input_file.files.items()
+        }
+        missing = [
+            (path, key) for key, path in paths_by_key.items() if key not in objects or not objects[key].is_same(path)
+        ]
         if not missing:
             continue
-        say(f"uploading {each.field}: {each.path}")
-        with ThreadPoolExecutor(_TOGETHER) as pool:
+        report(f"uploading {input_file.field}: {input_file.path}")
+        with ThreadPoolExecutor(_CONCURRENCY) as pool:
             list(pool.map(lambda pair: bucket.upload(*pair), missing))
 
 
 def _input(field: str, path: Path) -> Input:
-    files = {"": path} if path.is_file() else _within(path)
+    """Return the input with the digest of its names and contents. Raises ConfigError if it is empty or unreadable."""
+    files = {"": path} if path.is_file() else _list_files(path)
     if not files:
         raise ConfigError(f"{path} is an empty folder", field=field)
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         for name, file in sorted(files.items()):
-            whole.update(f"{name}\0{_sha256(file)}\n".encode())
+            digest.update(f"{name}\0{_sha256(file)}\n".encode())
     except OSError as error:
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}", field=field) from error
-    return Input(field, path, files, whole.hexdigest())
+    return Input(field, path, files, digest.hexdigest())
 
 
-def _within(folder: Path) -> dict[str, Path]:
+def _list_files(folder: Path) -> dict[str, Path]:
     """Return the files of a folder except ignored ones: .git, and hidden files outside the parts of a task."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
@@ -90,8 +98,9 @@ def _within(folder: Path) -> dict[str, Path]:
 
 
 def _is_hidden(parts: list[str]) -> bool:
-    in_task = next((number for number, part in enumerate(parts) if part in _TASK_PARTS), len(parts))
-    return ".git" in parts or any(part.startswith(".") for part in parts[:in_task])
+    """Return whether a file is ignored, from the parts of its path. Hidden files in a task's folders are not."""
+    task_start = next((number for number, part in enumerate(parts) if part in _TASK_PARTS), len(parts))
+    return ".git" in parts or any(part.startswith(".") for part in parts[:task_start])
 
 
 def _sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Engine for the Kubernetes API. Workflows stay plain objects: to model a large status takes longer than to read it."""
+"""Engine for the Kubernetes API. Workflows stay plain objects: building models is slower than the request itself."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ PROBE = {
         "templates": [{"name": "probe", "pendingTimeout": "1m", "suspend": {}}],
     },
 }
-"""A Workflow with a field that Argo has since 4.1 and a field that Argo never had. The fields that the CRD rejects tell
-its version, and whether it validates fields at all. It is sent as a dry run and never created."""
+"""A Workflow with a field that Argo has since 4.1 and a field that Argo never had, sent as a dry run and never created.
+The fields that the CRD rejects reveal its version, and whether it validates fields at all."""
 
 
 class KubernetesEngine:
@@ -49,7 +49,7 @@ class KubernetesEngine:
 
     @classmethod
     def of(cls, spec: KubernetesSpec) -> KubernetesEngine:
-        """Return the engine for the cluster and namespace of the spec. Raises ConfigError."""
+        """Return the engine for the spec's cluster and namespace. Raises ConfigError if no cluster is configured."""
         try:
             return cls(kubeconfig.find(spec))
         except ConfigError as error:  # no other backend is possible here
@@ -60,11 +60,12 @@ class KubernetesEngine:
         """Close the API client."""
         self._client.close()
 
-    def fitness(self) -> list[str]:
-        """Check Argo's version with a strict dry-run create, which needs no right beyond that to submit."""
+    def check_version(self) -> list[str]:
+        """Check Argo's version with a strict dry-run create, which needs only the permission to submit."""
         if (
             self._read_if_allowed(
-                lambda: request_object(self._client, "GET", path("namespaces", name=self.namespace)), "looking"
+                lambda: request_object(self._client, "GET", path("namespaces", name=self.namespace)),
+                "reading the namespace",
             )
             is None
         ):
@@ -73,51 +74,51 @@ class KubernetesEngine:
         try:
             call(
                 lambda: request_object(self._client, "POST", where, PROBE, query=query),
-                self._doing("asking for Argo"),
+                self._describe("checking Argo's version"),
                 PATIENCE,
             )
         except ApiException as error:
-            strange = re.findall(r'unknown field \\?"spec\.([\w.\[\]]+?)\\?"', error_message(error))
+            unknown_fields = re.findall(r'unknown field \\?"spec\.([\w.\[\]]+?)\\?"', error_message(error))
             if error.status == 404 and "namespaces" not in error_message(error):
                 raise ConfigError(NO_ARGO.format(self._cluster.name)) from error
-            if error.status != 400 or "sweArgoProbe" not in strange:
-                raise self._refused(error, "asking for Argo") from error
-            if "templates[0].pendingTimeout" in strange:
+            if error.status != 400 or "sweArgoProbe" not in unknown_fields:
+                raise self._make_error(error, "checking Argo's version") from error
+            if "templates[0].pendingTimeout" in unknown_fields:
                 raise ConfigError(
-                    f"Argo Workflows of {self._cluster.name} is older than 4.1 (its CRDs know no pendingTimeout): "
+                    f"Argo Workflows in {self._cluster.name} is older than 4.1 (its CRDs have no pendingTimeout): "
                     "upgrade it"
                 ) from error
             return []
-        return ["the CRDs of Argo there are the minimal ones, which do not tell its version: it must be 4.1 or newer"]
+        return ["Argo's version is unknown, because its minimal CRDs are installed: it must be 4.1 or newer"]
 
-    def see(self, kind: str, name: str) -> Plain | Invisible | None:
+    def read_object(self, kind: str, name: str) -> Plain | Invisible | None:
         """Return the object: None if it is not found, UNSEEN if access is denied."""
         return self._read_if_allowed(
             lambda: request_object(self._client, "GET", path(kind, self.namespace, name)), f"reading {kind}"
         )
 
-    def see_all(self, kind: str) -> list[Plain] | Invisible:
+    def list_all(self, kind: str) -> list[Plain] | Invisible:
         """Return all objects of a kind."""
         objects = self._read_if_allowed(lambda: items(self._client, path(kind, self.namespace)), f"listing {kind}")
         return [] if objects is None else objects
 
-    def glance(self, selector: str) -> list[WorkflowHeader]:
+    def list_headers(self, selector: str) -> list[WorkflowHeader]:
         """List the Workflows by metadata alone; the phase is a label."""
         where, query = path("workflows", self.namespace), {"labelSelector": selector}
         page = self._request(
             "listing workflows",
             lambda: request_object(self._client, "GET", where, query=query, headers={"Accept": METADATA_LIST}),
         )
-        headers = [_glance(item["metadata"]) for item in page.get("items") or []]
-        return sorted(headers, key=lambda each: (each.created, each.name))
+        headers = [_make_header(item["metadata"]) for item in page.get("items") or []]
+        return sorted(headers, key=lambda header: (header.created, header.name))
 
     def workflow(self, name: str) -> Plain | None:
         """Return the whole Workflow."""
-        body = self._request("reading a workflow", lambda: self._there(path("workflows", self.namespace, name)))
+        body = self._request("reading a workflow", lambda: self._get(path("workflows", self.namespace, name)))
         return body or None
 
     def log_end(self, workflow: str, pod: str) -> str:  # noqa: ARG002 - part of the protocol
-        """Return the end of the log, without retry: the next poll comes soon."""
+        """Return the end of the log, without retry: the next poll is soon."""
         query = {"container": STEP_CONTAINER, "tailLines": LOG_LINES}
         where = f"{path('pods', self.namespace, pod)}/log"
         try:
@@ -141,7 +142,7 @@ class KubernetesEngine:
     def stop(self, name: str, *, waits: bool = False) -> None:
         """Stop like argo stop and argo terminate (argo-workflows, workflow/util, StopWorkflow, TerminateWorkflow)."""
         body = {"spec": {"shutdown": "Terminate" if waits else "Stop"}}
-        self._request("stopping", lambda: self._patched("workflows", name, body))
+        self._request("stopping", lambda: self._patch("workflows", name, body))
 
     def remove(self, name: str) -> None:
         """Delete the Workflow; Kubernetes deletes the objects that it owns."""
@@ -158,9 +159,10 @@ class KubernetesEngine:
 
     def change_cron(self, name: str, spec: Plain) -> None:
         """Change the CronWorkflow by a merge patch."""
-        self._request("changing the nightly run", lambda: self._patched("cronworkflows", name, {"spec": spec}))
+        self._request("changing the nightly run", lambda: self._patch("cronworkflows", name, {"spec": spec}))
 
-    def _there(self, where: str) -> Plain:
+    def _get(self, where: str) -> Plain:
+        """Return the object, or {} if it does not exist."""
         try:
             return request_object(self._client, "GET", where)
         except ApiException as error:
@@ -168,7 +170,8 @@ class KubernetesEngine:
                 raise
             return {}
 
-    def _patched(self, kind: str, name: str, body: Plain) -> None:
+    def _patch(self, kind: str, name: str, body: Plain) -> None:
+        """Change an object by a merge patch; do nothing if it does not exist."""
         try:
             where = path(kind, self.namespace, name)
             request_object(self._client, "PATCH", where, body, headers={"Content-Type": MERGE_PATCH})
@@ -176,39 +179,43 @@ class KubernetesEngine:
             if error.status != 404:
                 raise
 
-    def _read_if_allowed(self, act: Callable[[], T], doing: str) -> T | Invisible | None:
+    def _read_if_allowed(self, act: Callable[[], T], operation: str) -> T | Invisible | None:
+        """Call ``act`` with retries; return None if the object does not exist, UNSEEN if the user may not read it."""
         try:
-            return call(act, self._doing(doing), PATIENCE)
+            return call(act, self._describe(operation), PATIENCE)
         except ApiException as error:
             if error.status == 404:
                 return None
             if error.status == 403:
                 return UNSEEN
-            raise self._refused(error, doing) from error
+            raise self._make_error(error, operation) from error
 
-    def _request(self, doing: str, act: Callable[[], T]) -> T:
+    def _request(self, operation: str, act: Callable[[], T]) -> T:
+        """Call ``act`` with retries. Raises ConfigError if the server refuses, InfraError if it does not answer."""
         try:
-            return call(act, self._doing(doing), PATIENCE)
+            return call(act, self._describe(operation), PATIENCE)
         except ApiException as error:
-            raise self._refused(error, doing) from error
+            raise self._make_error(error, operation) from error
 
-    def _doing(self, doing: str) -> str:
-        return f"{doing} in {self.where}"
+    def _describe(self, operation: str) -> str:
+        return f"{operation} in {self.where}"
 
-    def _refused(self, error: ApiException, doing: str) -> StepError:
+    def _make_error(self, error: ApiException, operation: str) -> StepError:
+        """Return the error for the user: Argo is missing, a permission is missing, or the server's own message."""
         text = error_message(error)
+        # The namespace exists, so that 404 means the CRD does not: Argo is not installed.
         if error.status == 404 and "namespaces" not in text:
             return ConfigError(NO_ARGO.format(self._cluster.name))
-        if right := re.search(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"', text):
-            who, verb, what = right.groups()
+        if match := re.search(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"', text):
+            user, verb, resource = match.groups()
             return ConfigError(
-                f"{who} may not {verb} {what} in {self.where}; the chart's Role {SUBMITTER} has what is needed "
+                f"{user} may not {verb} {resource} in {self.where}: bind the user to the chart's Role {SUBMITTER} "
                 "(value submitters)"
             )
-        return refused(error, self._doing(doing), field="")
+        return refused(error, self._describe(operation), field="")
 
 
-def _glance(metadata: Plain) -> WorkflowHeader:
+def _make_header(metadata: Plain) -> WorkflowHeader:
     labels = metadata.get("labels") or {}
     return WorkflowHeader(
         name=metadata["name"],

@@ -17,20 +17,23 @@ from swe_argo.workflows.argo.cron import schedule, zone
 from swe_argo.workflows.argo.engine import Engine, Plain
 from swe_argo.workflows.object_names import NIGHTLY
 
-SHOWN = 10
+MAX_RUNS = 10
 """Maximum number of runs in the list."""
 
 
 def check_schedule(schedules: list[str], timezone: str | None) -> None:
-    """Check the schedules and the time zone. Raises ConfigError: Argo would accept wrong ones and start nothing."""
-    for each in schedules:
-        schedule(each)
+    """Raise ConfigError if a schedule or the time zone is wrong: Argo would accept them and start nothing."""
+    for text in schedules:
+        schedule(text)
     if timezone:
         zone(timezone)
 
 
 def switch_on(engine: Engine, schedules: list[str], timezone: str | None, console: Console) -> None:
-    """Start the nightly run at the given, valid times or at its current ones. Raises ConfigError if there is none."""
+    """Start the nightly run at the given, valid times or at its current ones.
+
+    Raises ConfigError if the chart has not created the nightly run.
+    """
     cron = _cron(engine)
     change: Plain = {"suspend": False}
     if schedules:
@@ -42,8 +45,8 @@ def switch_on(engine: Engine, schedules: list[str], timezone: str | None, consol
     console.print(f"nightly on: {_times(spec)}; next {_next(spec)}", highlight=False)
     if (cron.get("status") or {}).get("phase") == "Stopped":
         console.print(
-            "but Argo has stopped it for good, after failures: delete it, and the next helm upgrade makes it anew "
-            f"(kubectl delete cronworkflow {NIGHTLY} -n {engine.namespace})",
+            "Argo has stopped it after failures, and it stays stopped: delete it (kubectl delete cronworkflow "
+            f"{NIGHTLY} -n {engine.namespace}), then create it again with helm upgrade",
             style="yellow",
             highlight=False,
         )
@@ -53,7 +56,7 @@ def switch_off(engine: Engine, console: Console) -> None:
     """Suspend the nightly run; a run in progress continues. Raises ConfigError if there is no nightly run."""
     _cron(engine)
     engine.change_cron(NIGHTLY, {"suspend": True})
-    console.print("nightly off; a run that goes on is ended by swe-argo stop", highlight=False)
+    console.print("nightly off; a run in progress continues, to stop it: swe-argo stop RUN", highlight=False)
 
 
 def show_nightly(engine: Engine, console: Console) -> None:
@@ -64,16 +67,19 @@ def show_nightly(engine: Engine, console: Console) -> None:
     if status.get("phase") == "Stopped":
         state = "stopped by Argo after failures"
     console.print(f"{NIGHTLY} in {engine.where}: {_times(spec)}, {state}", highlight=False, soft_wrap=True)
-    for each in status.get("conditions") or []:
-        if each.get("status") == "True":
-            console.print(f"{each.get('type')}: {each.get('message')}", style="red", highlight=False, soft_wrap=True)
+    for condition in status.get("conditions") or []:
+        if condition.get("status") == "True":
+            console.print(
+                f"{condition.get('type')}: {condition.get('message')}", style="red", highlight=False, soft_wrap=True
+            )
     _runs(engine, console)
 
 
 def _runs(engine: Engine, console: Console) -> None:
     """Print the last runs, newest first: phases from the cluster, scores from the bucket if it can be reached."""
     phases = {
-        each.labels.get(RUN, each.name): each.phase or Phase.PENDING for each in engine.glance(f"{BY_CRON}={NIGHTLY}")
+        header.labels.get(RUN, header.name): header.phase or Phase.PENDING
+        for header in engine.list_headers(f"{BY_CRON}={NIGHTLY}")
     }
     scores: dict[str, Summary] = {}
     names = set(phases)
@@ -81,17 +87,17 @@ def _runs(engine: Engine, console: Console) -> None:
         chart = charts.read(engine)
         bucket = open_bucket(charts.store_address(chart, None), chart)
         names |= {name for name in bucket.folders("runs/") if name.startswith(f"{NIGHTLY}-")}
-        summaries = bucket.get_many(key(Summary, name) for name in sorted(names, reverse=True)[:SHOWN])
+        summaries = bucket.get_many(key(Summary, name) for name in sorted(names, reverse=True)[:MAX_RUNS])
         scores = {summary.run_id: summary for summary in map(Summary.from_bytes, summaries.values())}
     except StepError as error:
-        console.print(f"scores are not to be seen from here: {error}", style="dim", highlight=False, soft_wrap=True)
+        console.print(f"cannot read the scores: {error}", style="dim", highlight=False, soft_wrap=True)
     if not names:
-        console.print("it has not run yet")
+        console.print("no nightly run yet")
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("run", "phase", "resolved", "without verdict"):
         table.add_column(column, justify="right" if column in ("resolved", "without verdict") else "left")
-    for name in sorted(names, reverse=True)[:SHOWN]:
+    for name in sorted(names, reverse=True)[:MAX_RUNS]:
         score = scores.get(name)
         resolved = f"{score.headline.resolved}/{score.headline.total}" if score and score.valid else ""
         missing = str(len(score.without_verdict) or "") if score else ""
@@ -100,10 +106,11 @@ def _runs(engine: Engine, console: Console) -> None:
 
 
 def _cron(engine: Engine) -> Plain:
-    cron_workflow = engine.see("cronworkflows", NIGHTLY)
+    """Return the CronWorkflow. Raises ConfigError if it does not exist or may not be read."""
+    cron_workflow = engine.read_object("cronworkflows", NIGHTLY)
     if not isinstance(cron_workflow, dict):
         raise ConfigError(
-            f"there is no CronWorkflow {NIGHTLY} in {engine.where}: "
+            f"there is no CronWorkflow {NIGHTLY} in {engine.where}: enable it with "
             f"helm upgrade swe-argo charts/swe-argo -n {engine.namespace} --reuse-values --set nightly.enabled=true"
         )
     return cron_workflow
@@ -117,9 +124,9 @@ def _next(spec: Plain) -> str:
     """Return the next start in the schedule's own zone, or a message if Argo would not accept the schedule."""
     try:
         now = datetime.now(zone(spec.get("timezone") or "Etc/UTC"))
-        times = [schedule(each).after(now) for each in spec.get("schedules") or []]
+        times = [schedule(time).after(now) for time in spec.get("schedules") or []]
     except ConfigError:
-        return "never: its times are wrong"
-    # datetimes of one zone compare by local time; compared by UTC they are in the order in which they come
-    coming = sorted((each for each in times if each), key=lambda each: each.astimezone(UTC))
-    return f"{coming[0]:%a %Y-%m-%d %H:%M %Z}" if coming else "never"
+        return "never: its schedule is invalid"
+    # Datetimes of one zone compare by local time, so that daylight saving time could change their order.
+    upcoming = sorted((time for time in times if time), key=lambda time: time.astimezone(UTC))
+    return f"{upcoming[0]:%a %Y-%m-%d %H:%M %Z}" if upcoming else "never"

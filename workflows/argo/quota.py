@@ -9,10 +9,10 @@ from swe_argo.workflows.argo.engine import Plain
 from swe_argo.workflows.resources import PODS, WAITER, Pod
 
 
-def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
-    """Return the quota that is too small for one unit, as text; "" if every quota can hold one.
+def describe_small_quota(quotas: list[Plain], chart: Chart | None) -> str:
+    """Describe the first quota that is too small for one unit; return "" if there is none.
 
-    The size of the sandbox depends on the namespace and the spec: ``plan`` tries that on the cluster.
+    The size of the sandbox depends on the namespace and the spec; ``plan`` checks it on the cluster.
     """
     from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts, format_amount
 
@@ -20,12 +20,12 @@ def why_never_fits(quotas: list[Plain], chart: Chart | None) -> str:
     for quota in quotas:
         hard = amounts((quota.get("spec") or {}).get("hard"))
         need = _need(quota, pods)
-        short = [name for name in need if name in hard and need[name] > hard[name]]
-        if short:
+        small = [name for name in need if name in hard and need[name] > hard[name]]
+        if small:
             shortages = ", ".join(
-                f"{name} {format_amount(name, hard[name])} of {format_amount(name, need[name])}" for name in short
+                f"{name} {format_amount(name, hard[name])} of {format_amount(name, need[name])}" for name in small
             )
-            return f"quota {quota['metadata']['name']!r} allows {shortages} that it needs"
+            return f"quota {quota['metadata']['name']!r} allows {shortages} needed"
     return ""
 
 
@@ -36,18 +36,19 @@ def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[
     units = int((limits.get("data") or {}).get("units") or 0)
     for quota in quotas:
         hard = amounts((quota.get("spec") or {}).get("hard"))
+        # Without the first pod, which waits for a whole shard and not for one unit.
         unit_pods = int(_need(quota, _pods(chart)[1:])["pods"])
-        most = hard.get("pods", hard.get("count/pods"))
-        if unit_pods and most is not None and int(most) // unit_pods < units:
+        pod_limit = hard.get("pods", hard.get("count/pods"))
+        if unit_pods and pod_limit is not None and int(pod_limit) // unit_pods < units:
             return [
-                f"quota {quota['metadata']['name']!r} of {int(most)} pods holds {int(most) // unit_pods} units at a "
-                f"time, the limit is {units}: the others wait"
+                f"quota {quota['metadata']['name']!r} of {int(pod_limit)} pods allows {int(pod_limit) // unit_pods} "
+                f"concurrent units, the limit is {units}: the rest wait"
             ]
     return []
 
 
 def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
-    """Return the amounts that these pods take of a quota, by the quota's names."""
+    """Return the amounts of a quota that these pods use, by the quota's names."""
     from swe_argo.steps.sandbox.kubernetes.checks.quotas import counts_in_quota, quota_needs
 
     total = {"pods": Decimal(0)}
@@ -64,6 +65,7 @@ def _pods(chart: Chart | None) -> list[Plain]:
 
 
 def _pod(pod: Pod, patch: Plain) -> Plain:
+    """Return the part of a pod that quotas look at: resources, priority class and deadline."""
     resources = {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory_limit}}
     return {
         "spec": {

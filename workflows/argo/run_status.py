@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from swe_argo.steps.argo.nodes import parameter, pod_name, tries_of, unpack_nodes
 from swe_argo.steps.contracts.workflow_marks import ENDED, FAILED, NOT_RUN, SHARD, Phase
 from swe_argo.workflows.argo.engine import Plain
-from swe_argo.workflows.argo.wait_reasons import count_waits, own_words
+from swe_argo.workflows.argo.wait_reasons import count_waits, step_message
 from swe_argo.workflows.resources import SHARD_UNITS
 
 
@@ -43,7 +43,7 @@ class ShardView:
     """Number of waits by reason."""
 
     @property
-    def done_units(self) -> int:
+    def ended_units(self) -> int:
         """Number of units that have ended."""
         return self.outcomes.total() + self.failures.total()
 
@@ -69,7 +69,7 @@ class RunStatus:
     result: str = ""
     """Summary of the result, written by the report."""
     reported: bool = False
-    """Whether this very Workflow wrote a report."""
+    """Whether this Workflow wrote a report."""
     exit_code: int | None = None
     """Exit code of the step that failed the run, if one did."""
     stopping: bool = False
@@ -80,7 +80,7 @@ class RunStatus:
     closing: bool = False
     """Whether the last step is running, which cleans up and reports."""
     shards: dict[str, str] = field(default_factory=dict)
-    """Number -> phase of the pod that waits for the shard: all that is left of a shard whose Workflow was deleted."""
+    """Number -> phase of the pod that waits for the shard: the only trace of a shard whose Workflow was deleted."""
 
     @property
     def has_ended(self) -> bool:
@@ -100,8 +100,8 @@ def read_run(workflow: Plain) -> RunStatus:
     """Read the state of a parent Workflow."""
     status, by_id = workflow.get("status") or {}, read_nodes(workflow)
     steps = {name: _step(by_id, name) for name in ("plan", "canary", "report", "finalize")}
-    waiting = {parameter(each, "number"): each for each in _of(by_id, "child", "Pod", "Retry")}
-    failed_steps = [each for each in (steps["plan"], steps["report"]) if each and each.get("phase") in FAILED]
+    waiters = {parameter(node, "number"): node for node in _nodes_of(by_id, "child", "Pod", "Retry")}
+    failed_steps = [node for node in (steps["plan"], steps["report"]) if node and node.get("phase") in FAILED]
     phase = status.get("phase") or Phase.PENDING
     message = _reason(failed_steps[0], by_id) if failed_steps else status.get("message") or ""
     return RunStatus(
@@ -112,14 +112,15 @@ def read_run(workflow: Plain) -> RunStatus:
         planned=_output(steps["plan"], "outcome"),
         canary=_canary(steps["canary"], by_id),
         result=_output(steps["finalize"], "outcome") or _output(steps["report"], "outcome"),
-        # The exit handler reports, too, but after a rejected plan it has nothing to report.
-        reported=_well(steps["plan"]) and (_well(steps["report"]) or _well(steps["finalize"])),
+        # The exit handler reports, too, but there is nothing to report after a rejected plan.
+        reported=_has_succeeded(steps["plan"])
+        and (_has_succeeded(steps["report"]) or _has_succeeded(steps["finalize"])),
         exit_code=_exit_code(failed_steps[0], by_id) if failed_steps else None,
         stopping=(workflow.get("spec") or {}).get("shutdown") is not None,
         fails_fast=_output(steps["plan"], "fail-fast") == "true",
         waits=count_waits(workflow, by_id),
         closing=steps["finalize"] is not None and _last(steps["finalize"], by_id).get("phase") == Phase.RUNNING,
-        shards={number: each.get("phase", "") for number, each in waiting.items()},
+        shards={number: node.get("phase", "") for number, node in waiters.items()},
     )
 
 
@@ -127,23 +128,24 @@ def read_shard(workflow: Plain) -> ShardView:
     """Read the state of a shard's Workflow."""
     by_id, outcomes, failures = read_nodes(workflow), Counter[str](), Counter[str]()
     running = []
-    grades = {each.get("boundaryID"): each for each in _tops(by_id, "grade")}
-    solves = {each.get("boundaryID"): each for each in _tops(by_id, "solve")}
-    for unit in _of(by_id, "unit", "DAG"):
+    # A node's boundaryID is the id of the DAG node that contains it: here, the unit.
+    grades = {node.get("boundaryID"): node for node in _tops(by_id, "grade")}
+    solves = {node.get("boundaryID"): node for node in _tops(by_id, "solve")}
+    for unit in _nodes_of(by_id, "unit", "DAG"):
         phase = unit.get("phase")
         if phase == Phase.RUNNING:
             running.append(unit.get("displayName") or parameter(unit, "id"))
         elif phase == Phase.SUCCEEDED:
             outcomes[_output(grades.get(unit["id"]), "outcome") or "graded"] += 1
         elif phase in ENDED:
-            steps = [each for each in (grades.get(unit["id"]), solves.get(unit["id"])) if each]
-            failed = [each for each in steps if each.get("phase") not in (*NOT_RUN, Phase.SUCCEEDED)]
+            steps = [node for node in (grades.get(unit["id"]), solves.get(unit["id"])) if node]
+            failed = [node for node in steps if node.get("phase") not in (*NOT_RUN, Phase.SUCCEEDED)]
             failures[_output(failed[0], "outcome") or "no verdict" if failed else "no verdict"] += 1
-    listed = _output(_step(by_id, "list"), "units")
+    units_json = _output(_step(by_id, "list"), "units")
     return ShardView(
         number=str(((workflow.get("metadata") or {}).get("labels") or {}).get(SHARD, "")),
         phase=(workflow.get("status") or {}).get("phase") or Phase.PENDING,
-        total=len(json.loads(listed)) if listed else None,
+        total=len(json.loads(units_json)) if units_json else None,
         outcomes=outcomes,
         failures=failures,
         running=tuple(running),
@@ -154,27 +156,29 @@ def read_shard(workflow: Plain) -> ShardView:
 
 
 def _step_pods(workflow: Plain, by_id: dict[str, Plain]) -> Iterator[StepPod]:
-    for each in (*_of(by_id, "solve", "Pod"), *_of(by_id, "grade", "Pod")):
-        if each.get("phase") == Phase.RUNNING:
-            yield StepPod(workflow["metadata"]["name"], pod_name(workflow, each))
+    """Yield the running pods of solve and grade."""
+    for node in (*_nodes_of(by_id, "solve", "Pod"), *_nodes_of(by_id, "grade", "Pod")):
+        if node.get("phase") == Phase.RUNNING:
+            yield StepPod(workflow["metadata"]["name"], pod_name(workflow, node))
 
 
 def cleaned_up(number: str, phase: str, planned: str) -> ShardView:
     """Return a shard whose Workflow was deleted: its size follows from its number, its outcomes are unknown."""
-    todo = int(planned.split(maxsplit=1)[0]) if planned[:1].isdigit() else 0
-    size = max(0, min(SHARD_UNITS, todo - int(number) * SHARD_UNITS)) if number.isdigit() else 0
+    planned_units = int(planned.split(maxsplit=1)[0]) if planned[:1].isdigit() else 0
+    size = max(0, min(SHARD_UNITS, planned_units - int(number) * SHARD_UNITS)) if number.isdigit() else 0
     return ShardView(number=number, phase=phase, total=size, outcomes=Counter({"ended earlier": size}))
 
 
 def _stage(phase: str, steps: dict[str, Plain | None], message: str) -> str:
+    """Return the current activity of the run, for the user: its phase once it has ended or while it is pending."""
     if phase in ENDED:
         return phase.lower()
     if phase == Phase.PENDING:
         return f"pending: {message}" if message else "pending"
-    for name, words in (("finalize", "putting away"), ("report", "reporting")):
+    for name, stage in (("finalize", "cleaning up"), ("report", "reporting")):
         if steps[name]:
-            return words
-    return "working" if _well(steps["plan"]) else "planning"
+            return stage
+    return "working" if _has_succeeded(steps["plan"]) else "planning"
 
 
 def _canary(step: Plain | None, by_id: dict[str, Plain]) -> str:
@@ -184,12 +188,13 @@ def _canary(step: Plain | None, by_id: dict[str, Plain]) -> str:
     return _reason(step, by_id) if step.get("phase") in FAILED else _output(step, "outcome")
 
 
-def _well(step: Plain | None) -> bool:
+def _has_succeeded(step: Plain | None) -> bool:
     return step is not None and step.get("phase") == Phase.SUCCEEDED
 
 
-def _of(by_id: dict[str, Plain], template: str, *types: str) -> Iterator[Plain]:
-    return (each for each in by_id.values() if each.get("templateName") == template and each.get("type") in types)
+def _nodes_of(by_id: dict[str, Plain], template: str, *types: str) -> Iterator[Plain]:
+    """Return the nodes that were created from this template and have one of these types."""
+    return (node for node in by_id.values() if node.get("templateName") == template and node.get("type") in types)
 
 
 def _tops(by_id: dict[str, Plain], template: str) -> list[Plain]:
@@ -197,9 +202,9 @@ def _tops(by_id: dict[str, Plain], template: str) -> list[Plain]:
 
     The flag ``retried`` does not distinguish them: with an exit handler both nodes have it.
     """
-    of_it = list(_of(by_id, template, "Retry", "Pod", "Skipped"))
-    tries = {each["id"] for top in of_it if top["type"] == "Retry" for each in tries_of(top, by_id)}
-    return [each for each in of_it if each["id"] not in tries]
+    nodes = list(_nodes_of(by_id, template, "Retry", "Pod", "Skipped"))
+    tries = {node["id"] for top in nodes if top["type"] == "Retry" for node in tries_of(top, by_id)}
+    return [node for node in nodes if node["id"] not in tries]
 
 
 def _step(by_id: dict[str, Plain], template: str) -> Plain | None:
@@ -209,7 +214,7 @@ def _step(by_id: dict[str, Plain], template: str) -> Plain | None:
 
 def _retries(by_id: dict[str, Plain]) -> int:
     tops = [*_tops(by_id, "solve"), *_tops(by_id, "grade")]
-    return sum(max(0, len(tries_of(each, by_id)) - 1) for each in tops)
+    return sum(max(0, len(tries_of(node, by_id)) - 1) for node in tops)
 
 
 def _output(node: Plain | None, name: str) -> str:
@@ -222,7 +227,7 @@ def _last(node: Plain, by_id: dict[str, Plain]) -> Plain:
 
 def _reason(node: Plain, by_id: dict[str, Plain]) -> str:
     """Return the error message of a failed step."""
-    return own_words(str(_last(node, by_id).get("message") or node.get("message") or ""))
+    return step_message(str(_last(node, by_id).get("message") or node.get("message") or ""))
 
 
 def _exit_code(node: Plain, by_id: dict[str, Plain]) -> int | None:

@@ -1,7 +1,7 @@
-"""Engine for an argo-server, by Hera's service, for users without rights to the Kubernetes API.
+"""Engine for an argo-server, with Hera's client, for users without access to the Kubernetes API.
 
-Hera's models are used only to send. Responses stay plain objects: a model of a large status takes seconds to build, and
-an object sent back from a model has lost every field that Hera does not know.
+Hera's models are used only for requests. Responses stay plain objects: a model of a large status takes seconds to build
+and lacks every field that Hera does not know.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from swe_argo.workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, In
 
 T = TypeVar("T")
 REQUEST_S = (5.0, 30.0)
+"""Timeouts of a request: seconds to connect, and to wait for data."""
 KINDS = {"workflowtemplates": "workflow-templates", "cronworkflows": "cron-workflows", "workflows": "workflows"}
 """Plural -> URL path; argo-server shows no other kinds of a namespace."""
 BODYLESS = "items.metadata,items.status.phase"
-MINIMUM = (4, 1)
+"""Fields to request for a WorkflowHeader."""
+MINIMUM_VERSION = (4, 1)
 
 
 class ArgoServerEngine:
@@ -41,66 +43,71 @@ class ArgoServerEngine:
 
     @classmethod
     def of(cls, spec: KubernetesSpec) -> ArgoServerEngine:
-        """Return the engine for the server of the environment variables of the ``argo`` command. Raises ConfigError."""
-        here = settings()
-        namespace = spec.namespace or here.argo_namespace
+        """Return the engine for the server that the ``argo`` command's environment variables name.
+
+        Raises ConfigError if no namespace is set.
+        """
+        own_settings = settings()
+        namespace = spec.namespace or own_settings.argo_namespace
         if not namespace:
-            raise ConfigError("argo-server wants a namespace: --namespace or ARGO_NAMESPACE", field="--namespace")
-        address = (here.argo_server or "").rstrip("/")
-        scheme = "https://" if here.argo_secure else "http://"
+            raise ConfigError("argo-server needs a namespace: set --namespace or ARGO_NAMESPACE", field="--namespace")
+        address = (own_settings.argo_server or "").rstrip("/")
+        scheme = "https://" if own_settings.argo_secure else "http://"
         base = address if "://" in address else scheme + address
         # The path must end in a slash: Hera joins its own path to it.
-        host = f"{base}/{here.argo_base_href.strip('/')}".rstrip("/") + "/"
-        if here.argo_skip_verify:
+        host = f"{base}/{own_settings.argo_base_href.strip('/')}".rstrip("/") + "/"
+        if own_settings.argo_skip_verify:
             warnings.filterwarnings("ignore", message="Unverified HTTPS request")
-        token = here.argo_token.get_secret_value() if here.argo_token else None
-        service = WorkflowsService(host=host, verify_ssl=not here.argo_skip_verify, token=token, namespace=namespace)
+        token = own_settings.argo_token.get_secret_value() if own_settings.argo_token else None
+        service = WorkflowsService(
+            host=host, verify_ssl=not own_settings.argo_skip_verify, token=token, namespace=namespace
+        )
         return cls(service, namespace, address)
 
     def close(self) -> None:
         """Close the HTTP session."""
         self._service.session.close()
 
-    def fitness(self) -> list[str]:
+    def check_version(self) -> list[str]:
         """Check the version that the server reports."""
-        version = str(self._call("asking for its version", lambda: self._get("api/v1/version")).get("version", ""))
+        version = str(self._call("reading its version", lambda: self._get("api/v1/version")).get("version", ""))
         numbers = version.lstrip("v").split(".")
-        if len(numbers) < 2 or not all(each.isdigit() for each in numbers[:2]):
-            return [f"argo-server says that it is {version or 'of no version'}: Argo must be 4.1 or newer"]
-        if tuple(int(each) for each in numbers[:2]) < MINIMUM:
-            raise ConfigError(f"Argo Workflows is {version} there: upgrade it to 4.1 or newer")
+        if len(numbers) < 2 or not all(number.isdigit() for number in numbers[:2]):
+            return [f"argo-server reports version {version!r}: Argo must be 4.1 or newer"]
+        if tuple(int(number) for number in numbers[:2]) < MINIMUM_VERSION:
+            raise ConfigError(f"{self.where} runs Argo Workflows {version}: upgrade it to 4.1 or newer")
         return []
 
-    def see(self, kind: str, name: str) -> Plain | Invisible | None:
+    def read_object(self, kind: str, name: str) -> Plain | Invisible | None:
         """Return the object; only Argo's own kinds can be seen."""
         if kind not in KINDS:
             return UNSEEN
-        return self._call(f"reading {kind}", lambda: self._there(f"api/v1/{KINDS[kind]}/{self.namespace}/{name}"))
+        return self._call(f"reading {kind}", lambda: self._get_or_none(f"api/v1/{KINDS[kind]}/{self.namespace}/{name}"))
 
-    def see_all(self, kind: str) -> list[Plain] | Invisible:  # noqa: ARG002 - part of the protocol
-        """Return UNSEEN: argo-server lists none of the kinds in question."""
+    def list_all(self, kind: str) -> list[Plain] | Invisible:  # noqa: ARG002 - part of the protocol
+        """Return UNSEEN: argo-server does not list these kinds."""
         return UNSEEN
 
-    def glance(self, selector: str) -> list[WorkflowHeader]:
+    def list_headers(self, selector: str) -> list[WorkflowHeader]:
         """List the Workflows with only the fields that are needed."""
         query = {"listOptions.labelSelector": selector, "fields": BODYLESS}
         where = f"api/v1/workflows/{self.namespace}"
         page = self._call("listing workflows", lambda: self._get(where, query))
-        headers = [_glance(item) for item in page.get("items") or []]
-        return sorted(headers, key=lambda each: (each.created, each.name))
+        headers = [_make_header(item) for item in page.get("items") or []]
+        return sorted(headers, key=lambda number: (number.created, number.name))
 
     def workflow(self, name: str) -> Plain | None:
         """Return the whole Workflow; the server unpacks its nodes."""
         where = f"api/v1/workflows/{self.namespace}/{name}"
-        return self._call("reading a workflow", lambda: self._there(where))
+        return self._call("reading a workflow", lambda: self._get_or_none(where))
 
     def log_end(self, workflow: str, pod: str) -> str:
         """Return the end of the log, which argo-server streams as one JSON object per line."""
         options = {"podName": pod, "logOptions.container": STEP_CONTAINER, "logOptions.tailLines": str(LOG_LINES)}
         where = f"api/v1/workflows/{self.namespace}/{workflow}/log"
         try:
-            answer = self._ask("get", where, params=options)
-            lines = [json.loads(line) for line in answer.text.splitlines() if line.strip()] if answer.ok else []
+            response = self._send("get", where, params=options)
+            lines = [json.loads(line) for line in response.text.splitlines() if line.strip()] if response.ok else []
             return "\n".join(str(line["result"].get("content", "")) for line in lines)
         except (RequestException, OSError, ValueError, KeyError, TypeError, AttributeError):
             return ""
@@ -117,7 +124,7 @@ class ArgoServerEngine:
     def stop(self, name: str, *, waits: bool = False) -> None:
         """Stop like ``argo stop`` and ``argo terminate``."""
 
-        def ask() -> object:
+        def request_stop() -> object:
             if waits:
                 return self._service.terminate_workflow(
                     name, m.WorkflowTerminateRequest(name=name, namespace=self.namespace)
@@ -125,7 +132,7 @@ class ArgoServerEngine:
             return self._service.stop_workflow(name, m.WorkflowStopRequest(name=name, namespace=self.namespace))
 
         try:
-            self._call("stopping", ask)
+            self._call("stopping", request_stop)
         except ConfigError as error:
             if not isinstance(error.__cause__, NotFound):
                 raise
@@ -143,13 +150,13 @@ class ArgoServerEngine:
         where = f"api/v1/cron-workflows/{self.namespace}/{name}"
 
         def change() -> None:
-            there = self._get(where)
-            there["spec"] = there["spec"] | spec
-            self._request("put", where, json={"namespace": self.namespace, "name": name, "cronWorkflow": there})
+            current = self._get(where)
+            current["spec"] = current["spec"] | spec
+            self._request("put", where, json={"namespace": self.namespace, "name": name, "cronWorkflow": current})
 
         self._call("changing the nightly run", change)
 
-    def _there(self, where: str) -> Plain | None:
+    def _get_or_none(self, where: str) -> Plain | None:
         try:
             return self._get(where)
         except NotFound:
@@ -158,39 +165,41 @@ class ArgoServerEngine:
     def _get(self, where: str, query: dict[str, str] | None = None) -> Plain:
         return self._request("get", where, params=query)
 
-    def _request(self, method: str, where: str, **more: Any) -> Plain:
-        answer = self._ask(method, where, **more)
-        if not answer.ok:
-            raise exception_from_server_response(answer)
-        return dict(answer.json())
+    def _request(self, method: str, where: str, **options: Any) -> Plain:
+        """Send a request and return the response's object. Raises Hera's exception for an error status."""
+        response = self._send(method, where, **options)
+        if not response.ok:
+            raise exception_from_server_response(response)
+        return dict(response.json())
 
-    def _ask(self, method: str, where: str, **more: Any) -> Response:
+    def _send(self, method: str, where: str, **options: Any) -> Response:
         return self._service.session.request(
             method,
             f"{self._service.host}{where}",
             headers={"Authorization": self._service.token},
             verify=self._service.verify_ssl,
             timeout=REQUEST_S,
-            **more,
+            **options,
         )
 
-    def _call(self, doing: str, act: Callable[[], T]) -> T:
+    def _call(self, operation: str, act: Callable[[], T]) -> T:
+        """Call ``act``. Raises ConfigError if the server refuses, InfraError if it fails or does not answer."""
         try:
             return act()
         except HeraException as error:
             status = getattr(error, "status_code", 0)
-            text = f"{doing} in {self.where}: {' '.join(str(error).split())}"
+            text = f"{operation} in {self.where}: {' '.join(str(error).split())}"
             if status == 401:
-                raise ConfigError(f"{self.where} does not know this token: set ARGO_TOKEN (argo auth token)") from error
+                raise ConfigError(f"{self.where} rejected the token: set ARGO_TOKEN (argo auth token)") from error
             if status >= 500 or not status:
                 raise InfraError(FailureClass.ENGINE, text) from error
             raise ConfigError(text) from error
         except (RequestException, OSError, ValueError) as error:
-            text = f"{doing}: {self.where} does not answer: {one_line(str(error), 200)}"
+            text = f"{operation}: {self.where} does not answer: {one_line(str(error), 200)}"
             raise InfraError(FailureClass.ENGINE, text) from error
 
 
-def _glance(item: Plain) -> WorkflowHeader:
+def _make_header(item: Plain) -> WorkflowHeader:
     metadata, status = item["metadata"], item.get("status") or {}
     labels = metadata.get("labels") or {}
     return WorkflowHeader(

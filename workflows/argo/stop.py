@@ -17,37 +17,37 @@ from swe_argo.workflows.argo.watch import WatchedRun, end
 from swe_argo.workflows.resources import PODS
 
 POLL_S = 2.0
-STANDSTILL_S = 300.0
+STALL_S = 300.0
 """Seconds without any change after which a stopping run is ended without its last step."""
 CLOSING_S = PODS["finalize"].deadline_s
 """The limit while the last step runs, which has a deadline of its own."""
 
 
 def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
-    """Stop a run and return its exit code: 0 or 3 as of ``swe-argo run`` after its end; 0 without ``wait``.
+    """Stop a run and return the exit code: that of ``swe-argo run`` (0 or 3) after its end; 0 without ``wait``.
 
     If the last step, which cleans up and reports, does not start, the run is ended without it (3).
     Raises ConfigError if the run is not running; InfraError if it does not end, because Argo's controller is down.
     """
-    headers = engine.glance(runs_of(run_id))
-    going = [each for each in headers if not each.has_ended]
-    if not going:
+    headers = engine.list_headers(runs_of(run_id))
+    active = [header for header in headers if not header.has_ended]
+    if not active:
         ending = f"it ended, {headers[-1].phase}" if headers else f"no Workflow of it is in {engine.where}"
         raise ConfigError(f"it is not running: {ending}", field=f"run {run_id!r}")
-    halt = _Halt(engine, going)
-    halt.ask()
+    halt = _Halt(engine, active)
+    halt.request()
     if not wait:
-        console.print(f"{run_id} is asked to stop", highlight=False)
+        console.print(f"requested the stop of {run_id}", highlight=False)
         return 0
     run = WatchedRun(engine, run_id)
-    doing = f"stopping {run_id}: what runs is being put away, then comes the report"
-    with console.status(doing) as status:
-        stuck = halt.follow(run, lambda why: status.update(f"{doing}; {why}" if why else doing))
-    again = f"to go on: swe-argo resume {run_id} --namespace {engine.namespace}"
+    title = f"stopping {run_id}: removing its sandboxes, then writing the report"
+    with console.status(title) as status:
+        stuck = halt.follow(run, lambda reason: status.update(f"{title}; {reason}" if reason else title))
+    hint = f"continue with: swe-argo resume {run_id} --namespace {engine.namespace}"
     if stuck is not None:
-        why = f": {stuck}" if stuck else ""
+        reason = f": {stuck}" if stuck else ""
         console.print(
-            f"stopped {run_id} without a report, for its last step did not begin{why}; {again}",
+            f"stopped {run_id} without a report, because its last step did not start{reason}; {hint}",
             highlight=False,
             soft_wrap=True,
         )
@@ -61,36 +61,41 @@ class _Halt:
     """The Workflows of a run that is being stopped."""
 
     engine: Engine
-    going: list[WorkflowHeader]
+    active: list[WorkflowHeader]
     requested: set[str] = field(default_factory=set)
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Stop each Workflow and its shards, each once: Argo does not stop children by itself."""
-        for workflow in self.going:
-            for each in (workflow, *self._parts(workflow)):
-                if each.name not in self.requested:
-                    self.engine.stop(each.name, waits=each.phase == Phase.PENDING)
-                    self.requested.add(each.name)
+        for workflow in self.active:
+            for header in (workflow, *self._parts(workflow)):
+                if header.name not in self.requested:
+                    self.engine.stop(header.name, waits=header.phase == Phase.PENDING)
+                    self.requested.add(header.name)
 
-    def follow(self, run: WatchedRun, tell: Callable[[str], None]) -> str | None:
-        """Wait for the end; return why the run was ended without its last step, or None if it was not."""
-        last_change, place = time.monotonic(), _place(run)
+    def follow(self, run: WatchedRun, show: Callable[[str], None]) -> str | None:
+        """Poll the run until it ends, and show what it waits for.
+
+        Raises InfraError if it does not end even if terminated. Returns None if the last step ran; otherwise the run
+        was terminated, and the text is what it waited for ("" if unknown).
+        """
+        last_change, progress = time.monotonic(), _progress(run)
         stuck: str | None = None
         while True:
             try:
-                run.look()
-                if place != (place := _place(run)):
+                run.poll()
+                if progress != (progress := _progress(run)):
                     last_change = time.monotonic()
                 if run.view and run.view.has_ended:
                     break
-                self.ask()  # a shard may have been created since
-                why = "; ".join(describe_waits(run.view, run.parts)) if run.view else ""
-                tell(why)
+                self.request()  # a shard may have been created since
+                reason = "; ".join(describe_waits(run.view, run.parts)) if run.view else ""
+                show(reason)
                 closing = bool(run.view and run.view.closing)
-                if time.monotonic() - last_change > (CLOSING_S if closing else STANDSTILL_S):
+                if time.monotonic() - last_change > (CLOSING_S if closing else STALL_S):
                     if stuck is not None:
+                        # The run was terminated STALL_S ago, without effect.
                         raise InfraError(
-                            FailureClass.STEP_TIMEOUT, _UNHEARD.format(name=run.name, why=why or "nothing")
+                            FailureClass.STEP_TIMEOUT, _NOT_ENDED.format(name=run.name, reason=reason or "nothing")
                         )
                     stuck, last_change = "; ".join(describe_waits(run.view, [])) if run.view else "", time.monotonic()
                     self._terminate()
@@ -104,24 +109,28 @@ class _Halt:
         return stuck
 
     def _terminate(self) -> None:
-        for workflow in self.going:
-            for each in (workflow, *self._parts(workflow)):
-                self.engine.stop(each.name, waits=True)
+        """End the Workflows without their exit handlers, i.e. without the last step."""
+        for workflow in self.active:
+            for header in (workflow, *self._parts(workflow)):
+                self.engine.stop(header.name, waits=True)
 
     def _remove_parts(self) -> None:
         """Delete the shards: Argo frees all semaphore slots of a deleted Workflow, but only half if terminated."""
-        for workflow in self.going:
-            for each in self.engine.glance(shards_of(workflow.name)):
-                self.engine.remove(each.name)
+        for workflow in self.active:
+            for header in self.engine.list_headers(shards_of(workflow.name)):
+                self.engine.remove(header.name)
 
     def _parts(self, workflow: WorkflowHeader) -> list[WorkflowHeader]:
-        return [each for each in self.engine.glance(shards_of(workflow.name)) if not each.has_ended]
+        """Return the shards of a parent Workflow that have not ended."""
+        return [header for header in self.engine.list_headers(shards_of(workflow.name)) if not header.has_ended]
 
 
-def _place(run: WatchedRun) -> object:
+def _progress(run: WatchedRun) -> object:
     """Return the run's progress, without the messages of pending pods, which change all the time."""
-    parts = [(each.number, each.phase, each.done_units, len(each.running)) for each in run.parts]
+    parts = [(shard.number, shard.phase, shard.ended_units, len(shard.running)) for shard in run.parts]
     return (run.view.phase, run.view.stage, run.view.closing, parts) if run.view else None
 
 
-_UNHEARD = "workflow {name} does not end, though it was terminated: is Argo's workflow-controller running?"
+_NOT_ENDED = (
+    "workflow {name} was terminated but does not end (waiting for: {reason}): is Argo's workflow-controller running?"
+)

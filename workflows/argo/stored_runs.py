@@ -22,10 +22,14 @@ def spec_of(engine: Engine, run: str) -> RunSpec:
 
 
 def find_bucket(store: str | None, namespace: str | None, kube_context: str | None) -> Bucket:
-    """Return the bucket at ``store``, by default that of the cluster. Raises ConfigError, InfraError."""
+    """Return the bucket at ``store``, by default that of the cluster.
+
+    Raises ConfigError if the address is wrong or the bucket missing, InfraError if the cluster or bucket does not
+    answer.
+    """
     if store is not None:
         if not store.startswith("s3://"):
-            raise ConfigError(f"{store} is no bucket: s3://bucket/prefix", field="--store")
+            raise ConfigError(f"{store} is not a bucket: give s3://bucket/prefix", field="--store")
         return open_bucket(store, None)
     with closing(open_engine(KubernetesSpec(namespace=namespace, context=kube_context))) as engine:
         chart = charts.read(engine)

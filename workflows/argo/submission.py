@@ -1,4 +1,4 @@
-"""Submission of a run: the spec is checked and sent as a Workflow."""
+"""Submission of a run: check the spec and send it as a Workflow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ or the field has its own parameter. A model group is already merged into the spe
 
 
 @dataclass(frozen=True)
-class Submission:
+class SubmittedWorkflow:
     """A Workflow that was submitted, or would be in a dry run; ``notes`` are messages for the user."""
 
     workflow: Plain
@@ -53,7 +53,7 @@ def submit(
     dry: bool,
     say: Callable[[str], None],
     key: bool = False,
-) -> Submission:
+) -> SubmittedWorkflow:
     """Check the spec, upload its files to the bucket and create the Workflow.
 
     ``dry``: run all checks, but upload and create nothing. ``key``: the spec has an API key, which is not sent, so that
@@ -63,8 +63,8 @@ def submit(
     spec = submit_checks.fit_to_pipeline(requested)
     local = inputs.find_inputs(spec)
     chart = charts.read(engine)
-    submit_checks.same_store(spec, chart)
-    with submit_checks.BucketCheck(spec, chart, needed=bool(local)) as bucket_check:
+    submit_checks.check_store(spec, chart)
+    with submit_checks.BucketCheck(spec, chart, is_needed=bool(local)) as bucket_check:
         notes = submit_checks.check(engine, spec, chart, key=key)
         notes += bucket_check.notes()
     if local:
@@ -75,7 +75,7 @@ def submit(
     body = workflow(spec, priority=priority, compare_with=compare_with)
     if not dry:
         engine.create(body)
-    return Submission(body, spec.run_id or "", notes)
+    return SubmittedWorkflow(body, spec.run_id or "", notes)
 
 
 def workflow(spec: RunSpec, *, priority: int = 0, compare_with: str = "") -> Plain:
@@ -128,17 +128,21 @@ def changed_fields(fields: Plain, default: Plain) -> Plain:
     """
     changed = {}
     for name, value in fields.items():
-        usual = default[name]
-        if value == usual and value in (None, []):
+        default_value = default[name]
+        if value == default_value and value in (None, []):
             continue
-        if isinstance(value, dict) and usual:
-            inner = {each: item for each, item in value.items() if not _is_usual_table(item, usual[each])}
-            changed[name] = changed_fields(inner, usual)
+        if isinstance(value, dict) and default_value:
+            inner = {key: item for key, item in value.items() if not _is_usual_table(item, default_value[key])}
+            changed[name] = changed_fields(inner, default_value)
         else:
             changed[name] = value
     return changed
 
 
-def _is_usual_table(value: Any, usual: Any) -> bool:
-    """Return whether the value is a table with only default values, some of which may be missing."""
-    return isinstance(value, dict) and bool(usual) and all(item == usual.get(name, ...) for name, item in value.items())
+def _is_usual_table(value: Any, default_value: Any) -> bool:
+    """Return whether the value is a table in which every item has its default value; it may lack some of the items."""
+    return (
+        isinstance(value, dict)
+        and bool(default_value)
+        and all(item == default_value.get(name, ...) for name, item in value.items())
+    )

@@ -1,4 +1,4 @@
-"""Checks before a submission, for everything that would end a run before its first unit. Each error is one line."""
+"""Checks before a submission, for every problem that would end a run before its first unit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from swe_argo.steps.contracts.agent_spec import agent_of
-from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.backends import find_backend
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.spec_fields import replace_values
 from swe_argo.steps.contracts.workflow_marks import runs_of
@@ -19,7 +19,7 @@ from swe_argo.steps.settings import settings
 from swe_argo.workflows.argo import chart as charts
 from swe_argo.workflows.argo.chart import Chart
 from swe_argo.workflows.argo.engine import Engine, Invisible, Plain
-from swe_argo.workflows.argo.quota import quota_note, why_never_fits
+from swe_argo.workflows.argo.quota import describe_small_quota, quota_note
 from swe_argo.workflows.object_names import ARTIFACTS, EVALUATE, LIMITS, SHARD
 from swe_argo.workflows.parameters import FIELD_PARAMETERS
 from swe_argo.workflows.resources import PIPELINE_LIMITS
@@ -41,7 +41,10 @@ BUCKET_S = 10.0
 
 
 def fit_to_pipeline(spec: RunSpec) -> RunSpec:
-    """Return the spec adapted to the cluster, by default with the pipeline's backend. Raises ConfigError."""
+    """Return the spec adapted to the cluster, by default with the pipeline's backend.
+
+    Raises ConfigError if it sets a field that the pipeline does not support.
+    """
     if "backend" not in spec.sandbox.model_fields_set:
         spec = replace_values(spec, {"sandbox.backend": FIELD_PARAMETERS["sandbox.backend"].default})
     refuse_code(spec, None)
@@ -49,128 +52,129 @@ def fit_to_pipeline(spec: RunSpec) -> RunSpec:
     refuse_host_fields(replace_values(spec, {f"sandbox.kubernetes.{name}": None for name in ("namespace", "context")}))
     if spec.sandbox.e2b.templates:
         raise ConfigError(
-            "only swe-argo run reads this file: the pipeline makes a sandbox from the template that is named after its "
-            "image (docs/e2b.md)",
+            "not supported on Argo, where templates are named after their images (docs/e2b.md): leave it out, or use "
+            "swe-argo run",
             field="sandbox.e2b.templates",
         )
     if spec.sandbox.ags.mapping:
         raise ConfigError(
-            "only swe-argo run reads this file: the pipeline has --ags-tool-per-image, whose tools name their images "
-            "(docs/ags.md)",
+            "not supported on Argo: use --ags-tool-per-image (docs/ags.md), or swe-argo run",
             field="sandbox.ags.mapping",
         )
     spec = fit_to_limits(spec, PIPELINE_LIMITS)
     if spec.max_cost_usd is not None:
         raise ConfigError(
-            "a run on the cluster does not watch what all its units cost: leave it out, limit each by "
-            "--max-cost-per-instance, or use swe-argo run",
+            "not supported on Argo: limit each instance with --max-cost-per-instance, or use swe-argo run",
             field="max_cost_usd",
         )
     if spec.give_up_after != RunSpec().give_up_after:
-        raise ConfigError("only swe-argo run heeds this: leave it out, or say --fail-fast", field="give_up_after")
+        raise ConfigError("not supported on Argo: use --fail-fast, or swe-argo run", field="give_up_after")
     return spec
 
 
-def same_store(spec: RunSpec, chart: Chart | None) -> None:
-    """Check that a store named by the user is the namespace's. Raises ConfigError."""
+def check_store(spec: RunSpec, chart: Chart | None) -> None:
+    """Raise ConfigError if the spec sets a store of its own that is not the namespace's."""
     is_store_set = "store" in spec.model_fields_set and spec.store != settings().store
     if is_store_set and chart and spec.store.rstrip("/") != chart.store:
         raise ConfigError(
-            f"runs of this namespace go to {chart.store}, not to {spec.store}: leave --store out", field="store"
+            f"this namespace stores its runs in {chart.store}, not in {spec.store}: leave --store out", field="store"
         )
 
 
 def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool = False) -> list[str]:
-    """Check the cluster and return notes for the user; objects that may not be read cause no error. Raises ConfigError.
+    """Check the cluster and return notes for the user; an object that may not be read causes no error.
 
-    ``key``: the spec has an API key, which is not sent.
+    ``key``: the spec has an API key, which is not sent. Raises ConfigError if the cluster cannot execute the spec.
     """
     with ThreadPoolExecutor(len(PARTS) + 4) as pool:  # a person waits: all requests run in parallel
-        fitness = pool.submit(engine.fitness)
-        parts = {part: pool.submit(engine.see, *part) for part in PARTS}
+        version = pool.submit(engine.check_version)
+        parts = {part: pool.submit(engine.read_object, *part) for part in PARTS}
         secrets = pool.submit(_secrets, engine, spec, chart, key=key)
-        going = pool.submit(refuse_busy_run, engine, spec.run_id or "")
-        quotas = pool.submit(engine.see_all, "resourcequotas")
-    notes = fitness.result()
+        busy = pool.submit(refuse_busy_run, engine, spec.run_id or "")
+        quotas = pool.submit(engine.list_all, "resourcequotas")
+    notes = version.result()
     for (kind, name), part in parts.items():
         if part.result() is None:
             raise ConfigError(
                 f"{charts.describe_missing_chart(engine).reason} ({kind.removesuffix('s')} {name} is missing)"
             )
     notes += secrets.result()
-    going.result()
+    busy.result()
     return notes + _quotas(engine, chart, quotas.result(), parts["configmaps", LIMITS].result())
 
 
 def _quotas(
     engine: Engine, chart: Chart | None, quotas: list[Plain] | Invisible, limits: Plain | Invisible | None
 ) -> list[str]:
+    """Return notes about the namespace's quotas. Raises ConfigError if one is too small for a single unit."""
     if isinstance(quotas, Invisible) or not quotas:
         return []
-    if why := why_never_fits(quotas, chart):
-        raise ConfigError(f"{engine.where} can never hold one unit: {why}; raise the quota")
+    if problem := describe_small_quota(quotas, chart):
+        raise ConfigError(f"{engine.where} is too small for one unit: {problem}; raise the quota")
     return quota_note(quotas, chart, limits if isinstance(limits, dict) else {})
 
 
 def refuse_busy_run(engine: Engine, run: str) -> None:
-    """Check that no run of that id is in progress. Raises ConfigError."""
-    for each in engine.glance(runs_of(run)):
-        if not each.has_ended:
+    """Raise ConfigError if a run of that id is in progress."""
+    for header in engine.list_headers(runs_of(run)):
+        if not header.has_ended:
             raise ConfigError(
-                f"run {run!r} is running already, as workflow {each.name}: "
+                f"run {run!r} is running already, as workflow {header.name}: "
                 f"swe-argo watch {run}, or swe-argo stop {run}",
                 field="run_id",
             )
 
 
 def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -> list[str]:
+    """Return notes about API keys. Raises ConfigError if a Secret that the run needs is missing or lacks its keys."""
     if chart is None:
         return []
-    if chart.s3_secret and engine.see("secrets", chart.s3_secret) is None:
-        raise _no_secret(engine, "aws.s3.existingSecret", chart.s3_secret, "the bucket is reached with")
+    if chart.s3_secret and engine.read_object("secrets", chart.s3_secret) is None:
+        raise _no_secret(engine, "aws.s3.existingSecret", chart.s3_secret, "has the bucket's keys")
     _sandbox_keys(engine, spec, chart)
     if not agent_of(spec.agent).asks_model:
         return []
     if chart.proxy_url and spec.llm.base_url in (None, chart.proxy_url):
         return []  # the proxy has a key of its own unless the Secret names another endpoint
-    use = f"agent {spec.agent.name} gets its keys from"
+    use = f"has the keys of agent {spec.agent.name}"
     where = f"Secret {chart.credentials}" if chart.credentials else "a Secret"
     if not chart.credentials and (key or spec.llm.base_url is None):
         raise ConfigError(
-            f"the chart names no Secret which {use}: helm upgrade ... --set credentials.existingSecret=NAME"
+            f"the chart names no Secret that {use}: helm upgrade ... --set credentials.existingSecret=NAME"
         )
-    secret = engine.see("secrets", chart.credentials) if chart.credentials else None
+    secret = engine.read_object("secrets", chart.credentials) if chart.credentials else None
     # A named endpoint may need no key. Without one, the endpoint is the Secret's or OpenAI's own.
     if secret is None and (key or spec.llm.base_url is None):
         raise _no_secret(engine, "credentials.existingSecret", chart.credentials, use, KEYS[1])
     if isinstance(secret, dict) and not any(name in (secret.get("data") or {}) for name in KEYS):
         if key:
             raise ConfigError(
-                f"the key of {spec.llm.config} stays here, and {where} holds neither {' nor '.join(KEYS)}"
+                f"the key of {spec.llm.config} stays here, and {where} has no {' or '.join(KEYS)}: store one there"
             )
         if spec.llm.base_url is None and "LLM_BASE_URL" not in (secret.get("data") or {}):
-            raise ConfigError(f"{where}, which {use}, holds neither {' nor '.join(KEYS)}")
-    return [f"the key of {spec.llm.config} stays here: {where} must hold it, as {' or '.join(KEYS)}"] if key else []
+            raise ConfigError(f"{where}, which {use}, lacks {' or '.join(KEYS)}")
+    return [f"the key of {spec.llm.config} is not sent: {where} must have it, as {' or '.join(KEYS)}"] if key else []
 
 
 def _sandbox_keys(engine: Engine, spec: RunSpec, chart: Chart) -> None:
-    """Check the keys without which no step can create a sandbox at the backend's provider. Raises ConfigError."""
-    backend = backend_named(spec.sandbox.backend)
+    """Raise ConfigError if the Secret lacks the keys with which steps create sandboxes at the backend's provider."""
+    backend = find_backend(spec.sandbox.backend)
     if not backend.keys:
         return
     name, value = chart.sandbox_credentials, "sandbox.credentials.existingSecret"
-    use = f"backend {backend.name} gets its keys from"
+    use = f"has the keys of backend {backend.name}"
     if not name:
-        raise ConfigError(f"the chart names no Secret which {use}: helm upgrade ... --set {value}=NAME")
-    secret = engine.see("secrets", name)
+        raise ConfigError(f"the chart names no Secret that {use}: helm upgrade ... --set {value}=NAME")
+    secret = engine.read_object("secrets", name)
     if secret is None:
         raise _no_secret(engine, value, name, use, backend.keys[0])
     missing = [] if isinstance(secret, Invisible) else [k for k in backend.keys if k not in (secret.get("data") or {})]
     if missing:
-        raise ConfigError(f"Secret {name}, which {use}, does not hold {' and '.join(missing)}")
+        raise ConfigError(f"Secret {name}, which {use}, lacks {' and '.join(missing)}")
 
 
 def _no_secret(engine: Engine, value: str, name: str, use: str, literal: str = "NAME") -> ConfigError:
+    """Return the error for a missing Secret. ``value``: the chart's value that names it; ``use``: what it "has"."""
     return ConfigError(
         f"there is no Secret {name} in {engine.where}, which {use} (the chart's value {value}): "
         f"kubectl create secret generic {name} -n {engine.namespace} --from-literal={literal}=..."
@@ -178,19 +182,19 @@ def _no_secret(engine: Engine, value: str, name: str, use: str, literal: str = "
 
 
 class BucketCheck:
-    """A check of the bucket from this machine, in a thread beside the checks of the cluster.
+    """A check of the bucket from this machine, in a thread during the checks of the cluster.
 
     The submitter does not need access to the bucket: only a missing bucket is an error, unless input files must be
-    uploaded (``needed``).
+    uploaded (``is_needed``).
     """
 
-    def __init__(self, spec: RunSpec, chart: Chart | None, *, needed: bool) -> None:
-        self._needed = needed
-        self._found: Bucket | None = None
+    def __init__(self, spec: RunSpec, chart: Chart | None, *, is_needed: bool) -> None:
+        self._is_needed = is_needed
+        self._bucket: Bucket | None = None
         self._error: Exception | None = None
-        self._url = charts.store_address(chart, spec.store) if chart or needed else ""
+        self._url = charts.store_address(chart, spec.store) if chart or is_needed else ""
         self._chart = chart
-        self._thread = threading.Thread(target=self._look, name="bucket", daemon=True)
+        self._thread = threading.Thread(target=self._open, name="bucket", daemon=True)
 
     def __enter__(self) -> Self:
         if self._url:
@@ -203,32 +207,37 @@ class BucketCheck:
         """Leave the thread alone: it changes nothing and ends by itself."""
 
     def notes(self) -> list[str]:
-        """Return notes about the bucket, after BUCKET_S at most unless ``needed``. Raises ConfigError."""
+        """Return notes about the bucket. Waits for BUCKET_S at most, unless the bucket is needed.
+
+        Raises ConfigError if the bucket does not exist; any error of the bucket if it is needed.
+        """
         if not self._url:
             return []
-        self._thread.join(None if self._needed else BUCKET_S)
-        if self._found:
+        self._thread.join(None if self._is_needed else BUCKET_S)
+        if self._bucket:
             return []
         error = self._error
-        if isinstance(error, ConfigError) and ("does not exist" in error.reason or self._needed):
+        if isinstance(error, ConfigError) and ("does not exist" in error.reason or self._is_needed):
             raise error
-        if self._needed and error:
+        if self._is_needed and error:
             raise error
         where = f"{self._url} at {self._chart.endpoint}" if self._chart and self._chart.endpoint else self._url
         if error is None:
-            return [f"the bucket {where} did not answer from here in {BUCKET_S:g} s; the run itself may well reach it"]
-        why = error.reason if isinstance(error, StepError) else error
-        return [f"the bucket {where} was not looked at, from here it does not answer: {why}"]
+            return [
+                f"the bucket {where} did not answer this machine within {BUCKET_S:g} s; the run itself may reach it"
+            ]
+        reason = error.reason if isinstance(error, StepError) else error
+        return [f"the bucket {where} was not checked, because this machine cannot reach it: {reason}"]
 
     def bucket(self) -> Bucket:
         """Return the bucket; call ``notes`` first."""
-        assert self._found is not None
-        return self._found
+        assert self._bucket is not None
+        return self._bucket
 
-    def _look(self) -> None:
+    def _open(self) -> None:
         try:
             from swe_argo.workflows.argo.bucket import open_bucket  # boto3 is imported while the cluster answers
 
-            self._found = open_bucket(self._url, self._chart)
+            self._bucket = open_bucket(self._url, self._chart)
         except Exception as error:  # noqa: BLE001 - ``notes`` raises or reports it
             self._error = error

@@ -18,30 +18,31 @@ from swe_argo.steps.settings import settings
 from swe_argo.workflows.argo import chart as charts
 from swe_argo.workflows.argo import inputs, submit_checks
 from swe_argo.workflows.argo.engine import Engine, Plain, WorkflowHeader
-from swe_argo.workflows.argo.submission import NOT_SENT, Submission, changed_fields
+from swe_argo.workflows.argo.submission import NOT_SENT, SubmittedWorkflow, changed_fields
 from swe_argo.workflows.object_names import TRAIN, workflow_name
 
 POLL_S = 5.0
 _ANY = TrainSpec(name="any", base_model="any")
+"""A spec with default values, to find the fields that a spec changes."""
 
 
 def submit_training(
     engine: Engine, requested: TrainSpec, *, priority: int, dry: bool, say: Callable[[str], None]
-) -> Submission:
+) -> SubmittedWorkflow:
     """Check the spec, upload its files to the bucket and create the Workflow; ``dry`` only runs the checks.
 
     Raises ConfigError if the spec or the cluster is unsuitable, InfraError if the cluster or bucket does not answer.
     """
     # The training is rejected for the same reasons as the run of its first step.
-    asked = {"run_id": run_of(requested.name, 1), "llm": requested.run.llm.model_copy(update=_endpoint(requested))}
-    run = submit_checks.fit_to_pipeline(requested.run.model_copy(update=asked))
+    changes = {"run_id": run_of(requested.name, 1), "llm": requested.run.llm.model_copy(update=_endpoint(requested))}
+    run = submit_checks.fit_to_pipeline(requested.run.model_copy(update=changes))
     local = inputs.find_inputs(run)
     chart = charts.read(engine)
-    submit_checks.same_store(run, chart)
+    submit_checks.check_store(run, chart)
     _refuse_busy(engine, requested.name)
-    with submit_checks.BucketCheck(run, chart, needed=bool(local)) as bucket_check:
+    with submit_checks.BucketCheck(run, chart, is_needed=bool(local)) as bucket_check:
         notes = submit_checks.check(engine, run, chart)
-        if engine.see("workflowtemplates", TRAIN) is None:
+        if engine.read_object("workflowtemplates", TRAIN) is None:
             raise ConfigError(f"{charts.describe_missing_chart(engine).reason} (workflowtemplate {TRAIN} is missing)")
         notes += bucket_check.notes()
     if local:
@@ -49,17 +50,17 @@ def submit_training(
         if not dry:
             inputs.upload(local, bucket_check.bucket(), say)
         run = inputs.in_bucket(run, local, store)
-    own = {"run_id": None, "llm": run.llm.model_copy(update={"base_url": None})}
-    body = workflow(requested.model_copy(update={"run": run.model_copy(update=own)}), priority=priority)
+    sent_changes = {"run_id": None, "llm": run.llm.model_copy(update={"base_url": None})}
+    body = workflow(requested.model_copy(update={"run": run.model_copy(update=sent_changes)}), priority=priority)
     if not dry:
         engine.create(body)
-    return Submission(body, requested.name, notes)
+    return SubmittedWorkflow(body, requested.name, notes)
 
 
 def workflow(spec: TrainSpec, *, priority: int = 0) -> Plain:
     """Return the Workflow: a reference to swe-argo-train with arguments; ``spec`` holds the whole spec."""
-    sent = spec.model_dump(mode="json", exclude={"run": NOT_SENT})
-    changed = changed_fields(sent, _ANY.model_dump(mode="json")) | {"name": spec.name, "base_model": spec.base_model}
+    fields = spec.model_dump(mode="json", exclude={"run": NOT_SENT})
+    changed = changed_fields(fields, _ANY.model_dump(mode="json")) | {"name": spec.name, "base_model": spec.base_model}
     values = {
         "training": spec.name,
         "spec": json.dumps(changed, separators=(",", ":")),
@@ -79,7 +80,7 @@ def workflow(spec: TrainSpec, *, priority: int = 0) -> Plain:
 
 def is_on_cluster(engine: Engine, name: str) -> bool:
     """Return whether the cluster has a Workflow of a training of this name."""
-    return bool(engine.glance(trainings_of(name)))
+    return bool(engine.list_headers(trainings_of(name)))
 
 
 def watch_training(engine: Engine, name: str, console: Console) -> int:
@@ -103,15 +104,18 @@ def watch_training(engine: Engine, name: str, console: Console) -> int:
 
 
 def stop_training(engine: Engine, name: str, console: Console, *, wait: bool) -> int:
-    """Stop the training's Workflow; learnt steps stay. Returns 0. Raises ConfigError if it is not running."""
+    """Stop the training's Workflow, with ``wait`` until its end; completed steps stay. Always returns EXIT_OK.
+
+    Raises ConfigError if it is not running.
+    """
     newest = _newest(engine, name)
     if newest.has_ended:
         raise ConfigError(f"it is not running: it ended, {newest.phase}", field=f"training {name!r}")
     engine.stop(newest.name, waits=newest.phase == Phase.PENDING)
     while wait and not _newest(engine, name).has_ended:
         time.sleep(POLL_S)
-    ended = "stopped" if wait else "asked to stop"
-    console.print(f"{name} is {ended}; to go on, submit it again", highlight=False, soft_wrap=True)
+    state = "stopped" if wait else "requested the stop of"
+    console.print(f"{state} {name}; submit it again to resume it", highlight=False, soft_wrap=True)
     return EXIT_OK
 
 
@@ -120,25 +124,27 @@ def _endpoint(spec: TrainSpec) -> dict[str, Any]:
 
 
 def _refuse_busy(engine: Engine, name: str) -> None:
-    for each in engine.glance(trainings_of(name)):
-        if not each.has_ended:
+    """Raise ConfigError if a training of that name is in progress."""
+    for header in engine.list_headers(trainings_of(name)):
+        if not header.has_ended:
             raise ConfigError(
-                f"training {name!r} is running already, as workflow {each.name}: "
+                f"training {name!r} is running already, as workflow {header.name}: "
                 f"swe-argo watch {name}, or swe-argo stop {name}",
                 field="name",
             )
 
 
 def _newest(engine: Engine, name: str) -> WorkflowHeader:
-    headers = engine.glance(trainings_of(name))
+    """Return the training's newest Workflow, preferably one that has not ended. Raises ConfigError if it has none."""
+    headers = engine.list_headers(trainings_of(name))
     if not headers:
         raise ConfigError(f"no Workflow of it is in {engine.where}", field=f"training {name!r}")
-    return ([each for each in headers if not each.has_ended] or headers)[-1]
+    return ([header for header in headers if not header.has_ended] or headers)[-1]
 
 
 def _line(engine: Engine, training: WorkflowHeader) -> str:
     """Return the phase and current step as text."""
-    rounds = engine.glance(rounds_of(training.name))
-    at = f"step {int(rounds[-1].labels.get(ROUND, '0'))}" if rounds else "planning"
+    rounds = engine.list_headers(rounds_of(training.name))
+    position = f"step {int(rounds[-1].labels.get(ROUND, '0'))}" if rounds else "planning"
     phase = training.phase or Phase.PENDING
-    return f"{phase.lower()}, {at}" if phase != Phase.SUCCEEDED else f"succeeded, {at} was the last"
+    return f"{phase.lower()}, {position}" if phase != Phase.SUCCEEDED else f"succeeded, {position} was the last"

@@ -12,14 +12,14 @@ from swe_argo.workflows.argo.engine import Plain
 
 STARTING = ("", "PodInitializing", "ContainerCreating")
 """Messages of a pod that is starting normally."""
-WORDS = 200
+MAX_LENGTH = 200
 """Maximum characters of one reason."""
-NAMED = 3
+MAX_NAMES = 3
 """Maximum number of Workflows named as holders of a lock."""
 LOCKS = {
-    "shards": "a place among the shards at work (limit shards)",
-    "runs": "a place among the runs at work (limit runs)",
-    "units": "a place among the units at work (limit units)",
+    "shards": "one of the chart's limits.shards places",
+    "runs": "one of the chart's limits.runs places",
+    "units": "one of the chart's limits.units places",
 }
 
 
@@ -30,9 +30,9 @@ def count_waits(workflow: Plain, by_id: dict[str, Plain]) -> Counter[str]:
         kind, phase = node.get("type"), node.get("phase")
         message, step = str(node.get("message") or ""), node.get("templateName")
         if kind == "Pod" and phase == Phase.PENDING and message not in STARTING:
-            reasons[f"the pod of {step} waits: {one_line(message, WORDS)}"] += 1
+            reasons[f"the pod of {step} waits: {one_line(message, MAX_LENGTH)}"] += 1
         elif kind == "Retry" and phase not in ENDED and (tries := failed_tries(node, by_id)) and tries[-1] != "":
-            reasons[f"{step} is tried again after {_times(len(tries))}: {one_line(tries[-1], WORDS)}"] += 1
+            reasons[f"{step} is retried after {_times(len(tries))}: {one_line(tries[-1], MAX_LENGTH)}"] += 1
     return reasons
 
 
@@ -41,13 +41,13 @@ def failed_tries(top: Plain, by_id: dict[str, Plain]) -> list[str]:
     tries = tries_of(top, by_id)
     if not tries or tries[-1].get("phase") not in FAILED:
         return []
-    return [own_words(str(each.get("message") or "nobody says why")) for each in tries]
+    return [step_message(str(attempt.get("message") or "no reason given")) for attempt in tries]
 
 
-def own_words(message: str) -> str:
-    """Return the step's own error message if it wrote one: Argo puts container and exit code in front."""
-    head, mark, rest = message.partition("): ")
-    return rest if mark and "exit code" in head else message
+def step_message(message: str) -> str:
+    """Return the step's own error message, without Argo's prefix of container and exit code."""
+    head, separator, own_message = message.partition("): ")
+    return own_message if separator and "exit code" in head else message
 
 
 def _times(number: int) -> str:
@@ -55,16 +55,16 @@ def _times(number: int) -> str:
 
 
 def _locks(workflow: Plain) -> Iterator[str]:
-    """Yield the locks that a pending Workflow waits for; units that wait for their turn do not count."""
+    """Yield the locks that a pending Workflow waits for; the locks of single units do not count."""
     status = workflow.get("status") or {}
     if status.get("phase") not in (None, "", Phase.PENDING):
         return
     locks = status.get("synchronization") or {}
-    for each in (locks.get("semaphore") or {}).get("waiting") or []:
-        limit = str(each.get("semaphore") or "").rpartition("/")[2]
-        yield f"waits for {LOCKS.get(limit, limit)}{_format_locks(each.get('holders') or [])}"
-    for each in (locks.get("mutex") or {}).get("waiting") or []:
-        yield f"waits for another Workflow of this run to end{_format_locks([each.get('holder') or ''])}"
+    for wait in (locks.get("semaphore") or {}).get("waiting") or []:
+        limit = str(wait.get("semaphore") or "").rpartition("/")[2]
+        yield f"waits for {LOCKS.get(limit, limit)}{_format_locks(wait.get('holders') or [])}"
+    for wait in (locks.get("mutex") or {}).get("waiting") or []:
+        yield f"waits for another Workflow of this run to end{_format_locks([wait.get('holder') or ''])}"
 
 
 def _format_locks(keys: list[str]) -> str:
@@ -72,5 +72,5 @@ def _format_locks(keys: list[str]) -> str:
     names = list(dict.fromkeys(key.split("/")[1] for key in keys if "/" in key))
     if not names:
         return ""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f", held by {', '.join(names[:NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f", held by {', '.join(names[:MAX_NAMES])}{more}"

@@ -20,7 +20,7 @@ from swe_argo.workflows.argo.bucket import open_bucket
 from swe_argo.workflows.argo.chart import Chart
 from swe_argo.workflows.argo.engine import Engine, Plain, WorkflowHeader
 from swe_argo.workflows.argo.run_status import RunStatus, ShardView
-from swe_argo.workflows.argo.status_display import NAMES, count_outcomes, progress_lines, render_screen, status_line
+from swe_argo.workflows.argo.status_display import MAX_NAMES, count_outcomes, progress_lines, render_screen, status_line
 from swe_argo.workflows.argo.units_at_work import read_progress
 from swe_argo.workflows.terminal.activity import ActivityLine
 from swe_argo.workflows.terminal.run_end import EXIT_FAILED, print_run_end
@@ -35,9 +35,9 @@ SHARE = 10
 class WatchedRun:
     """A run on the cluster, as seen by polling.
 
-    Every few seconds the Workflows are listed by metadata alone; the body of one is read only when its resourceVersion
-    has changed. A watch would send the whole body, up to a megabyte, at every change of every shard, several times a
-    second.
+    Every few seconds the Workflows are listed by metadata alone; a body is read only when its resourceVersion has
+    changed. A Kubernetes watch would send the whole body, up to a megabyte, at every change of every shard, several
+    times a second.
     """
 
     def __init__(self, engine: Engine, run: str) -> None:
@@ -46,14 +46,17 @@ class WatchedRun:
         self.view: RunStatus | None = None
         self.shards: dict[str, ShardView] = {}
         self.engine = engine
-        self._seen: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
 
-    def look(self) -> bool:
-        """Poll once and return whether anything changed. Raises ConfigError if there is no such run, InfraError."""
+    def poll(self) -> bool:
+        """Poll once and return whether anything changed.
+
+        Raises ConfigError if there is no such run, InfraError if the API does not answer.
+        """
         parent = self._parent()
-        changed = self._read(parent, self._take_parent)
-        for each in self.engine.glance(shards_of(parent.name)):
-            changed |= self._read(each, self._take_shard)
+        changed = self._read(parent, self._update_run)
+        for header in self.engine.list_headers(shards_of(parent.name)):
+            changed |= self._read(header, self._update_shard)
         assert self.view is not None
         for number, phase in self.view.shards.items():
             if number not in self.shards and phase in ENDED:
@@ -66,28 +69,30 @@ class WatchedRun:
         return [self.shards[number] for number in sorted(self.shards)]
 
     def _parent(self) -> WorkflowHeader:
-        headers = self.engine.glance(runs_of(self.id))
+        """Return the run's Workflow: the one seen before, else the newest that is running, else the newest."""
+        headers = self.engine.list_headers(runs_of(self.id))
         if self.name:
-            headers = [each for each in headers if each.name == self.name]
+            headers = [header for header in headers if header.name == self.name]
         if not headers:
             reason = "its Workflow was deleted" if self.name else f"no Workflow of it is in {self.engine.where}"
-            raise ConfigError(f"{reason}; what was kept of it: swe-argo show {self.id}", field=f"run {self.id!r}")
-        newest = ([each for each in headers if not each.has_ended] or headers)[-1]
+            raise ConfigError(f"{reason}; for its stored results: swe-argo show {self.id}", field=f"run {self.id!r}")
+        newest = ([header for header in headers if not header.has_ended] or headers)[-1]
         self.name = newest.name
         return newest
 
-    def _read(self, glance: WorkflowHeader, take: Callable[[Plain], None]) -> bool:
-        if self._seen.get(glance.name) == glance.version:
+    def _read(self, header: WorkflowHeader, update: Callable[[Plain], None]) -> bool:
+        """Call ``update`` with the Workflow's body if it has changed since the last call; return whether it has."""
+        if self._versions.get(header.name) == header.version:
             return False
-        if body := self.engine.workflow(glance.name):
-            take(body)
-            self._seen[glance.name] = glance.version
+        if body := self.engine.workflow(header.name):
+            update(body)
+            self._versions[header.name] = header.version
         return True
 
-    def _take_parent(self, body: Plain) -> None:
+    def _update_run(self, body: Plain) -> None:
         self.view = run_status.read_run(body)
 
-    def _take_shard(self, body: Plain) -> None:
+    def _update_shard(self, body: Plain) -> None:
         view = run_status.read_shard(body)
         self.shards[view.number] = view
 
@@ -98,15 +103,15 @@ def watch(engine: Engine, run_id: str, console: Console) -> int:
     Raises ConfigError if there is no such run or its spec was invalid, InfraError if it ended without a report.
     """
     run = WatchedRun(engine, run_id)
-    run.look()
+    run.poll()
     follow(run, console)
     return end(engine, run, console)
 
 
 def follow(run: WatchedRun, console: Console) -> None:
-    """Show the run until it has ended."""
+    """Show the run until it has ended: as a live screen on a terminal, otherwise as lines when something changes."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-    last_line, away, said_at = "", "", time.monotonic()
+    last_line, away, printed_at = "", "", time.monotonic()
     with live or nullcontext():
         while True:
             assert run.view is not None
@@ -115,23 +120,26 @@ def follow(run: WatchedRun, console: Console) -> None:
                 live.update(render_screen(run.id, run.view, run.parts, away, at_work), refresh=True)
             elif (text := status_line(run.view, run.parts)) != last_line:
                 console.print(f"{_clock()} {run.id}: {text}", highlight=False, soft_wrap=True)
-                last_line, said_at = text, time.monotonic()
-            elif time.monotonic() - said_at > QUIET_S and not away:
-                for line in progress_lines(read_progress(run.engine, run.parts)[:NAMES]):
+                last_line, printed_at = text, time.monotonic()
+            elif time.monotonic() - printed_at > QUIET_S and not away:
+                for line in progress_lines(read_progress(run.engine, run.parts)[:MAX_NAMES]):
                     console.print(f"{_clock()} {run.id}: {line.strip()}", highlight=False, soft_wrap=True, markup=False)
-                said_at = time.monotonic()
+                printed_at = time.monotonic()
             if run.view.has_ended:
                 return
             began = time.monotonic()
             try:
-                run.look()
+                run.poll()
                 if away and not live:
-                    console.print(f"{_clock()} {run.id}: API back", highlight=False)
+                    console.print(f"{_clock()} {run.id}: API reachable again", highlight=False)
                 away = ""
             except InfraError as error:
                 if not away and not live:
-                    console.print(f"{_clock()} {run.id}: API away: {error.reason}", highlight=False, soft_wrap=True)
+                    console.print(
+                        f"{_clock()} {run.id}: API unreachable: {error.reason}", highlight=False, soft_wrap=True
+                    )
                 away = away or _clock()
+            # An outage makes a poll long by itself: the pause does not grow with it.
             time.sleep(max(POLL_S, SHARE * (time.monotonic() - began) if not away else 0))
 
 
@@ -141,31 +149,31 @@ def end(engine: Engine, run: WatchedRun, console: Console) -> int:
     assert view is not None
     if not view.reported:
         message = f"run {run.id!r} ended without a report: {view.message or view.phase}"
-        error = ConfigError(message) if view.exit_code == ConfigError.exit_code else _failed(message)
+        error = ConfigError(message) if view.exit_code == ConfigError.exit_code else _make_error(message)
         if not isinstance(error, ConfigError):
-            error.add_note(_again(engine, run.id))
+            error.add_note(_resume_hint(engine, run.id))
         raise error
     outcomes, failures = count_outcomes(run.parts)
     try:
         with ActivityLine(console, "reading the report"):
             code = print_end(charts.read(engine), run.id, console)
         if code:
-            console.print(_again(engine, run.id), highlight=False, soft_wrap=True, markup=False)
+            console.print(_resume_hint(engine, run.id), highlight=False, soft_wrap=True, markup=False)
         return EXIT_FAILED if code and _failed_fast(view, failures) else code
     except (StepError, FileNotFoundError) as error:
-        console.print(f"the report is not to be seen from here: {error}", style="dim", highlight=False, soft_wrap=True)
+        console.print(f"cannot read the report: {error}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"{run.id}: {view.result or status_line(view, run.parts)}", highlight=False, soft_wrap=True)
-    whole = view.phase == Phase.SUCCEEDED and not view.stopping and not failures and bool(outcomes)
-    if not whole:
-        console.print(_again(engine, run.id), highlight=False, soft_wrap=True, markup=False)
+    is_complete = view.phase == Phase.SUCCEEDED and not view.stopping and not failures and bool(outcomes)
+    if not is_complete:
+        console.print(_resume_hint(engine, run.id), highlight=False, soft_wrap=True, markup=False)
     if _failed_fast(view, failures):
         return EXIT_FAILED
-    return EXIT_OK if whole else EXIT_INCOMPLETE
+    return EXIT_OK if is_complete else EXIT_INCOMPLETE
 
 
-def _again(engine: Engine, run_id: str) -> str:
+def _resume_hint(engine: Engine, run_id: str) -> str:
     """Return the command that resumes the run with the spec in the bucket."""
-    return f"to go on: swe-argo resume {run_id} --namespace {engine.namespace}"
+    return f"continue with: swe-argo resume {run_id} --namespace {engine.namespace}"
 
 
 def _failed_fast(view: RunStatus, failures: Counter[str]) -> bool:
@@ -173,12 +181,15 @@ def _failed_fast(view: RunStatus, failures: Counter[str]) -> bool:
 
 
 def print_end(chart: Chart | None, run_id: str, console: Console) -> int:
-    """Print the end of the report and return its exit code. Raises ConfigError, InfraError."""
+    """Print the end of the report and return its exit code.
+
+    Raises ConfigError if there is no report, InfraError if the bucket does not answer.
+    """
     bucket = open_bucket(charts.store_address(chart, None), chart)
     return EXIT_OK if print_run_end(Run(bucket, run_id), console).complete else EXIT_INCOMPLETE
 
 
-def _failed(message: str) -> InfraError:
+def _make_error(message: str) -> InfraError:
     from swe_argo.steps.contracts.failure import FailureClass
 
     return InfraError(FailureClass.STEP_KILLED, message)

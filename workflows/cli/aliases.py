@@ -1,4 +1,4 @@
-"""Other tools' words of a command line in ours."""
+"""Translation of other tools' flags into ours."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.workflows.api.variables import FALSE, TRUE
 
 WITHOUT_EFFECT = {
-    "--use_existing": "the same --run-id goes on with what is there, another one begins anew",
-    "--skip_existing": "the same --run-id goes on with what is there, another one begins anew",
-    "--prepull_images": "images are pulled ahead, within --disk-budget-gb",
+    "--use_existing": "an existing --run-id resumes that run, a new one starts a new run",
+    "--skip_existing": "an existing --run-id resumes that run, a new one starts a new run",
+    "--prepull_images": "images are always pulled ahead, within --disk-budget-gb",
 }
-"""Flags of R2E-Gym for what is always so."""
+"""Flags of R2E-Gym that change nothing, because their behaviour is the default."""
 WITHOUT_SPEC = ("proxy", "train")
-"""Commands that have flags of their own alone: --context is tokens there, --name is no agent's."""
-
-
-OF_VERL = {
+"""Commands without the flags of RunSpec, in which --context and --name have other meanings."""
+VERL_FLAGS = {
     "--output_dir": "--out",
     "--output-dir": "--out",
     "--val_ratio": "--val-ratio",
@@ -30,79 +28,85 @@ OF_VERL = {
     "--max-turns": "--max-steps",
     "--prompt_style": "--prompt-style",
 }
-"""Flags of create_dataset.py, which writes SWE-bench for verl; some of them are other things in other commands."""
+"""Flags of create_dataset.py, which writes SWE-bench for verl; some have other meanings in other commands."""
 
 
-def our_names(arguments: list[str], note: Callable[[str], None] = lambda _: None) -> list[str]:
-    """Arguments with other tools' flags in ours: they are accepted, but kept out of the first column of ``--help``.
+def translate_arguments(arguments: list[str], note: Callable[[str], None] = lambda _: None) -> list[str]:
+    """Return the arguments with other tools' flags replaced by ours.
 
-    ``note`` is told of each that changes nothing. Raises ConfigError for one that cannot be had.
+    Args:
+        arguments: The words after ``swe-argo``.
+        note: Called with a message for each flag that changes nothing.
+
+    Raises:
+        ConfigError: A flag is not supported.
     """
     if arguments and arguments[0] in WITHOUT_SPEC:
         return arguments
-    ours, switches = _ours(), _switches()
+    names, switches = _our_spellings(), _switches()
     if arguments[:1] == ["export"]:
-        ours |= OF_VERL
-    words: list[str] = []
-    rest = deque(arguments)
-    while rest:
-        argument = rest.popleft()
+        names |= VERL_FLAGS
+    result: list[str] = []
+    remaining = deque(arguments)
+    while remaining:
+        argument = remaining.popleft()
         if argument == "--":
-            return [*words, argument, *rest]
+            return [*result, argument, *remaining]
         flag, equals, value = argument.partition("=")
-        name = ours.get(flag, flag)
+        name = names.get(flag, flag)
         if name in ("--dataset", "-d") and arguments[0] == "export":
-            words += [value] if equals else []  # there a dataset is no flag's value
+            result += [value] if equals else []  # the dataset is an argument of export
         elif name in switches:
-            words += _switch(switches[name], name, value, equals, rest)
-        elif flag == "--until-confident" and not equals and (not rest or not rest[0][:1].isdigit()):
-            words.append(f"{flag}=5%")
+            result += _switch(switches[name], name, value, equals, remaining)
+        # Our flag needs a value; without one it means 5 %.
+        elif flag == "--until-confident" and not equals and (not remaining or not remaining[0][:1].isdigit()):
+            result.append(f"{flag}=5%")
         elif flag in WITHOUT_EFFECT:
-            if not equals and rest:
-                rest.popleft()
-            note(f"{flag} changes nothing here: {WITHOUT_EFFECT[flag]}")
+            if not equals and remaining:
+                remaining.popleft()
+            note(f"{flag} has no effect: {WITHOUT_EFFECT[flag]}")
         elif flag in ("--max_iterations", "--num_restarts"):
-            words += _tries(flag, value if equals or not rest else rest.popleft())
+            result += _iterations(flag, value if equals or not remaining else remaining.popleft())
         else:
-            words.append(f"{name}{equals}{value}")
-    return words
+            result.append(f"{name}{equals}{value}")
+    return result
 
 
-def _ours() -> dict[str, str]:
-    """Every long spelling, and each with underscores for dashes, as many tools write it -> ours."""
-    ours = {}
-    for each in fields():
-        first, *others = (part for name in each.flag.names for part in name.split("/") if len(part) > 2)
-        for name in (first, *others):
+def _our_spellings() -> dict[str, str]:
+    """Return every long spelling of a flag, also with underscores for dashes -> our spelling."""
+    spellings = {}
+    for field in fields():
+        first, *aliases = (part for name in field.flag.names for part in name.split("/") if len(part) > 2)
+        for name in (first, *aliases):
             target = name if name.startswith("--no-") else first
-            ours[f"--{name[2:].replace('-', '_')}"] = target
-            ours[name] = target
-    del ours["--max_iterations"]  # R2E-Gym's, and something else there than in OpenHands
-    return ours
+            spellings[f"--{name[2:].replace('-', '_')}"] = target
+            spellings[name] = target
+    del spellings["--max_iterations"]  # R2E-Gym's flag, with another meaning than OpenHands'
+    return spellings
 
 
 def _switches() -> dict[str, tuple[str, str]]:
-    """Flags without a value -> how on and off are spelt."""
-    pairs = [each.flag.names[0].split("/") for each in fields() if "/" in each.flag.names[0]]
+    """Return flag without a value -> its spellings for on and off."""
+    pairs = [field.flag.names[0].split("/") for field in fields() if "/" in field.flag.names[0]]
     return {name: (on, off) for on, off in pairs for name in (on, off)}
 
 
-def _switch(spelt: tuple[str, str], name: str, value: str, equals: str, rest: deque[str]) -> list[str]:
-    """``--hints true``, as tools write that have no switches, or ``--hints``."""
-    word = (value if equals else rest[0] if rest else "").lower()
-    if word not in TRUE + FALSE:
+def _switch(spellings: tuple[str, str], name: str, value: str, equals: str, remaining: deque[str]) -> list[str]:
+    """Accept ``--hints true``, as in tools without switches, as well as ``--hints``."""
+    text = (value if equals else remaining[0] if remaining else "").lower()
+    if text not in TRUE + FALSE:
         if equals:
             raise ConfigError(f"{value!r} is neither true nor false", field=name)
         return [name]
     if not equals:
-        rest.popleft()
-    return [spelt[0] if (name == spelt[0]) == (word in TRUE) else spelt[1]]
+        remaining.popleft()
+    return [spellings[0] if (name == spellings[0]) == (text in TRUE) else spellings[1]]
 
 
-def _tries(flag: str, value: str) -> list[str]:
-    """R2E-Gym's further attempts at an instance: by its iterative protocol, or by restarts, which do not exist here."""
+def _iterations(flag: str, value: str) -> list[str]:
+    """Translate R2E-Gym's repeated attempts at an instance: iterative mode; restarts are not supported."""
     if value == "1":
         return []
     if flag == "--max_iterations":
         return ["--iterative", "--iterative-max-attempts", value]
-    raise ConfigError("restarts within one sandbox do not exist here; --iterative takes a fresh one", field=flag)
+    raise ConfigError("restarts within one sandbox are not supported; --iterative uses a fresh sandbox", field=flag)

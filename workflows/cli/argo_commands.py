@@ -1,4 +1,4 @@
-"""The commands of ``swe-argo`` that need a cluster with Argo. What each needs is imported when it is called."""
+"""The commands of ``swe-argo`` that need a cluster with Argo. They import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -20,40 +20,42 @@ from swe_argo.workflows.terminal.activity import ActivityLine
 if TYPE_CHECKING:
     from swe_argo.steps.contracts.train_spec import TrainSpec
     from swe_argo.workflows.argo.engine import Engine
-    from swe_argo.workflows.argo.submission import Submission
+    from swe_argo.workflows.argo.submission import SubmittedWorkflow
 
 console = Console()
 INTERRUPTED = 130
 RunId = Annotated[str, typer.Argument(metavar="RUN")]
 Namespace = Annotated[str | None, typer.Option("--namespace", help="Namespace of the chart.")]
 KubeContext = Annotated[
-    str | None, typer.Option("--kube-context", help="Context of the kubeconfig, by default the current one.")
+    str | None, typer.Option("--kube-context", help="Context of the kubeconfig; by default the current one.")
 ]
 Priority = Annotated[
-    int, typer.Option("--priority", help="The larger, the sooner its units begin where several runs wait.")
+    int, typer.Option("--priority", help="Priority among waiting runs; units of a higher one start first.")
 ]
-CompareWith = Annotated[str, typer.Option("--compare-with", help="An earlier run, or 'last' of the same spec.")]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Stay and watch it to its end.")]
-Dry = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the Workflow, make nothing.")]
+CompareWith = Annotated[
+    str, typer.Option("--compare-with", help="Earlier run to compare with; last: the newest of the same spec.")
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Watch it until it ends.")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Check everything and print the Workflow, but create nothing.")]
 PANEL = "On a cluster, by Argo"
 
 
 def add(app: typer.Typer, with_spec: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
-    """Add the commands. ``with_spec`` gives one every field of RunSpec as an option."""
+    """Add the commands. ``with_spec`` adds options for the fields of RunSpec to a command."""
     app.command(rich_help_panel=PANEL)(with_spec(submit))
     app.command(rich_help_panel=PANEL)(watch)
     app.command(rich_help_panel=PANEL)(stop)
     app.command(rich_help_panel=PANEL)(resume)
     app.command(rich_help_panel=PANEL)(fetch)
-    nights = Application(help="The nightly run: on, off, list.", invoke_without_command=True, callback=_nights)
-    nights.command("on")(nightly_on)
-    nights.command("off")(nightly_off)
-    nights.command("list")(nightly_list)
-    app.add_typer(nights, name="nightly", rich_help_panel=PANEL)
+    nightly = Application(help="Nightly runs: on, off, list.", invoke_without_command=True, callback=_print_help)
+    nightly.command("on")(nightly_on)
+    nightly.command("off")(nightly_off)
+    nightly.command("list")(nightly_list)
+    app.add_typer(nightly, name="nightly", rich_help_panel=PANEL)
 
 
 def submit(
-    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="A spec in TOML; flags win over it.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Spec in TOML; flags override it.")] = None,
     *,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set agent.max_steps=60.")
@@ -64,10 +66,10 @@ def submit(
     dry_run: Dry = False,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Evaluate patches or an agent on the cluster. The same --run-id again does only what is missing.
+    """Evaluate patches or an agent on the cluster. An existing --run-id resumes that run.
 
-    Files that the spec names are brought to the cluster's bucket first. Exit code 0: submitted, with --watch as of run;
-    64: the request is wrong, or the cluster lacks something.
+    Files that the spec names are uploaded to the cluster's bucket first. Exit codes: 0: submitted; with --watch as for
+    run; 64: the request is wrong, or the cluster lacks something.
     """
     request = spec_sources.read_request(file, flags or {}, set_ or [])
     for note in request.notes:
@@ -86,18 +88,22 @@ def submit_training(
     namespace: str | None,
     kube_context: str | None,
 ) -> None:
-    """Submit a training; ``stay``: watch it to its end. Raises ConfigError, InfraError."""
+    """Submit a training, and with ``stay`` watch it until it ends; ``dry``: only print the Workflow.
+
+    Raises ConfigError if the spec or the cluster is unsuitable, InfraError if the cluster or bucket does not answer.
+    """
     from swe_argo.workflows.argo import training
 
     with _engine(namespace, kube_context) as engine:
-        submission = training.submit_training(engine, spec, priority=priority, dry=dry, say=_say)
-        _tell(engine, submission, stay=stay, dry=dry)
+        submission = training.submit_training(engine, spec, priority=priority, dry=dry, say=_print)
+        _print_submission(engine, submission, stay=stay, dry=dry)
 
 
 def submit_validation(runs: Mapping[str, RunSpec], name: str, *, stay: bool, dry: bool) -> int:
-    """Submit the two runs of a validation; ``stay``: watch them to their ends, and say what they come to.
+    """Submit the two runs of a validation; with ``stay`` watch them until they end, then print the validation.
 
-    Returns 0, or as ``watch`` the worst of both. Raises ConfigError, InfraError.
+    Returns 0, or the larger exit code of ``watch`` for the two runs. Raises ConfigError and InfraError as
+    submit_training.
     """
     kubernetes = next(iter(runs.values())).sandbox.kubernetes
     with _engine(kubernetes.namespace, kubernetes.context) as engine:
@@ -127,7 +133,7 @@ def resume(
     *,
     redo: Annotated[
         list[str] | None,
-        typer.Option("--redo", metavar="WORD", help="Do these again, too: outcomes, stop reasons, instances."),
+        typer.Option("--redo", metavar="WORD", help="Run these units again: outcome, stop reason or instance."),
     ] = None,
     priority: Priority = 0,
     watch: Watch = False,
@@ -135,7 +141,7 @@ def resume(
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
-    """Submit a stored run again, by its own spec: only what is missing is done. It grows by submit, with its id."""
+    """Resume a stored run with its own spec: only missing verdicts are made. To extend it, use submit with its id."""
     with _engine(namespace, kube_context) as engine:
         from swe_argo.workflows.argo.stored_runs import spec_of
 
@@ -145,10 +151,10 @@ def resume(
 
 
 def watch(run_id: RunId, namespace: Namespace = None, kube_context: KubeContext = None) -> None:
-    """Show a run, or a training, on the cluster as it goes, to its end. Ctrl-C leaves it running.
+    """Show the progress of a run or training on the cluster until it ends. Ctrl-C leaves it running.
 
-    Exit code 0: every unit has a verdict; 3: some have none; 4: it ended as failed (--fail-fast); 64: its spec was
-    wrong; 75: it ended without a report.
+    Exit codes: 0: every unit has a verdict; 3: some have none; 4: it failed (--fail-fast); 64: its spec was wrong; 75:
+    it ended without a report.
     """
     with _engine(namespace, kube_context) as engine:
         _watch(engine, run_id)
@@ -156,11 +162,11 @@ def watch(run_id: RunId, namespace: Namespace = None, kube_context: KubeContext 
 
 def stop(
     run_id: RunId,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended and reported.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it has ended and has a report.")] = True,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
-    """Stop a run, or a training, and all its parts; what is finished is reported, and resume goes on from there."""
+    """Stop a run or training on the cluster. Finished units stay, and resume continues it."""
     from swe_argo.workflows.argo import stop, training
 
     with _engine(namespace, kube_context) as engine:
@@ -171,33 +177,32 @@ def stop(
 
 def fetch(
     run_id: RunId,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is, or becomes, a store.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Store to copy the run to, a new or existing folder.")],
     store: Annotated[
         str | None, typer.Option("--store", "-o", help="s3://bucket/prefix to fetch from; by default the cluster's.")
     ] = None,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
-    """Bring a run from its bucket into a folder; again, only what is missing."""
+    """Download a run from its bucket to a folder. Existing files are skipped."""
     from swe_argo.workflows.argo import fetch, stored_runs
 
     number = fetch.fetch(stored_runs.find_bucket(store, namespace, kube_context), run_id, folder, console)
-    console.print(
-        f"{run_id}: {number} files brought; see them by: swe-argo show {run_id} --store {folder}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    text = f"{run_id}: {number} files downloaded; show the run with: swe-argo show {run_id} --store {folder}"
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def nightly_on(
     schedule: Annotated[
-        list[str] | None, typer.Option("--schedule", metavar="CRON", help="When: '0 2 * * *' (repeatable).")
+        list[str] | None, typer.Option("--schedule", metavar="CRON", help="Cron schedule: '0 2 * * *' (repeatable).")
     ] = None,
-    timezone: Annotated[str | None, typer.Option("--timezone", help="Whose clock: Europe/Berlin.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="Time zone of the schedule: Europe/Berlin.")
+    ] = None,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
 ) -> None:
-    """Start the nightly run at its times."""
+    """Switch on the nightly run."""
     from swe_argo.workflows.argo import nightly
 
     nightly.check_schedule(schedule or [], timezone)
@@ -206,7 +211,7 @@ def nightly_on(
 
 
 def nightly_off(namespace: Namespace = None, kube_context: KubeContext = None) -> None:
-    """Start no nightly run any more."""
+    """Switch off the nightly run."""
     from swe_argo.workflows.argo import nightly
 
     with _engine(namespace, kube_context) as engine:
@@ -214,20 +219,21 @@ def nightly_off(namespace: Namespace = None, kube_context: KubeContext = None) -
 
 
 def nightly_list(namespace: Namespace = None, kube_context: KubeContext = None) -> None:
-    """Say when it comes next, and how the last ones went."""
+    """List the next nightly run and the results of the last ones."""
     from swe_argo.workflows.argo import nightly
 
     with _engine(namespace, kube_context) as engine:
         nightly.show_nightly(engine, console)
 
 
-def _nights(context: typer.Context) -> None:
+def _print_help(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         sys.stdout.write(context.get_help() + "\n")
 
 
 @contextmanager
 def _engine(namespace: str | None, kube_context: str | None) -> Iterator[Engine]:
+    """Yield an engine for the namespace and context, by default the kubeconfig's, and close it."""
     from swe_argo.workflows.argo.engines import open_engine
 
     engine = open_engine(KubernetesSpec(namespace=namespace, context=kube_context))
@@ -240,20 +246,24 @@ def _engine(namespace: str | None, kube_context: str | None) -> Iterator[Engine]
 def _submit(
     engine: Engine, spec: RunSpec, priority: int, compare_with: str, *, stay: bool, dry: bool, key: bool = False
 ) -> None:
+    """Check and submit a run, print the result, with ``stay`` watch it.
+
+    ``key``: its API key is on this machine only.
+    """
     from swe_argo.workflows.argo.submission import submit as send
 
-    # On stderr: what a dry run prints is read by programs.
-    with ActivityLine(Console(stderr=True), f"asking {engine.where} and the bucket"):
-        submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=_say, key=key)
-    _tell(engine, submission, stay=stay, dry=dry)
+    # On stderr: programs read the output of a dry run.
+    with ActivityLine(Console(stderr=True), f"checking {engine.where} and the bucket"):
+        submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=_print, key=key)
+    _print_submission(engine, submission, stay=stay, dry=dry)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     console.print(text, style="dim", highlight=False, soft_wrap=True)
 
 
-def _tell(engine: Engine, submission: Submission, *, stay: bool, dry: bool) -> None:
-    """What was submitted, and how it is watched and stopped; ``stay``: watch it."""
+def _print_submission(engine: Engine, submission: SubmittedWorkflow, *, stay: bool, dry: bool) -> None:
+    """Print the submission and the commands that watch and stop it, and with ``stay`` watch it."""
     for note in submission.notes:
         sys.stderr.write(f"note: {note}\n")
     if dry:
@@ -266,23 +276,21 @@ def _tell(engine: Engine, submission: Submission, *, stay: bool, dry: bool) -> N
     )
     if stay:
         _watch(engine, submission.run)
-    where = f" --namespace {engine.namespace}"
-    ways = f"watch it: swe-argo watch {submission.run}{where}; stop it: swe-argo stop {submission.run}{where}"
-    console.print(ways, style="dim", highlight=False, soft_wrap=True)
+    target = f"{submission.run} --namespace {engine.namespace}"
+    hint = f"watch it with: swe-argo watch {target}; stop it with: swe-argo stop {target}"
+    console.print(hint, style="dim", highlight=False, soft_wrap=True)
 
 
 def _watch(engine: Engine, run_id: str) -> None:
+    """Watch a run or training until it ends, then raise typer.Exit with its code. Ctrl-C ends only the watching."""
     from swe_argo.workflows.argo import training
     from swe_argo.workflows.argo.watch import watch as follow
 
     try:
-        to_follow = training.watch_training if training.is_on_cluster(engine, run_id) else follow
-        code = to_follow(engine, run_id, console)
+        watch_function = training.watch_training if training.is_on_cluster(engine, run_id) else follow
+        code = watch_function(engine, run_id, console)
     except KeyboardInterrupt:
-        console.print(
-            f"{run_id} goes on; to stop it: swe-argo stop {run_id} --namespace {engine.namespace}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        text = f"{run_id} is still running; stop it with: swe-argo stop {run_id} --namespace {engine.namespace}"
+        console.print(text, highlight=False, soft_wrap=True)
         code = INTERRUPTED
     raise typer.Exit(code)

@@ -13,7 +13,7 @@ from swe_argo.workflows.api.run import Run
 
 
 def compare(first: tuple[str, str], second: tuple[str, str], console: Console, *, as_json: bool) -> None:
-    """Print the second run minus the first.
+    """Print the comparison of two runs, the second minus the first.
 
     Args:
         first: Store and run id.

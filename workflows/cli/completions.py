@@ -1,4 +1,4 @@
-"""What a shell offers for a word that is not whole yet. Nothing is asked of a network for it."""
+"""Shell completions, made without network access."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.steps.store import open_store
 
 
 def offer_runs(context: typer.Context, incomplete: str) -> list[str]:
-    """The runs of the folder that is the store, newest last; of a bucket none: a shell does not wait for one."""
+    """Return the runs of a store that is a folder, newest last; none for a bucket, which would take too long."""
     store = str(context.params.get("store") or settings().store or RunSpec().store)
     if store.startswith("s3:"):
         return []
@@ -27,13 +27,13 @@ def offer_runs(context: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
-def _offer(words: list[str]) -> Callable[[str], list[str]]:
-    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+def _offer(names: list[str]) -> Callable[[str], list[str]]:
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
-OF_FIELDS: dict[str, Any] = {
+FIELD_COMPLETIONS: dict[str, Any] = {
     "agent.name": _offer(list(AGENTS)),
     "sandbox.backend": _offer(list(BACKENDS)),
     "dataset": _offer(short_names()),
 }
-"""Field -> what is offered for its flag."""
+"""Field -> completion function of its flag."""

@@ -1,4 +1,4 @@
-"""The commands that say what there is to run before anything runs."""
+"""The commands that list datasets and instances."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from swe_argo.workflows.cli import spec_sources
 
 console = Console()
 TITLE_WIDTH = 72
-"""Characters of an issue's first line."""
+"""Maximum characters of an issue's first line."""
 
 
 def add(app: typer.Typer, with_spec: Callable[..., Callable[..., None]]) -> None:
-    """Add the commands. ``with_spec`` gives one the fields of RunSpec that a function chooses as options."""
+    """Add the commands. ``with_spec`` adds options for the chosen fields of RunSpec to a command."""
     app.command()(datasets)
-    app.command()(with_spec(instances, _chooses_instances))
+    app.command()(with_spec(instances, _is_selection_field))
 
 
-def _chooses_instances(field: SpecField) -> bool:
+def _is_selection_field(field: SpecField) -> bool:
+    """Return whether a field chooses the dataset or its instances, apart from the results of validations."""
     is_selection = field.path[0] == "select" and field.path[1] not in (
         *("validated", "keep_invalid", "skip_not_gradeable"),
     )
@@ -34,28 +35,28 @@ def _chooses_instances(field: SpecField) -> bool:
 
 
 def datasets() -> None:
-    """List the datasets that have a name here. Any other is a hub id, a file of rows, or a task repo."""
+    """List the datasets that have a short name. Other datasets: a hub id, a file of rows or a task repo."""
     from swe_argo.steps.datasets.known import list_known
     from swe_argo.workflows.terminal.columns import columns
 
-    rows = [[each.name, each.family, each.splits, each.source] for each in list_known()]
+    rows = [[dataset.name, dataset.family, dataset.splits, dataset.source] for dataset in list_known()]
     title, *lines = columns([["--dataset", "family", "splits, instances", "hub id"], *rows])
     console.print(Text(title, style="bold"), soft_wrap=True)
     for line in lines:
         console.print(Text(line), soft_wrap=True)
-    console.print(Text("those of one: swe-argo instances -d NAME", style="dim"), soft_wrap=True)
+    console.print(Text("list a dataset's instances with: swe-argo instances -d NAME", style="dim"), soft_wrap=True)
 
 
 def instances(
-    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="A spec; flags win over it.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Spec in TOML; flags override it.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line: all that an agent may know of it.")
+        bool, typer.Option("--json", help="Print one JSON object per instance, with all that an agent may see.")
     ] = False,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """List the instances that a run of these flags would have: id, repository, first line of the issue.
+    """List the instances that a run with these flags would have: id, repository, first line of the issue.
 
-    Those that a validation leaves out are still there.
+    The list includes instances that a validation excludes.
     """
     from swe_argo.steps.reports.text.formatting import count
     from swe_argo.steps.reports.text.visible import make_visible
@@ -63,12 +64,14 @@ def instances(
     from swe_argo.workflows.terminal.columns import columns
 
     request = spec_sources.read_request(file, flags or {}, [])
-    found = read_instances(request)
+    selected = read_instances(request)
     if as_json:
-        for each in found:
-            sys.stdout.write(json.dumps(each.model_dump(mode="json", exclude_defaults=True)) + "\n")
+        for instance in selected:
+            sys.stdout.write(json.dumps(instance.model_dump(mode="json", exclude_defaults=True)) + "\n")
         return
-    rows = [[each.instance_id, make_visible(each.repo), _title(each.problem_statement)] for each in found]
+    rows = [
+        [instance.instance_id, make_visible(instance.repo), _title(instance.problem_statement)] for instance in selected
+    ]
     for line in columns(rows) if rows else []:
         console.print(Text(line), soft_wrap=True)
     console.print(Text(f"{count(len(rows), 'instance')} of {request.spec.dataset}", style="dim"), soft_wrap=True)

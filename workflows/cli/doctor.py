@@ -1,4 +1,4 @@
-"""What this machine can run, and what is missing, in one screen."""
+"""Checks of this machine: what it can run, and what is missing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ from swe_argo.steps.settings import settings
 from swe_argo.workflows.local.machines import default_workers
 
 HUB_S = 20.0
-"""Seconds that the hub has to answer."""
+"""Timeout of the request to the hub, in seconds."""
 
 
 def doctor(console: Console, spec: SandboxSpec) -> bool:
-    """Print every check; whether at least one backend works."""
+    """Print every check, and return whether at least one backend works.
+
+    ``well`` of a check is None if something is not set up, which is no error; ``mend`` is the advised remedy.
+    """
     checks = dict(_checks(spec))
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, check in checks.items():
@@ -46,10 +49,11 @@ def doctor(console: Console, spec: SandboxSpec) -> bool:
 
 
 def _checks(spec: SandboxSpec) -> Iterator[tuple[str, Diagnosis]]:
+    """Yield the name and result of each check."""
     yield "machine", _machine()
     yield "python", Diagnosis(sys.version_info >= (3, 11), platform.python_version())
     git = shutil.which("git")
-    mend = "" if git else "install git: every repository is a checkout"
+    mend = "" if git else "install git: every repository is a git checkout"
     yield "git", Diagnosis(bool(git), git or "not found", mend)
     for backend in dict.fromkeys((*BACKENDS, spec.backend)):
         yield f"backend {backend}", diagnose(backend, spec)
@@ -60,64 +64,65 @@ def _checks(spec: SandboxSpec) -> Iterator[tuple[str, Diagnosis]]:
     for extra, module, use in (
         ("s3", "boto3", "stores in buckets"),
         ("models", "openai", "agents that ask a model"),
-        ("mini-swe-agent", "minisweagent", "the agent of that name"),
-        ("tinker", "tinker", "swe-argo proxy and train, and numpy for the reader of samples"),
-        ("wandb", "wandb", "figures of trainings at Weights & Biases"),
+        ("mini-swe-agent", "minisweagent", "agent mini-swe-agent"),
+        ("tinker", "tinker", "swe-argo proxy and train, and numpy for reading samples"),
+        ("wandb", "wandb", "training figures at Weights & Biases"),
         ("view", "uvicorn", "runs in a browser (swe-argo view)"),
         ("notebook", "pandas", "data frames of runs in Python"),
     ):
-        there = find_spec(module) is not None
-        yield extra, Diagnosis(there, use, "" if there else f"pip install 'swe-argo[{extra}]'")
+        is_installed = find_spec(module) is not None
+        yield extra, Diagnosis(is_installed, use, "" if is_installed else f"pip install 'swe-argo[{extra}]'")
 
 
 def _machine() -> Diagnosis:
+    """Describe this machine; it is never wrong, but full support needs Linux on x86-64."""
     cores, name = os.cpu_count() or 1, f"{platform.system()} {platform.machine()}"
     memory = ""
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = f", {os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB"
     detail = f"{name}, {cores} cores{memory}; by default --workers {default_workers()}"
-    reference = platform.system() == "Linux" and platform.machine() == "x86_64"
-    mend = "the reference is Linux x86-64: here docker runs images by emulation, and local has no isolation"
-    return Diagnosis(reference or None, detail, "" if reference else mend)
+    is_reference = platform.system() == "Linux" and platform.machine() == "x86_64"
+    mend = "supported fully on Linux x86-64: elsewhere docker emulates images, and local has no isolation"
+    return Diagnosis(is_reference or None, detail, "" if is_reference else mend)
 
 
 def _argo(spec: SandboxSpec) -> Diagnosis:
-    """Whether ``submit`` would find what it needs: asked once, for a cluster that is away has been told already."""
+    """Check what ``submit`` needs, without retries: the backend's check has reported an unreachable cluster already."""
     if find_spec("kubernetes") is None:
-        return Diagnosis(None, "the client is not installed", "pip install 'swe-argo[kubernetes]'")
+        return Diagnosis(None, "the Kubernetes client is not installed", "pip install 'swe-argo[kubernetes]'")
     from swe_argo.workflows.argo import chart
     from swe_argo.workflows.argo.engines import open_engine
 
     try:
         with closing(open_engine(spec.kubernetes)) as engine:
-            notes = engine.fitness()
-            there = chart.read(engine)
+            notes = engine.check_version()
+            installed = chart.read(engine)
     except ConfigError as error:
         return Diagnosis(None, error.reason)
     except StepError as error:
         return Diagnosis(False, error.reason)
-    runs = f", runs go to {there.store}" if there else ""
-    return Diagnosis(True, f"the pipeline is in {engine.where}{runs}", "; ".join(notes))
+    runs = f", runs are stored in {installed.store}" if installed else ""
+    return Diagnosis(True, f"the pipeline is installed in {engine.where}{runs}", "; ".join(notes))
 
 
 def _hub() -> Diagnosis:
-    """Whether datasets can be had by their ids: the package is here, and the hub answers, whatever it says."""
+    """Check that the hub's package is installed and the hub answers; an HTTP error is an answer, too."""
     if find_spec("datasets") is None:
         return Diagnosis(False, "datasets by hub id", "pip install 'swe-argo[hub]'")
     address = settings().hf_endpoint
     try:
-        urllib.request.urlopen(address, timeout=HUB_S).close()  # noqa: S310 - whatever the person set
+        urllib.request.urlopen(address, timeout=HUB_S).close()  # noqa: S310 - the user's own setting
     except urllib.error.HTTPError:
         pass
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         mend = "set HF_ENDPOINT to a mirror or HF_HUB_OFFLINE=1 to use the cache; mini and local files need no hub"
         return Diagnosis(False, f"{address} does not answer: {reason}", mend)
-    return Diagnosis(True, f"datasets by id, from {address}")
+    return Diagnosis(True, f"datasets by hub id, from {address}")
 
 
 def _home() -> Diagnosis:
-    """Whether images for backend local can be kept: tried, for rights do not tell (/proc)."""
+    """Check by writing a file that images for backend local can be stored: permissions alone do not tell (/proc)."""
     try:
         folder = settings().local_images
     except ConfigError as error:
@@ -125,18 +130,18 @@ def _home() -> Diagnosis:
     try:
         tempfile.TemporaryFile(dir=_nearest(folder)).close()
     except OSError as error:
-        mend = "set SWE_ARGO_HOME to a folder that can be written"
+        mend = "set SWE_ARGO_HOME to a writable folder"
         return Diagnosis(False, f"cannot write to {folder}: {error.strerror}", mend)
-    return Diagnosis(True, f"images for local go to {folder}")
+    return Diagnosis(True, f"images of backend local are stored in {folder}")
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest above it that there is. Raises PermissionError where that cannot be seen."""
-    return next(each for each in (folder, *folder.parents) if each.exists())
+    """Return the folder, or its nearest existing parent. Raises PermissionError if that cannot be read."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _disk() -> Diagnosis:
     store = settings().store or RunSpec().store
     free = shutil.disk_usage(".").free / 2**30
-    detail = f"{free:.0f} GiB free here; runs go to {store}"
+    detail = f"{free:.0f} GiB free here; runs are stored in {store}"
     return Diagnosis(free > 2, detail, "" if free > 2 else "a run needs at least 2 GiB")

@@ -1,4 +1,4 @@
-"""A run before it is one: what it would do, on what, and what it may take. No model is asked."""
+"""Dry runs: the units, sandboxes, estimate and first prompt of a run, without a model call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from swe_argo.steps.reports.text.visible import make_visible
 from swe_argo.steps.sandbox import mini_images
 from swe_argo.workflows.local.runner import worker_count
 
-NAMED = 10
-"""Instances and images that are named."""
+MAX_NAMES = 10
+"""Maximum number of instances and repositories to list by name."""
 
 
 def print_preview(spec: RunSpec, console: Console) -> None:
-    """Raises ConfigError, as plan would, and InfraError."""
+    """Print the preview of a run. Raises ConfigError if plan would, InfraError if a hub or registry does not answer."""
     preview = preview_run(spec)
     workers = min(worker_count(spec), max(len(preview.to_do), 1))
     lines = [
@@ -36,18 +36,21 @@ def print_preview(spec: RunSpec, console: Console) -> None:
 
 
 def _units(spec: RunSpec, preview: RunPreview) -> list[str]:
+    """Return lines about the run, its repositories and its instances."""
     ids = list(dict.fromkeys(unit.instance_id for unit in preview.units))
     repos = Counter({unit.instance_id: unit.repo for unit in preview.units}.values())
-    done = len(preview.units) - len(preview.to_do)
-    before = f", {done:,} done before" if done else ""
-    many = listing([f"{repo} {number:,}" for repo, number in repos.most_common(NAMED)])
-    agent = agent_of(spec.agent).name
-    who = agent if preview.model == agent else f"{agent}, {preview.model}"
+    complete = len(preview.units) - len(preview.to_do)
+    before = f", {complete:,} done before" if complete else ""
+    largest = listing([f"{repo} {number:,}" for repo, number in repos.most_common(MAX_NAMES)])
+    more_repos = f" and {len(repos) - MAX_NAMES} more" if len(repos) > MAX_NAMES else ""
+    more_ids = f" and {len(ids) - MAX_NAMES:,} more" if len(ids) > MAX_NAMES else ""
+    name = agent_of(spec.agent).name
+    agent = name if preview.model == name else f"{name}, {preview.model}"
     return [
         f"run {spec.run_id}: {count(len(preview.to_do), 'unit')} to do{before}: {count(len(ids), 'instance')} of "
-        f"{preview.dataset}, {count(spec.attempts, 'attempt')} each, agent {who}",
-        f"repositories: {many}" + (f" and {len(repos) - NAMED} more" if len(repos) > NAMED else ""),
-        f"instances: {', '.join(ids[:NAMED])}" + (f" and {len(ids) - NAMED:,} more" if len(ids) > NAMED else ""),
+        f"{preview.dataset}, {count(spec.attempts, 'attempt')} each, agent {agent}",
+        f"repositories: {largest}{more_repos}",
+        f"instances: {', '.join(ids[:MAX_NAMES])}{more_ids}",
     ]
 
 
@@ -55,48 +58,50 @@ def _sandboxes(spec: RunSpec, preview: RunPreview, workers: int) -> list[str]:
     sandbox = spec.sandbox
     limits = [f"{sandbox.cpus:g} CPUs"] if sandbox.cpus else []
     limits += [f"{sandbox.memory_mb:,} MiB"] if sandbox.memory_mb else []
-    words = f"sandboxes: backend {sandbox.backend}, {count(workers, 'unit')} at a time"
-    return [words + (f", {' and '.join(limits)} each" if limits else ""), f"images: {_images(spec, preview.images)}"]
+    line = f"sandboxes: backend {sandbox.backend}, {count(workers, 'unit')} at a time"
+    return [line + (f", {' and '.join(limits)} each" if limits else ""), f"images: {_images(spec, preview.images)}"]
 
 
 def _images(spec: RunSpec, images: list[str]) -> str:
-    """How many, and how large: of those that a Docker engine of this machine has, what it says."""
+    """Return the number of images, and for Docker also how many are here, and their size."""
     if mini_images(spec.sandbox.backend) == "folders":
-        return "none, its sandboxes are folders"
-    shown = f"{len(images):,}, as {images[0]}" if images else "none"
+        return f"none needed (backend {spec.sandbox.backend} uses folders)"
+    number = f"{len(images):,}, e.g. {images[0]}" if images else "none"
     if spec.sandbox.backend != "docker" or not images:
-        return shown
+        return number
     from swe_argo.steps.sandbox.docker.disk import IMAGE_BYTES
     from swe_argo.steps.sandbox.docker.engine import connect_engine
     from swe_argo.steps.sandbox.docker.images import local_image
 
     try:
         api = connect_engine().api
-        found = [inspected for image in images if (inspected := local_image(api, image)) is not None]
+        local_images = [inspected for image in images if (inspected := local_image(api, image)) is not None]
     except StepError as error:
-        return f"{shown}; the engine was not asked: {error.reason}"
-    missing = len(images) - len(found)
-    pulled = f", {missing:,} to pull, some {size(missing * IMAGE_BYTES)}" if missing else ""
-    return f"{shown}; {len(found):,} here ({size(sum(int(each['Size']) for each in found))}){pulled}"
+        return f"{number}; local images unknown: {error.reason}"
+    missing = len(images) - len(local_images)
+    to_pull = f", {missing:,} to pull, about {size(missing * IMAGE_BYTES)}" if missing else ""
+    local_size = size(sum(int(image["Size"]) for image in local_images))
+    return f"{number}; {len(local_images):,} here ({local_size}){to_pull}"
 
 
 def _estimate(preview: RunPreview, workers: int) -> str:
+    """Return the expected duration and cost of the run, from the averages of an earlier one."""
     earlier, units = preview.earlier, len(preview.to_do)
     if not units:
-        return "estimate: nothing is left to do"
+        return "estimate: nothing to do"
     if earlier is None:
-        return "estimate: no earlier run of this agent, model and dataset in the store tells what it takes"
+        return "estimate: none (no earlier run of this agent, model and dataset)"
     seconds = duration(units * earlier.seconds / workers)
-    cost = f" and {money(units * earlier.usd)} for the model" if earlier.usd is not None else ", at no known price"
-    return f"estimate: {seconds}{cost}, by run {earlier.run_id}, whose units took {duration(earlier.seconds)} each"
+    cost = f" and {money(units * earlier.usd)} for the model" if earlier.usd is not None else ", price unknown"
+    return f"estimate: {seconds}{cost}, from run {earlier.run_id} with {duration(earlier.seconds)} per unit"
 
 
 def _prompt(spec: RunSpec, preview: RunPreview) -> list[str]:
+    """Return the lines of the first prompt, or why there is none."""
     if not preview.prompt:
-        agent = agent_of(spec.agent)
-        why = "is written when its sandbox is there" if agent.asks_model else "is none: no model is asked"
-        return [f"first prompt: it {why}"]
-    lines = [f"first prompt, of {preview.units[0].instance_id}:"]
+        asks_model = agent_of(spec.agent).asks_model
+        return [f"first prompt: {'written in the sandbox' if asks_model else 'none (this agent asks no model)'}"]
+    lines = [f"first prompt, for {preview.units[0].instance_id}:"]
     for message in preview.prompt:
         lines += ["", f"-- {message['role']}", *str(message["content"]).splitlines()]
     return lines

@@ -1,4 +1,4 @@
-"""A run's trajectories and patches in other projects' files, at a terminal."""
+"""Exports of runs to other projects' file formats, at a terminal."""
 
 from __future__ import annotations
 
@@ -22,19 +22,25 @@ from swe_argo.workflows.verl.prompt_files import VerlOptions
 def export(
     store: str, run: str, form: exports.ExportFormat, out: Path | None, console: Console, *, force: bool
 ) -> None:
-    """Write them, and say where. Raises ConfigError and InfraError."""
+    """Export a run and print the path; ``force``: replace existing files.
+
+    Raises ConfigError if there is no such run or the files exist, InfraError if the store fails.
+    """
     with console.status(f"exporting {run}"):
         result = exports.export(open_store(store), run, form, out, force=force)
-    _tell(result.notices, console)
+    _print_notes(result.notices, console)
     console.print(f"{count(result.units, 'unit')} in {result.path}", highlight=False, soft_wrap=True, markup=False)
 
 
 def export_verl(store: str, name: str | None, options: VerlOptions, flags: dict[str, Any], console: Console) -> None:
-    """What verl trains on, of the run of that name, or else of that dataset. Raises ConfigError and InfraError."""
+    """Export prompts for verl: of the run ``name``, else of the dataset ``name``, by default a sample of verl.DATASET.
+
+    ``flags``: chosen fields of RunSpec, for a dataset only. Raises ConfigError and InfraError as ``export``.
+    """
     opened = open_store(store)
     if name is not None and opened.get_many([key(RunFile, name)]):
         if flags:
-            raise ConfigError("a run has its sandboxes and limits already: flags of a dataset change nothing of it")
+            raise ConfigError(f"remove the flags of a dataset: {name} is a run, with its own sandboxes and limits")
         with console.status(f"exporting {name}"):
             files = verl.export_run(opened, name, options)
     else:
@@ -43,10 +49,10 @@ def export_verl(store: str, name: str | None, options: VerlOptions, flags: dict[
         scaffold = {"agent_name": options.style} if options.style and is_scaffold_style(options.style) else {}
         spec = spec_sources.read(None, {**flags, **dataset, **sample, **scaffold, "run_id": verl.RUN}, [])
         files = verl.export_dataset(spec if name else verl.sample_spec(spec), options)
-    _tell(files.notices, console)
+    _print_notes(files.notices, console)
     console.print(files.word, highlight=False, soft_wrap=True, markup=False)
 
 
-def _tell(notices: list[str], console: Console) -> None:
+def _print_notes(notices: list[str], console: Console) -> None:
     for notice in notices:
         console.print(f"note: {notice}", style="dim", highlight=False, soft_wrap=True, markup=False)

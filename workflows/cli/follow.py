@@ -1,4 +1,4 @@
-"""A unit while it is worked on: its turns as they come, then how it ended."""
+"""A running unit at a terminal: its turns as they come, then its result."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ POLL_S = 1.0
 
 
 class UnitFollower:
-    """Prints what is new of one unit at each look."""
+    """A follower of one unit, which prints what is new at intervals."""
 
     def __init__(self, store: Store, run: RunFile, planned: Unit, console: Console, *, full: bool) -> None:
         self._store, self._run, self._planned, self._console, self._full = store, run, planned, console, full
-        self._shown = 0
+        self._printed_turns = 0
         self._phase = ""
         self._try = ""
 
     def follow(self) -> int:
-        """Until it has its verdict, has failed for good, or nobody works on it. Returns the exit code of the run."""
+        """Print until the unit has a verdict, has failed finally, or is not running. Returns the exit code."""
         name = unit_name(self._planned.instance_id, self._planned.attempt)
-        with self._console.status(f"{name}: waiting for its turn") as status:
+        with self._console.status(f"{name}: waiting for a worker") as status:
             while True:
-                lock = self._living_lock()  # before the look: what ends between the two is seen by the next look
+                lock = self._living_lock()  # before the unit: if it ends in between, the next iteration sees that
                 at_work = self._find()
                 stored = self._read()
                 if stored.grade is not None or not (at_work or lock):
@@ -54,13 +54,14 @@ class UnitFollower:
                 if lock and not at_work and has_failed(stored, self._run.spec, lock):
                     break
                 if at_work is not None:
-                    self._tell(at_work)
-                    words = describe_progress(at_work.progress, datetime.now(UTC))
-                    status.update(Text(f"{name}: {words}", overflow="ellipsis", no_wrap=True))
+                    self._print_progress(at_work)
+                    text = describe_progress(at_work.progress, datetime.now(UTC))
+                    status.update(Text(f"{name}: {text}", overflow="ellipsis", no_wrap=True))
                 time.sleep(POLL_S)
-        return self._end(stored, goes_on=lock is not None)
+        return self._end(stored, is_running=lock is not None)
 
-    def _tell(self, at_work: UnitAtWork) -> None:
+    def _print_progress(self, at_work: UnitAtWork) -> None:
+        """Print a new phase of the unit and the new turns of its current try."""
         progress = at_work.progress
         if progress.phase != self._phase:
             self._phase = progress.phase
@@ -69,19 +70,22 @@ class UnitFollower:
             conversation = read_conversation(at_work.trajectory.read_bytes())
         except (OSError, ValueError):  # before its first turn, or after its last
             return
-        if (place := str(at_work.trajectory)) != self._try:  # another try has another folder, and begins anew
-            self._try, self._shown = place, 0
+        if (path := str(at_work.trajectory)) != self._try:  # a new try, in another folder
+            self._try, self._printed_turns = path, 0
         turns = conversation.turns
-        self._show(conversation, len(turns) if not turns or _is_whole(turns[-1]) else len(turns) - 1)
+        # The last turn is printed when the results of its calls are known.
+        self._print_turns(conversation, len(turns) if not turns or _is_whole(turns[-1]) else len(turns) - 1)
 
-    def _show(self, conversation: Conversation, most: int) -> None:
-        if most <= self._shown:
+    def _print_turns(self, conversation: Conversation, end: int) -> None:
+        """Print the new turns up to number ``end``."""
+        if end <= self._printed_turns:
             return
-        for turn in show_turns(replace(conversation, turns=conversation.turns[:most]), None)[self._shown :]:
+        for turn in show_turns(replace(conversation, turns=conversation.turns[:end]), None)[self._printed_turns :]:
             self._print(turn_lines(turn, full=self._full))
-        self._shown = most
+        self._printed_turns = end
 
-    def _end(self, stored: StoredUnit, *, goes_on: bool) -> int:
+    def _end(self, stored: StoredUnit, *, is_running: bool) -> int:
+        """Print the remaining turns, the result, and why no more follows; return the exit code."""
         name = stored.newest_trajectory
         folder = Place.UNIT.format(run=self._run.run_id, instance=stored.instance_id, attempt=stored.attempt)
         conversation = None
@@ -91,29 +95,31 @@ class UnitFollower:
             except (ValueError, FileNotFoundError):
                 conversation = None
         if conversation is not None:
-            self._show(conversation, len(conversation.turns))
+            self._print_turns(conversation, len(conversation.turns))
         view = view_unit(stored, conversation, {}, whole=self._full)
         self._print([Text("")])
         self._print(unit_lines(stored, replace(view, turns=[]), full=self._full))
         if stored.grade is None:
             run_id = self._run.run_id
-            where = (
-                "it has failed for good, and its run goes on"
-                if goes_on
-                else f"nobody on this machine works on it; where it runs on a cluster: swe-argo watch {run_id}"
+            state = (
+                "the unit has failed finally; its run continues"
+                if is_running
+                else f"the unit is not running on this machine; on a cluster, use: swe-argo watch {run_id}"
             )
-            self._print([Text(f"{where}; what there is by now: swe-argo show {run_id}{store_flag(self._store)}")])
+            self._print([Text(f"{state}; show the run with: swe-argo show {run_id}{store_flag(self._store)}")])
         return EXIT_OK if stored.grade is not None else EXIT_INCOMPLETE
 
     def _read(self) -> StoredUnit:
         return read_unit(self._store, self._run.run_id, self._planned)[0]
 
     def _find(self) -> UnitAtWork | None:
-        wanted = (self._planned.instance_id, self._planned.attempt)
-        found = find_units_at_work(self._run)
-        return next((one for one in found if (one.progress.instance_id, one.progress.attempt) == wanted), None)
+        """Return the unit if a process of this machine works on it now."""
+        planned = (self._planned.instance_id, self._planned.attempt)
+        units = find_units_at_work(self._run)
+        return next((unit for unit in units if (unit.progress.instance_id, unit.progress.attempt) == planned), None)
 
     def _living_lock(self) -> Lock | None:
+        """Return the lock of the run if a live runner holds it."""
         name = key(Lock, self._run.run_id)
         lock = lock_in(self._store.get_many([name]).get(name))
         return None if lock is None or lock.is_over() else lock
@@ -124,22 +130,26 @@ class UnitFollower:
 
 
 def has_failed(stored: StoredUnit, spec: RunSpec, lock: Lock) -> bool:
-    """Whether the runner that holds the run tries the unit no more. What failed before it came, it tries anew."""
+    """Whether the run's current runner will not retry the unit; it retries failures from before its start."""
     if stored.failure is None or not lock.began_at:
         return False
-    since = datetime.fromtimestamp(int(lock.began_at), UTC)  # failures are told by the second
-    failures = [one.failure for one in stored.tries if datetime.fromisoformat(one.failure.occurred_at) >= since]
+    since = datetime.fromtimestamp(int(lock.began_at), UTC)  # failures are recorded in whole seconds
+    all_failures = (failed_try.failure for failed_try in stored.tries)
+    failures = [failure for failure in all_failures if datetime.fromisoformat(failure.occurred_at) >= since]
     count = sum(failure.step == stored.failure.step for failure in failures)
     return count > 0 and not is_tried_again(spec, stored.failure, count)
 
 
 def _is_whole(turn: TurnView) -> bool:
-    """Whether all that belongs to a turn has come: observations are written after it."""
+    """Whether a turn is complete: its observations are written after it."""
     return all(call.results for call in turn.calls)
 
 
 def follow_unit(store: Store, run_id: str, instance: str, attempt: int, console: Console, *, full: bool) -> int:
-    """Follow one unit of a run. Ctrl-C ends the following alone. Returns an exit code; raises ConfigError."""
+    """Follow one unit of a run and return the exit code; Ctrl-C does not stop the run.
+
+    Raises ConfigError if there is no such run, instance or attempt.
+    """
     run = Run(store, run_id)
     planned = run.planned_unit(instance, attempt)
     console.print(Text(f"{unit_name(instance, attempt)} of {run_id}", style="bold"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``swe-argo grade-log``: reports of saved logs on standard output, one line about each on standard error."""
+"""``swe-argo grade-log``: reports of saved logs on standard output, one line per log on standard error."""
 
 from __future__ import annotations
 
@@ -13,26 +13,32 @@ from swe_argo.steps.grading.bounded import BoundedReport
 from swe_argo.steps.grading.saved_logs import SavedLog
 
 NO_MARKERS = (
-    "no verdict: no line says where the tests' output begins and ends, so this is a log of another harness (as of 2024)"
+    "no verdict: the log does not mark start and end of the tests' output; it is from another harness (e.g. of 2024)"
 )
 
 
 def grade_one(row: dict[str, Any], log: Path, patch: Path | None, *, integrity: bool) -> None:
-    """Print report.json as the harness writes it; with ``integrity`` an object that holds it. Raises ConfigError."""
-    read = saved_logs.read_log(row, log, patch)
-    grade = read.examine() if integrity else None
-    text = read.graded.data.decode() if grade is None else json.dumps(_object(log, grade), indent=4)
+    """Print report.json as the harness writes it; with ``integrity`` as part of an object.
+
+    Raises ConfigError if the log cannot be read or graded.
+    """
+    saved_log = saved_logs.read_log(row, log, patch)
+    grade = saved_log.examine() if integrity else None
+    text = saved_log.graded.data.decode() if grade is None else json.dumps(_object(log, grade), indent=4)
     sys.stdout.write(text + "\n")
-    if integrity or not read.marked:
-        _tell(log, read, grade)
+    if integrity or not saved_log.marked:
+        _print_result(log, saved_log, grade)
 
 
 def grade_folder(rows: Mapping[str, dict[str, Any]], folder: Path, *, integrity: bool) -> None:
-    """Print an object a line, in the order of the paths, and the path of each. Raises ConfigError."""
-    for log, read in saved_logs.read_corpus(rows, folder):
-        grade = read.examine() if integrity else None
-        sys.stdout.write(json.dumps(read.graded.report if grade is None else _object(log, grade)) + "\n")
-        _tell(log, read, grade)
+    """Print one JSON object per log and its path, in the order of the paths.
+
+    Raises ConfigError if there are no logs, one has no row, or one cannot be graded.
+    """
+    for log, saved_log in saved_logs.read_corpus(rows, folder):
+        grade = saved_log.examine() if integrity else None
+        sys.stdout.write(json.dumps(saved_log.graded.report if grade is None else _object(log, grade)) + "\n")
+        _print_result(log, saved_log, grade)
 
 
 def _object(log: Path, grade: BoundedReport) -> dict[str, Any]:
@@ -40,10 +46,11 @@ def _object(log: Path, grade: BoundedReport) -> dict[str, Any]:
     return {"log": str(log), "report": grade.graded.report, "integrity": integrity, "evidence": evidence}
 
 
-def _tell(log: Path, read: SavedLog, grade: BoundedReport | None) -> None:
-    ((name, inner),) = read.graded.report.items()
-    word = "resolved" if inner["resolved"] else "unresolved" if read.marked else NO_MARKERS
-    line = f"{log}: {name}: {word}"
+def _print_result(log: Path, saved_log: SavedLog, grade: BoundedReport | None) -> None:
+    """Print the result of a log as one line on stderr: the JSON is on stdout."""
+    ((name, report),) = saved_log.graded.report.items()
+    result = "resolved" if report["resolved"] else "unresolved" if saved_log.marked else NO_MARKERS
+    line = f"{log}: {name}: {result}"
     if grade is not None:
         findings = "; ".join(f"{finding.code}: {finding.detail}" for finding in grade.integrity.findings)
         line += f", {grade.integrity.verdict}{f' ({findings})' if findings else ''}"

@@ -1,4 +1,4 @@
-"""Help of the commands: the everyday flags and the groups first, the rest by ``--help GROUP`` and ``--help-all``."""
+"""Help of the commands: everyday flags and a list of groups; the others by ``--help GROUP`` and ``--help-all``."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ EVERYDAY = (
     "agent_name", "agent_model", "llm_base_url", "llm_config", "dataset", "agent_predictions", "select_k",
     "sandbox_backend", "run_id", "workers",
 )  # fmt: skip
-"""Parameters that every user needs, in the order in which a newcomer does."""
+"""Parameters that every user needs, in the order in which a newcomer needs them."""
 GROUPS = {
     "run": "name, tags, split, attempts, retries, canary, cost, store",
-    "instances": "choose, leave out, shuffle; use a validation",
+    "instances": "select, exclude, shuffle; use a validation",
     "agent": "agent programs, prompts, limits per instance, iterative mode",
     "model": "sampling, prices, rate limits, retries, streaming",
     "sandbox": "CPUs, memory, network, images; Docker, Kubernetes, E2B, AGS",
@@ -33,7 +33,7 @@ GROUPS = {
 HELP_ALL = "--help-all"
 HELP = ("--help", "-h")
 _WIDE = 110
-"""Columns from which the text stands beside the flag."""
+"""Terminal width, in columns, from which a flag's text is beside the flag."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -48,10 +48,10 @@ class HelpCommand(TyperCommand):
         """Print the help that the arguments ask for, or parse them.
 
         Raises:
-            ConfigError: The word behind ``--help`` is not a group of flags.
+            ConfigError: The word after ``--help`` is not a group of flags.
         """
-        if not ctx.resilient_parsing and (word := _help_topic(args)) is not None:
-            self._print_help(ctx, word)
+        if not ctx.resilient_parsing and (topic := _help_topic(args)) is not None:
+            self._print_help(ctx, topic)
             ctx.exit()
         return super().parse_args(ctx, args)
 
@@ -68,10 +68,11 @@ class HelpCommand(TyperCommand):
         return {name: params for name, params in grouped.items() if params}
 
     def _print_help(self, ctx: Any, topic: str) -> None:
+        """Print the help. ``topic``: a group of flags, --help-all, or empty for everyday flags and a list of groups."""
         groups, console = self._groups(), Console(highlight=False)
         if groups and topic and topic not in (*groups, HELP_ALL):
             raise ConfigError(
-                f"there is no group of flags {topic!r}: give {', '.join(groups)} or {HELP_ALL}", field="--help"
+                f"unknown group of flags {topic!r}: use {', '.join(groups)} or {HELP_ALL}", field="--help"
             )
         if topic in groups:
             console.print(_panel(topic, groups[topic], ctx, console.width))
@@ -79,23 +80,23 @@ class HelpCommand(TyperCommand):
         console.print(
             Padding(Text(self.get_usage(ctx), "bold"), 1), Padding(Text(_paragraphs(self.help)), (0, 1, 1, 1))
         )
-        own = [param for param in self.get_params(ctx) if not getattr(param, "rich_help_panel", None)]
-        arguments = [param for param in own if isinstance(param, TyperArgument)]
-        everyday = {param.name: param for params in groups.values() for param in params}
-        shown = {
+        ungrouped = [param for param in self.get_params(ctx) if not getattr(param, "rich_help_panel", None)]
+        arguments = [param for param in ungrouped if isinstance(param, TyperArgument)]
+        grouped = {param.name: param for params in groups.values() for param in params}
+        panels = {
             "Arguments": arguments,
-            "Everyday flags": [everyday[name] for name in EVERYDAY if name in everyday],
-            "Options": [param for param in own if param not in arguments],
+            "Everyday flags": [grouped[name] for name in EVERYDAY if name in grouped],
+            "Options": [param for param in ungrouped if param not in arguments],
         }
         if topic == HELP_ALL:
-            shown = {"Arguments": arguments, "Options": shown["Options"], **groups}
-        for title, params in shown.items():
+            panels = {"Arguments": arguments, "Options": panels["Options"], **groups}
+        for title, params in panels.items():
             if params:
                 console.print(_panel(title, params, ctx, console.width))
         if groups and not topic:
             rows = [(f"--help {name}", _summary(name, params)) for name, params in groups.items()]
             rows.append((HELP_ALL, "every flag"))
-            console.print(_titled("Further flags", _table(rows)))
+            console.print(_titled("More flags", _table(rows)))
 
 
 class Application(typer.Typer):
@@ -109,15 +110,15 @@ class Application(typer.Typer):
 
 
 def _help_topic(args: list[str]) -> str | None:
-    """Return the word behind ``--help``, empty if there is none; None if no help is wanted."""
-    words = args[: args.index("--")] if "--" in args else args
-    for place, word in enumerate(words):
-        name, _, topic = word.partition("=")
+    """Return the word after ``--help``, empty if there is none; None without ``--help``."""
+    flags = args[: args.index("--")] if "--" in args else args
+    for index, flag in enumerate(flags):
+        name, _, topic = flag.partition("=")
         if name == HELP_ALL:
             return HELP_ALL
         if name in HELP:
-            following = words[place + 1 : place + 2]
-            return topic or next((each for each in following if not each.startswith("-") or each == HELP_ALL), "")
+            following = flags[index + 1 : index + 2]
+            return topic or next((arg for arg in following if not arg.startswith("-") or arg == HELP_ALL), "")
     return None
 
 
@@ -127,6 +128,7 @@ def _summary(group: str, params: list[Any]) -> str:
 
 
 def _paragraphs(text: str | None) -> str:
+    """Return the text with each paragraph in one line, for the terminal to wrap."""
     return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
 
 

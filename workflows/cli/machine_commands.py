@@ -1,4 +1,4 @@
-"""``swe-argo doctor``, ``chart`` and ``clean``: about no run. What they need is imported when they are called."""
+"""``swe-argo doctor``, ``chart`` and ``clean``. Commands import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from swe_argo.steps.errors import EXIT_OK
 from swe_argo.steps.spec_parsing import checked
 
 console = Console()
-Namespace = Annotated[str | None, typer.Option(help="Namespace to ask, beside this machine.")]
+Namespace = Annotated[str | None, typer.Option(help="Namespace to include; by default the kubeconfig's.")]
 OwnBackend = Annotated[
-    str | None,
-    typer.Option("--backend", metavar="FILE:CONNECT", help="A backend of your own, to ask beside the others."),
+    str | None, typer.Option("--backend", metavar="FILE:CONNECT", help="Your own backend to include.")
 ]
-KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig, by default the current one.")]
+KubeContext = Annotated[str | None, typer.Option(help="Context of the kubeconfig; by default the current one.")]
 
 
 def add(app: typer.Typer) -> None:
@@ -28,34 +27,34 @@ def add(app: typer.Typer) -> None:
 
 
 def doctor(namespace: Namespace = None, kube_context: KubeContext = None, backend: OwnBackend = None) -> None:
-    """Say what this machine can run, and what is missing."""
+    """Check what this machine can run, and what is missing."""
     from swe_argo.workflows.cli import doctor as doctors
 
-    well = doctors.doctor(console, _sandboxes(namespace, kube_context, backend))
-    raise typer.Exit(EXIT_OK if well else 1)
+    has_backend = doctors.doctor(console, _sandboxes(namespace, kube_context, backend))
+    raise typer.Exit(EXIT_OK if has_backend else 1)
 
 
 def chart() -> None:
-    """Print the folder of the Helm chart: helm install swe-argo "$(swe-argo chart)" ..."""
+    """Print the path of the Helm chart: helm install swe-argo "$(swe-argo chart)" ..."""
     packaged = TEMPLATES / "chart"
     typer.echo(packaged if packaged.is_dir() else TEMPLATES.parent / "charts" / "swe-argo")
 
 
 def clean(  # noqa: PLR0917 - every parameter is a flag
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove them; without it they are only listed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove the sandboxes; by default only list them.")] = False,
     namespace: Namespace = None,
     kube_context: KubeContext = None,
     backend: OwnBackend = None,
     run_id: Annotated[
         str | None,
-        typer.Option("--run-id", metavar="RUN", help="Those at a provider of this run, too, which must be over."),
+        typer.Option("--run-id", metavar="RUN", help="Also this run's sandboxes at providers; it must have ended."),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", "-o", help="Where that run is kept: runs of its name in other stores are left alone."),
+        typer.Option("--store", "-o", help="Store of that run; by default runs of its name in all stores."),
     ] = None,
 ) -> None:
-    """Find sandboxes that nobody owns any more, and remove them."""
+    """List sandboxes left behind by killed runs, or remove them (--yes)."""
     from swe_argo.workflows.cli import orphans
 
     orphans.clean(yes, console, _sandboxes(namespace, kube_context, backend), run_id, store)

@@ -29,7 +29,7 @@ from swe_argo.workflows.cli import (
     spec_sources,
     template_commands,
 )
-from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.aliases import translate_arguments
 from swe_argo.workflows.cli.help_pages import HELP, Application
 from swe_argo.workflows.cli.printed_spec import spec_toml
 from swe_argo.workflows.cli.suggestions import CommandGroup, describe_flag_error
@@ -38,32 +38,32 @@ from swe_argo.workflows.local.forked_programs import fork_root
 app = Application(
     name="swe-argo",
     cls=CommandGroup,
-    help="Evaluate coding agents on SWE-bench and its relatives, with the official verdict.",
+    help="Evaluate coding agents on SWE-bench and related benchmarks, with the official verdict.",
     rich_markup_mode="rich",
     context_settings={"help_option_names": [*HELP]},
     pretty_exceptions_enable=False,
 )
 console = Console()
 
-OF_STEPS = ("run", "validate", "regrade", "report", "train")
-"""Commands that begin steps on this machine."""
+STEP_COMMANDS = ("run", "validate", "regrade", "report", "train")
+"""Commands that start steps on this machine."""
 
 
 def _with_spec(command: Callable[..., None], has: Callable[[SpecField], bool] = lambda _: True) -> Callable[..., None]:
-    """Give a command every field of RunSpec that it has as an option; it gets them as one dict."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
+    """Return a command with an option for every field for which ``has`` is true; ``flags`` receives their values."""
+    # All but the last parameter, which is ``flags``.
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())[:-1]
 
-    def called(**values: Any) -> None:
-        mine = {parameter.name: values.pop(parameter.name) for parameter in own}
-        command(**mine, flags=values)
+    def wrapper(**values: Any) -> None:
+        arguments = {parameter.name: values.pop(parameter.name) for parameter in parameters}
+        command(**arguments, flags=values)
 
-    signature = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own] + spec_sources.parameters(
-        has
-    )
-    called.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
-    return called
+    signature = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    signature += spec_sources.parameters(has)
+    wrapper.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    return wrapper
 
 
 def _version(*, requested: bool) -> None:
@@ -85,28 +85,25 @@ def _program(
 @app.command()
 @_with_spec
 def run(
-    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="A spec in TOML; flags win over it.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="RUN.toml", help="Spec in TOML; flags override it.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set agent.max_steps=60.")
     ] = None,
     print_spec: Annotated[
-        bool, typer.Option("--print-spec", help="Print all that was chosen as a RUN.toml; run nothing.")
+        bool, typer.Option("--print-spec", help="Print the chosen settings as a RUN.toml, and run nothing.")
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option(
-            "--dry-run", help="Say what would be done, on what, with which first prompt, for how much; make nothing."
-        ),
+        typer.Option("--dry-run", help="Print the units, sandboxes, estimated cost and first prompt, and run nothing."),
     ] = False,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Evaluate patches or an agent on this machine. The same --run-id again does only what is missing.
+    """Evaluate patches or an agent on this machine. An existing --run-id resumes that run.
 
-    Flags win over RUN.toml, and that over variables of the environment. Help names the field beside each flag.
+    Flags override RUN.toml, which overrides environment variables. Before each flag's help stands its field.
 
-    Exit code 0: all units have a verdict; 3: some have none; 4: --fail-fast; 130: stopped.
-
-    64: the request is wrong; 75: what planning needs did not answer. Then nothing was begun.
+    Exit codes: 0: all units have a verdict; 3: some have none; 4: stopped by --fail-fast; 64: the request is wrong; 75:
+    the hub, registry, endpoint or cluster did not answer; nothing was started; 130: stopped by Ctrl-C.
     """
     from swe_argo.workflows.cli import session
 
@@ -122,31 +119,31 @@ def run(
         print_preview(request.spec, console)
         return
     run_id_flag = [] if (flags or {}).get("run_id") else ["--run-id", str(request.spec.run_id)]
-    first = ["swe-argo", *sys.argv[1:], *run_id_flag]
-    again = shlex.join(_without_redo(first))
-    raise typer.Exit(session.run(request.spec, console, again, request.env, shlex.join(first)))
+    command = ["swe-argo", *sys.argv[1:], *run_id_flag]
+    resume_command = shlex.join(_without_redo(command))
+    raise typer.Exit(session.run(request.spec, console, resume_command, request.env, shlex.join(command)))
 
 
-def _without_redo(words: list[str]) -> list[str]:
-    """The command that goes on when it is planned: what was to be done again lacks its verdict then."""
-    kept, rest = [], iter(words)
-    for word in rest:
-        if word == "--redo":
-            next(rest, None)
-        elif not word.startswith("--redo="):
-            kept.append(word)
-    return kept
+def _without_redo(arguments: list[str]) -> list[str]:
+    """Return the command that resumes a planned run: the units of --redo have lost their verdicts already."""
+    result, remaining = [], iter(arguments)
+    for argument in remaining:
+        if argument == "--redo":
+            next(remaining, None)
+        elif not argument.startswith("--redo="):
+            result.append(argument)
+    return result
 
 
 def validate(  # noqa: PLR0917 - every parameter is a flag
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="What --dataset of run takes.")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="Dataset, as for --dataset of swe-argo run.")],
     gold_runs: Annotated[
         int | None,
         typer.Option(
             "--gold-runs",
             min=1,
             max=4000,
-            help="Times that each reference patch is graded (3; with --until-confident the most, 60).",
+            help="Number of times to grade each reference patch (default 3; with --until-confident at most 60).",
         ),
     ] = None,
     until_confident: Annotated[
@@ -154,11 +151,11 @@ def validate(  # noqa: PLR0917 - every parameter is a flag
         typer.Option(
             "--until-confident",
             metavar="P",
-            help="Grade the reference patches until a listed test flips in at most P of runs (upper 95 % bound; 5%: 59 "
-            "runs without a flip).",
+            help="Grade the reference patches until a listed test flips in at most P of runs (upper 95 % bound; 5% "
+            "takes 59 runs without a flip).",
         ),
     ] = None,
-    argo: Annotated[bool, typer.Option("--argo", help="On the cluster, by Argo: submit both runs.")] = False,
+    argo: Annotated[bool, typer.Option("--argo", help="Submit both runs to Argo on the cluster.")] = False,
     watch: argo_commands.Watch = False,
     dry_run: argo_commands.Dry = False,
     set_: Annotated[
@@ -166,28 +163,28 @@ def validate(  # noqa: PLR0917 - every parameter is a flag
     ] = None,
     flags: dict[str, Any] | None = None,
 ) -> None:
-    """Say which instances of a dataset are fit to measure with on these machines.
+    """Find the instances of a dataset that are fit to measure with on these machines.
 
-    The reference patches are graded several times (run ID.gold) and the untouched repositories once (ID.idle). The same
-    --run-id again does only what is missing.
+    It grades the reference patches several times (run ID.gold) and the untouched repositories once (run ID.idle). An
+    existing --run-id resumes that validation.
 
-    Exit code 0: every instance is known, fit or not; 3: some are not; otherwise as of run.
+    Exit codes: 0: every instance is known to be fit or not; 3: some are not known; otherwise as for run.
     """
     from swe_argo.workflows.cli import validate
 
     chance = None if until_confident is None else validate.read_chance(until_confident)
-    most = gold_runs or (3 if chance is None else 60)
+    max_runs = gold_runs or (3 if chance is None else 60)
     spec = validate.read_spec(dataset, flags or {}, set_ or [])
     if argo:
         if chance is not None:
             raise ConfigError("not supported on Argo: use --gold-runs 59", field="--until-confident")
-        runs = validate.runs_of(spec, most)
+        runs = validate.runs_of(spec, max_runs)
         raise typer.Exit(argo_commands.submit_validation(runs, str(spec.run_id), stay=watch, dry=dry_run))
     if watch or dry_run:
-        raise ConfigError("--watch and --dry-run are of --argo", field="validate")
-    named = [] if (flags or {}).get("run_id") else ["--run-id", str(spec.run_id)]
-    again = shlex.join(["swe-argo", *sys.argv[1:], *named])
-    raise typer.Exit(validate.validate(spec, most, console, again, chance))
+        raise ConfigError("--watch and --dry-run require --argo", field="validate")
+    run_id_flag = [] if (flags or {}).get("run_id") else ["--run-id", str(spec.run_id)]
+    resume_command = shlex.join(["swe-argo", *sys.argv[1:], *run_id_flag])
+    raise typer.Exit(validate.validate(spec, max_runs, console, resume_command, chance))
 
 
 app.command()(_with_spec(validate, spec_sources.is_of_dataset))
@@ -201,15 +198,17 @@ def train(
             "--config",
             "--config_path",
             metavar="FILE",
-            help="A spec: TOML, or flat YAML (.yaml).",
+            help="Spec of the training, in TOML or flat YAML (.yaml).",
         ),
     ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Set any field: --set lr=1e-4, --set run.agent.max_steps=30."),
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="The training's name; the same again goes on.")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="Optimiser steps, altogether.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the training. An existing name resumes it.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Optimiser steps in total.")] = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -220,32 +219,31 @@ def train(
         ),
     ] = None,
     *,
-    argo: Annotated[bool, typer.Option("--argo", help="On the cluster: submit it to the chart's pipeline.")] = False,
+    argo: Annotated[bool, typer.Option("--argo", help="Submit it to the chart's pipeline on the cluster.")] = False,
     priority: argo_commands.Priority = 0,
     watch: argo_commands.Watch = False,
     dry_run: argo_commands.Dry = False,
     namespace: argo_commands.Namespace = None,
     kube_context: argo_commands.KubeContext = None,
 ) -> None:
-    """Train a model of Tinker by GRPO, on this machine or (--argo) a cluster: runs are rollouts, verdicts rewards.
+    """Train a Tinker model by GRPO, on this machine or on a cluster (--argo). Verdicts are the rewards.
 
-    Every step is an ordinary run on the weights of the step before, then a step of the optimiser. The same name again
-    goes on after the last step that was learnt. Needs TINKER_API_KEY. Fields: docs/training.md.
+    Every step is an ordinary run with the weights of the previous step, then an optimiser step. An existing name
+    resumes after its last learnt step. Needs TINKER_API_KEY. Fields: docs/training.md.
 
-    Exit code 0: all steps are learnt; 3: a limit of a run ended it; 4: a run that failed did; 130: stopped.
-
-    64: the request is wrong; 75: Tinker, the sandboxes or the store failed.
+    Exit codes: 0: all steps are learnt; 3: a run's limit stopped it; 4: a failed run stopped it; 64: the request is
+    wrong; 75: Tinker, the sandboxes or the store failed; 130: stopped by Ctrl-C.
     """
     from swe_argo.workflows.cli import train
 
     spec = train.read_spec(config, set_ or [], name, steps, store)
     if argo:
-        where = {"namespace": namespace, "kube_context": kube_context}
-        argo_commands.submit_training(spec, priority=priority, stay=watch, dry=dry_run, **where)
+        cluster = {"namespace": namespace, "kube_context": kube_context}
+        argo_commands.submit_training(spec, priority=priority, stay=watch, dry=dry_run, **cluster)
         return
     train.check_machine(spec)
-    again = shlex.join(["swe-argo", *sys.argv[1:]])
-    raise typer.Exit(train.train(spec, console, again))
+    resume_command = shlex.join(["swe-argo", *sys.argv[1:]])
+    raise typer.Exit(train.train(spec, console, resume_command))
 
 
 run_commands.add(app, _with_spec)
@@ -256,36 +254,36 @@ template_commands.add(app, _with_spec)
 ags_commands.add(app, _with_spec)
 agent_commands.add(app)
 programs.add_program(
-    app, proxy.PROXY, proxy.main, "Serve a model of Tinker as an OpenAI-compatible endpoint that tells its tokens."
+    app, proxy.PROXY, proxy.main, "Serve a Tinker model as an OpenAI-compatible endpoint that returns token ids."
 )
 
 
 def main() -> None:
-    """Run the command line; every wrong request is one line on stderr and exit 64."""
-    if sys.argv[1:2] and sys.argv[1] in OF_STEPS:
+    """Run the command line; a wrong request ends with one line on stderr and exit code 64."""
+    if sys.argv[1:2] and sys.argv[1] in STEP_COMMANDS:
         fork_root()
-    _find_what_stands_here()
+    _add_current_folder()
     try:
         settings()
-        code = app(our_names(sys.argv[1:], _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
+        code = app(translate_arguments(sys.argv[1:], _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except typer.TyperException as error:  # a word that is no flag, command or number
-        sys.exit(_say(describe_flag_error(error).replace("Value error, ", ""), EXIT_CONFIG))
+    except typer.TyperException as error:  # an unknown flag or command, or an invalid value
+        sys.exit(_print_error(describe_flag_error(error).replace("Value error, ", ""), EXIT_CONFIG))
     except BrokenPipeError:  # | head
         sys.exit(EXIT_OK)
-    except Exception as raised:  # noqa: BLE001 - our bug, unless it is a StepError or the want of an extra
+    except Exception as raised:  # noqa: BLE001 - our bug, unless it is a StepError or a missing extra
         failure = missing_package(raised) or raised
         if not isinstance(failure, StepError):
-            sys.exit(_say(traceback.format_exc(), EXIT_BUG))
-        code = _say(str(failure), failure.exit_code)
-        _tell_notes(failure)
+            sys.exit(_print_error(traceback.format_exc(), EXIT_BUG))
+        code = _print_error(str(failure), failure.exit_code)
+        _print_error_notes(failure)
         sys.exit(code)
     sys.exit(code if isinstance(code, int) else EXIT_OK)
 
 
-def _find_what_stands_here() -> None:
-    """Import what the current folder holds, as the steps do (begun with ``python -m``), after what is installed."""
+def _add_current_folder() -> None:
+    """Make the modules of the current folder importable, as in the steps (``python -m``), after installed ones."""
     try:
         here = str(Path.cwd())
     except OSError:  # the folder was removed
@@ -294,8 +292,8 @@ def _find_what_stands_here() -> None:
         sys.path.append(here)
 
 
-def _tell_notes(error: BaseException) -> None:
-    """The command that does what is left to do, where there is one."""
+def _print_error_notes(error: BaseException) -> None:
+    """Print the error's notes, such as the command that continues."""
     sys.stderr.writelines(f"{note}\n" for note in getattr(error, "__notes__", ()))
 
 
@@ -303,7 +301,8 @@ def _note(text: str) -> None:
     sys.stderr.write(f"note: {text}\n")
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
+    """Print an error on stderr and return the exit code: a traceback whole, any other message in one line."""
     sys.stderr.write(f"{message.rstrip()}\n" if code == EXIT_BUG else f"swe-argo: {' '.join(message.split())}\n")
     return code
 

@@ -1,4 +1,4 @@
-"""Sandboxes that outlived their owners, on every backend that can be asked from here."""
+"""Orphaned sandboxes on every backend that is reachable from this machine."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from swe_argo.steps.settings import has_variables
 def clean(
     remove: bool, console: Console, spec: SandboxSpec, run_id: str | None = None, store: str | None = None
 ) -> None:
-    """List orphans, and remove them where ``remove``. Never touches what somebody still owns.
+    """List orphaned sandboxes, or remove them; sandboxes with a living owner are never touched.
 
-    All backends are asked before anything is removed: what one of them raises ends it.
+    All backends are listed first: an error of any of them prevents removal.
 
-    ``spec`` names the cluster and the namespace to ask, by default those of the kubeconfig, and perhaps a backend of
-    one's own. ``run_id``: a run that is over, whose sandboxes at providers are removed, too: whether the pods live that
-    made them cannot be seen from here. ``store``: of the run in this one; by default of all that are called so.
+    Args:
+        spec: The cluster and namespace, by default the kubeconfig's, and perhaps a user's own backend.
+        run_id: An ended run, whose sandboxes at providers are included: their owners cannot be seen from this machine.
+        store: The store of this run; by default any.
     """
-    found = [(backend, list_orphans(backend, spec)) for backend in dict.fromkeys((*BACKENDS, spec.backend))]
-    found.append(("runs", list_dead_groups()))
+    results = [(backend, list_orphans(backend, spec)) for backend in dict.fromkeys((*BACKENDS, spec.backend))]
+    results.append(("runs", list_dead_groups()))
     if run_id:
-        providers = [each.name for each in BACKENDS.values() if each.keys and has_variables(each.keys)]
+        providers = [backend.name for backend in BACKENDS.values() if backend.keys and has_variables(backend.keys)]
         if not providers:
-            raise ConfigError("no key of a provider of sandboxes is set here", field="--run-id")
-        found += [(backend, list_run(backend, run_id, store_id(store) if store else None)) for backend in providers]
+            raise ConfigError("set the keys of a sandbox provider: none is set here", field="--run-id")
+        results += [(backend, list_run(backend, run_id, store_id(store) if store else None)) for backend in providers]
     total, failures = 0, 0
-    for backend, orphans in found:
+    for backend, orphans in results:
         if orphans.why_not:
-            console.print(f"{backend}: not asked: {orphans.why_not}", style="dim", highlight=False, soft_wrap=True)
+            console.print(f"{backend}: skipped: {orphans.why_not}", style="dim", highlight=False, soft_wrap=True)
         for name in orphans.names:
             console.print(
                 f"{' '.join(filter(None, (backend, orphans.where)))}: {name}", highlight=False, soft_wrap=True

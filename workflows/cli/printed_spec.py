@@ -1,4 +1,4 @@
-"""What was chosen of a spec, as the TOML that ``swe-argo run FILE`` reads."""
+"""The chosen fields of a spec as TOML for ``swe-argo run FILE``."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 from typing import Any
 
 from swe_argo.steps.contracts.spec_fields import fields
-from swe_argo.steps.spec_parsing import follow, has, laid_over
+from swe_argo.steps.spec_parsing import follow, has, merge_tables
 from swe_argo.workflows.api.request import RunRequest
 
 
 def spec_toml(request: RunRequest) -> str:
-    """Read again, it is the same spec; a name that was made for the run is left out, and what is redone this once."""
-    chosen = laid_over({}, request.chosen)
+    """Return TOML that gives the same spec when it is read, without a generated run id and without ``redo``."""
+    chosen = merge_tables({}, request.chosen)
+    # Adds the fields that follow from the chosen ones, such as an agent's defaults.
     follow(chosen)
     tables: dict[str, list[str]] = {"": []}
-    for field in (one for one in fields() if one.name != "redo"):
+    for field in (field for field in fields() if field.name != "redo"):
         value = field.of(request.spec)
         if has(chosen, field.path) and value is not None:
             tables.setdefault(".".join(field.path[:-1]), []).append(f"{field.path[-1]} = {_value(value)}")
@@ -24,5 +25,5 @@ def spec_toml(request: RunRequest) -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON is TOML for all of them but DEL, which TOML wants escaped."""
+    """Return a value as TOML: JSON, except that TOML requires DEL to be escaped."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

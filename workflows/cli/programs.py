@@ -1,4 +1,4 @@
-"""A program of the steps as a command of ``swe-argo``: its options, as they are declared."""
+"""Step programs as commands of ``swe-argo``, with their declared options."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from swe_argo.steps.entry import Flags
 
 
 def add_program(app: typer.Typer, program: Program, work: Callable[[Flags], object], help_text: str) -> None:
-    """Add the command ``program.name``, which hands its flags to ``work``."""
+    """Add the command ``program.name``, which calls ``work`` with its flags."""
 
     def command(**values: Any) -> None:
         work({option.name: values[_parameter(option.name)] for option in program.options})
 
     parameters = []
     for option in program.options:
-        said = f"{option.meaning[0].upper()}{option.meaning[1:]}."
-        plain: Any = Literal[option.choices] if option.choices else option.kind
-        typed: Any = plain if option.required or option.default is not None else plain | None
-        flag = typer.Option(f"--{option.name}", help=said, metavar=option.metavar)
+        text = f"{option.meaning[0].upper()}{option.meaning[1:]}."
+        value_type: Any = Literal[option.choices] if option.choices else option.kind
+        annotation: Any = value_type if option.required or option.default is not None else value_type | None
+        flag = typer.Option(f"--{option.name}", help=text, metavar=option.metavar)
         default = inspect.Parameter.empty if option.required else option.default
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(
-            inspect.Parameter(_parameter(option.name), kind, default=default, annotation=Annotated[typed, flag])
+            inspect.Parameter(_parameter(option.name), kind, default=default, annotation=Annotated[annotation, flag])
         )
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

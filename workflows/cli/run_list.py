@@ -1,4 +1,4 @@
-"""The runs and the trainings of a store, a line each."""
+"""The list of a store's runs and trainings."""
 
 from __future__ import annotations
 
@@ -25,45 +25,46 @@ from swe_argo.workflows.terminal.columns import columns
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs are listed. Empty fields choose all; case does not matter."""
+    """The choice of runs to list. Empty fields match all; case does not matter."""
 
     words: tuple[str, ...] = ()
     dataset: str = ""
     agent: str = ""
     model: str = ""
     since: str = ""
-    """A date, or the beginning of one, ISO 8601."""
+    """A date or its first part, ISO 8601."""
     unfinished: bool = False
     last: int | None = None
     tags: tuple[str, ...] = ()
-    """All of which a run has."""
+    """Tags that a run must have, all of them."""
 
-    def takes(self, line: ListedRun) -> bool:
-        """Whether a run is listed, but for ``last``."""
-        text = " ".join((line.run_id, line.agent, line.model, line.dataset, line.begun[:10], *line.tags)).lower()
+    def matches(self, line: ListedRun) -> bool:
+        """Whether a run matches, apart from ``last``."""
+        text = " ".join((line.run_id, line.agent, line.model, line.dataset, line.started_at[:10], *line.tags)).lower()
         tags = [tag.lower() for tag in line.tags]
         return (
             all(word.lower() in text for word in self.words)
             and self.dataset.lower() in line.dataset.lower()
             and self.agent.lower() in ("", line.agent.lower())
             and self.model.lower() in line.model.lower()
-            and line.begun[: len(self.since)] >= self.since
+            and line.started_at[: len(self.since)] >= self.since
             and not (self.unfinished and line.complete)
             and all(tag.lower() in tags for tag in self.tags)
         )
 
     @property
     def is_all(self) -> bool:
-        """Whether it leaves nothing out."""
+        """Whether it matches every run."""
         return self == RunFilter()
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """What the list has of one run, as the store has it. ``begun``: ISO 8601, UTC; empty where it cannot be read."""
+    """A line of the list."""
 
     run_id: str
-    begun: str = ""
+    started_at: str = ""
+    """ISO 8601, UTC; empty if run.json cannot be read."""
     agent: str = ""
     model: str = ""
     dataset: str = ""
@@ -76,46 +77,46 @@ class ListedRun:
 
     @property
     def complete(self) -> bool:
-        """Whether every unit has a verdict, and it is reported."""
+        """Whether every unit has a verdict in the report."""
         return self.total is not None and not self.without_verdict
 
 
-EVERY = RunFilter()
+ALL_RUNS = RunFilter()
 
 
-def print_runs(store: Store, console: Console, chosen: RunFilter = EVERY, *, whole: bool = False) -> None:
-    """A line a run, newest last, then one a training; ``whole``: the runs of their steps are not left out."""
+def print_runs(store: Store, console: Console, chosen: RunFilter = ALL_RUNS, *, whole: bool = False) -> None:
+    """Print a line per run, newest last, then a line per training; ``whole`` includes the runs of training steps."""
     trainings = trainings_of(store) if chosen.is_all else []
     lines = _read_lines(store, chosen, whole=whole)
     if lines:
-        tagged = any(line.tags for line in lines)
-        titles = ["begun (UTC)", "resolved", "run", "agent and model", "dataset", *(["tags"] if tagged else [])]
-        _print_table(titles, (_cells(line, tagged=tagged) for line in lines), console)
+        has_tags = any(line.tags for line in lines)
+        titles = ["started (UTC)", "resolved", "run", "agent and model", "dataset", *(["tags"] if has_tags else [])]
+        _print_table(titles, (_cells(line, has_tags=has_tags) for line in lines), console)
     if trainings:
         if lines:
             console.print()
         rows = sorted(_training(store, name) for name in trainings)
-        _print_table(["begun (UTC)", "learnt", "training", "base model", "dataset"], rows, console)
+        _print_table(["started (UTC)", "learnt", "training", "base model", "dataset"], rows, console)
         if not whole:
-            hint = f"the runs of their steps: swe-argo runs --all{store_flag(store)}"
+            hint = f"list the runs of training steps too: swe-argo runs --all{store_flag(store)}"
             console.print(Text(hint, style="dim"), soft_wrap=True)
     if not lines and not trainings:
-        message = f"{store.url} holds no run yet; begin one with: swe-argo run{store_flag(store)}"
+        message = f"{store.url} has no runs yet; start one with: swe-argo run{store_flag(store)}"
         if not chosen.is_all:
-            message = f"no run of {store.url} is so; all: swe-argo runs{store_flag(store)}"
+            message = f"no run in {store.url} matches; list all with: swe-argo runs{store_flag(store)}"
         console.print(Text(message), soft_wrap=True)
 
 
 def print_runs_json(store: Store, chosen: RunFilter, *, whole: bool = False) -> None:
-    """A JSON object a line; what is not known is null."""
+    """Print a JSON object per run; unknown values are null."""
     for line in _read_lines(store, chosen, whole=whole):
         row = {
             "run_id": line.run_id,
-            "begun": line.begun or None,
+            "begun": line.started_at or None,
             "agent": line.agent or None,
             "model": line.model or None,
             "dataset": line.dataset or None,
-            "tags": line.tags if line.begun else None,
+            "tags": line.tags if line.started_at else None,
             "resolved": line.resolved,
             "total": line.total,
             "without_verdict": line.without_verdict if line.total is not None else None,
@@ -126,11 +127,11 @@ def print_runs_json(store: Store, chosen: RunFilter, *, whole: bool = False) -> 
 
 
 def _read_lines(store: Store, chosen: RunFilter, *, whole: bool) -> list[ListedRun]:
+    """Return the runs to list, oldest first; runs of training steps only if ``whole``."""
     trainings = trainings_of(store)
     runs = RunStore(store).runs(lambda name: whole or training_of_run(name) not in trainings)
-    lines = [
-        line for line in sorted(map(_line, runs), key=lambda line: (line.begun, line.run_id)) if chosen.takes(line)
-    ]
+    lines = sorted(map(_line, runs), key=lambda line: (line.started_at, line.run_id))
+    lines = [line for line in lines if chosen.matches(line)]
     return lines[-chosen.last :] if chosen.last else lines
 
 
@@ -141,35 +142,37 @@ def _print_table(titles: list[str], rows: Iterable[list[str]], console: Console)
         console.print(Text(line), soft_wrap=True)
 
 
-def _cells(line: ListedRun, *, tagged: bool) -> list[str]:
-    """``tagged``: with a column of tags."""
-    who = line.agent if line.model == line.agent else f"{line.agent}, {make_visible(line.model)}"
-    begun = line.begun[:16].replace("T", " ") or "?"
+def _cells(line: ListedRun, *, has_tags: bool) -> list[str]:
+    """Return the cells of a run's row."""
+    agent = line.agent if line.model == line.agent else f"{line.agent}, {make_visible(line.model)}"
+    started_at = line.started_at[:16].replace("T", " ") or "?"
     score = line.problem or f"{line.resolved}/{line.total}"
     missing = f"{line.without_verdict:,} without a verdict" if line.without_verdict else ""
-    if not line.begun:
-        who, score = "run.json cannot be read", score or "?"
-    tags = [",".join(line.tags)] if tagged else []
-    return [begun, score, line.run_id, who, make_visible(line.dataset), *tags, missing]
+    if not line.started_at:
+        agent, score = "run.json cannot be read", score or "?"
+    tags = [",".join(line.tags)] if has_tags else []
+    return [started_at, score, line.run_id, agent, make_visible(line.dataset), *tags, missing]
 
 
 def _training(store: Store, name: str) -> list[str]:
+    """Return the cells of a training's row."""
     try:
         file = training_of(store, name)
     except ConfigError:  # of another version, or broken
         return ["?", "?", name, "train.json cannot be read", ""]
-    place = key(Checkpoints, name)
-    learnt = len(store.get_many([place]).get(place, b"").splitlines())
-    begin, model = file.created_at[:16].replace("T", " "), make_visible(file.spec.base_model)
-    return [begin, f"{learnt:,}/{file.spec.steps:,}", name, model, make_visible(file.dataset.name)]
+    checkpoints = key(Checkpoints, name)
+    learnt = len(store.get_many([checkpoints]).get(checkpoints, b"").splitlines())
+    started_at, model = file.created_at[:16].replace("T", " "), make_visible(file.spec.base_model)
+    return [started_at, f"{learnt:,}/{file.spec.steps:,}", name, model, make_visible(file.dataset.name)]
 
 
 def _line(run: Run) -> ListedRun:
+    """Return the line of a run: its score, or the problem why there is none."""
     try:
         file = run.file
         agent = agent_of(file.spec.agent).name
         line = ListedRun(run.run_id, file.created_at, agent, file.model, file.dataset.name, tuple(file.spec.tags))
-    except ConfigError:  # of another version, or broken: the others are listed all the same
+    except ConfigError:  # of another version, or broken: other runs are still listed
         line = ListedRun(run.run_id)
     if run.is_worked_on:
         return replace(line, problem="working")

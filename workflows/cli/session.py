@@ -1,4 +1,4 @@
-"""One run at a terminal: watch it, stop it cleanly, and say how it ended."""
+"""A run at a terminal: progress, clean stop, and the result."""
 
 from __future__ import annotations
 
@@ -37,44 +37,50 @@ EXIT_INTERRUPTED = 130
 
 
 def run(
-    spec: RunSpec, console: Console, again: str, env: Mapping[str, str] | None = None, first: str | None = None
+    spec: RunSpec, console: Console, resume: str, env: Mapping[str, str] | None = None, start: str | None = None
 ) -> int:
-    """Evaluate the spec on this machine; the same spec again does only what is missing. Returns the exit code.
+    """Evaluate the spec on this machine, or resume its run.
 
-    ``again``: the command that goes on with a run, told when it ends early; ``first``: where it was not planned yet, if
-    that is another. ``env``: for the environment of the steps.
-    0: every unit has a verdict. 3: some have none. 4: it ended as failed (fail_fast). 130: stopped by Ctrl-C. Raises
-    StepError.
-    An end by an exception that leaves something to do has the command that does it as its note.
+    Args:
+        resume: The command that resumes the run, printed when it ends early.
+        env: Variables for the environment of the steps.
+        start: The command to repeat if the run was not planned yet; by default ``resume``.
+
+    Returns:
+        The exit code. 0: every unit has a verdict. 3: some have none. 4: the run failed (fail_fast). 130: Ctrl-C.
+
+    Raises:
+        StepError: Its note is the command that continues, if there is something to continue.
     """
-    watching = _TerminalObserver(spec, console)
-    watching.evaluation = Evaluation(spec, watching, env)
+    observer = _TerminalObserver(spec, console)
+    observer.evaluation = Evaluation(spec, observer, env)
     try:
-        with ending(_interrupt):
-            return _run(spec, console, again, watching)
+        with handle_stop_signals(_interrupt):
+            return _run(spec, console, resume, observer)
     except KeyboardInterrupt:
-        command = again if watching.is_planned else first or again
-        console.print(f"stopped; to go on: {command}", highlight=False, soft_wrap=True, markup=False)
+        command = resume if observer.is_planned else start or resume
+        console.print(f"stopped; continue with: {command}", highlight=False, soft_wrap=True, markup=False)
         raise
     except StepError as error:
         if error.exit_code == EXIT_INFRA and not hasattr(error, "__notes__"):
-            error.add_note(f"to go on: {again if watching.is_planned else first or again}")
+            error.add_note(f"continue with: {resume if observer.is_planned else start or resume}")
         raise
 
 
-def _run(spec: RunSpec, console: Console, again: str, watching: _TerminalObserver) -> int:
-    end = watching.evaluation.run()
+def _run(spec: RunSpec, console: Console, resume: str, observer: _TerminalObserver) -> int:
+    """Run the evaluation, print its result and, if it ended early, the command that continues; return the exit code."""
+    end = observer.evaluation.run()
     store = open_store(spec.store)
     summary = print_run_end(Run(store, end.plan.run_id), console)
     for line in describe_replays(store, end.plan) if agent_of(spec.agent).kind is AgentKind.REPLAY else ():
         console.print(line, soft_wrap=True)
     if end.limit and not summary.complete:
-        unstarted = f"; {count(end.not_begun, 'unit')} not begun" if end.not_begun else ""
+        unstarted = f"; {count(end.not_begun, 'unit')} not started" if end.not_begun else ""
         console.print(f"{end.limit.reason}{unstarted}", highlight=False, soft_wrap=True, markup=False)
     if end.stopped or not summary.complete:
-        more = shlex.join(end.limit.flags) if end.limit else ""
-        word = "stopped; " if end.stopped else ""
-        console.print(f"{word}to go on: {again} {more}".rstrip(), highlight=False, soft_wrap=True, markup=False)
+        command = f"{resume} {shlex.join(end.limit.flags) if end.limit else ''}".rstrip()
+        prefix = "stopped; " if end.stopped else ""
+        console.print(f"{prefix}continue with: {command}", highlight=False, soft_wrap=True, markup=False)
     if end.stopped:
         return EXIT_INTERRUPTED
     if end.limit and end.limit.failed:
@@ -83,7 +89,7 @@ def _run(spec: RunSpec, console: Console, again: str, watching: _TerminalObserve
 
 
 class _TerminalObserver:
-    """Prints what a run tells."""
+    """An observer that prints a run's events."""
 
     evaluation: Evaluation
 
@@ -95,14 +101,14 @@ class _TerminalObserver:
 
     @contextmanager
     def activity(self, title: str) -> Iterator[Show]:
-        with ActivityLine(self._console, title) as doing:
-            yield doing.now
+        with ActivityLine(self._console, title) as line:
+            yield line.now
 
     def note(self, text: str) -> None:
         self._console.print(f"note: {text}", style="dim", highlight=False, soft_wrap=True, markup=False)
 
     def lose(self) -> None:
-        self._console.print("another runner has taken over this run: stopping", style="yellow")
+        self._console.print("stopping: another runner has taken over this run", style="yellow")
 
     def begin(self, plan: Plan) -> None:
         self.is_planned = True
@@ -118,13 +124,13 @@ class _TerminalObserver:
     def work(self, plan: Plan, *, canary: bool) -> Iterator[Watch]:
         if canary:
             patches = count(len(plan.units), "reference patch", "reference patches")
-            self._console.print(f"canary: {patches} first", style="dim")
+            self._console.print(f"canary: grading {patches} first", style="dim")
         run = record_of(open_store(self._spec.store), RunFile, plan.run_id)
 
         def look() -> list[UnitProgress]:
-            return [each.progress for each in find_units_at_work(run)]
+            return [unit.progress for unit in find_units_at_work(run)]
 
-        with Progress(self._console, plan.units, plan.run_id, look) as progress, ending(self._stop):
+        with Progress(self._console, plan.units, plan.run_id, look) as progress, handle_stop_signals(self._stop):
             yield progress
 
     def judge_canary(self, result: CanaryResult) -> None:
@@ -132,32 +138,34 @@ class _TerminalObserver:
         self._console.print(describe_canary(result), style=style, highlight=False, soft_wrap=True, markup=False)
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        again, self._interrupted = self._interrupted, True
-        if not again:
-            self._console.print("stopping: what runs is being put away (once more to drop it)", style="yellow")
-        # In a thread: the handler may have interrupted whoever holds the runner's lock.
-        threading.Thread(target=self.evaluation.stop, kwargs={"at_once": again}, daemon=True).start()
+        """Handle a stop signal: the first removes sandboxes, the second does not wait for that."""
+        is_repeated, self._interrupted = self._interrupted, True
+        if not is_repeated:
+            message = "stopping: removing sandboxes (press Ctrl-C again to leave without waiting)"
+            self._console.print(message, style="yellow")
+        # In a thread: the interrupted code may hold the runner's lock.
+        threading.Thread(target=self.evaluation.stop, kwargs={"at_once": is_repeated}, daemon=True).start()
 
 
 def _bounds(spec: RunSpec, todo: int) -> str:
-    """What holds the calls of a model back, so that nobody takes waiting for hanging."""
-    at_a_time, a_minute = spec.llm.concurrency, spec.llm.requests_per_minute
-    words = [f"{at_a_time} at a time"] if at_a_time else []
-    words += [f"{a_minute:g} a minute"] if a_minute else []
-    asks = agent_of(spec.agent).asks_model
-    return f", calls of the model {' and '.join(words)}" if todo and words and asks else ""
+    """Return the rate limits of model calls in words, to explain waiting."""
+    concurrency, per_minute = spec.llm.concurrency, spec.llm.requests_per_minute
+    limits = [f"{concurrency} at a time"] if concurrency else []
+    limits += [f"{per_minute:g} per minute"] if per_minute else []
+    asks_model = agent_of(spec.agent).asks_model
+    return f", model calls limited to {' and '.join(limits)}" if todo and limits and asks_model else ""
 
 
 @contextmanager
-def ending(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """What Ctrl-C does, a SIGTERM does, and a terminal that is closed, unless (nohup) that is not to end anything."""
+def handle_stop_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Use a handler for SIGINT, SIGTERM and SIGHUP, except for ignored signals (nohup)."""
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    before = {n: signal.signal(n, handler) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
+    handlers = {n: signal.signal(n, handler) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
     try:
         yield
     finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+        for number, previous in handlers.items():
+            signal.signal(number, previous)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

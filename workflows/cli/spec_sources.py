@@ -1,4 +1,4 @@
-"""A spec from a command line: variables, a group of models, a TOML file, flags, ``--set``; later ones win."""
+"""Specs from a command line: variables, a model group, a TOML file, flags, ``--set``; later ones win."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from swe_argo.steps.contracts.agents import Defaults
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.spec_fields import SpecField, fields
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.spec_parsing import of_file, put, put_item
+from swe_argo.steps.spec_parsing import put, put_item, read_spec_file
 from swe_argo.workflows.api.request import RunRequest, complete
-from swe_argo.workflows.cli.completions import OF_FIELDS
+from swe_argo.workflows.cli.completions import FIELD_COMPLETIONS
 
 _GROUP_OF_TABLE = {
     "": "run",
@@ -27,27 +27,27 @@ _GROUP_OF_TABLE = {
     "sandbox": "sandbox",
     "grading": "grading",
 }
-"""Table of a RUN.toml -> the group of its flags in the help."""
+"""Table of a RUN.toml -> group of its flags in the help."""
 
 
 def parameters(has: Callable[[SpecField], bool] = lambda _: True) -> list[inspect.Parameter]:
-    """One command-line option a field, its help the field's docstring; unset is None, so that a file's value holds.
+    """Return a command-line option for each field for which ``has`` is true, with the field's docstring as help.
 
-    ``has``: which fields the command has.
+    The value of an unset option is None, so that a file's value holds.
     """
     return [
         inspect.Parameter(
-            _parameter(each),
+            _parameter(field),
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
-            annotation=Annotated[_type(each.info), _option(each)],
+            annotation=Annotated[_type(field.info), _option(field)],
         )
-        for each in fields()
-        if has(each)
+        for field in fields()
+        if has(field)
     ]
 
 
-_OF_AGENTS = frozenset(
+_AGENT_FIELDS = frozenset(
     {
         *("dataset", "attempts", "max_cost_usd", "canary", "stop_on_canary"),
         *("grading.confirm", "select.skip_not_gradeable"),
@@ -56,11 +56,11 @@ _OF_AGENTS = frozenset(
 
 
 def is_of_dataset(field: SpecField) -> bool:
-    """Whether a field is a flag of ``validate``, which asks nothing of an agent."""
-    return field.path[0] not in ("agent", "llm") and field.name not in _OF_AGENTS
+    """Whether a field is a flag of ``validate``, which runs no agent."""
+    return field.path[0] not in ("agent", "llm") and field.name not in _AGENT_FIELDS
 
 
-_OF_ROLLOUTS = frozenset(
+_ROLLOUT_FIELDS = frozenset(
     {
         *("split", "revision", "family", "answers", "retries"),
         *(f"agent.{name}" for name in ("use_fn_calling", "scaffold_fidelity")),
@@ -73,65 +73,70 @@ _OF_ROLLOUTS = frozenset(
 
 
 def is_of_rollouts(field: SpecField) -> bool:
-    """Whether a field is a flag of ``export --format verl``: another program trains, and asks its own model."""
-    return field.path[0] in ("select", "sandbox", "grading") or field.name in _OF_ROLLOUTS
+    """Whether a field is a flag of ``export --format verl``, where the trainer calls its own model."""
+    return field.path[0] in ("select", "sandbox", "grading") or field.name in _ROLLOUT_FIELDS
 
 
-def _table(each: SpecField) -> str:
-    return each.path[0] if len(each.path) > 1 else ""
+def _table(field: SpecField) -> str:
+    return field.path[0] if len(field.path) > 1 else ""
 
 
-def _parameter(each: SpecField) -> str:
-    """Its Python name: agent.max_steps -> agent_max_steps."""
-    return "_".join(each.path)
+def _parameter(field: SpecField) -> str:
+    """Return the field's Python name: agent.max_steps -> agent_max_steps."""
+    return "_".join(field.path)
 
 
-def _option(each: SpecField) -> Any:
-    default = each.info.get_default(call_default_factory=True)
-    text = " ".join(each.docstring.split())
-    own = {"agent": Defaults().agent, "llm": Defaults().llm}.get(_table(each), {})  # they differ from agent to agent
-    if default is not False and default not in (None, []) and each.path[-1] not in own:
-        text += f" [{default}]"
-    if aliases := [name for name in each.flag.names[1:] if len(name) > 2]:
+def _option(field: SpecField) -> Any:
+    """Return the option of a field: its docstring and default as help, its first name and short names as flags."""
+    default = field.info.get_default(call_default_factory=True)
+    text = " ".join(field.docstring.split())
+    agent_defaults = {"agent": Defaults().agent, "llm": Defaults().llm}.get(_table(field), {})
+    if default is not False and default not in (None, []) and field.path[-1] not in agent_defaults:
+        text += f" [{'on' if default is True else default}]"
+    if aliases := [name for name in field.flag.names[1:] if len(name) > 2]:
         text += f" Also {', '.join(aliases)}."
-    names = [each.flag.names[0], *(name for name in each.flag.names if len(name) == 2)]
+    names = [field.flag.names[0], *(name for name in field.flag.names if len(name) == 2)]
     return typer.Option(
         *names,
-        help=f"{each.name}  {text}",
+        help=f"{field.name}  {text}",
         show_default=False,
-        rich_help_panel=_GROUP_OF_TABLE[_table(each)],
-        autocompletion=OF_FIELDS.get(each.name),
+        rich_help_panel=_GROUP_OF_TABLE[_table(field)],
+        autocompletion=FIELD_COMPLETIONS.get(field.name),
     )
 
 
 def _type(info: FieldInfo) -> Any:
-    """What the option parses to; choices and listed words stay text, for RunSpec's message to name what is wrong."""
+    """Return the option's type; choices and list items stay text, so that RunSpec reports an invalid one."""
     kind = info.annotation
     if get_origin(kind) in (Union, types.UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))
-    if get_origin(kind) is Annotated:  # RunSpec checks what the mark is about
+    if get_origin(kind) is Annotated:  # RunSpec checks the constraint
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
         kind = str
     if get_origin(kind) is list:
         kind = list[str]
-    return Optional[kind]  # noqa: UP045 - built from a value, not written down
+    return Optional[kind]  # noqa: UP045 - a type made at run time
 
 
 def read(file: Path | None, flags: dict[str, Any], sets: list[str]) -> RunSpec:
-    """The spec alone, without what goes with it."""
+    """Return the spec of a command line, without the rest of the request."""
     return read_request(file, flags, sets).spec
 
 
 def read_request(file: Path | None, flags: dict[str, Any], sets: list[str]) -> RunRequest:
-    """The whole spec, checked. Raises ConfigError naming file, field and the way out."""
-    tables = of_file(file) if file else {}
+    """Return the request of a command line, checked. Raises ConfigError that names file, field and remedy.
+
+    ``file``: a RUN.toml; ``flags``: Python name of a field -> value, None if unset; ``sets``: items of --set,
+    NAME=VALUE.
+    """
+    tables = read_spec_file(file) if file else {}
     if tables.get("redo"):
         raise _misplaced_redo(str(file))
-    for each in fields():
-        value = flags.get(_parameter(each))
+    for field in fields():
+        value = flags.get(_parameter(field))
         if value not in (None, []):
-            put(tables, each.path, _listed(value) if isinstance(value, list) else value)
+            put(tables, field.path, _split_items(value) if isinstance(value, list) else value)
     for item in sets:
         if item.partition("=")[0].strip() == "redo":
             raise _misplaced_redo("--set")
@@ -140,10 +145,10 @@ def read_request(file: Path | None, flags: dict[str, Any], sets: list[str]) -> R
 
 
 def _misplaced_redo(source: str) -> ConfigError:
-    """It is of one command: where it stays, the same units are done again, and paid for, whenever the run goes on."""
-    return ConfigError(f"not in {source}: give it on the command line, as --redo WORD", field="redo")
+    """Return the error for ``redo`` in a stored spec, which would repeat and bill its units on every resume."""
+    return ConfigError(f"not allowed in {source}: use --redo WORD on the command line", field="redo")
 
 
-def _listed(values: list[str]) -> list[str]:
-    """Repeated flags, and lists with commas."""
-    return [word.strip() for value in values for word in value.split(",") if word.strip()]
+def _split_items(values: list[str]) -> list[str]:
+    """Return the items of repeated flags and of comma-separated lists."""
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]

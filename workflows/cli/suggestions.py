@@ -1,4 +1,4 @@
-"""A word that is no command or flag -> what was meant: the closest ones, and what other tools call the same thing."""
+"""Suggestions for unknown commands and flags: the closest names, and the names of other tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMANDS = {
     **dict.fromkeys(("check", "version", "env"), "doctor"),
     **dict.fromkeys(("convert", "dump"), "export"),
 }
-"""Words of Harbor, Inspect, SWE-agent, swebench, Argo, kubectl and git -> ours."""
+"""Command of Harbor, Inspect, SWE-agent, swebench, Argo, kubectl or git -> ours."""
 FLAGS = {
     **dict.fromkeys(("--harness", "--solver", "--scaffolding", "--agent-import-path", "--agent-name"), "--agent"),
     **dict.fromkeys(("--model-name", "--model-id", "--llm"), "--model"),
@@ -53,69 +53,70 @@ FLAGS = {
     **dict.fromkeys(("--again", "--rerun", "--force", "--overwrite", "--redo-existing"), "--redo"),
 }
 _CLOSE = 0.6
-"""Least similarity of a suggestion: 1 for the same letters, up to 1 more for the same words."""
-_BEHIND = 0.15
-"""Distance from the best suggestion at which others are left out."""
-_EMPTY_WORDS = frozenset({"", "max", "n", "no", "num", "per"})
-"""Parts of flags that say little of what a flag is about."""
+"""Minimum similarity of a suggestion: 1 for equal letters, plus up to 1 for equal words."""
+_MARGIN = 0.15
+"""Maximum difference from the best suggestion."""
+_FILLERS = frozenset({"", "max", "n", "no", "num", "per"})
+"""Parts of flags that say little about a flag's meaning."""
 
 
 class CommandGroup(TyperGroup):
-    """The commands; one that there is not is told with what was meant."""
+    """The commands; an unknown one is refused with suggestions."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Raises ConfigError."""
-        word = args[0]
-        if ctx.resilient_parsing or word.startswith("-") or self.get_command(ctx, word) is not None:
+        """Return the command. Raises ConfigError if it is unknown."""
+        name = args[0]
+        if ctx.resilient_parsing or name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
-        meant = closest(word, self.list_commands(ctx), COMMANDS)
-        raise ConfigError(f"there is no command {word!r}{_ask(meant)}; swe-argo --help lists them")
+        suggestions = closest(name, self.list_commands(ctx), COMMANDS)
+        raise ConfigError(f"unknown command {name!r}{_format_suggestions(suggestions)}; swe-argo --help lists them")
 
 
 def describe_flag_error(error: Any) -> str:
-    """What a refused command line is told: the library's words, but for a flag that there is not."""
+    """Return the message for a refused command line: the library's, or our own for an unknown flag."""
     flag = getattr(error, "option_name", "")
     if not hasattr(error, "possibilities") or not flag.startswith("--"):
         return str(getattr(error, "format_message", error.__str__)())
-    command = error.ctx.command if error.ctx else None
-    there = [name for each in (command.params if command else ()) for name in (*each.opts, *each.secondary_opts)]
-    meant = closest(flag, [name for name in there if name.startswith("--")], FLAGS)
-    return f"there is no flag {flag}{_ask(meant)}"
+    params = error.ctx.command.params if error.ctx else ()
+    names = [name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
+    return f"unknown flag {flag}{_format_suggestions(closest(flag, names, FLAGS))}"
 
 
-def closest(word: str, there: Iterable[str], others: Mapping[str, str]) -> list[str]:
-    """Return the names that a word may mean, the likeliest first; empty if nothing is similar.
+def closest(word: str, names: Iterable[str], synonyms: Mapping[str, str]) -> list[str]:
+    """Return the names that an unknown word may mean, the likeliest first; empty if nothing is similar.
 
     Args:
-        word: The word that is no name.
-        there: The names.
-        others: Word of another tool -> name.
+        word: The unknown word.
+        names: The names.
+        synonyms: Word of another tool -> name.
     """
-    known = list(there)
-    if others.get(word) in known:
-        return [others[word]]
-    scores = {each: _similarity(word, each) for each in known}
-    for other, ours in others.items():
-        if ours in scores:
-            scores[ours] = max(scores[ours], _similarity(word, other) - 0.1)
+    candidates = list(names)
+    if synonyms.get(word) in candidates:
+        return [synonyms[word]]
+    scores = {name: _similarity(word, name) for name in candidates}
+    for synonym, name in synonyms.items():
+        if name in scores:
+            # At equal similarity, our own name precedes one that is only a synonym's.
+            scores[name] = max(scores[name], _similarity(word, synonym) - 0.1)
     best = max(scores.values(), default=0.0)
-    near = [each for each, score in scores.items() if score >= max(_CLOSE, best - _BEHIND)]
-    return sorted(near, key=lambda each: -scores[each])[:3]
+    near = [name for name, score in scores.items() if score >= max(_CLOSE, best - _MARGIN)]
+    return sorted(near, key=lambda name: -scores[name])[:3]
 
 
-def _similarity(word: str, other: str) -> float:
-    """Return how many letters two names share, plus how many of their words; swapped letters count as one slip."""
-    swapped = 0.15 if sorted(word) == sorted(other) else 0.0
-    letters = difflib.SequenceMatcher(None, word.lower(), other).ratio() + swapped
-    ours, theirs = (set(re.split(r"[-_.]+", name.lower())) - _EMPTY_WORDS for name in (word, other))
-    shared = [one for one in ours if any(_is_same_word(one, another) for another in theirs)]
-    return letters + len(shared) / max(len(ours), len(theirs), 1)
+def _similarity(first: str, second: str) -> float:
+    """Return the share of letters plus the share of words that two names share, with a bonus for swapped letters."""
+    swapped = 0.15 if sorted(first) == sorted(second) else 0.0
+    letters = difflib.SequenceMatcher(None, first.lower(), second).ratio() + swapped
+    parts_a, parts_b = (set(re.split(r"[-_.]+", name.lower())) - _FILLERS for name in (first, second))
+    shared = [part for part in parts_a if any(_is_same_word(part, candidate) for candidate in parts_b)]
+    return letters + len(shared) / max(len(parts_a), len(parts_b), 1)
 
 
-def _is_same_word(one: str, other: str) -> bool:
+def _is_same_word(first: str, second: str) -> bool:
     """Whether two words are equal or one abbreviates the other: temp and temperature."""
-    return one == other or (min(len(one), len(other)) > 2 and (one.startswith(other) or other.startswith(one)))
+    is_prefix = first.startswith(second) or second.startswith(first)
+    return first == second or (min(len(first), len(second)) > 2 and is_prefix)
 
 
-def _ask(meant: list[str]) -> str:
-    return f"; did you mean {' or '.join(meant)}?" if meant else ""
+def _format_suggestions(names: list[str]) -> str:
+    return f"; did you mean {' or '.join(names)}?" if names else ""

@@ -1,4 +1,4 @@
-"""A store -> which runs use which images at E2B."""
+"""The images that a store's runs use at E2B."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from swe_argo.steps.store import Store
 
 @dataclass
 class ImageUse:
-    """Of an image, or of one with an agent's files: in words, and the runs, of which those in ``unfinished`` have
-    units without a verdict.
-    """
+    """The runs that use an image, perhaps with an agent's files."""
 
     image: str
+    """Display name."""
     runs: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
+    """Those of the runs that have units without a verdict."""
 
 
 def find_uses(store: Store) -> dict[str, ImageUse]:
-    """What the names of an image's templates begin with -> its use. A run that cannot be read is left out."""
+    """Return name prefix of an image's templates -> its use. Unreadable runs are left out."""
     uses: dict[str, ImageUse] = {}
     names = store.folders("runs/")
     contents = store.get_many(name for run in names for name in (key(RunFile, run), key(Plan, run), key(Summary, run)))
@@ -39,16 +39,16 @@ def find_uses(store: Store) -> dict[str, ImageUse]:
             continue
         complete = _is_complete(contents.get(key(Summary, run)))
         for image in {through_registry(unit.image, file.spec.sandbox.registry) for unit in plan.units}:
-            for name, what in _held(image, file.program):
-                use = uses.setdefault(name, ImageUse(what))
+            for prefix, title in _templates_of(image, file.program):
+                use = uses.setdefault(prefix, ImageUse(title))
                 use.runs.append(run)
                 if not complete:
                     use.unfinished.append(run)
     return uses
 
 
-def _held(image: str, program: AgentProgram | None) -> Iterator[tuple[str, str]]:
-    """What the names of a run's templates begin with, and what these hold."""
+def _templates_of(image: str, program: AgentProgram | None) -> Iterator[tuple[str, str]]:
+    """Yield name prefix and display name of the templates that a run uses for an image."""
     yield image_name(image), image
     if program and program.bundle:
         agent = " ".join(filter(None, (program.recipe.name, program.recipe.version)))

@@ -1,4 +1,4 @@
-"""Templates at E2B at a terminal: built with a line each, listed, removed."""
+"""E2B templates at a terminal: build, list and remove."""
 
 from __future__ import annotations
 
@@ -30,79 +30,89 @@ EXIT_INTERRUPTED = 130
 
 
 def read_spec(dataset: str, flags: dict[str, Any], sets: list[str]) -> RunSpec:
-    """What is selected, and how large its machines are. Raises ConfigError, also where the extra is missing."""
+    """Return the spec with the selection and the sandboxes' sizes.
+
+    Raises ConfigError if a value is wrong or the package for E2B is not installed.
+    """
     load_part("e2b", "template_builds", "build_templates")
     return spec_sources.read(None, {**flags, "dataset": dataset, "sandbox_backend": "e2b"}, sets)
 
 
-def build(spec: RunSpec, workers: int, console: Console, again: str) -> int:
-    """Build what is missing. Returns the exit code; raises ConfigError, InfraError."""
+def build(spec: RunSpec, workers: int, console: Console, resume_command: str) -> int:
+    """Build missing templates and return the exit code; ``resume_command`` is printed if it ends early.
+
+    Raises ConfigError if the request or the keys are wrong, InfraError if E2B or the hub does not answer.
+    """
     from swe_argo.steps.sandbox.e2b.service import service_options
     from swe_argo.steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
-    from swe_argo.steps.sandbox.e2b.templates import WantedTemplate, needed_templates
+    from swe_argo.steps.sandbox.e2b.templates import RequiredTemplate, required_templates
 
     service_options()
     progress = TemplateBuilds(0)
     try:
-        with ActivityLine(console, "templates") as doing:
-            with fetch_inputs(spec) as here:
-                dataset = read_dataset(spec, here, None, open_store(spec.store))
+        with ActivityLine(console, "templates") as line:
+            with fetch_inputs(spec) as inputs:
+                dataset = read_dataset(spec, inputs, None, open_store(spec.store))
                 machines = machines_of(dataset.rows)
                 images = {row["image"]: machines.get(row["image"], TaskMachine()) for row in dataset.rows}
                 sizes = ((image, machine.cpus, machine.memory_mb) for image, machine in images.items())
-                program = resolve_program(spec, here, None)
-                needed = needed_templates(here.sandbox, sizes, mount_of(program))
+                program = resolve_program(spec, inputs, None)
+                templates = required_templates(inputs.sandbox, sizes, mount_of(program))
 
-            def tell(now: TemplateBuilds, finished: WantedTemplate | None, seconds: float) -> None:
+            def report(now: TemplateBuilds, finished: RequiredTemplate | None, seconds: float) -> None:
                 nonlocal progress
                 progress = now
-                doing.now(_progress_line(now))
+                line.now(_progress_line(now))
                 if finished:
-                    _print(console, _line(now, finished, seconds))
+                    _print(console, _result_line(now, finished, seconds))
 
-            held = {each.image for each in needed.wanted}
-            also = f", each also with the files of {program.recipe.name}" if program and program.bundle else ""
-            _print(console, f"{count(len(held), 'image')} of {dataset.lock.name}{also}")
-            if needed.mapped:
-                _print(console, f"{count(len(needed.mapped), 'image')} more by {spec.sandbox.e2b.templates}")
-            progress = build_templates(needed.wanted, tell, at_a_time=workers)
+            images_to_build = {template.image for template in templates.unmapped}
+            suffix = f", each also with the files of {program.recipe.name}" if program and program.bundle else ""
+            _print(console, f"{count(len(images_to_build), 'image')} of {dataset.lock.name}{suffix}")
+            if templates.mapped:
+                number = count(len(templates.mapped), "image")
+                _print(console, f"{number} more with templates of {spec.sandbox.e2b.templates}")
+            progress = build_templates(templates.unmapped, report, at_a_time=workers)
     except KeyboardInterrupt:
-        going_on = f", {len(progress.building)} go on at E2B" if progress.building else ""
-        _print(console, f"stopped: {_counts(progress)}{going_on}; to go on: {again}")
+        running = f", {len(progress.building)} still building at E2B" if progress.building else ""
+        _print(console, f"stopped: {_counts(progress)}{running}; continue with: {resume_command}")
         return EXIT_INTERRUPTED
     except InfraError as error:
-        error.add_note(f"to go on: {again}")
+        error.add_note(f"continue with: {resume_command}")
         raise
     _print(console, f"{_counts(progress)}; {duration(progress.seconds)}")
     if progress.failed:
-        _print(console, f"to try what failed again: {again}")
+        _print(console, f"retry failed builds with: {resume_command}")
     return EXIT_INCOMPLETE if progress.failed else EXIT_OK
 
 
-def _line(progress: Any, finished: Any, seconds: float) -> str:
-    if (why := progress.failed.get(finished)) is not None:
-        return f"failed  {finished.image}: {why}"
+def _result_line(progress: Any, finished: Any, seconds: float) -> str:
+    if (reason := progress.failed.get(finished)) is not None:
+        return f"failed  {finished.image}: {reason}"
     return f"built   {finished.name} ({finished.image}), {duration(seconds)}"
 
 
 def _progress_line(progress: Any) -> str:
-    left = f", about {duration(progress.seconds_left)} left" if progress.seconds_left else ""
-    return f"{progress.done:,} of {progress.total:,} done, {len(progress.building)} building{left}"
+    remaining = f", about {duration(progress.remaining_s)} left" if progress.remaining_s else ""
+    return f"{progress.finished_count:,} of {progress.total:,} done, {len(progress.building)} building{remaining}"
 
 
 def _counts(progress: Any) -> str:
-    parts = [f"{len(progress.built):,} built", f"{len(progress.there):,} there before"]
+    parts = [f"{len(progress.built):,} built", f"{len(progress.existing):,} existed"]
     parts += [f"{len(progress.failed):,} failed"] if progress.failed else []
     return f"{count(progress.total, 'template')}: {listing(parts)}"
 
 
 def print_templates(store: str, console: Console) -> None:
-    """A line each, oldest first. Raises ConfigError, InfraError."""
+    """Print a line per template, oldest first.
+
+    Raises ConfigError if E2B's package or key is missing, InfraError if E2B or the store does not answer.
+    """
     stored, uses = _stored_and_used(store)
     if not stored:
         _print(console, "no templates of this project at E2B")
         return
-    lines = [_described(each, uses) for each in stored]
+    lines = [_describe(template, uses) for template in stored]
     title, *rows = columns([["template", "state", "size", "age", "image", "runs"], *lines], right=(3,))
     console.print(Text(title, style="bold"), soft_wrap=True)
     for row in rows:
@@ -110,15 +120,19 @@ def print_templates(store: str, console: Console) -> None:
 
 
 def prune(store: str, console: Console, *, yes: bool, finished: bool) -> None:
-    """List what no run uses, ask, and remove it. Raises ConfigError, InfraError, typer.Abort."""
+    """List unused templates, ask for confirmation unless ``yes``, and remove them.
+
+    ``finished``: those that only complete runs use are unused, too. Raises ConfigError and InfraError as
+    print_templates, typer.Abort if the user declines.
+    """
     from swe_argo.steps.sandbox.e2b.stored_templates import remove_template
 
     stored, uses = _stored_and_used(store)
-    unused = [each for each in stored if not _keepers(uses.get(_key(each)), finished=finished)]
+    unused = [template for template in stored if not _blocking_runs(uses.get(_key(template)), finished=finished)]
     if not unused:
         _print(console, f"no unused templates; {count(len(stored), 'template')} in use" if stored else "no templates")
         return
-    for row in columns([_described(each, uses) for each in unused], right=(3,)):
+    for row in columns([_describe(template, uses) for template in unused], right=(3,)):
         console.print(Text(row), soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
@@ -127,19 +141,20 @@ def prune(store: str, console: Console, *, yes: bool, finished: bool) -> None:
             return
         typer.confirm(f"remove {count(len(unused), 'template')}?", abort=True)
     failures = 0
-    for each in unused:
+    for template in unused:
         try:
-            remove_template(each)
+            remove_template(template)
         except StepError as error:
             failures += 1
-            _print(console, f"{each.name} could not be removed: {error.reason}")
+            _print(console, f"{template.name} could not be removed: {error.reason}")
     _print(console, f"{len(unused) - failures} removed")
 
 
 def _stored_and_used(store: str) -> tuple[list[Any], dict[str, ImageUse]]:
-    ask = load_part("e2b", "stored_templates", "list_templates")
+    """Return the templates at E2B, oldest first, and the uses of images by the runs of the store."""
+    list_templates = load_part("e2b", "stored_templates", "list_templates")
     oldest = datetime.min.replace(tzinfo=UTC)
-    stored = sorted(ask().values(), key=lambda each: (each.created_at or oldest, each.name))
+    stored = sorted(list_templates().values(), key=lambda template: (template.created_at or oldest, template.name))
     return stored, find_uses(open_store(store))
 
 
@@ -149,14 +164,15 @@ def _key(template: Any) -> str:
     return name_without_size(template.name)
 
 
-def _keepers(use: ImageUse | None, *, finished: bool) -> list[str]:
-    """The runs for which it is kept."""
+def _blocking_runs(use: ImageUse | None, *, finished: bool) -> list[str]:
+    """Return the runs that prevent its removal."""
     if use is None:
         return []
     return use.unfinished if finished else use.runs
 
 
-def _described(template: Any, uses: dict[str, ImageUse]) -> list[str]:
+def _describe(template: Any, uses: dict[str, ImageUse]) -> list[str]:
+    """Return the cells of a template's row: name, state, size, age, image and runs."""
     use = uses.get(_key(template))
     size = f"{template.cpus} vCPU, {template.memory_mb} MiB" if template.cpus else ""
     age = duration((datetime.now(UTC) - template.created_at).total_seconds()) if template.created_at else ""

@@ -1,4 +1,4 @@
-"""Looking at runs in a browser."""
+"""``swe-argo view``: runs in a browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swe_argo.steps.store import open_store
 
 
 def view(store: str, host: str, port: int, console: Console) -> None:
-    """Serve the pages until Ctrl-C. Raises ConfigError."""
+    """Serve the pages until Ctrl-C. Raises ConfigError if the address needs a token or cannot be listened on."""
     from swe_argo.workflows.view.server import ViewOptions, serve
 
     token = settings().view_token

@@ -25,12 +25,12 @@ class UnitAtWork:
 
 def find_units_at_work(run: RunFile) -> list[UnitAtWork]:
     """Return the units in progress of this run, whichever process runs it here, in the order of their start."""
-    found = []
+    units = []
     for folder in folders.find_owned():
         with suppress(OSError, ValueError):  # the step may end at any moment
             progress = parse_progress((folder / "out" / PROGRESS).read_bytes())
             if progress is None or progress.run != run.run_id:
                 continue
             if is_same_run(RunFile.from_bytes((folder / "in" / RunFile.file).read_bytes()), run):
-                found.append(UnitAtWork(progress, folder / "out" / TRY / Trajectory.file))
-    return found
+                units.append(UnitAtWork(progress, folder / "out" / TRY / Trajectory.file))
+    return units

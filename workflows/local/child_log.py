@@ -12,8 +12,8 @@ from swe_argo.steps.contracts.training import HelperLog
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.store import Store
 
-KEPT_BYTES = 1 << 20
-"""Maximum size that is kept; the end of the log counts."""
+MAX_BYTES = 1 << 20
+"""Maximum size in the store; the end of a longer log is stored."""
 
 
 class ChildLog:
@@ -23,7 +23,7 @@ class ChildLog:
         self._store, self._key = store, key(HelperLog, training, name=helper)
         self._title = f"the {helper}'s log"
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this
-        """The stderr of its processes. They share the file offset, so each appends to the last one's output."""
+        """The stderr of its processes. They share the file offset, so each appends to the output of the last one."""
 
     @property
     def size(self) -> int:
@@ -31,13 +31,13 @@ class ChildLog:
         return os.fstat(self.file.fileno()).st_size
 
     def read(self, start: int = 0) -> str:
-        """Return the log from offset ``start``, at most its last KEPT_BYTES."""
+        """Return the log from offset ``start``, at most its last MAX_BYTES."""
         size = self.size
-        start = max(start, size - KEPT_BYTES)
-        return os.pread(self.file.fileno(), size - start, start).decode(errors="replace")  # keeps the shared offset
+        start = max(start, size - MAX_BYTES)
+        return os.pread(self.file.fileno(), size - start, start).decode(errors="replace")  # keeps the offset
 
-    def keep(self) -> bool:
-        """Write the log into the store and return whether it has content. A store failure loses only the log."""
+    def save(self) -> bool:
+        """Write the log into the store and return whether it was written: not if it is empty or the store fails."""
         data = self.read().encode()
         with suppress(StepError):
             if data:
@@ -45,12 +45,12 @@ class ChildLog:
             return bool(data)
         return False
 
-    def keep_for(self, error: StepError) -> None:
+    def save_for(self, error: StepError) -> None:
         """Store the log and add its location to the error, except to a ConfigError, whose message is enough."""
-        if self.keep() and not isinstance(error, ConfigError):
+        if self.save() and not isinstance(error, ConfigError):
             error.add_note(f"{self._title}: {self._store.locate(self._key)}")
 
     def close(self) -> None:
         """Store the log and close the file."""
-        self.keep()
+        self.save()
         self.file.close()

@@ -27,7 +27,7 @@ from swe_argo.workflows.local.run_lock import RunLock, hold_run
 from swe_argo.workflows.local.runner import LocalRunner, Watch
 from swe_argo.workflows.local.whole_steps import Show, make_plan, make_report
 
-STOPPED_BY_CANARY = StopReached("ended by its canary", failed=True, flags=("--no-stop-on-canary",))
+STOPPED_BY_CANARY = StopReached("stopped because a canary failed", failed=True, flags=("--no-stop-on-canary",))
 
 
 class RunObserver(Protocol):
@@ -40,13 +40,16 @@ class RunObserver(Protocol):
         """Show a message about the run to the user."""
 
     def lose(self) -> None:
-        """Report that another runner has taken over the run. Called from another thread."""
+        """Report that another runner has taken over the run, which stops here. Called from another thread."""
 
     def begin(self, plan: Plan) -> None:
         """Report that the run is planned."""
 
     def work(self, plan: Plan, *, canary: bool) -> AbstractContextManager[Watch]:
-        """Return a context for the work on units; the value it yields is called by the workers, one call at a time."""
+        """Return a context for the work on units; ``canary``: they are the reference patches to grade first.
+
+        The value it yields is called by the workers with each event, one call at a time.
+        """
 
     def judge_canary(self, result: CanaryResult) -> None:
         """Report the result of the reference patches that the run graded first."""
@@ -83,7 +86,8 @@ class Evaluation:
         """Plan the run, execute the missing steps and write the report; a second run with the same spec resumes it.
 
         Raises:
-            StepError: ConfigError if the request is invalid, InfraError if the infrastructure failed.
+            StepError: ConfigError if the request is invalid or another runner works on the run, InfraError if the
+                infrastructure failed.
         """
         spec, observer = self._spec, self._observer
         if is_own_backend(spec.sandbox.backend):
@@ -97,8 +101,8 @@ class Evaluation:
                 observer.note(notice)
             observer.begin(plan)
             store = open_store(spec.store)
-            with observer.activity("putting away what earlier runs left"):
-                recovery.keep_tries(store, self._run_id)
+            with observer.activity("recovering tries of killed runners"):
+                recovery.recover_tries(store, self._run_id)
                 notes = remove_leftovers()
             for note in notes:
                 observer.note(note)
@@ -121,24 +125,25 @@ class Evaluation:
     def _make_plan(self, env: Mapping[str, str], show: Show) -> Plan:
         """Run the plan step, which has no stop check of its own: ``stop`` kills its process."""
 
-        def keep(process: ForkedProgram) -> None:
+        def register(process: ForkedProgram) -> None:
             with self._lock:
                 self._planning = process
                 if self._stop.is_set():
                     process.kill()
 
         try:
-            return make_plan(self._spec, env, show, keep)
+            return make_plan(self._spec, env, show, register)
         except InfraError:
             if not self._stop.is_set():
                 raise
-            raise InfraError(FailureClass.STOPPED, f"{self._run_id} was stopped while it was planned") from None
+            raise InfraError(FailureClass.STOPPED, f"{self._run_id} was stopped during planning") from None
         finally:
             self._planning = None
 
     def _work_canary_first(self, plan: Plan, hold: RunLock) -> RunEnd:
         """Grade the canary, then work through the plan unless the canary failed and ``stop_on_canary`` is set."""
         if plan.canary_to_do:
+            # A plan of only the reference patches; their verdicts are part of the run's.
             canary = Plan(run_id=plan.run_id, units=plan.canary_to_do)
             if (end := self._work(canary, plan, hold)).stopped:
                 return end
@@ -159,18 +164,19 @@ class Evaluation:
 
             with self._lock:
                 self._runner = runner
-                stopped = self._stop.is_set()
-            if stopped:
+                is_stopped = self._stop.is_set()
+            if is_stopped:
                 runner.stop()
             hold.on_loss = lose
             runner.work()
         return RunEnd(plan, self._stop.is_set(), runner.limit_reached, runner.not_begun)
 
     def _write_report(self, store: Store) -> None:
+        """Write the report. An error names the command that writes it later, because no unit has to run again."""
         with self._observer.activity("writing the report") as show:
             try:
                 make_report(self._spec.store, self._run_id, show)
             except StepError as error:
                 report = f"swe-argo report {self._run_id}{store_flag(store)}"
-                error.add_note(f"its units are done; for the report: {report}")
+                error.add_note(f"all units have ended; to write the report: {report}")
                 raise

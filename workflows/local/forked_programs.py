@@ -30,22 +30,22 @@ def request(module: str, words: list[str], environment: Mapping[str, str]) -> Re
 class ForkedProgram:
     """A process of a program, with its process group."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
 
     def wait(self) -> int:
         """Return the exit code, negative for a signal; SIGKILL if its forking process died. Call this once."""
         try:
-            data = self._line.recv(16)
+            data = self._channel.recv(16)
         except OSError:
             data = b""
-        self._line.close()
+        self._channel.close()
         return int(data) if data else -signal.SIGKILL
 
     def signal(self, number: int) -> None:
         """Send a signal; does nothing if the process has ended."""
         with suppress(OSError):
-            self._line.send(bytes([number]))
+            self._channel.send(bytes([number]))
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -67,27 +67,29 @@ class Forker:
         self._control, self._wait = control, wait
 
     def start(
-        self, asked: Request, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+        self, program_request: Request, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
     ) -> ForkedProgram:
         """Start a program in its own session: Ctrl-C reaches only this process, which then signals its programs.
 
-        Each stream is a file descriptor, which stays open here; /dev/null by default.
+        Each stream is a file descriptor, which stays open here; None is /dev/null. If no process can be forked,
+        ``wait`` of the result reports SIGKILL.
         """
-        line, its_line = socket.socketpair()
-        with Path(os.devnull).open("r+b", buffering=0) as nothing:
-            streams = [nothing.fileno() if each is None else each for each in (stdin, stdout, stderr)]
+        channel, child_channel = socket.socketpair()
+        with Path(os.devnull).open("r+b", buffering=0) as devnull:
+            streams = [devnull.fileno() if stream is None else stream for stream in (stdin, stdout, stderr)]
             with suppress(OSError):  # wait() reports it as killed
-                with its_line, self._lock:
-                    self._ask(its_line.fileno(), *streams)
-                line.sendall(asked.to_bytes())
-        return ForkedProgram(line)
+                with child_channel, self._lock:
+                    self._request_fork(child_channel.fileno(), *streams)
+                channel.sendall(program_request.to_bytes())
+        return ForkedProgram(channel)
 
     def close(self) -> None:
         """End the forking process. Programs that it forked continue."""
         with self._lock:
             self._end()
 
-    def _ask(self, *files: int) -> None:
+    def _request_fork(self, *files: int) -> None:
+        """Send the files (exit-code channel, three streams) to the forking process; start one if there is none."""
         if self._control is not None:
             try:
                 socket.send_fds(self._control, [b"\0"], files)
@@ -95,9 +97,9 @@ class Forker:
                 self._end()
             else:
                 return
-        self._control, its = socket.socketpair()
-        with its:
-            self._wait = self._begin(its)
+        self._control, child_control = socket.socketpair()
+        with child_control:
+            self._wait = self._begin(child_control)
         socket.send_fds(self._control, [b"\0"], files)
 
     def _end(self) -> None:
@@ -114,6 +116,7 @@ def root() -> Forker:
 
 @cache
 def _root(_python_path: str | None) -> Forker:
+    """Return the forking process for this value of PYTHONPATH, which decides where its modules come from."""
     forker = Forker(_begin_interpreter)
     atexit.register(forker.close)
     return forker
@@ -130,6 +133,7 @@ def fork_root() -> None:
 
 
 def _begin_interpreter(control: socket.socket) -> Callable[[], object]:
+    """Start a new interpreter that serves fork requests on ``control``, and return its wait()."""
     process = subprocess.Popen(
         [sys.executable, "-m", "swe_argo.steps.forking"],
         stdin=control.fileno(),

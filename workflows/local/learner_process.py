@@ -26,6 +26,7 @@ from swe_argo.steps.store import Store
 from swe_argo.workflows.local.child_log import ChildLog
 
 GRACE_S = 15.0
+"""Seconds that the learner has to end after its stdin closed."""
 
 
 class LearnerProcess:
@@ -42,26 +43,31 @@ class LearnerProcess:
     def prepare(self) -> None:
         """Create the adapter for the first step. Raises as ``learn``, also if Tinker rejects the spec."""
         self.is_preparing = True
-        self._insist(0, "the adapter is made")
+        self._learn_with_retries(0, "creating the adapter")
         self.is_preparing = False
 
     def learn(self, step: int) -> None:
-        """Learn a step whose rollouts are in the store. Raises ConfigError, InfraError, StepError."""
-        self._insist(step, f"step {step} is learnt")
+        """Learn a step whose rollouts are in the store.
 
-    def _insist(self, step: int, doing: str) -> None:
-        again = Retrying(
+        Raises ConfigError if the spec or an access right is wrong, InfraError if the retries are used up, StepError for
+        a bug.
+        """
+        self._learn_with_retries(step, f"learning step {step}")
+
+    def _learn_with_retries(self, step: int, operation: str) -> None:
+        """Send a step to the learner, again after an InfraError. The final error names the learner's log."""
+        retrying = Retrying(
             retry=retry_if_exception_type(InfraError),
             wait=wait_exponential_jitter(initial=1, max=60),
             stop=stop_any(stop_after_attempt(1 + self._retries), stop_when_event_set(self._over)),
             sleep=sleep_using_event(self._over),
-            before_sleep=lambda state: self._note(f"{doing} again: {_reason(state.outcome)}"),
+            before_sleep=lambda state: self._note(f"{operation} failed, trying again: {_reason(state.outcome)}"),
             reraise=True,
         )
         try:
-            again(self._ask, step)
+            retrying(self._request, step)
         except StepError as error:
-            self._log.keep_for(error)
+            self._log.save_for(error)
             raise
 
     def kill(self) -> None:
@@ -77,9 +83,10 @@ class LearnerProcess:
             _end(self._process)
         self._log.close()
 
-    def _ask(self, step: int) -> None:
+    def _request(self, step: int) -> None:
+        """Send a step to the learner, starting one if needed, and wait for its result. Raises the error it reports."""
         if self._over.is_set():
-            raise InfraError(FailureClass.STOPPED, "the learner was ended")
+            raise InfraError(FailureClass.STOPPED, "the learner was stopped")
         if self._process is None or self._process.poll() is not None:
             if self._process is not None:
                 _end(self._process)  # closes its pipes
@@ -95,10 +102,10 @@ class LearnerProcess:
         if not line:
             code = self._process.wait()
             raise InfraError(FailureClass.STEP_KILLED, f"the learner died (exit code {code})")
-        answer = json.loads(line)
-        if "step" in answer:
+        response = json.loads(line)
+        if "step" in response:
             return
-        reason, code = answer["reason"], answer["exit_code"]
+        reason, code = response["reason"], response["exit_code"]
         if code == EXIT_CONFIG:
             raise ConfigError(reason)
         raise InfraError(FailureClass.MODEL, reason) if code == EXIT_INFRA else StepError(FailureClass.BUG, reason)
@@ -116,6 +123,7 @@ class LearnerProcess:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    """Close the learner's stdin, which ends it, and kill it after GRACE_S."""
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it died before it read its input
         process.stdin.close()

@@ -1,4 +1,4 @@
-"""The child process of the learner: reads step numbers on stdin, writes one JSON result per line to stdout.
+"""Main program of the learner's process: reads step numbers from stdin, writes a JSON result per line to stdout.
 
 Number 0 prepares the first step. The process ends when its stdin closes, even in the middle of a step, which is then
 learnt again from the checkpoint before it.
@@ -41,13 +41,14 @@ class _Learning:
             with self._lock:
                 if self._over.is_set():
                     break
-                answer = self._learn(step)
-            sys.stdout.write(json.dumps(answer) + "\n")
+                result = self._learn(step)
+            sys.stdout.write(json.dumps(result) + "\n")
             sys.stdout.flush()
         if self._learner:
             self._learner.close()
 
     def _read(self) -> None:
+        """Queue the requested steps. When stdin closes, end the process at once if a step is being learnt."""
         for line in sys.stdin:
             self._steps.put(int(line))
         self._over.set()
@@ -57,6 +58,7 @@ class _Learning:
         self._steps.put(None)
 
     def _learn(self, step: int) -> dict[str, Any]:
+        """Learn a step and return the result to print: the step, or the reason and exit code of the error."""
         try:
             self._learner = self._learner or self._open()
             if step:
@@ -72,11 +74,11 @@ class _Learning:
     def _open(self) -> Learner:
         from swe_argo.steps.training.learner import Learner
 
-        ours, store = settings(), open_store(self._store_url)
-        if ours.tinker_api_key is None:
+        own_settings, store = settings(), open_store(self._store_url)
+        if own_settings.tinker_api_key is None:
             raise ConfigError("is not set", field="TINKER_API_KEY")
-        key = ours.tinker_api_key.get_secret_value()
-        return Learner(store, training_of(store, self._training), api_key=key, base_url=ours.tinker_base_url)
+        key = own_settings.tinker_api_key.get_secret_value()
+        return Learner(store, training_of(store, self._training), api_key=key, base_url=own_settings.tinker_base_url)
 
 
 if __name__ == "__main__":

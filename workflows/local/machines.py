@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.backends import find_backend
 from swe_argo.steps.contracts.data import Unit
 from swe_argo.steps.errors import StepError, one_line
 from swe_argo.steps.host import folders
-from swe_argo.steps.sandbox.care import Care
+from swe_argo.steps.sandbox.hooks import RunHooks
 from swe_argo.workflows.local import recovery
 from swe_argo.workflows.resources import OUTAGE_POLL_S, OUTAGE_S
 
-MOST = 24
+MAX_WORKERS = 24
 """Default limit of concurrent units on one machine, as advised by the SWE-bench documentation."""
 
 REASON_WIDTH = 300
@@ -31,16 +31,17 @@ def default_workers(backend: str = "local", *, asks_model: bool = False) -> int:
     """Return the default number of concurrent units.
 
     On this machine: as many as may be graded on its cores. Units that mostly wait for a model: four for each core, at
-    most MOST. On a cluster or at a provider more, because the steps here only wait.
+    most MAX_WORKERS. On a cluster or at a provider more, because the steps here only wait.
     """
-    if asks_model and not backend_named(backend).serves_pods:
-        return min(4 * (os.cpu_count() or 1), MOST)
+    if asks_model and not find_backend(backend).serves_pods:
+        return min(4 * (os.cpu_count() or 1), MAX_WORKERS)
     return default_graders(backend)
 
 
 def default_graders(backend: str = "local") -> int:
     """Return the default number of concurrent gradings: tests time out if too many of them share the cores."""
-    return 16 if backend_named(backend).serves_pods else max(1, min(int(0.75 * (os.cpu_count() or 1)), MOST))
+    # SWE-bench's own advice for one machine is 0.75 of the cores, at most 24.
+    return 16 if find_backend(backend).serves_pods else max(1, min(int(0.75 * (os.cpu_count() or 1)), MAX_WORKERS))
 
 
 def remove_leftovers() -> list[str]:
@@ -49,54 +50,55 @@ def remove_leftovers() -> list[str]:
     return [f"{folder} of an earlier run could not be removed: {reason}" for folder, reason in failures.items()]
 
 
-def recover(care: Care, unit: Unit, stopping: threading.Event) -> None:
+def recover(hooks: RunHooks, unit: Unit, stopping: threading.Event) -> None:
     """Remove the remains of a lost machine of ``unit``.
 
     Waits while no sandbox can be created, for at most OUTAGE_S, so that an outage does not use up tries.
     """
     remove_leftovers()
-    until = time.monotonic() + OUTAGE_S
-    while not care.can_create() and time.monotonic() < until and not stopping.wait(OUTAGE_POLL_S):
+    deadline = time.monotonic() + OUTAGE_S
+    while not hooks.can_create() and time.monotonic() < deadline and not stopping.wait(OUTAGE_POLL_S):
         continue
     with suppress(StepError):
-        care.remove_remains(unit)
+        hooks.remove_remains(unit)
 
 
-class SteadyCare:
+class SafeHooks:
     """Lifecycle hooks whose failures never end a unit or a run: the first failure of each hook is written to stderr.
 
     If ``can_create`` fails, the answer is True: the try then reports the problem itself.
     """
 
-    def __init__(self, care: Care) -> None:
-        self._care = care
+    def __init__(self, hooks: RunHooks) -> None:
+        self._hooks = hooks
         self._failed: set[str] = set()
 
     @property
     def env(self) -> Mapping[str, str]:
         """The environment variables that the hooks currently give to the steps."""
-        return self._care.env
+        return self._hooks.env
 
     def can_create(self) -> bool:
         """Return whether a sandbox can be created; True if the hook fails."""
-        return self._ask("can_create", self._care.can_create, True)
+        return self._call("can_create", self._hooks.can_create, True)
 
     def remove_remains(self, unit: Unit) -> None:
         """Remove what is left of the unit's sandboxes. Raises StepError; other failures are only reported."""
-        self._ask("remove_remains", lambda: self._care.remove_remains(unit), None)
+        self._call("remove_remains", lambda: self._hooks.remove_remains(unit), None)
 
     def finish_unit(self, unit: Unit) -> None:
         """Run the hook for a finished unit; failures are only reported."""
-        self._ask("finish_unit", lambda: self._care.finish_unit(unit), None)
+        self._call("finish_unit", lambda: self._hooks.finish_unit(unit), None)
 
-    def _ask(self, name: str, ask: Callable[[], T], otherwise: T) -> T:
+    def _call(self, name: str, hook: Callable[[], T], default: T) -> T:
+        """Return the hook's result, or ``default`` if it fails. Raises the StepError of remove_remains."""
         try:
-            return ask()
+            return hook()
         except Exception as error:
             if isinstance(error, StepError) and name == "remove_remains":
                 raise
             if name not in self._failed:
                 self._failed.add(name)
                 reason = one_line(f"{type(error).__name__}: {error}", REASON_WIDTH)
-                sys.stderr.write(f"note: {name} of the backend's care failed, the run goes on: {reason}\n")
-            return otherwise
+                sys.stderr.write(f"note: the backend's hook {name} failed, the run continues: {reason}\n")
+            return default

@@ -32,7 +32,7 @@ from swe_argo.steps.contracts.failure import Failure, FailureClass, StepLog
 from swe_argo.steps.contracts.record import Place, key
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.solve_record import SolveRecord
-from swe_argo.steps.contracts.trajectory import Trajectory, Usage, spent_in
+from swe_argo.steps.contracts.trajectory import Trajectory, Usage, usage_of_trajectory
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import EXIT_INFRA, EXIT_OK, InfraError
 from swe_argo.steps.host import folders, removal
@@ -82,14 +82,18 @@ class Processes:
         """Returns the environment variables of the steps; called at each start."""
 
     def attempt(self, step: Step, unit: Unit, factor: float, deadline_s: float) -> TryResult:
-        """Run one try of ``step`` for ``unit``. Raises InfraError or ConfigError if the store fails."""
+        """Run one try of ``step`` for ``unit`` with files of its own, and store its outputs or its failure.
+
+        ``factor``: multiplier of the sandbox's resources; ``deadline_s``: seconds until the try is ended.
+        Raises InfraError or ConfigError if the store fails.
+        """
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         began = time.monotonic()
         with _staging() as folder:
-            (folder / recovery.NAME).write_text(name)
+            (folder / recovery.NAME_FILE).write_text(name)
             inputs, outputs = folder / "in", folder / "out"
             outputs.mkdir()
-            self._insist(self._stage, step, unit, inputs)
+            self._with_retries(self._stage, step, unit, inputs)
             flags = step.program.command_line(
                 {
                     "in": inputs,
@@ -103,7 +107,7 @@ class Processes:
             )
             code, output, overdue = self._run_to_end(step, flags, deadline_s)
             if code == EXIT_OK and (outputs / step.gives[0].file).exists():
-                self._insist(self._keep, step, unit, outputs)
+                self._with_retries(self._store_outputs, step, unit, outputs)
                 return TryResult(None, usage=_solved(outputs), seconds=_spent_s(step, outputs))
             stopped = self._stopping.is_set()
             own_failure = None if overdue or stopped else self._read_failure(outputs / TRY)
@@ -116,15 +120,15 @@ class Processes:
                 }
             )
             if not stopped:
-                self._insist(self._keep_try, unit, name, outputs, failure, output)
+                self._with_retries(self._store_try, unit, name, outputs, failure, output)
             elif failure.usage.requests:  # the try did not fail, but its calls cost money
                 with suppress(InfraError):
-                    self._keep_try(unit, name, outputs, failure, "")
+                    self._store_try(unit, name, outputs, failure, "")
             return TryResult(failure, stopped, failure.usage, failure.seconds)
 
     def verdict(self, unit: Unit) -> GradeRecord:
         """Return the record of a graded unit. Raises InfraError if the store fails."""
-        return GradeRecord.from_bytes(self._insist(self._get, self._key(GradeRecord, unit)))
+        return GradeRecord.from_bytes(self._with_retries(self._get, self._key(GradeRecord, unit)))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Signal every step to end: it destroys its sandbox first, unless ``at_once``."""
@@ -137,7 +141,7 @@ class Processes:
         """Stop the forking processes: no step can start any more."""
         self._forking.close()
 
-    def _insist(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    def _with_retries(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call an idempotent ``act``, with retries, so that a store outage of some minutes loses no work."""
         again = Retrying(
             retry=retry_if_exception_type(InfraError),
@@ -149,6 +153,7 @@ class Processes:
         return again(act, *args, **kwargs)
 
     def _stage(self, step: Step, unit: Unit, folder: Path) -> None:
+        """Write the step's inputs from the store into ``folder``. Raises InfraError if a required one is missing."""
         kinds = (*step.takes, *step.may_take)
         names = {self._key(kind, unit): kind for kind in kinds}
         contents = self._store.get_many(names)
@@ -165,12 +170,14 @@ class Processes:
         with tempfile.TemporaryFile() as log:
             with self._lock:
                 if self._stopping.is_set():
+                    # As a shell reports a process that SIGTERM ended.
                     return 128 + signal.SIGTERM, "", False
                 environment = {**os.environ, **self.env()}
                 process = self._forking.start(step, flags, environment, log)
                 self._running.add(process)
 
             def end() -> None:
+                """End the process at its deadline: SIGTERM first, so that it can remove its sandbox."""
                 overdue.set()
                 process.signal(signal.SIGTERM)
                 time.sleep(GRACE_S)
@@ -188,15 +195,20 @@ class Processes:
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
             return code, log.read().decode(errors="replace"), overdue.is_set()
 
-    def _keep(self, step: Step, unit: Unit, outputs: Path) -> None:
+    def _store_outputs(self, step: Step, unit: Unit, outputs: Path) -> None:
+        """Store a successful try's files, and delete optional ones of an earlier try that this one did not write.
+
+        The file that marks the step as done is stored last.
+        """
         kinds = [kind for kind in (*step.gives, *step.may_give) if (outputs / kind.file).exists()]
         stale = [kind for kind in step.may_give if kind not in kinds and kind.place is Place.UNIT]
         self._store.delete_many([self._key(kind, unit) for kind in stale])
-        first, *others = kinds
-        self._store.put_many({self._key(kind, unit): (outputs / kind.file).read_bytes() for kind in others})
+        first, *rest_kinds = kinds
+        self._store.put_many({self._key(kind, unit): (outputs / kind.file).read_bytes() for kind in rest_kinds})
         self._store.put(self._key(first, unit), (outputs / first.file).read_bytes())
 
-    def _keep_try(self, unit: Unit, name: str, outputs: Path, failure: Failure, output: str) -> None:
+    def _store_try(self, unit: Unit, name: str, outputs: Path, failure: Failure, output: str) -> None:
+        """Store a failed try's folder, failure and, if the spec wants logs, its stderr (``output``)."""
         folder = Place.TRY.format(run=self._run, instance=unit.instance_id, attempt=unit.attempt, name=name)
         files = (outputs / TRY).iterdir() if (outputs / TRY).is_dir() else ()
         files_kept = {f"{folder}/{file.name}": file.read_bytes() for file in files if file.name[0] != "."}
@@ -210,12 +222,13 @@ class Processes:
         if not growing.exists():
             failure = self._read_failure(folder)
             return failure.usage if failure else Usage()
-        usage = spent_in(growing.read_bytes())
+        usage = usage_of_trajectory(growing.read_bytes())
         if not self._spec.save_checkpoints:
             growing.unlink()
         return usage
 
     def _get(self, name: str) -> bytes:
+        """Return a file of the store. Raises InfraError if it is missing."""
         try:
             return self._store.get(name)
         except FileNotFoundError:
@@ -253,6 +266,7 @@ def _solved(outputs: Path) -> Usage:
 
 
 def _spent_s(step: Step, outputs: Path) -> float:
+    """Return the seconds of all stages in the step's record."""
     records = [kind for kind in (SolveRecord, GradeRecord) if kind in step.gives]
     return sum(sum(kind.from_bytes((outputs / kind.file).read_bytes()).seconds.values()) for kind in records)
 
@@ -260,13 +274,13 @@ def _spent_s(step: Step, outputs: Path) -> float:
 def _describe_failure(step: Step, unit: Unit, code: int, output: str, *, overdue: bool, stopped: bool) -> Failure:
     """Return the failure of a process that wrote none itself."""
     if stopped:
-        failure_class, reason = FailureClass.STOPPED, f"the run was stopped in the midst of {step.name}"
+        failure_class, reason = FailureClass.STOPPED, f"the run was stopped during {step.name}"
     elif overdue:
-        failure_class, reason = FailureClass.STEP_TIMEOUT, f"{step.name} passed its deadline"
+        failure_class, reason = FailureClass.STEP_TIMEOUT, f"{step.name} exceeded its deadline"
     elif code < 0:
         failure_class, reason = FailureClass.STEP_KILLED, f"{step.name} was killed by {signal.Signals(-code).name}"
     else:
-        failure_class, reason = FailureClass.STEP_KILLED, f"{step.name} ended with exit code {code} and no word"
+        failure_class, reason = FailureClass.STEP_KILLED, f"{step.name} ended with exit code {code} and no message"
     return Failure(
         step=step.name,
         instance_id=unit.instance_id,

@@ -1,4 +1,4 @@
-"""A training's own proxy as a child process: restarted when it dies, ended together with this process."""
+"""A training's own proxy as a child process: restarted when it dies, ended with this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from swe_argo.steps.training.served_weights import PATIENCE_S, PAUSE_S, await_we
 from swe_argo.workflows.local.child_log import ChildLog
 
 REFRESH_S = 86_400.0
-"""The proxy reads the pointer only at its start: later weights are pushed, and a late read would undo a push."""
+"""Seconds between two reads of the pointer, so that it is read only at the start: a late read would undo a push."""
 GRACE_S = 10.0
 
 
@@ -53,11 +53,15 @@ class ProxyProcess:
         self._thread = threading.Thread(target=self._watch, name="proxy", daemon=True)
 
     def begin(self) -> None:
-        """Start the proxy; return when it accepts calls. Raises ConfigError, InfraError with the proxy's message."""
+        """Start the proxy; return when it accepts calls.
+
+        Raises ConfigError if the proxy rejects its settings, InfraError if it fails otherwise, with the proxy's
+        message.
+        """
         try:
             self._start()
         except StepError as error:
-            self._log.keep_for(error)
+            self._log.save_for(error)
             raise
         self._thread.start()
 
@@ -66,36 +70,38 @@ class ProxyProcess:
 
         Raises ConfigError if Tinker no longer has them or rejects the API key; InfraError after PATIENCE_S.
         """
-        until, failure = time.monotonic() + PATIENCE_S, "it does not answer"
+        deadline, failure = time.monotonic() + PATIENCE_S, "it does not answer"
         while not is_over():
             try:
-                self._tell(weights)
+                self._push_weights(weights)
             except (OSError, HTTPException) as error:  # the proxy is being restarted, or the service fails for a while
                 failure = str(error)
             else:
                 return
-            if time.monotonic() > until:
-                lost = InfraError(FailureClass.MODEL, f"the proxy does not serve weights {weights.version}: {failure}")
-                self._log.keep_for(lost)
-                raise lost
+            if time.monotonic() > deadline:
+                message = f"the proxy does not serve weights {weights.version}: {failure}"
+                timeout = InfraError(FailureClass.MODEL, message)
+                self._log.save_for(timeout)
+                raise timeout
             self._over.wait(PAUSE_S)
 
-    def _tell(self, weights: Weights) -> None:
+    def _push_weights(self, weights: Weights) -> None:
+        """Make the proxy use these weights. Raises ConfigError as ``serve``, OSError if another try may succeed."""
         body = {"version": weights.version, "sampler_path": weights.sampler_path}
         with closing(HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)) as connection:
             key = {"Authorization": f"Bearer {self._admin_key}"}
             connection.request("POST", "/admin/weights", json.dumps(body), key)
-            answer = connection.getresponse()
-            if answer.status == HTTPStatus.OK:
+            response = connection.getresponse()
+            if response.status == HTTPStatus.OK:
                 return
-            reason = one_line(_said(answer.read()), 500)
-        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            reason = one_line(_error_message(response.read()), 500)
+        if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise ConfigError(reason, field="TINKER_API_KEY", failure_class=FailureClass.MODEL_ACCESS)
-        if answer.status != HTTPStatus.BAD_REQUEST:
+        if response.status != HTTPStatus.BAD_REQUEST:
             raise OSError(reason)
         message = (
-            f"weights {weights.version}, {weights.sampler_path}, cannot be served: {reason} (where they have expired, "
-            'take the lines after the last with "kept": true out of checkpoints.jsonl, and training goes on from there)'
+            f"weights {weights.version} ({weights.sampler_path}) cannot be served: {reason}. If they have expired, "
+            'delete the lines after the last one with "kept": true from checkpoints.jsonl to resume from there'
         )
         raise ConfigError(message, field="checkpoints")
 
@@ -119,6 +125,7 @@ class ProxyProcess:
         self._log.close()
 
     def _watch(self) -> None:
+        """Restart the proxy when it dies; give up after PATIENCE_S of failed starts, or at once for a ConfigError."""
         failing_since = None
         while not self._over.is_set():
             assert self._process is not None
@@ -135,11 +142,12 @@ class ProxyProcess:
             except StepError as error:
                 failing_since = failing_since or time.monotonic()
                 if isinstance(error, ConfigError) or time.monotonic() - failing_since > PATIENCE_S:
-                    self._log.keep_for(error)
+                    self._log.save_for(error)
                     self._on_loss(error)
                     return
 
     def _start(self) -> None:
+        """Start a process and wait for the line with its URL. Raises ConfigError or InfraError, by its exit code."""
         spec = self._training.spec
         flags = PROXY.command_line(
             {
@@ -152,7 +160,7 @@ class ProxyProcess:
                 "tied": True,
             }
         )
-        before = self._log.size
+        log_start = self._log.size
         self._process = _begin(
             [sys.executable, "-m", "swe_argo.steps.proxy", *flags], self._environment(), self._log.file
         )
@@ -162,10 +170,11 @@ class ProxyProcess:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            message = self._log.read(before).strip() or f"the proxy ended with exit code {code} and no word"
-            last = message.splitlines()[-1]
-            raise ConfigError(last) if code == EXIT_CONFIG else InfraError(FailureClass.MODEL, last)
+            message = self._log.read(log_start).strip() or f"the proxy ended with exit code {code} and no message"
+            last_line = message.splitlines()[-1]
+            raise ConfigError(last_line) if code == EXIT_CONFIG else InfraError(FailureClass.MODEL, last_line)
         self.url = line.split()[-1]
+        # A restarted proxy gets the same port, so that running rollouts keep their URL.
         self._port = int(self.url.rpartition(":")[2].removesuffix("/v1"))
         self.is_away = False
 
@@ -173,8 +182,8 @@ class ProxyProcess:
         return {**os.environ, **self.env, "SWE_ARGO_PROXY_ADMIN_KEY": self._admin_key, "PYTHONUTF8": "1"}
 
 
-class GivenProxy:
-    """A proxy that somebody else runs and restarts, and that follows the training's weights by itself."""
+class ExternalProxy:
+    """A proxy that this process does not manage; it follows the training's weights by itself."""
 
     deaths = 0
     is_away = False
@@ -184,11 +193,14 @@ class GivenProxy:
         self._training = training
 
     def serve(self, weights: Weights, is_over: Callable[[], bool]) -> None:
-        """Wait until it answers with these weights or ``is_over``. Raises ConfigError; InfraError after a timeout."""
+        """Wait until it answers with these weights or ``is_over`` returns True.
+
+        Raises ConfigError if it follows another training, InfraError if it does not serve them before a timeout.
+        """
         await_weights(self.url, self._training, weights.version, is_over)
 
 
-def _said(body: bytes) -> str:
+def _error_message(body: bytes) -> str:
     """Return the message of an error response in OpenAI's format."""
     try:
         return str(json.loads(body)["error"]["message"])

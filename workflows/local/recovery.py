@@ -15,14 +15,14 @@ from swe_argo.steps.errors import EXIT_INFRA
 from swe_argo.steps.host import folders, removal
 from swe_argo.steps.store import Store
 
-NAME = "try"
+NAME_FILE = "try"
 """File in a try's folder with the name of the try, whose recorded calls are in the store already."""
-KEPT_S = 7 * 86_400.0
-"""Seconds for which such a folder is kept for its run to be resumed."""
+RETENTION_S = 7 * 86_400.0
+"""Seconds for which such a folder waits for its run to be resumed."""
 
 
-def keep_tries(store: Store, run_id: str) -> None:
-    """Store leftover folders as failed tries of the run, so that their cost counts, and remove them.
+def recover_tries(store: Store, run_id: str) -> None:
+    """Store leftover folders as failed tries of the run, so that their cost counts, then remove them.
 
     Raises InfraError if the store fails.
     """
@@ -30,8 +30,8 @@ def keep_tries(store: Store, run_id: str) -> None:
         run = _run(folder)
         if run is None or run.run_id != run_id:
             continue
-        here = RunFile.from_bytes(store.get(key(RunFile, run_id)))
-        if not is_same_run(run, here) or _place(run.spec.store) != _place(store.url):
+        current = RunFile.from_bytes(store.get(key(RunFile, run_id)))
+        if not is_same_run(run, current) or _place(run.spec.store) != _place(store.url):
             continue
         data = next(path.read_bytes() for path in _files(folder) if path.exists())
         failure = _failure(folder, data)
@@ -49,7 +49,7 @@ def is_worth_keeping(folder: Path) -> bool:
         age_s = time.time() - folder.stat().st_mtime
     except FileNotFoundError:  # another runner has removed it meanwhile
         return False
-    return age_s < KEPT_S and any(path.exists() for path in _files(folder))
+    return age_s < RETENTION_S and any(path.exists() for path in _files(folder))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -58,13 +58,15 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _try_name(folder: Path) -> str:
+    """Return the name of the try; a folder of an older version has none, and gets one from its time."""
     try:
-        return (folder / NAME).read_text()
+        return (folder / NAME_FILE).read_text()
     except OSError:  # written by an older version
         return datetime.fromtimestamp(folder.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S%f")
 
 
 def _run(folder: Path) -> RunFile | None:
+    """Return the run of a try's folder, or None if its input is missing or broken."""
     try:
         return RunFile.from_bytes((folder / "in" / RunFile.file).read_bytes())
     except (OSError, ValueError):
@@ -72,8 +74,8 @@ def _run(folder: Path) -> RunFile | None:
 
 
 def is_same_run(run: RunFile, other: RunFile) -> bool:
-    """Return whether both files belong to one run, which may have grown; elsewhere its name may mean another run."""
-    names = [(each.run_id, each.created_at, each.dataset.name) for each in (run, other)]
+    """Return whether both files are of one run, which may have grown; another store may have a run of the same name."""
+    names = [(file.run_id, file.created_at, file.dataset.name) for file in (run, other)]
     return names[0] == names[1]
 
 

@@ -14,10 +14,10 @@ from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.reports.text.formatting import money, unit_name
 from swe_argo.steps.store import Store
 
-_SPENDING: dict[str, type[SolveRecord | Failure | RunFile]] = {
+_USAGE_RECORDS: dict[str, type[SolveRecord | Failure | RunFile]] = {
     kind.file: kind for kind in (SolveRecord, Failure, RunFile)
 }
-AT_ONCE = 128
+BATCH_SIZE = 128
 """Number of records read per request."""
 
 
@@ -34,16 +34,19 @@ class StopReached:
 
 
 class RunLimits:
-    """Counter of a run's cost and failures over all its sessions, checked against the limits of the spec."""
+    """Counter of a run's cost and failures over all its sessions, checked against the limits of the spec.
+
+    ``before``: usage of earlier sessions. ``closed``: the limit that was reached, or None.
+    """
 
     def __init__(self, spec: RunSpec, before: Usage) -> None:
         self._spec = spec
         self._lock = threading.Lock()
         self.spent = before
         self.closed: StopReached | None = None
-        self._judged = False
-        self._lost: list[FailureClass] = []
-        self._money()
+        self._has_verdict = False
+        self._classes: list[FailureClass] = []
+        self._check_cost()
 
     def count(self, usage: Usage) -> None:
         """Add the usage of a try and check the cost limit."""
@@ -52,50 +55,53 @@ class RunLimits:
             unpriced = usage.calls > 0 and usage.cost_usd is None
             if self._spec.max_cost_usd is not None and unpriced:
                 self._close(
-                    "--max-cost cannot be kept, since no price is known: give --input-cost-per-token and "
+                    "--max-cost needs a price, and none is known: give --input-cost-per-token and "
                     "--output-cost-per-token"
                 )
-            self._money()
+            self._check_cost()
 
     def failed(self, failure: Failure) -> None:
         """Count a unit that failed for good; the runner has reported the reason already."""
         name = unit_name(failure.instance_id, failure.attempt)
         with self._lock:
-            self._lost.append(failure.failure_class)
+            self._classes.append(failure.failure_class)
             if failure.failure_class is FailureClass.MODEL_ACCESS:
-                self._close(f"the model endpoint gives no access (first seen at {name})")
+                self._close(f"the model endpoint denied access (first seen at {name})")
             elif self._spec.fail_fast:
-                what = f"{name}, {failure.step}: {failure.failure_class.value}"
-                self._close(f"failed at its first unit without a verdict (--fail-fast): {what}", failed=True)
-            elif self._spec.give_up_after == len(self._lost) and len({*self._lost}) == 1 and not self._judged:
-                reason = f"the first {len(self._lost)} units all ended without a verdict, for {self._lost[0].value}"
-                why = f"{failure.reason}: " if failure.failure_class in OF_ENDPOINT else ""
-                self._close(f"{why}{reason} (--give-up-after; 0: go on all the same)")
+                place = f"{name}, {failure.step}: {failure.failure_class.value}"
+                self._close(f"failed at its first unit without a verdict (--fail-fast): {place}", failed=True)
+            elif (
+                self._spec.give_up_after == len(self._classes) and len({*self._classes}) == 1 and not self._has_verdict
+            ):
+                reason = f"the first {len(self._classes)} units all failed with {self._classes[0].value}"
+                cause = f"{failure.reason}: " if failure.failure_class in OF_ENDPOINT else ""
+                self._close(f"{cause}{reason} (--give-up-after 0 disables this check)")
 
     def judged(self) -> None:
-        """Note that a unit has a verdict, which disables ``give_up_after``."""
+        """Count a unit with a verdict, which disables ``give_up_after``."""
         with self._lock:
-            self._judged = True
+            self._has_verdict = True
 
-    def _money(self) -> None:
-        most, cost = self._spec.max_cost_usd, self.spent.cost_usd
-        if most is not None and cost is not None and cost >= most:
-            enough = 2 * max(most, cost)
-            self._close(f"--max-cost {most:g} is spent: {money(cost)}", flags=("--max-cost", f"{enough:.4g}"))
+    def _check_cost(self) -> None:
+        limit, cost = self._spec.max_cost_usd, self.spent.cost_usd
+        if limit is not None and cost is not None and cost >= limit:
+            next_limit = 2 * max(limit, cost)
+            self._close(f"--max-cost {limit:g} is spent: {money(cost)}", flags=("--max-cost", f"{next_limit:.4g}"))
 
     def _close(self, reason: str, *, failed: bool = False, flags: tuple[str, ...] = ()) -> None:
+        """Record the limit that ends the run: the first one, unless a later one makes the run fail."""
         if self.closed is None or (failed and not self.closed.failed):
             self.closed = StopReached(reason, failed, flags)
 
 
 def read_usage_before(store: Store, run_id: str) -> Usage:
-    """Return the usage of a run's planning, finished solves and failed tries, from the store. Raises InfraError."""
+    """Return the stored usage of a run's planning, solves and failed tries. Raises InfraError if the store fails."""
     names = store.keys(f"runs/{run_id}/units/")
-    names_wanted = [name for name in names if name.rpartition("/")[2] in _SPENDING]
-    names_wanted.append(key(RunFile, run_id))
+    record_names = [name for name in names if name.rpartition("/")[2] in _USAGE_RECORDS]
+    record_names.append(key(RunFile, run_id))
     total, solves = Usage(), set[tuple[str, bytes]]()
-    for start in range(0, len(names_wanted), AT_ONCE):
-        for name, data in store.get_many(names_wanted[start : start + AT_ONCE]).items():
+    for start in range(0, len(record_names), BATCH_SIZE):
+        for name, data in store.get_many(record_names[start : start + BATCH_SIZE]).items():
             # A solve that is being archived (--redo) lies in two places but was paid for once.
             solve = (name.removesuffix(f"/{SolveRecord.file}").partition("/tries/")[0], data)
             if solve not in solves:
@@ -106,9 +112,10 @@ def read_usage_before(store: Store, run_id: str) -> Usage:
 
 
 def _usage(name: str, data: bytes) -> Usage:
+    """Return the usage that a stored record of this name contains."""
     try:
-        record = _SPENDING[name.rpartition("/")[2]].from_bytes(data)
-    except ValueError:  # the report tells of records that cannot be read
+        record = _USAGE_RECORDS[name.rpartition("/")[2]].from_bytes(data)
+    except ValueError:  # the report names records that cannot be read
         return Usage()
     if isinstance(record, RunFile):
         return record.planning

@@ -48,9 +48,9 @@ class RunLock:
                 raise lock.refusal(self._run)
         if not self.store.has_atomic_swap(self._key, self._mine):
             self.caveat = (
-                f"{self.store.url} cannot keep two writers apart (a bucket without conditional writes, or a folder "
-                f"without locks): two runners that start {self._kind.what[0]} {self._run!r} at the same moment would "
-                "both work on it, so start only one"
+                f"{self.store.url} cannot lock {self._kind.labels[0]} {self._run!r} reliably (a bucket without "
+                "conditional writes, or a folder without locks): start only one runner, because two that start at the "
+                "same moment would both work on it"
             )
         self._thread.start()
 
@@ -63,6 +63,10 @@ class RunLock:
                 self.store.delete_many([self._key])
 
     def _write(self, old: bytes | None) -> bool:
+        """Replace the lock file by ours with the current time if its content is ``old``; return whether it was.
+
+        ``old``: None if there is no file.
+        """
         lock = self._kind(
             token=self.token,
             process=process_owner(),
@@ -76,14 +80,15 @@ class RunLock:
         return was_written
 
     def _beat(self) -> None:
+        """Renew the lock every BEAT_S until it is released or lost."""
         while not self._end.wait(BEAT_S):
             with suppress(StepError):  # the store is unreachable: the last heartbeat is valid for a while
-                if not self._write(self._mine) and not self._is_kept():
+                if not self._write(self._mine) and not self._is_still_ours():
                     self.on_loss()
                     return
 
-    def _is_kept(self) -> bool:
-        """Return whether the lock is still ours: a heartbeat may have been written although its response was lost."""
+    def _is_still_ours(self) -> bool:
+        """Return whether the lock is still ours: a heartbeat may be in the store although its response was lost."""
         existing = self.store.get_many([self._key]).get(self._key)
         if existing is None or (lock := lock_in(existing)) is None:  # the file was removed by hand
             return self._write(existing)
@@ -95,7 +100,7 @@ class RunLock:
 
 @contextmanager
 def hold_run(store: Store, run_id: str, kind: type[Lock] = Lock) -> Iterator[RunLock]:
-    """Hold the lock of the run (or training, by ``kind``); take over that of a dead runner.
+    """Hold the lock of the run (or training, by ``kind``) and renew it; take over that of a dead runner.
 
     Raises ConfigError if another live runner holds it.
     """

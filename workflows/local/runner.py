@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from swe_argo.steps.contracts.agent_spec import agent_of
-from swe_argo.steps.contracts.backends import backend_named
+from swe_argo.steps.contracts.backends import find_backend
 from swe_argo.steps.contracts.chain import GRADE, SOLVE, Step
 from swe_argo.steps.contracts.data import Plan, Stage, Unit
 from swe_argo.steps.contracts.failure import Failure, FailureClass
@@ -18,11 +18,11 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import EXIT_INFRA, EXIT_RESOURCE
-from swe_argo.steps.sandbox.care import Care, care_for
 from swe_argo.steps.sandbox.group_folders import groups_of
+from swe_argo.steps.sandbox.hooks import RunHooks, run_hooks
 from swe_argo.steps.store import Store
-from swe_argo.workflows.local.machines import SteadyCare, default_graders, default_workers, recover
-from swe_argo.workflows.local.model_gate import gate
+from swe_argo.workflows.local.machines import SafeHooks, default_graders, default_workers, recover
+from swe_argo.workflows.local.model_limiter import limit_model_calls
 from swe_argo.workflows.local.process import Processes, TryResult
 from swe_argo.workflows.local.run_limits import RunLimits, StopReached, read_usage_before
 from swe_argo.workflows.resources import deadline_s, retry
@@ -30,7 +30,7 @@ from swe_argo.workflows.resources import deadline_s, retry
 
 @dataclass(frozen=True)
 class Event:
-    """A progress event of a run."""
+    """A progress event of a run. ``spent``: a try ended; ``done``: the unit has a verdict; ``failed``: it gets none."""
 
     unit: Unit
     kind: Literal["begun", "spent", "done", "retry", "failed", "stopped"]
@@ -76,8 +76,8 @@ class LocalRunner:
         self._graders = threading.Semaphore(grader_count(spec))
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._broken: BaseException | None = None
-        self._waiting: queue.SimpleQueue[Unit] = queue.SimpleQueue()
+        self._error: BaseException | None = None
+        self._queue: queue.SimpleQueue[Unit] = queue.SimpleQueue()
 
     @property
     def limit_reached(self) -> StopReached | None:
@@ -87,7 +87,7 @@ class LocalRunner:
     @property
     def not_begun(self) -> int:
         """Number of units that were not started."""
-        return self._waiting.qsize()
+        return self._queue.qsize()
 
     def work(self) -> None:
         """Run every unit that has steps to do; return when all have ended, after ``stop``, or when a limit is reached.
@@ -95,56 +95,58 @@ class LocalRunner:
         Raises the store's error if it failed for good.
         """
         for unit in self._units:
-            self._waiting.put(unit)
+            self._queue.put(unit)
         count = min(worker_count(self._spec), len(self._units))
         sandbox = self._spec.sandbox
         with (
-            care_for(sandbox, self._plan) as own_care,
+            run_hooks(sandbox, self._plan) as backend_hooks,
             groups_of(sandbox, self._plan) as groups,
-            gate(self._spec) as door,
+            limit_model_calls(self._spec) as limiter_env,
         ):
-            care = SteadyCare(own_care)
-            self._processes.env = lambda: {**self._env, **care.env, **groups, **door}
-            threads = [threading.Thread(target=self._worker, args=(care,), daemon=True) for _ in range(count)]
+            hooks = SafeHooks(backend_hooks)
+            self._processes.env = lambda: {**self._env, **hooks.env, **groups, **limiter_env}
+            threads = [threading.Thread(target=self._worker, args=(hooks,), daemon=True) for _ in range(count)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 while thread.is_alive():  # a join without timeout would delay Ctrl-C
                     thread.join(0.5)
             self._processes.close()
-        if self._broken:
-            raise self._broken
+        if self._error:
+            raise self._error
 
     def stop(self, *, at_once: bool = False) -> None:
         """Start no further step and end the running ones; ``at_once`` does not wait for their sandboxes."""
         self._stop.set()
         self._processes.stop(at_once=at_once)
 
-    def _worker(self, care: Care) -> None:
+    def _worker(self, hooks: RunHooks) -> None:
+        """Run units from the queue until it is empty, the run stops or a limit is reached."""
         while not self._stop.is_set() and self.limit_reached is None:
             try:
-                unit = self._waiting.get_nowait()
+                unit = self._queue.get_nowait()
             except queue.Empty:
                 return
             try:
-                self._unit(unit, care)
+                self._run_unit(unit, hooks)
             except BaseException as error:  # noqa: BLE001 - the main thread raises it
-                self._broken = error
+                self._error = error
                 self.stop()
-            care.finish_unit(unit)
+            hooks.finish_unit(unit)
 
-    def _unit(self, unit: Unit, care: Care) -> None:
-        self._tell(Event(unit, "begun"))
+    def _run_unit(self, unit: Unit, hooks: RunHooks) -> None:
+        """Run the steps of a unit and report each event; its verdict is read from the store."""
+        self._report(Event(unit, "begun"))
         steps = (SOLVE, GRADE) if unit.begins is Stage.SOLVE else (GRADE,)
         for step in steps:
-            if not self._step(step, unit, care):
+            if not self._run_step(step, unit, hooks):
                 return
         grade = self._processes.verdict(unit)
         self._limits.judged()
-        self._tell(Event(unit, "done", grade=grade))
+        self._report(Event(unit, "done", grade=grade))
 
-    def _step(self, step: Step, unit: Unit, care: Care) -> bool:
-        """Run a step until it succeeds, its retries are used up, or the run stops."""
+    def _run_step(self, step: Step, unit: Unit, hooks: RunHooks) -> bool:
+        """Run a step until it succeeds, its retries are used up, or the run stops; return whether it succeeded."""
         policy, failures, factor = retry(self._spec), 0, 1.0
         while not self._stop.is_set():
             result = self._try(step, unit, factor)
@@ -159,26 +161,26 @@ class LocalRunner:
             if result.failure.exit_code == EXIT_RESOURCE:
                 factor *= 2  # the step caps the resulting resources, because it knows the base
             pause = policy.pause_s(failures)
-            self._tell(Event(unit, "retry", step.name, failure=result.failure, pause_s=pause))
+            self._report(Event(unit, "retry", step.name, failure=result.failure, pause_s=pause))
             self._stop.wait(pause)
             if result.failure.failure_class in _MACHINE_LOST:
-                recover(care, unit, self._stop)
-        self._tell(Event(unit, "stopped", step.name))
+                recover(hooks, unit, self._stop)
+        self._report(Event(unit, "stopped", step.name))
         return False
 
     def _try(self, step: Step, unit: Unit, factor: float) -> TryResult | None:
         """Run one try; return None if the run stopped while it waited."""
-        with self._room(step) as came:
-            if not came:
+        with self._slot(step) as has_slot:
+            if not has_slot:
                 return None
             result = self._processes.attempt(step, unit, factor, deadline_s(step.name, self._spec))
         if result.usage.requests:
             self._limits.count(result.usage)
-        self._tell(Event(unit, "spent", step.name, usage=result.usage, seconds=result.seconds))
+        self._report(Event(unit, "spent", step.name, usage=result.usage, seconds=result.seconds))
         return result
 
     @contextmanager
-    def _room(self, step: Step) -> Iterator[bool]:
+    def _slot(self, step: Step) -> Iterator[bool]:
         """Wait for a grading slot; other steps need none. Yields False if the run stopped first."""
         if step is not GRADE:
             yield True
@@ -193,12 +195,13 @@ class LocalRunner:
             self._graders.release()
 
     def _fail(self, unit: Unit, step: Step, failure: Failure) -> None:
-        self._tell(Event(unit, "failed", step.name, failure=failure))
+        """Count a unit that failed for good; stop the run if that fails the run as a whole."""
+        self._report(Event(unit, "failed", step.name, failure=failure))
         self._limits.failed(failure)
         if self.limit_reached and self.limit_reached.failed:
             self.stop()
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         with self._lock:
             self._watch(event)
 
@@ -215,6 +218,6 @@ def worker_count(spec: RunSpec) -> int:
 
 def grader_count(spec: RunSpec) -> int:
     """Return how many units may be graded at a time; with a model, workers count units that wait for it."""
-    if spec.workers and (not agent_of(spec.agent).asks_model or backend_named(spec.sandbox.backend).serves_pods):
+    if spec.workers and (not agent_of(spec.agent).asks_model or find_backend(spec.sandbox.backend).serves_pods):
         return spec.workers
     return default_graders(spec.sandbox.backend)

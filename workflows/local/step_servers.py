@@ -13,17 +13,17 @@ from swe_argo.workflows.local.forked_programs import ForkedProgram, Forker, requ
 
 
 class ForkedStep:
-    """A process of a step, which exits when this process dies (--tied: exit on EOF of stdin)."""
+    """A process of a step; it exits when this process dies, on EOF of its stdin (--tied)."""
 
-    def __init__(self, program: ForkedProgram, tie: int) -> None:
+    def __init__(self, program: ForkedProgram, write_end: int) -> None:
         self._program = program
-        self._tie = tie
+        self._write_end = write_end
         self.signal = program.signal
 
     def wait(self) -> int:
         """Return the exit code of the program."""
         code = self._program.wait()
-        os.close(self._tie)  # if the process lives after all, it ends now
+        os.close(self._write_end)  # if the process lives after all, it ends now
         return code
 
 
@@ -35,33 +35,34 @@ class Forking:
         self._backend = backend
         self._solve_modules = solve_modules
         self._lock = threading.Lock()
-        self._kept: dict[str, Forker] = {}
+        self._forkers: dict[str, Forker] = {}
 
     def start(self, step: Step, flags: list[str], environment: dict[str, str], log: IO[bytes]) -> ForkedStep:
         """Start a process of ``step`` with its stderr in ``log``.
 
         Its stdin is a pipe whose other end only this process holds, so that it sees this process die.
         """
-        asked = request(f"swe_argo.steps.{step.name}", flags, environment)
-        its_end, tie = os.pipe()
+        program_request = request(f"swe_argo.steps.{step.name}", flags, environment)
+        read_end, write_end = os.pipe()
         try:
-            program = self._forker(step).start(asked, stdin=its_end, stderr=log.fileno())
+            program = self._forker(step).start(program_request, stdin=read_end, stderr=log.fileno())
         finally:
-            os.close(its_end)
-        return ForkedStep(program, tie)
+            os.close(read_end)
+        return ForkedStep(program, write_end)
 
     def close(self) -> None:
         """End the forking processes. Steps that they forked continue."""
         with self._lock:
-            for forker in self._kept.values():
+            for forker in self._forkers.values():
                 forker.close()
-            self._kept.clear()
+            self._forkers.clear()
 
     def _forker(self, step: Step) -> Forker:
         with self._lock:
-            return self._kept.setdefault(step.name, Forker(lambda control: self._begin(step, control)))
+            return self._forkers.setdefault(step.name, Forker(lambda control: self._begin(step, control)))
 
     def _begin(self, step: Step, control: socket.socket) -> Callable[[], object]:
+        """Start the process that imports the step's modules and then forks its processes; return its wait()."""
         modules = self._solve_modules if step is SOLVE else ()
         words = [step.name, self._backend, *modules]
         return root().start(request("swe_argo.steps.forking", words, os.environ), stdin=control.fileno()).wait

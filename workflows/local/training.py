@@ -29,7 +29,7 @@ from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
 from swe_argo.steps.training.served_weights import PAUSE_S
 from swe_argo.workflows.local.evaluation import Evaluation, RunObserver
 from swe_argo.workflows.local.learner_process import LearnerProcess, running_learner
-from swe_argo.workflows.local.proxy_process import GivenProxy, ProxyProcess
+from swe_argo.workflows.local.proxy_process import ExternalProxy, ProxyProcess
 from swe_argo.workflows.local.run_limits import StopReached
 from swe_argo.workflows.local.run_lock import hold_run
 from swe_argo.workflows.local.whole_steps import Show, run_whole
@@ -87,7 +87,7 @@ class Training:
         self._evaluation: Evaluation | None = None
         self._learner: LearnerProcess | None = None
         self._own_proxy: ProxyProcess | None = None
-        self._lost: StepError | None = None
+        self._proxy_error: StepError | None = None
 
     def run(self) -> TrainingEnd:
         """Learn the missing steps; a second run with the same spec resumes the training.
@@ -114,11 +114,12 @@ class Training:
             except StepError:
                 if not self._stop.is_set():
                     raise
-            if self._lost:
-                raise self._lost
+            if self._proxy_error:
+                raise self._proxy_error
         return TrainingEnd(training, len(log.read()), self._stop.is_set(), limit)
 
     def _work(self, store: Store, training: TrainFile) -> None:
+        """Start the proxy and the learner, and learn the missing steps. Raises _Ended if it was stopped, StepError."""
         spec = training.spec
         if self._stop.is_set():
             raise _Ended
@@ -176,13 +177,14 @@ class Training:
         self.stop()
 
     def _lose_proxy(self, error: StepError) -> None:
-        self._lost = error
+        self._proxy_error = error
         self.stop()
 
     @contextmanager
-    def _proxy(self, training: TrainFile, store: Store) -> Iterator[ProxyProcess | GivenProxy]:
+    def _proxy(self, training: TrainFile, store: Store) -> Iterator[ProxyProcess | ExternalProxy]:
+        """Yield the proxy that rollouts call: the one at the spec's ``proxy_url``, else a process of our own."""
         if training.spec.proxy_url is not None:
-            yield GivenProxy(training.spec.proxy_url, training.name)
+            yield ExternalProxy(training.spec.proxy_url, training.name)
             return
         with self._lock:
             if self._stop.is_set():
@@ -207,7 +209,7 @@ class _Rounds:
         training: Training,
         store: Store,
         file: TrainFile,
-        proxy: ProxyProcess | GivenProxy,
+        proxy: ProxyProcess | ExternalProxy,
         learner: LearnerProcess,
     ) -> None:
         self._training, self._store, self._file = training, store, file
@@ -217,7 +219,10 @@ class _Rounds:
         self._rollouts: dict[int, Future[None]] = {}
 
     def work(self) -> None:
-        """Collect rollouts and learn, step by step. Raises _Ended, StepError."""
+        """Collect rollouts and learn, step by step.
+
+        Raises _Ended if stopped or at a run's limit, StepError if it fails.
+        """
         try:
             self._work(len(self._log.read()))
         except BaseException:
@@ -227,8 +232,9 @@ class _Rounds:
             self._runs.shutdown(cancel_futures=True)
 
     def _work(self, learned: int) -> None:
+        """Learn the steps after ``learned``, the number of complete ones; serve each step's weights to the next."""
         if learned:
-            self._learner.learn(learned)  # completes a step that was killed after its checkpoint and before the pointer
+            self._learner.learn(learned)  # completes a step killed between its checkpoint and the pointer
         else:
             self._learner.prepare()
         self._serve(learned)
@@ -249,28 +255,32 @@ class _Rounds:
     def _begin_rollouts(self, step: int) -> None:
         """Submit the rollouts of this step and of the next ``max_lag`` steps."""
         spec = self._file.spec
-        for each in range(step, min(spec.steps, step + spec.max_lag) + 1):
-            if each not in self._rollouts:
-                self._rollouts[each] = self._runs.submit(self._collect, each)
+        for next_step in range(step, min(spec.steps, step + spec.max_lag) + 1):
+            if next_step not in self._rollouts:
+                self._rollouts[next_step] = self._runs.submit(self._collect, next_step)
 
     def _serve(self, step: int) -> None:
         """Switch the proxy to the weights of a step, and evaluate them if that is due."""
         checkpoints = self._log.read()
         weights: Weights = checkpoints[step - 1].weights if step else FIRST
         self._proxy.serve(weights, lambda: self._training.is_stopped)
+        # None: no measurement is due at this step.
         if (spec := plan_measurement(self._store, self._file, step)) is not None:
             self._runs.submit(self._evaluate, spec).result()
             self._training.observer.measured(step, held_out_run_of(self._file.name, step))
 
     def _collect(self, step: int) -> None:
+        """Complete the run with a step's rollouts. Raises InfraError if none of them has a verdict to learn from."""
         spec = plan_rollouts(self._store, self._file, step)
         if spec is None:
             return
         self._evaluate(spec)
         units = self._store.keys(f"runs/{spec.run_id}/units/")
         if not any(name.endswith(f"/{GradeRecord.file}") for name in units):
-            report = f"swe-argo show {spec.run_id}"
-            raise InfraError(FailureClass.ENGINE, f"no rollout of step {step} has a verdict; {report} says why")
+            command = f"swe-argo show {spec.run_id}"
+            raise InfraError(
+                FailureClass.ENGINE, f"no rollout of step {step} has a verdict; for the reasons: {command}"
+            )
 
     def _evaluate(self, spec: RunSpec) -> None:
         """Complete a run; plan it again if planning failed because the proxy died."""
@@ -282,7 +292,7 @@ class _Rounds:
             except InfraError as error:
                 if self._proxy.deaths == deaths:
                     raise
-                self._training.observer.note(f"{error.reason}; the proxy is begun again, and then {spec.run_id}")
+                self._training.observer.note(f"{error.reason}; restarting the proxy, then resuming run {spec.run_id}")
             while self._proxy.is_away and not self._training.is_stopped:
                 time.sleep(PAUSE_S)
 

@@ -41,7 +41,7 @@ def make_plan(
 
 
 def make_report(store_url: str, run_id: str, show: Show | None = None) -> None:
-    """Run the report step. Raises its StepError."""
+    """Run the report step; ``show`` is called with its progress lines. Raises its StepError."""
     run_whole(REPORT, {"store": store_url, "run": run_id}, show=show)
 
 
@@ -62,24 +62,24 @@ def run_whole(
     After success, ``note`` is called with each line of its stderr that is for the user (``note: ...``).
     """
     with tempfile.TemporaryFile() as log:
-        asked = request(f"swe_argo.steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
-        code = _run_to_end(asked, log, show or str, watch)
+        start = request(f"swe_argo.steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
+        code = _run_to_end(start, log, show or str, watch)
         log.seek(0)
-        said = log.read().decode(errors="replace")
+        output = log.read().decode(errors="replace")
     if code != EXIT_OK:
-        raise _failed(program.name, code, said.strip())
-    notes = [each.removeprefix(NOTE) for each in said.splitlines() if each.startswith(NOTE)]
+        raise _make_error(program.name, code, output.strip())
+    notes = [line.removeprefix(NOTE) for line in output.splitlines() if line.startswith(NOTE)]
     if note:
         for text in notes:
             note(text)
 
 
-def _run_to_end(asked: Request, log: IO[bytes], show: Callable[[str], object], watch: WatchProcess | None) -> int:
+def _run_to_end(start: Request, log: IO[bytes], show: Callable[[str], object], watch: WatchProcess | None) -> int:
     """Run it to its end and return the exit code; ``show`` is called with each line of output."""
-    its_end, its_output = os.pipe()
-    with os.fdopen(its_end, "rb") as lines:
-        process = root().start(asked, stdout=its_output, stderr=log.fileno())
-        os.close(its_output)
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as lines:
+        process = root().start(start, stdout=write_end, stderr=log.fileno())
+        os.close(write_end)
         try:
             if watch:
                 watch(process)
@@ -92,14 +92,15 @@ def _run_to_end(asked: Request, log: IO[bytes], show: Callable[[str], object], w
             raise
 
 
-def _failed(name: str, code: int, output: str) -> StepError:
+def _make_error(name: str, code: int, output: str) -> StepError:
     """Return the error of a failed step (plan, report), rebuilt from its exit code and output."""
     message = output or f"{name} ended with exit code {code}"
     if code == EXIT_CONFIG:
         return ConfigError(message)
     if code == EXIT_INFRA:
         return InfraError(FailureClass.ENGINE, message)
+    # A process killed by a signal has its negative number; a shell adds it to 128.
     number = -code if code < 0 else code - 128
-    if number in list(signal.Signals):  # not a bug: the process was told to end, or the machine was out of memory
+    if number in list(signal.Signals):  # not a bug: the process was terminated, or the machine was out of memory
         return InfraError(FailureClass.STEP_KILLED, f"{name} was killed by {signal.Signals(number).name}; run it again")
     return StepError(FailureClass.BUG, message)

@@ -9,7 +9,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.agents.submission import Submission
 from swe_argo.steps.contracts.chain import GRADE, TRY
 from swe_argo.steps.contracts.data import Patch
 from swe_argo.steps.contracts.failure import Failure, FailureClass
@@ -36,19 +36,19 @@ from swe_argo.workflows.rollouts.task import RolloutTask
 
 @cache
 def _forking(backend: str) -> Forking:
-    """Return this process' starter of steps; they end with this process (--tied), however it ends."""
+    """Return this process' starter of steps; the steps end when this process ends (--tied)."""
     return Forking(backend)
 
 
 class GradingTry:
     """A try of grading. Create it in the event loop's thread; both methods may be called from any thread."""
 
-    def __init__(self, context: Context, task: RolloutTask, handed_on: HandedOn) -> None:
-        self._context, self._task, self._handed_on = context, task, handed_on
+    def __init__(self, context: Context, task: RolloutTask, submission: Submission) -> None:
+        self._context, self._task, self._submission = context, task, submission
         self._forking = _forking(task.run.spec.sandbox.backend)
         self._lock = threading.Lock()
         self._process: ForkedStep | None = None
-        self._ended = False
+        self._is_ended = False
         self._record: GradeRecord | None = None
         self.files: dict[str, bytes] = {}
         """Output files by name."""
@@ -57,17 +57,21 @@ class GradingTry:
     def record(self) -> GradeRecord:
         """The verdict, after ``run`` has returned."""
         if self._record is None:
-            raise ValueError("it is not graded yet")
+            raise ValueError("the rollout is not graded yet")
         return self._record
 
     def run(self) -> None:
-        """Grade the patch in a fresh sandbox. Blocks. Raises InfraError, ResourceError, ConfigError."""
+        """Grade the patch in a fresh sandbox. Blocks.
+
+        Raises InfraError if the infrastructure failed, ResourceError if the sandbox ran out of resources, ConfigError
+        if the request is invalid.
+        """
         with temporary_folder() as folder, tempfile.TemporaryFile() as log:
             inputs, outputs = folder / "in", folder / "out"
-            for each in (inputs, outputs):
-                each.mkdir()
+            for path in (inputs, outputs):
+                path.mkdir()
             self._write_inputs(inputs)
-            words = {
+            values = {
                 "in": inputs,
                 "out": outputs,
                 "attempt": self._context.attempt,
@@ -75,42 +79,43 @@ class GradingTry:
                 "resource-factor": self._context.resource_factor,
                 "tied": True,
             }
-            flags = GRADE.program.command_line(words)
+            flags = GRADE.program.command_line(values)
             with self._lock:
-                if self._ended:
-                    raise InfraError(FailureClass.STOPPED, "grading was ended before it began")
+                if self._is_ended:
+                    raise InfraError(FailureClass.STOPPED, "grading was stopped before it started")
                 self._process = process = self._forking.start(GRADE, flags, dict(os.environ), log)
-            overdue = threading.Timer(deadline_s(GRADE.name, self._task.run.spec), self.end)
-            overdue.daemon = True
-            overdue.start()
+            timer = threading.Timer(deadline_s(GRADE.name, self._task.run.spec), self.end)
+            timer.daemon = True
+            timer.start()
             try:
                 code = process.wait()
             finally:
-                overdue.cancel()
+                timer.cancel()
             if code != EXIT_OK:
                 log.seek(0)
                 raise _failure(code, outputs / TRY, log.read()[-DETAIL:])
             self.files = {file.name: file.read_bytes() for file in outputs.iterdir() if file.is_file()}
         if twins := self.files.pop(ValidatedTwins.file, None):
-            self._task.keep_twins(twins)
+            self._task.store_twins(twins)
         self._record = GradeRecord.from_bytes(self.files[GradeRecord.file])
 
     def end(self) -> None:
         """Let the process destroy its sandbox and end, then kill it after a grace period; ``run`` returns then."""
         with self._lock:
-            self._ended = True
+            self._is_ended = True
             process = self._process
         if process is not None:
             process.signal(signal.SIGTERM)
-            late = threading.Timer(GRACE_S, process.signal, [signal.SIGKILL])
-            late.daemon = True
-            late.start()
+            timer = threading.Timer(GRACE_S, process.signal, [signal.SIGKILL])
+            timer.daemon = True
+            timer.start()
 
     def _write_inputs(self, folder: Path) -> None:
+        """Write the input files of the grade step."""
         data: list[Record | Raw]
-        data = [self._task.run, self._task.instance, self._task.answer, Patch(self._handed_on.patch)]
-        if self._handed_on.layer:
-            data.append(Layer(self._handed_on.layer))
+        data = [self._task.run, self._task.instance, self._task.answer, Patch(self._submission.patch)]
+        if self._submission.layer:
+            data.append(Layer(self._submission.layer))
         if self._task.twins:
             data.append(self._task.twins)
         for datum in data:
@@ -123,7 +128,7 @@ def _failure(code: int, folder: Path, log: bytes) -> InfraError | ResourceError 
         failure = Failure.from_bytes((folder / Failure.file).read_bytes())
     except (FileNotFoundError, ValueError):
         detail = log.decode("utf-8", "replace")
-        return InfraError(FailureClass.STEP_KILLED, f"grade ended with exit code {code} and no word", detail=detail)
+        return InfraError(FailureClass.STEP_KILLED, f"grade ended with exit code {code} and no message", detail=detail)
     match code:
         case code if code == EXIT_RESOURCE:
             return ResourceError(failure.failure_class, failure.reason, detail=failure.detail)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
-from swe_argo.steps.agents.handing_on import HandedOn, WorkStart, prepare
 from swe_argo.steps.agents.solving import AROUND_S
+from swe_argo.steps.agents.submission import Submission, WorkStart, prepare
 from swe_argo.steps.agents.tools.result import ToolResult
 from swe_argo.steps.agents.tools.shell import Shell
 from swe_argo.steps.contracts.chain import SOLVE
@@ -14,7 +14,7 @@ from swe_argo.steps.sandbox.bundle_mounts import mount_of
 from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 from swe_argo.steps.sandbox.untrusted import as_untrusted
-from swe_argo.workflows.rollouts.process_care import take_care
+from swe_argo.workflows.rollouts.process_hooks import enter_hooks
 from swe_argo.workflows.rollouts.task import RolloutTask
 
 CHECK_S = 120.0
@@ -46,7 +46,7 @@ class RolloutMachine:
         with self._lock:
             if self._closed:
                 return
-            take_care(run)
+            enter_hooks(run)
             box = self._stack.enter_context(
                 open_sandbox(
                     self._context,
@@ -78,7 +78,7 @@ class RolloutMachine:
         return self._start
 
     def run_command(self, command: str, timeout_s: float) -> ToolResult:
-        """Run a command of the model, in the state that the last one left."""
+        """Run a command of the model, in the shell state of the last command."""
         if self._shell is None:
             raise ValueError("the sandbox is not open")
         return self._shell.run(command, timeout_s=timeout_s)
@@ -90,7 +90,7 @@ class RolloutMachine:
         env = {"HEAD": history.head if history else "HEAD"}
         return self.box.exec(_CHECK, timeout_s=CHECK_S, env=env, merge=True, max_output_bytes=64 << 10)
 
-    def take(self) -> HandedOn:
+    def take(self) -> Submission:
         """Return the changes. Never fails because of the agent's actions."""
         return self.start.take(self.box)
 

@@ -1,4 +1,4 @@
-"""Regression check of a rollout without a model: known solutions are submitted as a model submits them.
+"""Regression check of a rollout without a model: submit known solutions as a model would.
 
 ``python -m swe_argo.workflows.rollouts.regression STORE [INSTANCE]`` prints one line per solution; the exit code is 1
 if a reward is wrong.
@@ -46,7 +46,7 @@ class KnownSolution:
 
 
 @dataclass(frozen=True)
-class TriedSolution:
+class SolutionResult:
     """The result of one solution. ``is_gone``: its sandbox accepts no more commands."""
 
     outcome: Outcome
@@ -60,15 +60,17 @@ def read_known_solutions(task: RolloutTask, options: RolloutOptions) -> list[Kno
 
     Raises ConfigError if the dataset has no patch for the task, InfraError if it cannot be read.
     """
-    spec, wanted = task.run.spec, task.instance.instance_id
+    spec, instance_id = task.run.spec, task.instance.instance_id
     if load_family(task.instance.family).hands_on != "patch":
-        raise ConfigError(f"{wanted} is not solved by a patch: name an instance that is")
-    with fetch_inputs(spec) as here:
-        loaded = load.load(here.dataset, spec.split, revision=spec.revision, answers=here.answers, family=spec.family)
-    rows = [*loaded.rows, *loaded.by_id]
-    patch = next((str(row["patch"]) for row in rows if row["instance_id"] == wanted), "")
+        raise ConfigError(f"the submission of {instance_id} is files, not a patch: choose another instance")
+    with fetch_inputs(spec) as inputs:
+        dataset = load.load(
+            inputs.dataset, spec.split, revision=spec.revision, answers=inputs.answers, family=spec.family
+        )
+    rows = [*dataset.rows, *dataset.by_id]
+    patch = next((str(row["patch"]) for row in rows if row["instance_id"] == instance_id), "")
     if not patch:
-        raise ConfigError(f"{spec.dataset} has no patch for {wanted}: name an instance that has")
+        raise ConfigError(f"{spec.dataset} has no patch for {instance_id}: choose another instance")
     return [
         KnownSolution("the verified patch", patch, Outcome.RESOLVED, 1.0),
         KnownSolution("no patch", "", Outcome.EMPTY_PATCH, 0.0),
@@ -76,41 +78,50 @@ def read_known_solutions(task: RolloutTask, options: RolloutOptions) -> list[Kno
     ]
 
 
-async def try_solution(task: RolloutTask, patch: str, options: RolloutOptions) -> TriedSolution:
-    """Submit a patch in a sandbox of its own and grade it. Raises StepError, LostRolloutError."""
+async def try_solution(task: RolloutTask, patch: str, options: RolloutOptions) -> SolutionResult:
+    """Submit a patch in a sandbox of its own and grade it.
+
+    Raises StepError if no sandbox can be created, LostRolloutError if there is no verdict.
+    """
     began = time.monotonic()
     async with open_rollout(task, options, attempt=1) as rollout:
         await rollout.submit(patch)
-        handed_on = await rollout.take()
+        submission = await rollout.take()
     try:
+        # The sandbox must be gone by now, so that this command must fail.
         await rollout.run_command("true")
         is_gone = bool(rollout.broken)
     except StepError:
         is_gone = True
-    graded = await rollout.grade(handed_on)
+    graded = await rollout.grade(submission)
     reward = reward_of(graded.record, options, trains=False)
-    return TriedSolution(graded.record.outcome, reward, is_gone, time.monotonic() - began)
+    return SolutionResult(graded.record.outcome, reward, is_gone, time.monotonic() - began)
 
 
 def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[bool, str]]:
-    """Yield (whether the result is right, a line about it) for each solution. Raises StepError, LostRolloutError."""
+    """Yield (whether the result is right, a line about it) for each solution.
+
+    ``instance_id``: None for the first of the export. Raises StepError if a sandbox or the store fails,
+    LostRolloutError if there is no verdict.
+    """
     options = RolloutOptions()
     task = read_task(store, None, instance_id or _first(store))
-    for known in read_known_solutions(task, options):
-        tried = asyncio.run(try_solution(task, known.patch, options))
-        is_right = (tried.outcome, tried.reward) == (known.outcome, known.reward) and tried.is_gone
-        words = [f"{task.instance.instance_id}: {known.name}: reward {tried.reward:g} ({tried.outcome.value})"]
+    for solution in read_known_solutions(task, options):
+        result = asyncio.run(try_solution(task, solution.patch, options))
+        is_right = (result.outcome, result.reward) == (solution.outcome, solution.reward) and result.is_gone
+        parts = [f"{task.instance.instance_id}: {solution.name}: reward {result.reward:g} ({result.outcome.value})"]
         if not is_right:
-            words.append(f"expected {known.reward:g} ({known.outcome.value})")
-        words.append("its sandbox is gone" if tried.is_gone else "its sandbox is still there")
-        yield is_right, ", ".join([*words, f"{tried.seconds:.1f} s"])
+            parts.append(f"expected {solution.reward:g} ({solution.outcome.value})")
+        parts.append("its sandbox is gone" if result.is_gone else "its sandbox still exists")
+        yield is_right, ", ".join([*parts, f"{result.seconds:.1f} s"])
 
 
 def _first(store: str) -> str:
+    """Return the first instance of the export. Raises ConfigError if it has none."""
     run_id = find_exported_run(store)
     plan = record_of(open_store(store), Plan, run_id)
     if not plan.units:
-        raise ConfigError(f"run {run_id!r} of {store} has no instance: export the dataset again", field="STORE")
+        raise ConfigError(f"run {run_id!r} of {store} has no instances: export the dataset again", field="STORE")
     return plan.units[0].instance_id
 
 
@@ -119,10 +130,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="regression", description=main.__doc__)
     parser.add_argument("store", type=lambda word: str(Path(word).expanduser()) if "://" not in word else word)
     parser.add_argument("instance", nargs="?")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     are_right = True
     try:
-        for is_right, line in try_known_solutions(given.store, given.instance):
+        for is_right, line in try_known_solutions(options.store, options.instance):
             are_right &= is_right
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

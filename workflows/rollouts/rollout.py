@@ -13,7 +13,7 @@ from functools import cache
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.agents.submission import Submission
 from swe_argo.steps.agents.tools import text
 from swe_argo.steps.agents.tools.result import ToolResult
 from swe_argo.steps.contracts.agent_spec import agent_of
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class LostRolloutError(Exception):
-    """Raised if a rollout has no verdict through no fault of its own: it is left out of its group, not counted as 0."""
+    """Raised if an infrastructure failure leaves a rollout without a verdict: it is dropped, not counted as 0."""
 
 
 class LiveRollout:
@@ -49,15 +49,15 @@ class LiveRollout:
         self.task, self.options = task, options
         self.context = Context(attempt, secrets.token_hex(6), factor)
         self.machine = RolloutMachine(self.context, task)
-        self.handed_on: HandedOn | None = None
+        self.submission: Submission | None = None
         """The submission to grade; None before a submission."""
         self.failure: Exception | None = None
-        """The error that hit the rollout from outside: its conversation is not usable then."""
+        """The infrastructure failure of the rollout: its conversation is not usable then."""
         self.broken = ""
         """Description of how the model broke its sandbox; its submission is still graded."""
-        self._refused: HandedOn | None = None
-        self._one_call = asyncio.Lock()
-        """A trainer may make all calls of one answer concurrently: here they run one after another."""
+        self._rejected: Submission | None = None
+        self._call_lock = asyncio.Lock()
+        """Serializes calls: a trainer may make all calls of one answer concurrently."""
         self._began_at = self._opened_at = time.monotonic()
 
     @property
@@ -68,10 +68,10 @@ class LiveRollout:
     @property
     def is_over(self) -> bool:
         """Whether the rollout accepts no more work."""
-        return bool(self.handed_on or self.broken or self.failure) or self.left_s == 0
+        return bool(self.submission or self.broken or self.failure) or self.left_s == 0
 
     async def open(self) -> None:
-        """Create the sandbox; the rollout's time starts when it is ready. Raises StepError."""
+        """Create the sandbox; the rollout's time starts when it is ready. Raises StepError if it cannot be created."""
         await wait_in_thread(self.options, self.machine.open)
         self._opened_at = time.monotonic()
 
@@ -83,7 +83,7 @@ class LiveRollout:
     async def run_command(self, command: str) -> str:
         """Run a command and return the text for the model."""
         limit_s = min(self.task.run.spec.agent.command_timeout_s, max(1.0, self.left_s))
-        result = await self._ask(lambda: self.machine.run_command(command, limit_s))
+        result = await self._call(lambda: self.machine.run_command(command, limit_s))
         if result is None:
             return "The sandbox is gone. This ends the work on the issue."
         return _describe_command(result, limit_s, self.options.output_chars)
@@ -101,24 +101,24 @@ class LiveRollout:
         if not patch.strip():
             return await self._submit_changes()
         data = Patch.from_text(patch if patch.endswith("\n") else f"{patch}\n").data
-        checked = await self._ask(lambda: self.machine.check_patch(data))
-        self._refused = HandedOn(data)
-        if checked is None:
+        check = await self._call(lambda: self.machine.check_patch(data))
+        self._rejected = Submission(data)
+        if check is None:
             return "The sandbox is gone. This ends the work on the issue."
-        if checked.exit_code != 0:
-            words = text.cut_middle(text.readable(checked.stdout).strip(), None, self.options.output_chars).text
-            return f"The patch was not taken: it does not apply to the repository as you found it.\n{words}"
-        self.handed_on = HandedOn(data)
+        if check.exit_code != 0:
+            output = text.cut_middle(text.readable(check.stdout).strip(), None, self.options.output_chars).text
+            return f"The patch was not taken: it does not apply to the repository as you found it.\n{output}"
+        self.submission = Submission(data)
         return "The patch was taken as your solution."
 
-    async def take(self) -> HandedOn:
+    async def take(self) -> Submission:
         """Return the submission to grade: the submitted one, else the changes, else the rejected patch."""
-        if self.handed_on is not None:
-            return self.handed_on
-        taken = await self._ask(self.machine.take) or HandedOn(note=self.broken)
-        return taken if taken.answer or self._refused is None else self._refused
+        if self.submission is not None:
+            return self.submission
+        changes = await self._call(self.machine.take) or Submission(note=self.broken)
+        return changes if changes.answer or self._rejected is None else self._rejected
 
-    def describe_solve(self, handed_on: HandedOn, trajectory: Trajectory) -> list[Record | Raw]:
+    def describe_solve(self, submission: Submission, trajectory: Trajectory) -> list[Record | Raw]:
         """Return the files of a solve, in the format of a run. Call this while the sandbox is open."""
         task = self.task
         record = SolveRecord(
@@ -133,35 +133,36 @@ class LiveRollout:
                 "agent": round(time.monotonic() - self._opened_at, 3),
             },
             usage=trajectory.extra.usage,
-            patch_bytes=len(handed_on.patch),
-            layer_bytes=len(handed_on.layer),
-            layer=handed_on.summary,
-            patch_note="; ".join(filter(None, (self.broken, handed_on.note))),
+            patch_bytes=len(submission.patch),
+            layer_bytes=len(submission.layer),
+            layer=submission.summary,
+            patch_note="; ".join(filter(None, (self.broken, submission.note))),
         )
-        layers = [Layer(handed_on.layer)] if handed_on.layer else []
-        return [trajectory, Patch(handed_on.patch), *layers, record]
+        layers = [Layer(submission.layer)] if submission.layer else []
+        return [trajectory, Patch(submission.patch), *layers, record]
 
-    async def grade(self, handed_on: HandedOn) -> GradingTry:
+    async def grade(self, submission: Submission) -> GradingTry:
         """Grade the submission in a fresh sandbox, with the run's retries after infrastructure failures.
 
-        Raises LostRolloutError, ConfigError.
+        Raises LostRolloutError if the last retry failed, ConfigError if the request is invalid.
         """
-        factor, rule, task = self.context.resource_factor, retry(self.task.run.spec), self.task.fresh()
-        for number in range(1, rule.limit + 2):
+        factor, policy, task = self.context.resource_factor, retry(self.task.run.spec), self.task.fresh()
+        for number in range(1, policy.limit + 2):
             context = Context(self.context.attempt, secrets.token_hex(6), factor)
-            grading = GradingTry(context, task, handed_on)
+            grading = GradingTry(context, task, submission)
             try:
                 await self._grade_once(grading)
             except (InfraError, ResourceError) as error:
                 factor = enlarge(factor, error)
-                if number > rule.limit:
+                if number > policy.limit:
                     raise LostRolloutError(f"grading failed {number} times: {error.reason}") from error
-                await asyncio.sleep(rule.pause_s(number))
+                await asyncio.sleep(policy.pause_s(number))
             else:
                 return grading
         raise AssertionError("unreachable")
 
     async def _grade_once(self, grading: GradingTry) -> None:
+        """Run one try of grading, when there is a free place; a cancellation ends it and waits for its end."""
         async with _graders(self.options.graders or default_graders(self.task.run.spec.sandbox.backend)):
             running = asyncio.wrap_future(_threads(self.options.threads).submit(grading.run))
             try:
@@ -173,12 +174,13 @@ class LiveRollout:
                 raise
 
     async def _submit_changes(self) -> str:
-        self.handed_on = await self._ask(self.machine.take) or HandedOn(note=self.broken)
+        """Submit the changes in the sandbox; return the text for the model."""
+        self.submission = await self._call(self.machine.take) or Submission(note=self.broken)
         return "What you changed in the repository was taken as your solution."
 
-    async def _ask(self, act: Callable[[], T]) -> T | None:
+    async def _call(self, act: Callable[[], T]) -> T | None:
         """Return the result; None if the model has broken the sandbox. Raises the failure of a lost sandbox."""
-        async with self._one_call:
+        async with self._call_lock:
             try:
                 return await wait_in_thread(self.options, act)
             except SandboxBroken as error:
@@ -222,23 +224,24 @@ def current_rollout() -> LiveRollout:
 def reward_of(record: GradeRecord, options: RolloutOptions, *, trains: bool = True) -> float:
     """Return the reward of a verdict. Raises LostRolloutError if the rollout must be dropped.
 
-    ``trains``: whether the rollout is learnt from; a measured one counts by its verdict, trusted or not.
+    ``trains``: whether it is a training rollout; a validation rollout counts by its verdict, trusted or not.
     """
     if record.outcome is Outcome.NO_REWARD:
-        raise LostRolloutError("the verifier gave no reward, and no reward is not a reward of 0")
+        raise LostRolloutError("the verifier gave no reward")
     reward: float | None = record.reward
     integrity, confirmation = record.standing
     if trains:
         rules = {"suspect": options.suspect, "unconfirmed": options.unconfirmed}
         reward = decide_reward(record.reward, integrity, confirmation, **rules)
     if reward is None:
-        why = f"its verdict is {integrity} (confirmation: {confirmation or 'not tried'})"
-        raise LostRolloutError(f"the rollout is dropped: {why}")
+        reason = f"its verdict is {integrity} (confirmation: {confirmation or 'not tried'})"
+        raise LostRolloutError(f"the rollout is dropped: {reason}")
     penalty = options.invalid_patch_penalty if record.outcome is Outcome.PATCH_FAILED else 0.0
     return reward - penalty
 
 
 def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:
+    """Return a command's status and output for the model, at most ``limit`` characters of output."""
     output = text.cut_middle(result.text, result.tail, limit).text
     if result.timed_out:
         status = f"The command was ended: it took longer than {limit_s:.0f} s"
@@ -248,6 +251,7 @@ def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:
 
 
 _CURRENT: ContextVar[LiveRollout] = ContextVar("swe_argo_rollout")
+"""The rollout whose conversation is running in the current context."""
 
 
 @cache
@@ -257,9 +261,10 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 _SEMAPHORES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = WeakKeyDictionary()
+"""Event loop -> number of places -> semaphore: a semaphore works in one event loop only."""
 
 
 def _graders(count: int) -> asyncio.Semaphore:
     """Return the limiter of gradings: tests on overloaded cores would time out, and a timeout is a verdict."""
-    of_loop = _SEMAPHORES.setdefault(asyncio.get_running_loop(), {})
-    return of_loop.setdefault(count, asyncio.Semaphore(count))
+    semaphores = _SEMAPHORES.setdefault(asyncio.get_running_loop(), {})
+    return semaphores.setdefault(count, asyncio.Semaphore(count))

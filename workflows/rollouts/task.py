@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.twins import ValidatedTwins
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.store import open_store
 from swe_argo.steps.store.runs import record_of
-from swe_argo.workflows.rollouts.kept_runs import is_kept_run
+from swe_argo.workflows.rollouts.rollout_runs import is_rollout_run
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RolloutTask:
         """Return the task with a draw key of its own, so that one rollout reveals nothing about the next."""
         return replace(self, run=self.run.model_copy(update={"draw_key": secrets.token_hex(32)}))
 
-    def keep_twins(self, twins: bytes) -> None:
+    def store_twins(self, twins: bytes) -> None:
         """Store the twins validated by a grade, for all rollouts of the instance."""
         open_store(self.store).put(key(ValidatedTwins, self.run.run_id, self.instance.instance_id), twins)
 
@@ -59,20 +59,23 @@ def find_exported_run(store: str) -> str:
     """
     names = open_store(store).folders("runs/")
     if not names:
-        raise ConfigError(f"{store} has no exported run: swe-argo export --format verl makes one", field="store")
-    found = [name for name in names if not is_kept_run(name)] or names
-    if len(found) != 1:
-        raise ConfigError(f"which run of {store} is meant? It has {', '.join(found[:5])}", field="extra_info.run")
-    return found[0]
+        raise ConfigError(f"{store} has no exported run: create one with swe-argo export --format verl", field="store")
+    candidates = [name for name in names if not is_rollout_run(name)] or names
+    if len(candidates) != 1:
+        raise ConfigError(
+            f"several runs in {store}, name one of them: {', '.join(candidates[:5])}", field="extra_info.run"
+        )
+    return candidates[0]
 
 
 @lru_cache
 def _run(store: str, run_id: str | None) -> RunFile:
-    opened = open_store(store)
+    """Return the exported run, by default the only one. Raises ConfigError if its agent cannot have rollouts."""
+    run_store = open_store(store)
     run_id = run_id or find_exported_run(store)
-    run = record_of(opened, RunFile, run_id)
+    run = record_of(run_store, RunFile, run_id)
     if agent_of(run.spec.agent).kind not in (AgentKind.AGENT, AgentKind.GIVEN):
-        # An empty patch of a control run would still be graded, and verdicts on references are not examined.
+        # An empty patch of a control run would still be graded, and verdicts on references are not checked.
         spec = run.spec.agent
-        raise ConfigError(f"a run of {spec.name!r} has no rollouts: export it for another agent", field="agent.name")
+        raise ConfigError(f"agent {spec.name!r} has no rollouts: export the run for another agent", field="agent.name")
     return run

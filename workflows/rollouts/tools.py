@@ -29,7 +29,10 @@ async def run_bash(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
 
 
 async def submit_solution(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
-    """Submit the solution; return whether and why (not) it was accepted, nothing about grading. Raises StepError."""
+    """Submit the solution; return whether and why (not) it was accepted, nothing about grading.
+
+    Raises StepError if the sandbox was lost.
+    """
     patch = parameters.get("patch") or ""
     if not isinstance(patch, str):
         return "submit_solution takes a text in the argument 'patch', or none."
@@ -43,7 +46,10 @@ TOOLS: Final[Mapping[str, Callable[[LiveRollout, Mapping[str, Any]], Awaitable[s
 
 
 async def call_tool(rollout: LiveRollout, name: str, arguments: str) -> str:
-    """Execute a tool call as the model wrote it; return the text for it, mistakes included. Raises StepError."""
+    """Execute a tool call as the model wrote it; return the text for the model, which names mistakes in the call.
+
+    Raises StepError if the sandbox was lost.
+    """
     tool = TOOLS.get(name)
     if tool is None:
         return f"There is no tool {name!r}; there are {' and '.join(TOOLS)}."

@@ -9,14 +9,17 @@ from hera.workflows import models as m
 
 from swe_argo.workflows.parameters import setting
 from swe_argo.workflows.resources import CHILD_PAUSE
-from swe_argo.workflows.templates.container import ENDED, STAYS, labels, retry
+from swe_argo.workflows.templates.container import ENDED, NOT_EVICTED, labels, retry
 
 
 def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, label_run: str) -> Resource:
-    """Return the node. A retry finds the same Workflow, because the name in ``manifest`` depends only on the inputs."""
+    """Return the node. A retry finds the same Workflow, because the name in ``manifest`` depends only on the inputs.
+
+    ``account``: the service account that creates it; ``label_run``: the run's id for the pod's label.
+    """
     return Resource(
         name=name,
-        inputs=[Parameter(name=each) for each in inputs],
+        inputs=[Parameter(name=parameter_name) for parameter_name in inputs],
         action="apply",
         set_owner_reference=True,
         manifest=manifest,
@@ -33,6 +36,6 @@ def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, labe
         executor=m.ExecutorConfig(service_account_name=account),
         archive_location=m.ArtifactLocation(archive_logs=False),  # there are no logs, so no bucket is needed
         labels=labels(name, label_run),
-        annotations=dict(STAYS),
+        annotations=dict(NOT_EVICTED),
         pod_spec_patch=setting("waiter-pod"),
     )

@@ -8,7 +8,7 @@ from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, 
 from hera.workflows import models as m
 
 from swe_argo.steps.contracts.chain import OUTCOME, TRY, Kind, Step
-from swe_argo.steps.contracts.exit_codes import final
+from swe_argo.steps.contracts.exit_codes import final_exit_pattern
 from swe_argo.steps.contracts.record import Place
 from swe_argo.steps.contracts.workflow_marks import RUN, STEP
 from swe_argo.workflows.object_names import LIMITS
@@ -25,22 +25,24 @@ ENDED = "^workflow shutdown|^Step exceeded its deadline"
 """Argo's message about a try that it ended together with its Workflow."""
 
 
-UNBEGUN = "timeout"
-"""Message about a pod that did not start in its time: two of them occupy a slot long enough."""
+NOT_STARTED = "timeout"
+"""Message about a pod that did not start in time: it gets one retry, because it occupies a slot for that time."""
 OUTAGE = "^(init|wait): |: the (API server|store) "
 """Messages about a try ended by an outage: Argo could not move its files, or the step could not continue."""
 
 
-def retried(name: str) -> str:
+def retry_condition(name: str) -> str:
     """Return the retry condition of a program: Argo did not end the try, and its exit code allows a retry.
 
     See swe_argo.steps.contracts.exit_codes. An outage of the store or the API server ends tries of all units at once,
     through no fault of theirs: OUTAGES further tries are only for outages. Argo passes only the number of earlier
-    tries, so a unit that was also lost otherwise, after an outage, has its own tries minus those.
+    tries, so tries that an outage ended also count against a unit's other retries.
     """
-    world = f"!(lastRetry.message matches '{final(name)}') && !(lastRetry.message matches '{ENDED}')"
-    tries = f"(lastRetry.message == '{UNBEGUN}' ? asInt(retries) < 1 : asInt(retries) < {RETRIES})"
-    return f"{world} && ({tries} || lastRetry.message matches '{OUTAGE}')"
+    is_retryable = (
+        f"!(lastRetry.message matches '{final_exit_pattern(name)}') && !(lastRetry.message matches '{ENDED}')"
+    )
+    has_tries_left = f"(lastRetry.message == '{NOT_STARTED}' ? asInt(retries) < 1 : asInt(retries) < {RETRIES})"
+    return f"{is_retryable} && ({has_tries_left} || lastRetry.message matches '{OUTAGE}')"
 
 
 FACTOR = "{{=lastRetry.exitCode == '76' ? 2.0 ** asFloat(retries) : 1.0}}"
@@ -56,7 +58,7 @@ uncompressed."""
 
 
 def retry(expression: str, limit: str = "", first: str = TRIES_PAUSE) -> RetryStrategy:
-    """Return limited retries with backoff. Argo evaluates the expression after the pause: a last failure shows late."""
+    """Return limited retries with backoff. Argo evaluates the expression after the pause, even after the last try."""
     factor, cap = TRIES_GROWTH
     backoff = m.Backoff(duration=first, factor=m.IntOrString(root=factor), cap=cap)
     limit = limit or f"{{{{=asInt(workflow.parameters.retries) + {OUTAGES}}}}}"
@@ -69,9 +71,9 @@ def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) ->
     The file that marks the step as done is saved last, as everywhere. ``asks``: the step calls a model, whose limits
     all units share.
     """
-    first, *others = step.gives
+    first, *other_kinds = step.gives
     artifacts = [
-        *(_output_artifact(kind, optional=False) for kind in others),
+        *(_output_artifact(kind, optional=False) for kind in other_kinds),
         *(_output_artifact(kind, optional=True) for kind in step.may_give),
         _output_artifact(first, optional=False),
     ]
@@ -122,9 +124,16 @@ def program(
     image: str = setting("image"),
     template: str = "",
 ) -> Container:
-    """Return the container of one step, with the pod resources in PODS. ``announced``: global name of its outcome.
+    """Return the container of one step, with the pod resources in PODS.
 
-    ``template``: its name, for a program with several templates.
+    Args:
+        name: The step's module in swe_argo.steps, and its entry in PODS.
+        account: Service account of the pod; ``token``: whether the step itself calls the API with it.
+        command: Replaces the step's own program, e.g. by cp.
+        patch: Setting with the merge patch of the pod.
+        announced: Global name of its outcome, by which other parts of the Workflow read it.
+        pause: First pause between two tries.
+        template: Name of the template, for a program with several of them.
     """
     pod, template = PODS[name], template or dashed(name)
     word = Parameter(name="outcome", value_from=m.ValueFrom(path=f"{OUT}/{OUTCOME}", default=""), global_name=announced)
@@ -137,16 +146,16 @@ def program(
         inputs=list(inputs),
         outputs=[*outputs, *([] if command else [word])],
         env=[*_environment(), *_credentials(secrets), *variables],
-        env_from=[_from_secret(each) for each in ("s3-secret", *secrets)],
+        env_from=[_from_secret(item) for item in ("s3-secret", *secrets)],
         resources=amounts(pod),
         security_context=CONFINED,
-        volume_mounts=[m.VolumeMount(name=each, mount_path=f"/{each}") for each in ("out", "tmp")],
-        retry_strategy=retry(retried(name), first=pause),
+        volume_mounts=[m.VolumeMount(name=item, mount_path=f"/{item}") for item in ("out", "tmp")],
+        retry_strategy=retry(retry_condition(name), first=pause),
         active_deadline_seconds=pod.deadline_s,
         service_account_name=account,
         automount_service_account_token=token,
         labels=labels(template, label_run),
-        annotations=dict(STAYS),
+        annotations=dict(NOT_EVICTED),
         pod_spec_patch=setting(patch),
     )
 
@@ -165,7 +174,7 @@ POD_CONFINED = m.PodSecurityContext(
     run_as_non_root=True, run_as_user=65532, run_as_group=65532, fs_group=65532,
     seccomp_profile=m.SeccompProfile(type="RuntimeDefault"),
 )  # fmt: skip
-STAYS = {
+NOT_EVICTED = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 }
@@ -185,15 +194,15 @@ def amounts(pod: Pod) -> m.ResourceRequirements:
     )
 
 
-def parameter(each: PipelineParameter) -> Parameter:
+def parameter(source: PipelineParameter) -> Parameter:
     """Return the argument of a Workflow."""
-    choices = list(each.choices) or None
-    return Parameter(name=each.name, value=each.default, description=each.description, enum=choices)
+    choices = list(source.choices) or None
+    return Parameter(name=source.name, value=source.default, description=source.description, enum=choices)
 
 
 def retries_argument() -> Parameter:
     """Return the argument of a child Workflow that its parent may set."""
-    return Parameter(name="retries", value=setting("retries"), description="Further tries of a step.")
+    return Parameter(name="retries", value=setting("retries"), description="Retries of a step.")
 
 
 def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
@@ -219,8 +228,9 @@ def key_of(kind: Kind) -> str:
 
 
 def _unit_key(where: str, name: str = "") -> str:
-    filled = where.format(run="{{workflow.parameters.run-id}}", instance=ID, attempt=ATTEMPT, name=name)
-    return setting("prefix") + filled
+    """Return the key of a unit's file in the bucket; Argo fills in the run, instance and attempt."""
+    path = where.format(run="{{workflow.parameters.run-id}}", instance=ID, attempt=ATTEMPT, name=name)
+    return setting("prefix") + path
 
 
 def kebab(file: str) -> str:
@@ -229,6 +239,8 @@ def kebab(file: str) -> str:
 
 
 def _environment() -> list[m.EnvVar]:
+    """Return the variables that every step has."""
+
     def of_pod(path: str) -> m.EnvVarSource:
         return m.EnvVarSource(field_ref=m.ObjectFieldSelector(field_path=path))
 

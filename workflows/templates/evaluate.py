@@ -45,8 +45,8 @@ from swe_argo.workflows.templates.container import (
 from swe_argo.workflows.templates.workflow import RUN_ID, spec
 
 DESCRIPTION = """\
-Evaluates an agent, or patches, on a dataset: every unit (instance and attempt) is solved and graded in sandboxes of its
-own. The report is an artifact of the node `report`; the same `run-id` again does only what is missing."""
+Evaluates an agent, or patches, on a dataset: every unit (instance and attempt) is solved and graded in its own
+sandboxes. The report is an artifact of the node `report`. To resume a run, submit its `run-id` again."""
 
 AT_MOST = PIPELINE_LIMITS | {
     "retries": setting("max-retries"),
@@ -58,6 +58,7 @@ _OF_RUN = {"store": STORE, "run": _RUN, "out": OUT}
 _FROM_PLAN = [kebab(name) for name in ENGINE_FIELDS]
 """Values that plan read for the engine, as parameters."""
 _HAS_CANARY = f"{{{{tasks.plan.outputs.parameters.{CANARY_COUNT}}}}} != 0"
+"""Condition: the run grades reference patches first."""
 _PRIORITY = f"2 * asInt(workflow.parameters.priority) + (inputs.parameters.number in {list(shard.FIRST)} ? 1 : 0)"
 """Priority of a shard: the first shards of a run precede the others of all runs with the same priority."""
 
@@ -70,7 +71,7 @@ def evaluate() -> WorkflowTemplate:
         entrypoint="evaluate",
         on_exit="finalize",
         arguments=list(map(parameter, RUN_PARAMETERS)),
-        # Two Workflows of one run would do its units twice.
+        # Two Workflows of one run would execute its units twice.
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-{_RUN}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
     ) as template:
@@ -101,7 +102,7 @@ def evaluate() -> WorkflowTemplate:
                 "|| shards.Omitted)",
             )
             Task(name="compare", template="compare", depends="report", when=f"{is_comparing} == true")
-        for each in (
+        for make in (
             _plan,
             _child,
             _canary,
@@ -109,12 +110,13 @@ def evaluate() -> WorkflowTemplate:
             _compare,
             _finalize,
         ):  # created within the template, they belong to it
-            each()
+            make()
     return template
 
 
 def _plan() -> Container:
-    parameters = {each.name: each.value for each in FIELD_PARAMETERS.values()}
+    """Return the node that plans the run; it outputs the numbers of shards and canary units, and engine fields."""
+    parameters = {run_parameter.name: run_parameter.value for run_parameter in FIELD_PARAMETERS.values()}
     return program(
         PLAN.name,
         PLAN.command_line(
@@ -188,7 +190,7 @@ spec:
 
 
 def _canary() -> Container:
-    """Return the canary step, which fails if it failed and the run must stop then, so that no shard starts."""
+    """Return the canary step. It fails if the canary failed and the run must stop, so that no shard starts."""
     return program(CANARY.name, CANARY.command_line(_OF_RUN), account="swe-argo-steps", label_run=_RUN)
 
 

@@ -15,7 +15,7 @@ def nightly() -> CronWorkflow:
         name=object_names.NIGHTLY,
         annotations={
             TITLE: "Nightly evaluation",
-            DESCRIPTION: "Runs `swe-argo-evaluate`, and compares with the night before.",
+            DESCRIPTION: "Runs `swe-argo-evaluate`, and compares with the previous night.",
         },
         labels={"app.kubernetes.io/part-of": "swe-argo"},
         schedules=["0 2 * * *"],

@@ -39,8 +39,8 @@ _DISPLAY = {
 
 def render() -> dict[str, str]:
     """Return file name -> YAML of every object of the pipeline."""
-    manifests: list[dict[str, Any]] = [_finished(make().to_dict()) for make in _ALL]
-    files = {f"{each['metadata']['name']}.yaml": HEADER + _yaml(each) for each in manifests}
+    manifests: list[dict[str, Any]] = [_complete_manifest(make().to_dict()) for make in _ALL]
+    files = {f"{manifest['metadata']['name']}.yaml": HEADER + _yaml(manifest) for manifest in manifests}
     return files | {ARGUMENTS: HEADER + _yaml(_arguments())}
 
 
@@ -48,19 +48,19 @@ def _arguments() -> dict[str, Any]:
     """Return template -> argument -> description, allowed values, and the chart's value that limits them."""
     return {
         template: {
-            each.name: {
-                "description": each.description,
-                **({"choices": list(each.choices)} if each.choices else {"pattern": each.pattern}),
-                **({"limit": each.limit} if each.limit else {}),
+            argument.name: {
+                "description": argument.description,
+                **({"choices": list(argument.choices)} if argument.choices else {"pattern": argument.pattern}),
+                **({"limit": argument.limit} if argument.limit else {}),
             }
-            for each in parameters
+            for argument in parameters
         }
         for template, parameters in ((EVALUATE, RUN_PARAMETERS), (TRAIN, TRAIN_PARAMETERS))
     }
 
 
-def _finished(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Add what Hera 7.1 lacks: it drops fields of Argo 4.1, and applies a template's annotations to its pod."""
+def _complete_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Add fields that Hera 7.1 cannot: it drops fields of Argo 4.1, and applies a template's annotations to its pod."""
     for template in manifest["spec"].get("templates", []):
         if "container" in template or "resource" in template:
             template["pendingTimeout"] = PENDING
@@ -87,12 +87,12 @@ def _yaml(manifest: dict[str, Any]) -> str:
 def main() -> int:
     """Write the files, or compare them with ``--check``; return 1 if a file differs."""
     parser = argparse.ArgumentParser(prog="python -m swe_argo.workflows.templates.render", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file would change")
     check = parser.parse_args().check
     files = render()
     paths = {path.name: path for path in FOLDER.glob("*.yaml")} | {ARGUMENTS: FOLDER / ARGUMENTS}
-    there = {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
-    changed = sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
+    current = {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
+    changed = sorted(name for name in files.keys() | current.keys() if files.get(name) != current.get(name))
     for name in changed:
         sys.stdout.write(f"{'differs' if check else 'written' if name in files else 'removed'}: {FOLDER / name}\n")
     if not check:

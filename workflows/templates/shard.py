@@ -18,8 +18,8 @@ FIRST = ("00000", CANARY_SHARD)
 PLACE = f"workflow.parameters.shard in {list(FIRST)} ? 'runs' : 'shards'"
 """The semaphore of a shard, as an expression."""
 DESCRIPTION = """\
-Works through one part of a run's units: `solve`, then `grade`, for each. Made by `swe-argo-evaluate`; by hand it is
-of no use, for it reads the list that `plan` wrote."""
+Works through one shard of a run's units: `solve`, then `grade`, for each. Created by `swe-argo-evaluate`; do not submit
+it by hand, because it reads the list that `plan` wrote."""
 
 
 def shard() -> WorkflowTemplate:
@@ -27,18 +27,20 @@ def shard() -> WorkflowTemplate:
     item_fields = {name: f"{{{{item.{name}}}}}" for name in ("id", "attempt", "begins")}
     # The first shard of a run has a semaphore of its own, so that a run with many shards, or one without progress, does
     # not block the start of other runs.
-    place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key=f"{{{{={PLACE}}}}}"))
+    semaphore = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key=f"{{{{={PLACE}}}}}"))
     with WorkflowTemplate(
         **spec(SHARD, "Shard of an evaluation", DESCRIPTION, kind="shard", deadline_s=SHARD_S),
         entrypoint="shard",
         arguments=[
             Parameter(name="run-id", description="The run."),
-            Parameter(name="shard", description="Number of the part, five digits."),
-            Parameter(name="fail-fast", value="false", description="End the run at the first unit out of retries."),
-            Parameter(name="log-level", value="INFO", description="What steps print."),
+            Parameter(name="shard", description="Number of the shard, five digits."),
+            Parameter(
+                name="fail-fast", value="false", description="End the run at the first unit without retries left."
+            ),
+            Parameter(name="log-level", value="INFO", description="Log level of the steps."),
             retries_argument(),
         ],
-        synchronization=m.Synchronization(semaphores=[place]),
+        synchronization=m.Synchronization(semaphores=[semaphore]),
         ttl_strategy=m.TTLStrategy(seconds_after_success=900, seconds_after_failure=86_400),
     ) as template:
         with DAG(name="shard", fail_fast=False, parallelism=WINDOW):
@@ -56,7 +58,7 @@ def shard() -> WorkflowTemplate:
 
 
 def _list() -> Container:
-    """Return the node that turns the list of units from a file into a parameter: Argo fans out over parameters alone.
+    """Return the node that reads the list of units from a file into a parameter: Argo fans out only over parameters.
 
     The file is named after the shard's Workflow, whose name starts with its owner's: a shard created for the run of
     another Workflow finds no list.

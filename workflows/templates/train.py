@@ -16,14 +16,14 @@ from swe_argo.workflows.templates.container import OUT, STORE, kebab, parameter,
 from swe_argo.workflows.templates.workflow import spec
 
 DESCRIPTION = """\
-Trains a model by GRPO: for each step a run of `swe-argo-evaluate` on the newest weights, whose rollouts are learnt. The
-same `training` again goes on where it ended; more `steps` than before go on with one that is done."""
+Trains a model by GRPO: each step is a run of `swe-argo-evaluate` on the newest weights, then learning from its
+rollouts. To resume a training, submit its `training` again; with more `steps`, a complete training continues, too."""
 TRAINER = "swe-argo-trainer"
 """Account that creates the Workflows of a training."""
 NAME = "{{workflow.parameters.training}}"
-IN_FORM = ("steps", "groups", "group-size", "lr")
+SPEC_PARAMETERS = ("steps", "groups", "group-size", "lr")
 """Parameters that are fields of the spec, and take precedence over it."""
-USUAL = {
+DEFAULTS = {
     "run.sandbox.backend": RUN_FIELDS["sandbox.backend"].default,
     "run.sandbox.resource_factor": RUN_FIELDS["sandbox.resource_factor"].value,
     "run.retries": RUN_FIELDS["retries"].value,
@@ -41,13 +41,13 @@ def train() -> WorkflowTemplate:
             DESCRIPTION,
             kind="train",
             deadline_s=TRAIN_S,
-            found_by={TRAINING: "workflow.parameters.training"},
+            labels_from={TRAINING: "workflow.parameters.training"},
         ),
         entrypoint="train",
         on_exit="end",
         arguments=[
             # No default: a training with a random name could never be resumed.
-            *(_required(parameter(each)) if each.name == "training" else parameter(each) for each in TRAIN_PARAMETERS),
+            *(_required(parameter(item)) if item.name == "training" else parameter(item) for item in TRAIN_PARAMETERS),
         ],
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-training-{NAME}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=7 * 86_400),
@@ -63,23 +63,24 @@ def train() -> WorkflowTemplate:
     return template
 
 
-def _required(each: Parameter) -> Parameter:
-    return Parameter(name=each.name, description=each.description)
+def _required(source: Parameter) -> Parameter:
+    return Parameter(name=source.name, description=source.description)
 
 
 def _planned(name: str) -> str:
-    """Return the range of steps to execute: those to come, preceded by the last one, to complete what it lacks.
+    """Return the expression for ``first`` or ``count``, the range of steps to execute.
 
-    A Workflow that ended between learning and measuring left the measurement to the next. For a new training that is
-    step 0, which learns nothing: the initial weights are measured.
-    With a count below 1 Argo would go backwards.
+    It begins with the last complete step, whose measurement may be missing; in a new training that is step 0, which
+    learns nothing: the initial weights are measured. With a count below 1 Argo would count backwards.
     """
-    next_step, steps = (f"asInt(steps.plan.outputs.parameters['{kebab(each)}'])" for each in (NEXT_STEP, STEP_COUNT))
+    next_step, steps = (
+        f"asInt(steps.plan.outputs.parameters['{kebab(output)}'])" for output in (NEXT_STEP, STEP_COUNT)
+    )
     return {"first": f"{{{{={next_step} - 1}}}}", "count": f"{{{{=max(1, {steps} - {next_step} + 2)}}}}"}[name]
 
 
 def _rounds() -> None:
-    """Add the loop of steps, one at a time: none starts before the last has ended, or after one that failed.
+    """Add the loop of steps: one at a time, ended by the first failed step.
 
     ``failFast`` of the template (not of its DAG) does that. It counts a try that is retried as a failure, so the
     waiting pods are in a DAG of their own, ``round``, which it counts instead.
@@ -111,18 +112,19 @@ def end_with_children() -> None:
 
 
 def _plan() -> Container:
-    given = {
+    """Return the node that plans the training and outputs the number of its steps and the next one."""
+    values = {
         "store": STORE,
         "training": NAME,
         "spec-text": literal("workflow.parameters.spec"),
         "submitted": True,
         "plugins": setting("plugins"),
-        "default": [f"{field}={value}" for field, value in USUAL.items()],
+        "default": [f"{field}={value}" for field, value in DEFAULTS.items()],
         "out": OUT,
     }
     return program(
         PLAN_TRAINING.name,
-        [*PLAN_TRAINING.command_line(given), *map(_field, IN_FORM)],
+        [*PLAN_TRAINING.command_line(values), *map(_field, SPEC_PARAMETERS)],
         account="swe-argo-steps",
         secrets=["credentials"],
         label_run=NAME,
@@ -138,11 +140,12 @@ def _field(name: str) -> str:
     """Return a flag for a parameter that is set, else one that has no effect."""
     value = f"workflow.parameters['{name}']"
     field = name.replace("-", "_")
-    again = "'--training=' + workflow.parameters.training"
-    return literal(f"{value} != '' ? '--set={field}=' + {value} : {again}")
+    no_effect = "'--training=' + workflow.parameters.training"
+    return literal(f"{value} != '' ? '--set={field}=' + {value} : {no_effect}")
 
 
 def _make_round() -> Resource:
+    """Return the node that creates the Workflow of one step and waits for it."""
     manifest = f"""\
 apiVersion: {API_VERSION}
 kind: Workflow

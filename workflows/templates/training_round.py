@@ -17,11 +17,11 @@ from swe_argo.workflows.templates.train import NAME, TRAINER, end_with_children
 from swe_argo.workflows.templates.workflow import spec
 
 DESCRIPTION = """\
-One step of a training: rollouts by a run of `swe-argo-evaluate`, new weights by `learn`, then the measurement, if one
-is due. Made by `swe-argo-train`. What is done already is not done again."""
+One step of a training: rollouts by a run of `swe-argo-evaluate`, new weights by `learn`, then a measurement if it is
+due. Created by `swe-argo-train`. Finished parts are not repeated."""
 STEP = "{{workflow.parameters.step}}"
 OF_STEP = f"{NAME}.{STEP}"
-"""Name of the run whose rollouts are learnt: see swe_argo.steps.contracts.training.run_of."""
+"""Name of the run with the step's rollouts: see swe_argo.steps.contracts.training.run_of."""
 RUNS = {"rollouts": ("r", OF_STEP), "measurement": ("h", f"{OF_STEP}.held-out")}
 """Template that creates a run -> suffix of its Workflow's name, and the run's name."""
 
@@ -35,18 +35,18 @@ def training_round() -> WorkflowTemplate:
             DESCRIPTION,
             kind="round",
             deadline_s=ROUND_S,
-            found_by={TRAINING: "workflow.parameters.training"},
+            labels_from={TRAINING: "workflow.parameters.training"},
         ),
         entrypoint="phases",
         on_exit="end",
         arguments=[
             Parameter(name="training", description="The training."),
-            Parameter(name="step", description="Number of the step, six digits; 000000 is before the first."),
-            Parameter(name="priority", value="0", description="Of its runs."),
-            Parameter(name="log-level", value="INFO", description="What steps print."),
+            Parameter(name="step", description="Number of the step, six digits; 000000 measures the initial weights."),
+            Parameter(name="priority", value="0", description="Priority of its runs."),
+            Parameter(name="log-level", value="INFO", description="Log level of the steps."),
             retries_argument(),
         ],
-        # A terminated training may have left one behind, and two must not learn.
+        # A terminated training may have left a Workflow of the same step behind: only one of them may learn.
         synchronization=m.Synchronization(mutexes=[m.Mutex(name=f"swe-argo-round-{NAME}")]),
         ttl_strategy=m.TTLStrategy(seconds_after_success=86_400, seconds_after_failure=7 * 86_400),
     ) as template:
@@ -85,10 +85,11 @@ def _spec(plan: str) -> dict[str, str]:
 
 
 def _plan(template: str, *, held_out: bool) -> Container:
-    given = {"store": STORE, "training": NAME, "step": STEP, "held-out": held_out, "served": True, "out": OUT}
+    """Return the node that plans the run of the rollouts or, if ``held_out``, of the measurement; it may not be due."""
+    values = {"store": STORE, "training": NAME, "step": STEP, "held-out": held_out, "served": True, "out": OUT}
     return program(
         PLAN_ROUND.name,
-        PLAN_ROUND.command_line(given),
+        PLAN_ROUND.command_line(values),
         template=template,
         account="swe-argo-steps",
         label_run=OF_STEP,

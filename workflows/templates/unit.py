@@ -10,7 +10,7 @@ from swe_argo.steps.contracts.workflow_marks import API_VERSION, PARENT
 from swe_argo.workflows.object_names import LIMITS
 from swe_argo.workflows.parameters import setting
 from swe_argo.workflows.resources import CHILD_PAUSE
-from swe_argo.workflows.templates.container import STAYS, labels, retry, unit_step
+from swe_argo.workflows.templates.container import NOT_EVICTED, labels, retry, unit_step
 
 
 def unit() -> None:
@@ -21,33 +21,36 @@ def unit() -> None:
     unless the run has fail-fast.
     """
     unit_inputs = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("id", "attempt")}
-    place = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key="units"))
+    semaphore = m.SemaphoreRef(config_map_key_ref=m.ConfigMapKeySelector(name=LIMITS, key="units"))
     with DAG(
         name="unit",
         inputs=[Parameter(name=name) for name in (*unit_inputs, "begins")],
-        synchronization=m.Synchronization(semaphores=[place]),
+        synchronization=m.Synchronization(semaphores=[semaphore]),
     ):
         Task(
             name=SOLVE.name,
             template=SOLVE.name,
             arguments=unit_inputs,
             when="{{inputs.parameters.begins}} == solve",
-            hooks=_last_straw(SOLVE.name),
+            hooks=_fail_fast_hook(SOLVE.name),
         )
         Task(
             name=GRADE.name,
             template=GRADE.name,
             arguments=unit_inputs,
             depends=f"{SOLVE.name}.Succeeded || {SOLVE.name}.Skipped",
-            hooks=_last_straw(GRADE.name),
+            hooks=_fail_fast_hook(GRADE.name),
         )
     unit_step(SOLVE, secrets=["credentials", "sandbox-credentials"], asks=True)
     unit_step(GRADE, secrets=["sandbox-credentials"])
     _stop()
 
 
-def _last_straw(task: str) -> dict[str, m.LifecycleHook]:
-    """Return the fail-fast hook: only ``exit`` hooks see how a task with successors ended."""
+def _fail_fast_hook(task: str) -> dict[str, m.LifecycleHook]:
+    """Return the hook that stops the run if the task failed and the run has fail-fast.
+
+    It is an ``exit`` hook: only those see how a task with successors ended.
+    """
     failed_fast = f"workflow.parameters['fail-fast'] == 'true' && tasks.{task}.status in ['Failed', 'Error']"
     return {"exit": m.LifecycleHook(template="stop", expression=failed_fast)}
 
@@ -76,6 +79,6 @@ spec:
         executor=m.ExecutorConfig(service_account_name="swe-argo-children"),
         archive_location=m.ArtifactLocation(archive_logs=False),
         labels=labels("stop", "{{workflow.parameters.run-id}}"),
-        annotations=dict(STAYS),
+        annotations=dict(NOT_EVICTED),
         pod_spec_patch=setting("waiter-pod"),
     )

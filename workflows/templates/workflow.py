@@ -16,22 +16,23 @@ RUN_ID = "workflow.parameters['run-id'] != '' ? workflow.parameters['run-id'] : 
 
 
 def spec(
-    name: str, title: str, description: str, *, kind: str, deadline_s: int, found_by: Mapping[str, str] | None = None
+    name: str, title: str, description: str, *, kind: str, deadline_s: int, labels_from: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return the fields that all WorkflowTemplates share. ``kind``: label of the Workflows created from it.
 
-    ``found_by``: other such labels -> expression; by default the run's id.
+    ``labels_from``: further labels -> expression; by default the run's id.
     """
-    words = {TITLE: title, DESCRIPTION: description}
+    texts = {TITLE: title, DESCRIPTION: description}
     return {
         "name": name,
-        "annotations": words,
+        "annotations": texts,
         "labels": {"app.kubernetes.io/part-of": "swe-argo"},
         "workflow_metadata": m.WorkflowMetadata(
-            annotations=words,
+            annotations=texts,
             labels={KIND: kind},
             labels_from={
-                label: m.LabelValueFrom(expression=each) for label, each in (found_by or {RUN: RUN_ID}).items()
+                label: m.LabelValueFrom(expression=expression)
+                for label, expression in (labels_from or {RUN: RUN_ID}).items()
             },
         ),
         "active_deadline_seconds": deadline_s,

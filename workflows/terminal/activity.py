@@ -15,7 +15,7 @@ from swe_argo.steps.reports.text.formatting import duration
 from swe_argo.steps.reports.text.visible import make_visible
 
 PATIENCE_S = 3.0
-"""Seconds without output after which a user may think that nothing happens."""
+"""Seconds without output before the first line of an activity."""
 SILENT_S = 5.0
 """Maximum seconds between two lines of one activity."""
 SELDOM_S = 60.0
@@ -23,10 +23,10 @@ SELDOM_S = 60.0
 
 
 class SilenceTimer:
-    """Calls ``say``, in a thread, after ``first_s`` without a restart, then after twice that, up to ``most_s``."""
+    """A timer: calls ``on_silence`` ``first_s`` after a restart, then with doubled pauses of at most ``max_s``."""
 
-    def __init__(self, say: Callable[[], None], first_s: float = PATIENCE_S, most_s: float = SELDOM_S) -> None:
-        self._say, self._first_s, self._most_s = say, first_s, most_s
+    def __init__(self, on_silence: Callable[[], None], first_s: float = PATIENCE_S, max_s: float = SELDOM_S) -> None:
+        self._on_silence, self._first_s, self._max_s = on_silence, first_s, max_s
         self._pause_s, self._last, self._over = first_s, time.monotonic(), False
         self._change = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="silence", daemon=True)
@@ -51,20 +51,21 @@ class SilenceTimer:
             self._change.notify()
 
     def news(self) -> None:
-        """Announce news: ``say`` is called as soon as ``first_s`` have passed since the last line."""
+        """Announce news: ``on_silence`` is called as soon as ``first_s`` have passed since the last line."""
         with self._change:
             self._pause_s = self._first_s
             self._change.notify()
 
     def _work(self) -> None:
+        """Call ``on_silence`` after each pause, in a thread, until the timer is left."""
         while True:
             with self._change:
                 while not self._over and (remaining_s := self._last + self._pause_s - time.monotonic()) > 0:
                     self._change.wait(remaining_s)
                 if self._over:
                     return
-                self._last, self._pause_s = time.monotonic(), min(2 * self._pause_s, self._most_s)
-            self._say()
+                self._last, self._pause_s = time.monotonic(), min(2 * self._pause_s, self._max_s)
+            self._on_silence()
 
 
 class ActivityLine:
@@ -74,7 +75,7 @@ class ActivityLine:
         self._console, self._title = console, title
         self._now = ""
         self._began = time.monotonic()
-        self._silence = SilenceTimer(self._tell, patience_s, SILENT_S)
+        self._silence = SilenceTimer(self._print, patience_s, SILENT_S)
         self._status = console.status("")
 
     def __enter__(self) -> Self:
@@ -89,9 +90,9 @@ class ActivityLine:
         self._silence.__exit__(kind, error, trace)
         self._status.stop()
 
-    def now(self, what: str) -> None:
+    def now(self, operation: str) -> None:
         """Set the current operation; a line is printed soon if its phase (before a colon) is new."""
-        before, self._now = self._now, make_visible(what)
+        before, self._now = self._now, make_visible(operation)
         self._show()
         if before.partition(":")[0] != self._now.partition(":")[0]:
             self._silence.news()
@@ -105,6 +106,6 @@ class ActivityLine:
         line.truncate(max(10, self._console.width - 4), overflow="ellipsis")
         self._status.update(line)
 
-    def _tell(self) -> None:
-        took = duration(time.monotonic() - self._began)
-        self._console.print(Text(f"{self._line} ({took})", style="dim"), soft_wrap=True)
+    def _print(self) -> None:
+        elapsed = duration(time.monotonic() - self._began)
+        self._console.print(Text(f"{self._line} ({elapsed})", style="dim"), soft_wrap=True)

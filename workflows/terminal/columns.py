@@ -9,7 +9,10 @@ from rich.cells import cell_len
 
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return a line for each row, two spaces between columns; ``right``: indexes of right-aligned columns."""
+    """Return a line for each row, two spaces between columns; ``right``: indexes of right-aligned columns.
+
+    A row may have fewer cells than others.
+    """
     widths = [max(map(cell_len, cells)) for cells in zip_longest(*rows, fillvalue="")]
     lines = []
     for row in rows:

@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.data import Stage, Unit
 from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.contracts.unit_progress import UnitProgress
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
-from swe_argo.steps.reports.figures.confirmations import WORDS, describe_sites
+from swe_argo.steps.reports.figures.confirmations import OUTCOME_TEXTS, describe_sites
 from swe_argo.steps.reports.labels import STANDINGS
 from swe_argo.steps.reports.text.formatting import count, duration, money, tokens, unit_name
 from swe_argo.steps.reports.text.visible import make_visible
@@ -25,24 +25,27 @@ from swe_argo.steps.reports.unit.progress import describe_progress
 from swe_argo.workflows.local.runner import Event
 from swe_argo.workflows.terminal.activity import SilenceTimer
 
-GOOD, BAD, WORLD = "green", "yellow", "red"
+GOOD, BAD, INFRA = "green", "yellow", "red"
 QUIET_S = 30.0
 """Seconds without an ended unit after which a line names the running units, on terminals and elsewhere."""
 LOOK_S = 1.0
 """Seconds between two reads of the running units' progress."""
-SHOWN = 8
-"""Maximum number of running units with a line of their own on a terminal."""
-NAMED = 3
+MAX_UNIT_LINES = 8
+"""Maximum number of lines for running units on a terminal."""
+MAX_LOGGED_UNITS = 3
 """Maximum number of running units named in a log line."""
 
-Look = Callable[[], list[UnitProgress]]
-"""Returns the progress of the running units, as far as it is known."""
+ReadProgress = Callable[[], list[UnitProgress]]
+"""Returns the known progress of the running units."""
 
 
 class Progress:
-    """Counts, rate, time left, failures by class, and running units. Call it with events, as a context manager."""
+    """Counts, rate, time left, failures by class, and running units. Call it with events, as a context manager.
 
-    def __init__(self, console: Console, units: list[Unit], run_id: str, look: Look = list) -> None:
+    ``look`` returns the known progress of running units; by default none is known.
+    """
+
+    def __init__(self, console: Console, units: list[Unit], run_id: str, look: ReadProgress = list) -> None:
         self._console = console
         self._look = look
         self._looked_at = float("-inf")
@@ -61,7 +64,7 @@ class Progress:
         self._seconds: defaultdict[tuple[str, int], float] = defaultdict(float)
         self._began = time.monotonic()
         self._live = Live(self, console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
-        self._silence = SilenceTimer(self._wait, QUIET_S, 20 * QUIET_S)
+        self._silence = SilenceTimer(self._print_running, QUIET_S, 20 * QUIET_S)
 
     def __enter__(self) -> Self:
         if self._live:
@@ -89,7 +92,7 @@ class Progress:
             return
         if event.kind == "retry":
             self._retries += 1
-            self._say(event, f"{event.step} again in {event.pause_s:.0f} s: {self._why(event)}", WORLD)
+            self._print(event, f"{event.step} again in {event.pause_s:.0f} s: {self._describe_failure(event)}", INFRA)
             return
         self._running.pop(name, None)
         seconds = self._seconds.pop(name, 0.0)
@@ -97,20 +100,21 @@ class Progress:
             self._outcomes[event.grade.outcome] += 1
             colour = GOOD if event.grade.outcome is Outcome.RESOLVED else BAD
             usage_text = _format_usage(self._units.pop(name, Usage()))
-            outcome_text = f"{STANDINGS[event.grade.outcome].short}{_integrity(event.grade)}"
-            self._say(event, f"{outcome_text} ({duration(seconds)}{usage_text and ', '}{usage_text})", colour)
+            outcome_text = f"{STANDINGS[event.grade.outcome].short}{_describe_integrity(event.grade)}"
+            self._print(event, f"{outcome_text} ({duration(seconds)}{usage_text and ', '}{usage_text})", colour)
         elif event.kind == "failed" and event.failure:
             self._failures[event.failure.failure_class] += 1
-            self._say(event, f"no verdict: {self._why(event)}", WORLD)
+            self._print(event, f"no verdict: {self._describe_failure(event)}", INFRA)
 
-    def _say(self, event: Event, text: str, colour: str) -> None:
+    def _print(self, event: Event, text: str, colour: str) -> None:
+        """Print a line about a unit, after the number of ended units."""
         name = unit_name(event.unit.instance_id, event.unit.attempt)
-        line = Text(f"[{self._done_units:>{len(str(self._total))}}/{self._total}] {name}  ")
+        line = Text(f"[{self._ended_units:>{len(str(self._total))}}/{self._total}] {name}  ")
         self._console.print(line.append(text, style=colour), highlight=False, soft_wrap=True)
         self._silence.restart()
 
-    def _why(self, event: Event) -> str:
-        """Return class and reason in full if they are new, else a reference to the unit whose line contains them."""
+    def _describe_failure(self, event: Event) -> str:
+        """Return class and reason, in full only once; later a reference to the unit whose line contains them."""
         if not event.failure:
             return ""
         kind, reason = event.failure.failure_class, make_visible(event.failure.reason)
@@ -121,26 +125,26 @@ class Progress:
         return f"{kind.value}: {reason}"
 
     @property
-    def _done_units(self) -> int:
+    def _ended_units(self) -> int:
         return self._before + self._outcomes.total() + self._failures.total()
 
     def __rich__(self) -> Group:
         """Return the live lines, cut to the terminal's width: the terminal could not erase a line that it wrapped."""
-        here, elapsed = self._done_units - self._before, time.monotonic() - self._began
-        rate = here / elapsed if elapsed > 0 else 0.0
-        remaining_s = (self._total - self._done_units) / rate if rate else 0.0
+        ended_now, elapsed = self._ended_units - self._before, time.monotonic() - self._began
+        rate = ended_now / elapsed if elapsed > 0 else 0.0
+        remaining_s = (self._total - self._ended_units) / rate if rate else 0.0
         counts = Text("  ")
         for outcome, number in self._outcomes.most_common():
             style = GOOD if outcome == Outcome.RESOLVED else BAD
             counts.append(f"{number} {STANDINGS[outcome].short}  ", style=style)
         for failure_class, number in self._failures.most_common():
-            counts.append(f"{number} {failure_class.replace('_', ' ')}  ", style=WORLD)
+            counts.append(f"{number} {failure_class.replace('_', ' ')}  ", style=INFRA)
         if self._retries:
             counts.append(f"{self._retries} retries  ", style="dim")
         counts.append(_format_usage(self._usage), style="dim")
         if not counts.plain.strip():
-            counts.append("nothing has ended yet", style="dim")
-        pace = [f"{rate * 60:.1f}/min", f"{_clock(remaining_s)} left"] if here else []
+            counts.append("no unit has ended yet", style="dim")
+        pace = [f"{rate * 60:.1f}/min", f"{_clock(remaining_s)} left"] if ended_now else []
         lines = [self._bar(pace), counts, *self._unit_lines()]
         for line in lines:
             line.truncate(self._console.width - 1, overflow="ellipsis")
@@ -148,67 +152,70 @@ class Progress:
 
     def _bar(self, pace: list[str]) -> Text:
         """Return the run id, a progress bar if there is room, and the figures."""
-        count = f"{self._done_units}/{self._total}"
+        count = f"{self._ended_units}/{self._total}"
         room = self._console.width - 1 - sum(2 + len(word) for word in (count, *pace))
         line = Text(self._run_id, style="bold")
         line.truncate(max(10, room), overflow="ellipsis")
         width = max(0, min(30, room - line.cell_len - 2))
-        filled = int(width * self._done_units / self._total) if self._total else width
+        filled = int(width * self._ended_units / self._total) if self._total else width
         line.append("  ").append("━" * filled, style=GOOD).append("━" * (width - filled), style="dim")
         return line.append("  " if width else "").append("  ".join([count, *pace]), style="not bold")
 
     def _unit_lines(self) -> list[Text]:
         """Return a line for each running unit, as many as fit."""
-        self._look_again()
+        self._refresh()
         running = list(self._running)
-        room = max(1, min(SHOWN, self._console.height - 4))
-        shown = running if len(running) <= room else running[: room - 1]
-        width = max((len(unit_name(*unit)) for unit in shown), default=0)
-        lines = [Text(f"  {unit_name(*unit):<{width}}  {self._describe(unit)}", style="dim") for unit in shown]
-        more = len(running) - len(shown)
-        return [*lines, Text(f"  and {more} more", style="dim")] if more else lines
+        room = max(1, min(MAX_UNIT_LINES, self._console.height - 4))
+        visible = running if len(running) <= room else running[: room - 1]
+        width = max((len(unit_name(*unit)) for unit in visible), default=0)
+        lines = [Text(f"  {unit_name(*unit):<{width}}  {self._describe(unit)}", style="dim") for unit in visible]
+        hidden = len(running) - len(visible)
+        return [*lines, Text(f"  and {hidden} more", style="dim")] if hidden else lines
 
-    def _look_again(self) -> None:
+    def _refresh(self) -> None:
+        """Read the running units' progress again, at most once in LOOK_S."""
         if time.monotonic() - self._looked_at >= LOOK_S:
-            self._progress = {(each.instance_id, each.attempt): each for each in self._look()}
+            self._progress = {(progress.instance_id, progress.attempt): progress for progress in self._look()}
             self._looked_at = time.monotonic()
 
     def _describe(self, unit: tuple[str, int]) -> str:
         progress = self._progress.get(unit)
         return describe_progress(progress, datetime.now(UTC)) if progress else ""
 
-    def _wait(self) -> None:
+    def _print_running(self) -> None:
+        """Print the first running units with their progress in one line."""
         if not self._running:
             return
-        self._look_again()
+        self._refresh()
         running = list(self._running)
-        words = [
+        labels = [
             unit_name(*unit) + (f" ({described})" if (described := self._describe(unit)) else "")
-            for unit in running[:NAMED]
+            for unit in running[:MAX_LOGGED_UNITS]
         ]
-        more = f" and {len(running) - NAMED} more" if len(running) > NAMED else ""
-        line = f"[{self._done_units:>{len(str(self._total))}}/{self._total}] at work on {', '.join(words)}{more}"
+        more = f" and {len(running) - MAX_LOGGED_UNITS} more" if len(running) > MAX_LOGGED_UNITS else ""
+        line = f"[{self._ended_units:>{len(str(self._total))}}/{self._total}] running: {', '.join(labels)}{more}"
         self._console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _format_usage(usage: Usage) -> str:
+    """Return model calls, tokens and cost as text; empty without requests. The cost is missing if no price is known."""
     if not usage.requests:
         return ""
     parts = [count(usage.calls, "call"), f"{tokens(usage.prompt_tokens + usage.completion_tokens)} tokens"]
     return ", ".join([*parts, *([money(usage.cost_usd)] if usage.cost_usd is not None else [])])
 
 
-def _integrity(grade: GradeRecord) -> str:
-    """Return ``, unconfirmed (partly, 2 of 5 FAIL_TO_PASS tests with a site), not general``; empty if all is well."""
-    verdict, one = grade.integrity.verdict, grade.confirmation
-    general = ", not general" if one is not None and one.general is False else ""
-    if verdict != "unconfirmed" or one is None:
+def _describe_integrity(grade: GradeRecord) -> str:
+    """Return the text after an outcome, such as ``, unconfirmed (partly), not general``; empty if nothing is wrong."""
+    verdict, confirmation = grade.integrity.verdict, grade.confirmation
+    general = ", not general" if confirmation is not None and confirmation.general is False else ""
+    if verdict != "unconfirmed" or confirmation is None:
         return (f", {verdict}" if verdict != "ok" else "") + general
-    sites = describe_sites(one.tests_with_site, one.fail_to_pass)
-    return f", unconfirmed ({', '.join(filter(None, [WORDS[one.outcome], sites]))}){general}"
+    sites = describe_sites(confirmation.tests_with_site, confirmation.fail_to_pass)
+    return f", unconfirmed ({', '.join(filter(None, [OUTCOME_TEXTS[confirmation.outcome], sites]))}){general}"
 
 
 def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, seconds_part = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {rest:02} s"
+    return f"{hours} h {minutes:02} m" if hours else f"{minutes} m {seconds_part:02} s"

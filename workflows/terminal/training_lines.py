@@ -22,17 +22,17 @@ _TITLES = ["step", "reward", "resolved", "held out", "learnt from", "no verdict"
 
 
 def print_training(store: Store, training: StoredTraining, console: Console) -> None:
-    """Print the training's lines and the location of its page."""
+    """Print the training's progress and the location of its page."""
     name = training.file.name
-    place = training_page_key(name)
-    written = bool(store.get_many([place]))
-    page = f"page: {store.locate(place)}" if written else f"no page yet: swe-argo report {name}{store_flag(store)}"
+    key = training_page_key(name)
+    has_page = bool(store.get_many([key]))
+    page = f"page: {store.locate(key)}" if has_page else f"no page yet: swe-argo report {name}{store_flag(store)}"
     for line in (*training_lines(training), Text(""), Text(page)):
         console.print(line, soft_wrap=True)
 
 
-def training_lines(training: StoredTraining, most: int = STEPS_SHOWN) -> list[Text]:
-    """Return a line for the progress, each measurement and each doubt, and a table of the last steps."""
+def training_lines(training: StoredTraining, limit: int = STEPS_SHOWN) -> list[Text]:
+    """Return a line for the progress, each measurement and each doubt, and a table of the last ``limit`` steps."""
     file = training.file
     spec = file.spec
     lines = [
@@ -43,27 +43,28 @@ def training_lines(training: StoredTraining, most: int = STEPS_SHOWN) -> list[Te
     ]
     if not training.steps:
         return lines
-    shown = training.steps[-most:]
-    title, *rows = columns([_TITLES, *(_row(training, one) for one in shown)], right=range(len(_TITLES)))
+    recent = training.steps[-limit:]
+    title, *rows = columns([_TITLES, *(_row(training, step) for step in recent)], right=range(len(_TITLES)))
     lines += [Text(""), Text(title, style="bold"), *map(Text, rows)]
-    if earlier := len(training.steps) - len(shown):
-        lines.append(Text(f"and {count(earlier, 'earlier step')}; the page has them all"))
+    if earlier := len(training.steps) - len(recent):
+        lines.append(Text(f"and {count(earlier, 'earlier step')}; the page lists all"))
     return lines
 
 
-def _row(training: StoredTraining, one: StepFigures) -> list[str]:
-    measured = training.held_out.get(one.step)
+def _row(training: StoredTraining, step: StepFigures) -> list[str]:
+    """Return the cells of a step's row, in the order of _TITLES."""
+    measured = training.held_out.get(step.step)
     return [
-        str(one.step),
-        _number(one.reward_mean),
-        _share(one.resolved_share),
+        str(step.step),
+        _number(step.reward_mean),
+        _share(step.resolved_share),
         _share(measured.score.rate) if measured and measured.score else "",
-        f"{one.learnt:,}/{one.rollouts:,}",
-        f"{one.infra_failures:,}",
-        _number(one.turns_mean),
-        _number(one.sampled_tokens_mean),
-        _number(one.kl),
-        duration(math.fsum(value for value in one.seconds.values() if math.isfinite(value))),
+        f"{step.learnt:,}/{step.rollouts:,}",
+        f"{step.infra_failures:,}",
+        _number(step.turns_mean),
+        _number(step.sampled_tokens_mean),
+        _number(step.kl),
+        duration(math.fsum(value for value in step.seconds.values() if math.isfinite(value))),
     ]
 
 

@@ -42,7 +42,7 @@ def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = T
         yield Text(f"\nstopped: {view.progress}", style="bold")
     yield from _folded(view.notes, full=full, style="")
     if view.printed:
-        yield Text("the agent program printed", style="dim")
+        yield Text("output of the agent program", style="dim")
         yield from _folded(view.printed, full=full, style="dim")
     if unit.patch and unit.patch.strip():
         yield Text("\npatch", style="bold")
@@ -51,17 +51,18 @@ def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = T
     elif view.changes or view.note:
         yield Text(f"\nchanged: {view.changes_note or 'nothing'}", style="bold")
         yield from _folded(view.note, full=full, style="")
-        shown = view.changes if full else view.changes[:PATCH_LINES]
-        yield from (Text(line, style=_style(line)) for line in shown)
-        if len(shown) < len(view.changes):
-            yield Text(f"… {len(view.changes) - len(shown):,} more lines (--full)", style="dim italic")
+        visible = view.changes if full else view.changes[:PATCH_LINES]
+        yield from (Text(line, style=_style(line)) for line in visible)
+        if len(visible) < len(view.changes):
+            yield Text(f"… {len(view.changes) - len(visible):,} more lines (--full)", style="dim italic")
     if (log := unit.log_tail).lines:
-        omitted = f", {count(log.left_out, 'line')} before it left out" if log.left_out else ""
-        yield Text(f"\nend of {unit.log_name}{omitted}", style="bold")
+        omission = f", {count(log.left_out, 'earlier line')} not shown" if log.left_out else ""
+        yield Text(f"\nend of {unit.log_name}{omission}", style="bold")
         yield from (Text(line, style="dim") for line in log.lines)
 
 
 def _verdict_lines(view: UnitView, *, full: bool, judged: bool) -> Iterator[Text]:
+    """Yield the verdict, unless ``judged`` is False, then doubts, facts, failing tests and other tries and attempts."""
     if judged:
         yield Text(f"{view.label.name}, {view.label.meaning}", style=_COLOURS.get(view.label.tone, "yellow"))
     yield from (Text(doubt, style="red") for doubt in view.doubts)
@@ -72,14 +73,14 @@ def _verdict_lines(view: UnitView, *, full: bool, judged: bool) -> Iterator[Text
         yield Text(f"  and {more:,} more (--full)")
     if view.tries_left_out:
         yield Text(f"{count(view.tries_left_out, 'earlier failed try', 'earlier failed tries')} not shown (--full)")
-    for one in view.tries:
-        yield Text(f"failed try of {one.title}, {one.at}: {one.reason}")
-        yield Text(f"  {one.about}", style="dim")
+    for failed_try in view.tries:
+        yield Text(f"failed try of {failed_try.title}, {failed_try.at}: {failed_try.reason}")
+        yield Text(f"  {failed_try.about}", style="dim")
     if view.advice:
         yield Text(view.advice)
     if view.replay:
         yield Text(f"replayed: {describe_replay(view.replay)}")
-    yield from (Text(f"{other.name}: {other.about}", style="dim") for other in view.others)
+    yield from (Text(f"{attempt.name}: {attempt.about}", style="dim") for attempt in view.others)
 
 
 def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
@@ -88,14 +89,14 @@ def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
     if turn.number is None:
         yield Text(turn.source, style="bold blue")
     else:
-        took = " · ".join(filter(None, [turn.at, turn.usage]))
-        yield Text(f"turn {turn.number}  {took}".rstrip(), style="bold cyan")
+        facts = " · ".join(filter(None, [turn.at, turn.usage]))
+        yield Text(f"turn {turn.number}  {facts}".rstrip(), style="bold cyan")
     yield from _folded(turn.reasoning.head, full=full, style="italic dim")
     # the calls within the message are shown below
     thought = turn.message.head.partition(TEXT_CALL)[0].strip() if turn.calls else turn.message.head
     yield from _folded(thought, full=full, style="italic" if turn.number else "")
     if turn.malformed:
-        yield Text("no call that could be made", style="red")
+        yield Text("no valid tool call", style="red")
     for call in turn.calls:
         yield from _call_lines(call, full=full)
     for result in turn.other_results:
@@ -103,7 +104,7 @@ def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
 
 
 def _call_lines(call: ShownCall, *, full: bool) -> Iterator[Text]:
-    """Yield the lines of a call: a shell command like in a shell, other calls with their arguments."""
+    """Yield the lines of a call: a shell command as in a shell, other calls with their arguments."""
     arguments = call.arguments
     if [argument.name for argument in arguments] in (["command"], ["cmd"]):
         yield from _folded(f"{call.name} $ {arguments[0].text.head}", full=full, style="green")
@@ -121,23 +122,27 @@ def _call_lines(call: ShownCall, *, full: bool) -> Iterator[Text]:
 
 
 def _result_lines(result: ShownResult, *, full: bool) -> Iterator[Text]:
+    """Yield a call's result, and in a replay the recorded result that differs from it."""
     yield from _folded(result.text.head if result.text else "", full=full, style="dim", indent=_INDENT)
     yield Text(f"{_INDENT}({result.facts})", style="yellow" if result.failed else "dim")
     if result.recorded is not None:
-        yield Text(f"{_INDENT}in the recording it was:", style="yellow")
+        yield Text(f"{_INDENT}recorded result:", style="yellow")
         yield from _folded(result.recorded.head, full=full, style="yellow", indent=_INDENT)
 
 
 def _folded(text: str, *, full: bool, style: str, indent: str = "") -> Iterator[Text]:
-    every = text.rstrip("\n").split("\n") if text.strip() else []
-    most = len(every) if full or len(every) <= FOLDED + 1 else FOLDED
-    for line in every[:most]:
+    """Yield the lines of a text, with ``full`` all of them, else the first FOLDED and the number of the others."""
+    lines = text.rstrip("\n").split("\n") if text.strip() else []
+    # A single surplus line is shown, because the line in its place would save nothing.
+    limit = len(lines) if full or len(lines) <= FOLDED + 1 else FOLDED
+    for line in lines[:limit]:
         yield Text(indent + (line if full else cut_line(line, LINE_WIDTH)), style=style)
-    if most < len(every):
-        yield Text(f"{indent}… {len(every) - most:,} more lines (--full)", style="dim italic")
+    if limit < len(lines):
+        yield Text(f"{indent}… {len(lines) - limit:,} more lines (--full)", style="dim italic")
 
 
 def _patch_lines(patch: bytes, *, full: bool) -> Iterator[Text]:
+    """Yield the lines of a patch, with ``full`` all of them, else at most PATCH_LINES."""
     head = patch_head(patch.rstrip(b"\n"), WHOLE if full else PATCH_LINES, WHOLE if full else LINE_WIDTH)
     for line in head.lines:
         yield Text(line, style=_style(line))
@@ -155,7 +160,7 @@ def _style(line: str) -> str:
 
 
 def describe_replay(replay: ReplayView) -> str:
-    """Return whether a replay matched its recording, and the actions that did not."""
+    """Describe whether a replay matched its recording; name the actions that did not."""
     more = f" and {replay.left_out:,} more" if replay.left_out else ""
     actions = f" Actions: {', '.join(map(str, replay.actions))}{more}" if replay.actions else ""
     return f"{replay.sentence}{actions}"
@@ -169,13 +174,13 @@ def describe_replays(store: Store, plan: Plan) -> Iterator[Text]:
     if not comparisons:
         return
     views = {name: view_replay(record) for name, record in comparisons.items()}
-    other = {name: view for name, view in views.items() if not view.same}
-    yield Text(f"replays: {len(views) - len(other)} of {len(views)} came out as their recordings")
-    for name, view in list(other.items())[:10]:
+    mismatches = {name: view for name, view in views.items() if not view.same}
+    yield Text(f"replays: {len(views) - len(mismatches)} of {len(views)} matched their recordings")
+    for name, view in list(mismatches.items())[:10]:
         unit = unit_name(names[name].instance_id, names[name].attempt)
         yield Text(f"  {unit}: {describe_replay(view)}", style="yellow")
-    if len(other) > 10:
-        yield Text(f"  and {len(other) - 10} more")
-    silent = sum(not record.observations and record.same_patch is None for record in comparisons.values())
-    if silent:
-        yield Text(f"  {silent} of them had nothing that could be compared", style="dim")
+    if len(mismatches) > 10:
+        yield Text(f"  and {len(mismatches) - 10} more")
+    incomparable = sum(not record.observations and record.same_patch is None for record in comparisons.values())
+    if incomparable:
+        yield Text(f"  {incomparable} of them had nothing to compare", style="dim")

@@ -57,29 +57,35 @@ class SweHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
 
 
 async def _open(trace: vf.Trace) -> None:
-    """Create the sandbox, with the run's retries for infrastructure failures. Raises InfraError, ResourceError."""
-    rule, number = retry(rollout_of(trace).task.run.spec), 1
+    """Create the sandbox, with the run's retries for infrastructure failures.
+
+    Raises InfraError or ResourceError if the last retry failed.
+    """
+    policy, number = retry(rollout_of(trace).task.run.spec), 1
     while True:
         rollout = rollout_of(trace)
         try:
             return await rollout.open()
         except (InfraError, ResourceError) as error:
             await rollout.close()
-            if number > rule.limit:
+            if number > policy.limit:
                 raise
-            await asyncio.sleep(rule.pause_s(number))
+            await asyncio.sleep(policy.pause_s(number))
             factor = enlarge(rollout.context.resource_factor, error)
             trace.state.rollout = LiveRollout(rollout.task, rollout.options, rollout.context.attempt, factor)
             number += 1
 
 
 async def _converse(trace: vf.Trace, client: AsyncOpenAI, model: str, messages: list[Any]) -> None:
-    """Run the conversation until it is over or verifiers ends it. Raises StepError, and the endpoint's errors."""
+    """Run the conversation until it is over or verifiers ends it.
+
+    Raises StepError if the sandbox was lost, and the endpoint's errors.
+    """
     rollout = rollout_of(trace)
     tools: Any = tool_definitions()
-    most = rollout.task.run.spec.agent.max_steps  # the number in the prompt
+    max_turns = rollout.task.run.spec.agent.max_steps  # the number in the prompt
     for turn in count():
-        if rollout.is_over or turn == most:
+        if rollout.is_over or turn == max_turns:
             return
         try:
             completion = await client.chat.completions.create(model=model, messages=messages, tools=tools)

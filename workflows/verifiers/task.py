@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field
 
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import InfraError, ResourceError
-from swe_argo.workflows.rollouts.kept_runs import VALIDATION
 from swe_argo.workflows.rollouts.options import RolloutOptions
 from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError, reward_of, wait_in_thread
+from swe_argo.workflows.rollouts.rollout_runs import VALIDATION
 from swe_argo.workflows.rollouts.task import read_task
 
 
@@ -49,7 +49,7 @@ class SweTask(vf.Task[SweTaskData, SweState, SweTaskConfig]):  # type: ignore[mi
         return f"{self.data.run or ''}/{self.data.id}"
 
     async def setup(self, trace: vf.Trace, runtime: vf.Runtime) -> None:  # noqa: ARG002
-        """Read the task from its store. Raises ConfigError, and SandboxError if the infrastructure failed."""
+        """Read the task from its store. Raises ConfigError if it is not there, SandboxError if the store fails."""
         data = self.data
         with lost_as_sandbox_error():
             task = await wait_in_thread(self.config, partial(read_task, data.store, data.run, data.id))
@@ -59,13 +59,13 @@ class SweTask(vf.Task[SweTaskData, SweState, SweTaskConfig]):  # type: ignore[mi
         """Take the solution, destroy its sandbox, grade it. Raises SandboxError if the infrastructure failed."""
         rollout = rollout_of(trace)
         if not trace.state.is_open:
-            raise vf.SandboxError("verifiers did not wait for the sandbox: leave more time to timeout.rollout")
+            raise vf.SandboxError("verifiers did not wait for the sandbox: increase timeout.rollout")
         with lost_as_sandbox_error():
-            handed_on = await rollout.take()
+            submission = await rollout.take()
             await rollout.close()
-            trace.state.record = (await rollout.grade(handed_on)).record
+            trace.state.record = (await rollout.grade(submission)).record
         trace.info["outcome"] = trace.state.record.outcome.value
-        trace.info["patch"] = handed_on.patch.decode("utf-8", "replace")
+        trace.info["patch"] = submission.patch.decode("utf-8", "replace")
 
     @vf.reward  # type: ignore[untyped-decorator]
     async def reward(self, trace: vf.Trace) -> float:
@@ -93,17 +93,18 @@ def lost_as_sandbox_error() -> Iterator[None]:
 
 
 def rollout_of(trace: vf.Trace) -> LiveRollout:
-    """Return the rollout of a task of ours. Raises ValueError for any other."""
+    """Return the rollout of a SweTask. Raises ValueError for other tasks."""
     rollout: LiveRollout | None = getattr(trace.state, "rollout", None)
     if rollout is None:
-        raise ValueError("the harness and the tasks of swe-argo-verifiers work together, and with no others")
+        raise ValueError("the harness and the tasks of swe-argo-verifiers work only with each other")
     return rollout
 
 
 def _record_of(trace: vf.Trace) -> GradeRecord:
+    """Return the verdict of the task. Raises SandboxError if there is none."""
     record: GradeRecord | None = trace.state.record
     if record is None:  # finalize ran out of verifiers' time, which says nothing about the solution
         raise vf.SandboxError(
-            "verifiers did not wait for the verdict: leave out timeout.finalize, a run has its own limit"
+            "verifiers did not wait for the verdict: remove timeout.finalize, a run has its own limit"
         )
     return record

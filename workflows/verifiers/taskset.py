@@ -13,21 +13,22 @@ from pydantic import AfterValidator
 
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.training.verl_rows import TOOL_LOOP
-from swe_argo.workflows.rollouts.kept_runs import FILES
+from swe_argo.workflows.rollouts.rollout_runs import FILES
 from swe_argo.workflows.verifiers.task import SweTask, SweTaskConfig, SweTaskData
 
 
-def _existing(path: Path) -> Path:
-    found = path.expanduser().absolute()
-    if not found.exists():
-        raise ValueError(f"there is no {found}: swe-argo export --format verl --out {found} makes it")
-    return found
+def _check_exists(path: Path) -> Path:
+    """Return the absolute path. Raises ValueError, as pydantic expects, if it does not exist."""
+    absolute = path.expanduser().absolute()
+    if not absolute.exists():
+        raise ValueError(f"{absolute} does not exist: create it with swe-argo export --format verl --out {absolute}")
+    return absolute
 
 
 class SweTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     """``--env.taskset.*``: the rows."""
 
-    data: Annotated[Path, AfterValidator(_existing)] = Path("~/data/swebench_mini")
+    data: Annotated[Path, AfterValidator(_check_exists)] = Path("~/data/swebench_mini")
     """Folder that the export wrote, or one of its parquet files."""
     split: Literal["train", "val"] = "train"
     """File of the folder. Nothing is learnt from ``val``: there, untrusted verdicts count, too."""
@@ -40,7 +41,7 @@ class SweTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
     @property
     def file(self) -> Path:
         """The file with the rows."""
-        path = _existing(self.data)
+        path = _check_exists(self.data)
         return path / FILES[self.split] if path.is_dir() else path
 
 
@@ -56,16 +57,17 @@ class SweTaskset(vf.Taskset[SweTask, SweTasksetConfig]):  # type: ignore[misc]
         return (SweTask(self._data(row), self.config.task) for row in rows)
 
     def _data(self, row: dict[str, Any]) -> SweTaskData:
+        """Return the task of a row. Raises ConfigError if the row is of another format or loop."""
         try:
             loop, info = row["agent_name"], row["extra_info"]
             messages = {message["role"]: message["content"] for message in row["prompt"]}
             name, store, run = info["instance_id"], self.config.store or info["store"], self.config.run or info["run"]
         except (KeyError, TypeError):
-            raise ConfigError(f"{self.config.file} is not of swe-argo export", field="taskset.data") from None
+            raise ConfigError(f"{self.config.file} was not written by swe-argo export", field="taskset.data") from None
         if loop != TOOL_LOOP:
             raise ConfigError(
-                f"the rows of {self.config.file} are for {loop}, which works inside verl alone: "
-                "export with a --prompt-style of tools",
+                f"the rows of {self.config.file} are for {loop}, which works only in verl: "
+                "export with --prompt-style tools",
                 field="taskset.data",
             )
         return SweTaskData(

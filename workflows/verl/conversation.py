@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.trajectory import AgentInfo, Metrics, Result, StopReason, ToolCall, Trajectory, Usage
 from swe_argo.workflows.rollouts.task import RolloutTask
-from swe_argo.workflows.verl.kept_units import KeptUnit
+from swe_argo.workflows.verl.rollout_units import RolloutUnit
 
 
 def trajectory_of(
     task: RolloutTask,
-    unit: KeptUnit,
+    unit: RolloutUnit,
     messages: Iterable[Mapping[str, Any]],
     turns: Sequence[Metrics],
     reason: StopReason,
@@ -23,31 +23,35 @@ def trajectory_of(
     """Return the messages as a trajectory. ``turns``: usage of each model answer; the tokens are not stored."""
     version = task.run.versions.get("swe-argo", "")
     info = AgentInfo(name=task.run.spec.agent.name, version=version, model_name=unit.model)
-    journal = Journal(info, unit.run_id, task.instance.instance_id, unit.attempt)
-    journal.usage = _usage_of(turns)
-    taken = iter(turns)
+    recorder = Recorder(info, unit.run_id, task.instance.instance_id, unit.attempt)
+    recorder.usage = _usage_of(turns)
+    usages = iter(turns)
     results: list[Result] = []
     for message in messages:
         text = _text(message.get("content"))
         if message["role"] == "assistant":
             results = []
-            journal.add_agent_turn(text, list(_calls(message)), metrics=next(taken, Metrics()))
+            recorder.add_agent_turn(text, list(_calls(message)), metrics=next(usages, Metrics()))
         elif message["role"] == "tool":
             results.append(Result(content=text))
-            journal.add_observations(list(results))
+            recorder.add_observations(list(results))
         else:
-            journal.add_message("system" if message["role"] == "system" else "user", text)
-    return journal.trajectory(reason)
+            recorder.add_message("system" if message["role"] == "system" else "user", text)
+    return recorder.trajectory(reason)
 
 
 def metrics_of(prompt_tokens: int, response_mask: Sequence[int]) -> list[Metrics]:
-    """Return the usage of each answer. Between two answers there are always tokens that the model did not write."""
+    """Return the usage of each answer. ``response_mask``: 1 for each token that the model sampled, 0 for all others.
+
+    Between two answers there are always tokens that the model did not write.
+    """
     turns, begin = [], None
-    for place, sampled in enumerate([*response_mask, 0]):
+    # The added 0 ends an answer that is at the end.
+    for position, sampled in enumerate([*response_mask, 0]):
         if sampled and begin is None:
-            begin = place
+            begin = position
         elif not sampled and begin is not None:
-            turns.append(Metrics(prompt_tokens=prompt_tokens + begin, completion_tokens=place - begin))
+            turns.append(Metrics(prompt_tokens=prompt_tokens + begin, completion_tokens=position - begin))
             begin = None
     return turns
 
@@ -63,12 +67,13 @@ def _usage_of(turns: Sequence[Metrics]) -> Usage:
 
 
 def _calls(message: Mapping[str, Any]) -> Iterable[ToolCall]:
+    """Yield a message's tool calls; arguments that are not a JSON object are under the name ""."""
     for number, call in enumerate(message.get("tool_calls") or []):
-        given = call["function"]["arguments"]
-        if isinstance(given, str):
+        value = call["function"]["arguments"]
+        if isinstance(value, str):
             with suppress(ValueError):
-                given = json.loads(given)
-        arguments = given if isinstance(given, dict) else {"": str(given)}
+                value = json.loads(value)
+        arguments = value if isinstance(value, dict) else {"": str(value)}
         name = call["function"]["name"]
         yield ToolCall(tool_call_id=call.get("id") or str(number), function_name=name, arguments=arguments)
 

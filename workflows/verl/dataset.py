@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from swe_argo.steps.agents import first_messages
-from swe_argo.steps.agents.formats.writers import put_when_whole
+from swe_argo.steps.agents.formats.writers import replace_when_complete
 from swe_argo.steps.agents.prompts import run_prompts
 from swe_argo.steps.contracts.agent_spec import AgentSpec, OwnAgent, agent_of
 from swe_argo.steps.contracts.data import Answer, Instance, Plan, RunFile, Stage
@@ -27,7 +27,7 @@ from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.runs import record_of
 from swe_argo.steps.training.verl_rows import TOOL_AGENT
-from swe_argo.workflows.rollouts.kept_runs import FILES
+from swe_argo.workflows.rollouts.rollout_runs import FILES
 from swe_argo.workflows.verl.prompt_files import VerlOptions, describe_empty_files, write_prompt_files
 
 DATASET: Final = "MariusHobbhahn/swe-bench-verified-mini"
@@ -36,6 +36,7 @@ SAMPLE: Final = 12
 SAMPLE_BACKEND: Final = "docker"
 """Default backend of the sample: the one that has the official images without set-up."""
 RUN: Final = "rollouts"
+"""Id of the planned run in the written store."""
 STORE: Final = "store"
 _SAMPLE_FOLDER: Final = "swebench_mini"
 
@@ -50,9 +51,9 @@ class VerlFiles:
 
     @property
     def word(self) -> str:
-        """The number of rows per file, as text."""
+        """Description of the files: rows per file, and the store."""
         parts = [f"{count(n, 'row')} in {self.path / FILES[split]}" for split, n in self.rows.items() if n]
-        return f"{', '.join(parts)}; what grades them in {self.path / STORE}"
+        return f"{', '.join(parts)}; grading data in {self.path / STORE}"
 
 
 def sample_spec(spec: RunSpec) -> RunSpec:
@@ -68,8 +69,8 @@ def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
 
     The limits and prompts of ``spec.agent`` apply; ``spec.store`` is only read for validations. Raises as plan does.
     """
-    style = first_messages.style_named(options.style or first_messages.TOOLS)
-    target = (options.out or _usual_folder(spec.dataset)).expanduser().absolute()
+    style = first_messages.parse_style(options.style or first_messages.TOOLS)
+    target = (options.out or _default_folder(spec.dataset)).expanduser().absolute()
     spec = spec.model_copy(
         update={
             "run_id": RUN,
@@ -79,7 +80,7 @@ def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
             "canary": 0,
         }
     )
-    with put_when_whole(target, force=options.force) as part:
+    with replace_when_complete(target, force=options.force) as part:
         part.mkdir()
         resolution = _plan(spec, style, str(target / STORE))
         store = open_store(str(part / STORE), create=True)
@@ -90,58 +91,60 @@ def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
 
 
 def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
-    """Export the instances of a run of ``store``, without the hints that it may have shown.
+    """Export the instances of a run of ``store``, without hints.
 
-    Raises ConfigError if there is no such run, or ``options.out`` exists or is not writable; InfraError for the store.
+    Raises ConfigError if there is no such run, or ``options.out`` exists or is not writable; InfraError if the store
+    fails.
     """
     run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
-    own = first_messages.own_style(run.spec.agent)
+    own_style = first_messages.own_style(run.spec.agent)
     style = (
-        own
-        if own and options.style in (None, own)
-        else first_messages.style_named(options.style or first_messages.TOOLS)
+        own_style
+        if own_style and options.style in (None, own_style)
+        else first_messages.parse_style(options.style or first_messages.TOOLS)
     )
     target = (options.out or Path("exports") / run_id / "verl").expanduser().absolute()
-    if style != own and run.spec.agent.name != _name_of(style):
-        run = _worded(run, _agent(style, AgentSpec()), style)
+    if style != own_style and run.spec.agent.name != _name_of(style):
+        run = _with_prompts(run, _agent(style, AgentSpec()), style)
     agent = run.spec.agent.model_copy(update={"hints": False, "iterative": False})
     spec = run.spec.model_copy(update={"agent": agent, "attempts": 1, "store": str(target / STORE)})
     run = run.model_copy(update={"spec": spec})
     ids = list(dict.fromkeys(unit.instance_id for unit in plan.units))
-    with put_when_whole(target, force=options.force) as part:
+    with replace_when_complete(target, force=options.force) as part:
         part.mkdir()
-        into = open_store(str(part / STORE), create=True)
-        _copy(store, into, run, plan, ids)
-        rows = write_prompt_files(run, _read_instances(into, run_id, ids), options, str(target / STORE), part)
+        target_store = open_store(str(part / STORE), create=True)
+        _copy(store, target_store, run, plan, ids)
+        rows = write_prompt_files(run, _read_instances(target_store, run_id, ids), options, str(target / STORE), part)
     return VerlFiles(target, rows, describe_empty_files(rows, options.val_ratio))
 
 
 def _name_of(style: str) -> str:
+    """Return the agent's name for a prompt style: the scaffold's, or that of the agent with our two tools."""
     return style if first_messages.is_scaffold_style(style) else TOOL_AGENT
 
 
-def _agent(style: str, stated: AgentSpec) -> AgentSpec:
-    """Return the agent for a style, with the settings of ``stated`` except identity and those without use here."""
-    left = {name: getattr(stated, name) for name in stated.model_fields_set}
-    if style != stated.name:
-        left = {name: value for name, value in left.items() if value != getattr(AgentSpec(), name)}
+def _agent(style: str, base: AgentSpec) -> AgentSpec:
+    """Return the agent for a style, with the settings of ``base`` except its identity and unused settings."""
+    settings = {name: getattr(base, name) for name in base.model_fields_set}
+    if style != base.name:
+        settings = {name: value for name, value in settings.items() if value != getattr(AgentSpec(), name)}
     name = _name_of(style)
     own = OwnAgent(asks_model=True, calls_tools=True) if name == TOOL_AGENT else None
-    never = {"model": None, "hints": False, "iterative": False, "issue_images": False}
-    return AgentSpec.model_validate({**left, "name": name, "own": own, **never})
+    unused = {"model": None, "hints": False, "iterative": False, "issue_images": False}
+    return AgentSpec.model_validate({**settings, "name": name, "own": own, **unused})
 
 
-def _plan(spec: RunSpec, style: str, place: str) -> Resolution:
+def _plan(spec: RunSpec, style: str, store_url: str) -> Resolution:
     """Plan as for every run, but without testing an endpoint: verl's own server is used."""
-    silent = AgentSpec(name=TOOL_AGENT, timeout_s=spec.agent.timeout_s)
-    planned = spec.model_copy(update={"agent": silent})
-    with fetch_inputs(planned) as here:
-        resolution = resolve(planned, here, open_store(spec.store))
-    run = resolution.run.model_copy(update={"spec": spec.model_copy(update={"store": place}), "model": ""})
-    return replace(resolution, run=_worded(run, spec.agent, style))
+    planning_agent = AgentSpec(name=TOOL_AGENT, timeout_s=spec.agent.timeout_s)
+    planned = spec.model_copy(update={"agent": planning_agent})
+    with fetch_inputs(planned) as inputs:
+        resolution = resolve(planned, inputs, open_store(spec.store))
+    run = resolution.run.model_copy(update={"spec": spec.model_copy(update={"store": store_url}), "model": ""})
+    return replace(resolution, run=_with_prompts(run, spec.agent, style))
 
 
-def _worded(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
+def _with_prompts(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
     """Return the run with another agent and its prompts.
 
     A scaffold's tool calls are text by default: then conversations are only appended to, with one sequence of tokens.
@@ -152,33 +155,38 @@ def _worded(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
         words, _ = run_prompts.read_scaffold_words(agent)
     spec = run.spec.model_copy(update={"agent": agent})
     calls = agent.use_fn_calling == "true"
-    named: dict[str, object] = {"program": None, "speaks": []}
-    named |= {"model": agent_of(agent).name, "fn_calling": calls, "instruction": instruction, "words": words}
-    return run.model_copy(update={"spec": spec, **named})
+    fields: dict[str, object] = {"program": None, "speaks": []}
+    fields |= {"model": agent_of(agent).name, "fn_calling": calls, "instruction": instruction, "words": words}
+    return run.model_copy(update={"spec": spec, **fields})
 
 
 def _read_instances(store: Store, run_id: str, ids: Sequence[str]) -> list[Instance]:
-    names = [key(Instance, run_id, each) for each in ids]
+    names = [key(Instance, run_id, instance_id) for instance_id in ids]
     contents = store.get_many(names)
     return [Instance.from_bytes(contents[name]) for name in names]
 
 
-def _copy(store: Store, into: Store, run: RunFile, plan: Plan, ids: Sequence[str]) -> None:
-    contents = store.get_many(key(kind, run.run_id, each) for each in ids for kind in (Instance, Answer))
+def _copy(store: Store, target: Store, run: RunFile, plan: Plan, ids: Sequence[str]) -> None:
+    """Copy the run's instances and answers to ``target`` with a plan of one unit for each.
+
+    Raises ConfigError if the store lacks one of them.
+    """
+    contents = store.get_many(key(kind, run.run_id, instance_id) for instance_id in ids for kind in (Instance, Answer))
     files = {key(RunFile, run.run_id): run.to_bytes()}
-    for each in ids:
-        name, answer = key(Instance, run.run_id, each), key(Answer, run.run_id, each)
+    for instance_id in ids:
+        name, answer = key(Instance, run.run_id, instance_id), key(Answer, run.run_id, instance_id)
         if name not in contents or answer not in contents:
             raise ConfigError(f"run {run.run_id!r} lacks {name if name not in contents else answer}", field="run")
-        shown = Instance.from_bytes(contents[name]).model_copy(update={"hints_text": None, "context": None})
-        files |= {name: shown.to_bytes(), answer: contents[answer]}
+        visible = Instance.from_bytes(contents[name]).model_copy(update={"hints_text": None, "context": None})
+        files |= {name: visible.to_bytes(), answer: contents[answer]}
     first = {unit.instance_id: unit for unit in reversed(plan.units)}
-    units = [first[each].model_copy(update={"attempt": 1, "begins": Stage.SOLVE}) for each in ids]
-    into.put_many(files)
-    into.put(key(Plan, run.run_id), Plan(run_id=run.run_id, units=units).to_bytes())
+    units = [first[instance_id].model_copy(update={"attempt": 1, "begins": Stage.SOLVE}) for instance_id in ids]
+    target.put_many(files)
+    target.put(key(Plan, run.run_id), Plan(run_id=run.run_id, units=units).to_bytes())
 
 
-def _usual_folder(dataset: str) -> Path:
-    word = Path(dataset).name.split(".")[0].partition(":")[0].lower()
-    name = _SAMPLE_FOLDER if dataset == DATASET else re.sub(r"[^a-z0-9]+", "_", word).strip("_") or "verl"
+def _default_folder(dataset: str) -> Path:
+    """Return ~/data/NAME, the name being made from the dataset's."""
+    stem = Path(dataset).name.split(".")[0].partition(":")[0].lower()
+    name = _SAMPLE_FOLDER if dataset == DATASET else re.sub(r"[^a-z0-9]+", "_", stem).strip("_") or "verl"
     return Path("~/data") / name

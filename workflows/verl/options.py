@@ -25,18 +25,21 @@ class LoopOptions(RolloutOptions):
 
 
 def share_graders(options: LoopOptions, backend: str, *, workers: int, nodes: int) -> LoopOptions:
-    """Return the options with ``graders`` for one of ``workers`` processes, which verl spreads over the nodes."""
+    """Return the options with ``graders`` set: this process' share of the gradings that a node can do at a time.
+
+    ``workers``: number of verl's processes, which verl spreads over the ``nodes``.
+    """
     if options.graders is not None:
         return options
     share = default_graders(backend) // ceil(workers / nodes)
     return options.model_copy(update={"graders": max(1, share)})
 
 
-def read_options(given: dict[str, Any]) -> LoopOptions:
-    """Return the options. Raises ConfigError that names the key."""
+def read_options(values: dict[str, Any]) -> LoopOptions:
+    """Return the options. Raises ConfigError, which names the key, if a value is wrong or a key unknown."""
     try:
-        return LoopOptions.model_validate(given)
+        return LoopOptions.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{first['msg']}; there are {', '.join(LoopOptions.model_fields)}", field=field) from None
+        raise ConfigError(f"{first['msg']}; valid keys: {', '.join(LoopOptions.model_fields)}", field=field) from None

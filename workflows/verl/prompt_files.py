@@ -12,7 +12,7 @@ from swe_argo.steps.agents import first_messages
 from swe_argo.steps.contracts.data import Instance, RunFile
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.training.verl_rows import PromptedInstance, RowSource, loop_of, write_rows
-from swe_argo.workflows.rollouts.kept_runs import FILES, TRAINING, VALIDATION
+from swe_argo.workflows.rollouts.rollout_runs import FILES, TRAINING, VALIDATION
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class VerlOptions:
 def write_prompt_files(
     run: RunFile, instances: Sequence[Instance], options: VerlOptions, store: str, folder: Path
 ) -> dict[str, int]:
-    """Write both into ``folder``; return the number of rows of each. A file without rows is not written.
+    """Write both files into ``folder``; return the number of rows of each. A file without rows is not written.
 
-    ``store``: address of the store with the instances, for the rows. Raises ConfigError.
+    ``store``: address of the store with the instances, for the rows. Raises ConfigError if an option is wrong.
     """
     agent = run.spec.agent
     scaffold = first_messages.own_style(agent)
-    style = scaffold or first_messages.style_named(options.style or first_messages.TOOLS)
+    style = scaffold or first_messages.parse_style(options.style or first_messages.TOOLS)
     source = RowSource(run.dataset.name, run.run_id, store, loop_of(scaffold))
     by_id = {instance.instance_id: instance for instance in instances}
     splits = split_ids(list(by_id), options.val_ratio, options.seed)
-    tell = partial(
+    make_prompt = partial(
         first_messages.first_messages,
         style,
         agent,
@@ -51,16 +51,19 @@ def write_prompt_files(
         fn_calling=bool(run.fn_calling),
     )
     for split, ids in splits.items():
-        prompted = [PromptedInstance(each, tell(by_id[each])) for each in ids]
+        prompted = [PromptedInstance(instance_id, make_prompt(by_id[instance_id])) for instance_id in ids]
         if prompted:
             write_rows(folder / FILES[split], source, split, prompted)
     return {split: len(ids) for split, ids in splits.items()}
 
 
 def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list[str]]:
-    """Assign each id to one split, by the seed alone: random.Random gives the same order on every machine."""
+    """Shuffle the ids and divide them into the two splits. Raises ConfigError if ``val_ratio`` is not between 0 and 1.
+
+    The same ids in the same order and the same seed give the same splits on every machine.
+    """
     if not 0 <= val_ratio <= 1:
-        raise ConfigError(f"{val_ratio:g} is no share: it is from 0 to 1", field="--val-ratio")
+        raise ConfigError(f"{val_ratio:g} is not between 0 and 1", field="--val-ratio")
     shuffled = list(ids)
     random.Random(seed).shuffle(shuffled)
     held_out = int(round(len(shuffled) * val_ratio, 6))  # 0.29 of 100 is 28.999999999999996
@@ -71,7 +74,7 @@ def describe_empty_files(rows: dict[str, int], val_ratio: float) -> list[str]:
     """Return a note about each file that is missing although it was requested."""
     expected = {TRAINING: val_ratio < 1, VALIDATION: val_ratio > 0}
     return [
-        f"no instance is left for {FILES[split]}: --val-ratio is {val_ratio:g}, and there are {sum(rows.values())}"
+        f"{FILES[split]} has no instance: --val-ratio is {val_ratio:g}, of {sum(rows.values())} instances"
         for split, number in rows.items()
         if not number and expected[split]
     ]

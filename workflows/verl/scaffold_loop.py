@@ -12,9 +12,9 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
-from swe_argo.steps.agents.handing_on import HandedOn
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.solving import AgentEnd
+from swe_argo.steps.agents.submission import Submission
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError
@@ -23,7 +23,7 @@ from swe_argo.steps.serving.answers import ToolFormat, tool_format_of
 from swe_argo.steps.training.samples import Stretch
 from swe_argo.steps.training.verl_rows import TOOL_AGENT
 from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError, open_rollout
-from swe_argo.workflows.verl.scaffold_work import open_journal, work
+from swe_argo.workflows.verl.scaffold_work import open_recorder, work
 from swe_argo.workflows.verl.token_model import Room, TokenModel, Tools
 from swe_argo.workflows.verl.tool_loop import RolloutTry, SweAgentLoop
 
@@ -38,23 +38,30 @@ class ScaffoldAgentLoop(SweAgentLoop):
 
     async def _try(
         self,
-        now: RolloutTry,
+        rollout_try: RolloutTry,
         sampling_params: dict[str, Any],
         kwargs: dict[str, Any],  # noqa: ARG002 - the agent makes its own prompt from the task
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        task = now.task
+        """Run the agent in a new sandbox and return its rewarded outputs.
+
+        Raises ConfigError if the run's agent cannot be used, LostRolloutError if the model gave no answer or grading
+        failed.
+        """
+        task = rollout_try.task
         agent = agent_of(task.run.spec.agent)
         if not agent.asks_model or task.run.spec.agent.name == TOOL_AGENT:
-            raise ConfigError(f"{agent.name}, of the run in {task.store}, is no scaffold's agent", field="agent_name")
+            raise ConfigError(
+                f"{agent.name}, of the run in {task.store}, is not a scaffold's agent", field="agent_name"
+            )
         if agent.is_program and self._tool_format is None:
             raise ConfigError(
-                f"{agent.name} calls its tools by the chat template, and calls of {self.tool_parser_name} are not read",
+                f"{agent.name} needs a tool format of the chat template, and {self.tool_parser_name} is not supported",
                 field="multi_turn.format",
             )
         if task.run.fn_calling and self._tool_format is None:
             raise ConfigError(
-                f"{agent.name} calls its tools by the chat template, and calls of {self.tool_parser_name} are not "
-                "read: export for it with --use-fn-calling false",
+                f"{agent.name} needs a tool format of the chat template, and {self.tool_parser_name} is not supported: "
+                "export for it with --use-fn-calling false",
                 field="multi_turn.format",
             )
         server = _Server(self, sampling_params)
@@ -67,35 +74,39 @@ class ScaffoldAgentLoop(SweAgentLoop):
             room=Room(self.prompt_length, self.response_length),
             tool_format=self._tool_format,
         )
-        journal = open_journal(task, now.kept.run_id if now.kept else task.run.run_id, now.attempt, model.name)
-        async with open_rollout(task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
-            ended = await _let_work(rollout, model, journal)
-            if not model.usage.calls:  # nothing was sampled: there is no sequence, and no version of weights
-                silent = InfraError(FailureClass.MODEL, f"the model gave no answer ({ended.reason.value})")
-                raise LostRolloutError(f"{task.instance.instance_id}: {silent.reason}") from silent
-            rollout.broken = ended.note
-            handed_on = await rollout.take() if ended.patch is None else HandedOn(ended.patch)
-            solved = rollout.describe_solve(handed_on, journal.trajectory(ended.reason)) if now.kept else []
-        outputs = [self._output(stretch, server, model) for stretch in self._learnt(model.take_stretches())]
-        await self._reward(outputs, now, rollout, handed_on, solved)
+        recorder = open_recorder(
+            task, rollout_try.unit.run_id if rollout_try.unit else task.run.run_id, rollout_try.attempt, model.name
+        )
+        async with open_rollout(task, self.options, attempt=rollout_try.attempt, factor=rollout_try.factor) as rollout:
+            end = await _run_agent(rollout, model, recorder)
+            if not model.usage.calls:  # without a sample there is no sequence and no version of weights
+                no_answer = InfraError(FailureClass.MODEL, f"the model gave no answer ({end.reason.value})")
+                raise LostRolloutError(f"{task.instance.instance_id}: {no_answer.reason}") from no_answer
+            rollout.broken = end.note
+            submission = await rollout.take() if end.patch is None else Submission(end.patch)
+            solved = rollout.describe_solve(submission, recorder.trajectory(end.reason)) if rollout_try.unit else []
+        outputs = [self._output(stretch, server, model) for stretch in self._select_stretches(model.take_stretches())]
+        await self._reward(outputs, rollout_try, rollout, submission, solved)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _learnt(self, stretches: list[Stretch]) -> list[Stretch]:
+    def _select_stretches(self, stretches: list[Stretch]) -> list[Stretch]:
         """Return all stretches if the trainer takes several per trajectory, else that with most sampled tokens."""
         if len(stretches) < 2 or self.config.trainer.get("use_v1", True):
             return stretches
         logger.warning("a trajectory of %d sequences: trainer.use_v1=false learns from one of them", len(stretches))
-        return [max(stretches, key=lambda each: sum(each.sampled))]
+        return [max(stretches, key=lambda stretch: sum(stretch.sampled))]
 
     def _output(self, stretch: Stretch, server: _Server, model: TokenModel) -> AgentLoopOutput:
+        """Return verl's output for one token sequence: its first prompt, then everything after it as the response."""
         start = min(stretch.calls[0].start, self.prompt_length)
         seconds = {"generate_sequences": model.usage.seconds, "num_preempted": server.preempted}
-        return self._whole(
+        return self._pad_empty(
             AgentLoopOutput(
                 prompt_ids=stretch.tokens[:start],
                 response_ids=stretch.tokens[start:],
-                response_mask=[int(each) for each in stretch.sampled[start:]],
+                response_mask=[int(is_sampled) for is_sampled in stretch.sampled[start:]],
                 response_logprobs=stretch.logprobs[start:] if server.has_logprobs else None,
+                # verl counts messages: the prompt, then an answer and its result for each call.
                 num_turns=2 * len(stretch.calls) + 1,
                 metrics=AgentLoopMetrics(**seconds),
                 # verl's own loops set these: all outputs of a batch need the same columns.
@@ -123,16 +134,19 @@ class _Server:
         self.has_logprobs = False
 
     async def render(self, messages: list[Message], tools: Tools) -> list[int]:
+        """Return the prompt's tokens, made in a thread so that the event loop is not blocked."""
         builder = self._loop.continuous_token_builder
         render = partial(builder.build_initial_tokens, messages, tools=tools)
         rendered: list[int] = await self._loop.loop.run_in_executor(None, render)
         return rendered
 
-    async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: Tools) -> list[int]:
-        merged, _, _ = await self._loop.ct_merge_context_msg(messages[:known], messages, tokens, [], tools=tools)
+    async def extend(self, tokens: list[int], messages: list[Message], known_count: int, tools: Tools) -> list[int]:
+        """Return the tokens of all messages; only those after the first ``known_count`` are tokenized."""
+        merged, _, _ = await self._loop.ct_merge_context_msg(messages[:known_count], messages, tokens, [], tools=tools)
         return list(merged.token_ids)
 
     async def sample(self, prompt: list[int], max_tokens: int) -> TokenOutput:
+        """Return an answer of verl's server; keep the facts that verl expects with the output."""
         params = {**self._params, "max_tokens": max_tokens}
         output = await self._loop.server_manager.generate(
             request_id=self._request, prompt_ids=prompt, sampling_params=params
@@ -147,12 +161,12 @@ class _Server:
         return output
 
 
-async def _let_work(rollout: LiveRollout, model: TokenModel, journal: Journal) -> AgentEnd:
+async def _run_agent(rollout: LiveRollout, model: TokenModel, recorder: Recorder) -> AgentEnd:
     """Run the agent in a thread of its own; after a cancellation the end of the sandbox ends the agent, too."""
     thread = ThreadPoolExecutor(1, thread_name_prefix="agent")
     try:
         return await asyncio.get_running_loop().run_in_executor(
-            thread, work, rollout.task, rollout.machine.box, model, journal
+            thread, work, rollout.task, rollout.machine.box, model, recorder
         )
     finally:
         model.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.runner import act
 from swe_argo.steps.agents.solving import AgentEnd
 from swe_argo.steps.agents.task import NoModel, Task
@@ -17,7 +17,7 @@ from swe_argo.steps.sandbox.untrusted import SandboxBroken
 from swe_argo.workflows.rollouts.task import RolloutTask
 
 
-def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Journal:
+def open_recorder(task: RolloutTask, run_id: str, attempt: int, model: str) -> Recorder:
     """Return the recorder of one try. ``run_id``: the run in which it is stored, if it is."""
     run = task.run
     info = AgentInfo(
@@ -26,10 +26,10 @@ def open_journal(task: RolloutTask, run_id: str, attempt: int, model: str) -> Jo
         model_name=model,
         extra=AgentExtra(format=run.call_format),
     )
-    return Journal(info, run_id, task.instance.instance_id, attempt)
+    return Recorder(info, run_id, task.instance.instance_id, attempt)
 
 
-def work(task: RolloutTask, box: Sandbox, model: Model, journal: Journal) -> AgentEnd:
+def work(task: RolloutTask, box: Sandbox, model: Model, recorder: Recorder) -> AgentEnd:
     """Run the agent of the task's run until it ends or breaks its machine. Blocks; thread-safe.
 
     Raises the errors of agents (InfraError, ResourceError, ConfigError) and those of ``model``.
@@ -37,11 +37,11 @@ def work(task: RolloutTask, box: Sandbox, model: Model, journal: Journal) -> Age
     run = task.run
     agent = agent_of(run.spec.agent)
     is_program = agent.is_program
-    given = Task(
+    agent_task = Task(
         instance=task.instance,
         spec=run.spec.agent,
         box=box,
-        journal=journal,
+        recorder=recorder,
         model=NoModel() if is_program else model,
         instruction=run.instruction,
         words=run.words,
@@ -50,6 +50,6 @@ def work(task: RolloutTask, box: Sandbox, model: Model, journal: Journal) -> Age
         forwarder=Forwarder(run.spec, ModelSender(model), [WireProtocol.CHAT]) if is_program else None,
     )
     try:
-        return AgentEnd(act(agent, given), given.patch)
+        return AgentEnd(act(agent, agent_task), agent_task.patch)
     except SandboxBroken as error:
         return AgentEnd(StopReason.SANDBOX_BROKEN, note=error.reason)

@@ -40,8 +40,8 @@ class TokenSource(Protocol):
     async def render(self, messages: list[Message], tools: Tools) -> list[int]:
         """Return the prompt of a new conversation."""
 
-    async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: Tools) -> list[int]:
-        """Return the prompt of all messages that extends ``tokens``, which contain the first ``known`` messages."""
+    async def extend(self, tokens: list[int], messages: list[Message], known_count: int, tools: Tools) -> list[int]:
+        """Return the prompt of all messages; ``tokens`` are those of the first ``known_count`` messages."""
 
     async def sample(self, prompt: list[int], max_tokens: int) -> SampledTokens:
         """Return an answer of at most ``max_tokens``."""
@@ -56,7 +56,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _LastCall:
     """The last call, from the agent's view."""
 
     messages: list[Message]
@@ -85,13 +85,13 @@ class TokenModel:
         self.name, self.usage = name, Usage()
         self._source, self._loop, self._decode, self._end, self._room = source, loop, decode, end, room
         self._tool_format: ToolFormat | None = tool_format
-        self._last: _Asked | None = None
+        self._last: _LastCall | None = None
         self._stretches: list[Stretch] = []
         """All calls but the newest, as stretches: separate calls would hold all earlier tokens once per turn."""
         self._newest: SampledCall | None = None
         """Its answer may still be cut."""
         self._start = 0
-        self._asking: concurrent.futures.Future[Reply] | None = None
+        self._pending: concurrent.futures.Future[Reply] | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -99,12 +99,12 @@ class TokenModel:
         """Make current and later calls fail with InfraError."""
         with self._lock:
             self._closed = True
-            if self._asking is not None:
-                self._asking.cancel()
+            if self._pending is not None:
+                self._pending.cancel()
 
     def take_stretches(self) -> list[Stretch]:
         """Return the prompts and sampled tokens, after the last call."""
-        self._settle()
+        self._commit()
         return self._stretches
 
     def ask(
@@ -119,22 +119,23 @@ class TokenModel:
         """Ask the model, see ``Model.ask``. Also raises the errors of verl's server."""
         with self._lock:
             if self._closed:
-                raise InfraError(FailureClass.STOPPED, "the rollout was ended")
-            asking = asyncio.run_coroutine_threadsafe(self._answer(list(messages), tools), self._loop)
-            self._asking = asking
+                raise InfraError(FailureClass.STOPPED, "the rollout was stopped")
+            future = asyncio.run_coroutine_threadsafe(self._answer(list(messages), tools), self._loop)
+            self._pending = future
         try:
-            return asking.result(timeout_s)
+            return future.result(timeout_s)
         except concurrent.futures.CancelledError:
-            raise InfraError(FailureClass.STOPPED, "the rollout was ended") from None
+            raise InfraError(FailureClass.STOPPED, "the rollout was stopped") from None
         except TimeoutError:
-            if asking.done():  # raised by verl itself
+            if future.done():  # raised by verl itself
                 raise
-            asking.cancel()
-            raise NoReplyError(StopReason.CALL_TIMEOUT, "no answer before the time of the agent was over") from None
+            future.cancel()
+            raise NoReplyError(StopReason.CALL_TIMEOUT, "no answer within the agent's time") from None
 
     async def _answer(self, messages: list[Message], tools: Tools) -> Reply:
+        """Sample an answer to the messages and record its tokens. Raises NoReplyError if the prompt leaves no room."""
         prompt = await self._prompt(messages, tools)
-        room = self._room_behind(prompt)
+        room = self._remaining_tokens(prompt)
         if room < 1:
             raise NoReplyError(StopReason.CONTEXT_OVERFLOW, f"a prompt of {len(prompt)} tokens leaves no room")
         began = time.monotonic()
@@ -143,30 +144,36 @@ class TokenModel:
         output = sampled.token_ids
         reason = "length" if len(output) >= room else "stop"
         logprobs = sampled.log_probs or [0.0] * len(output)
-        self._settle()
+        self._commit()
         self._newest = SampledCall(prompt, output, logprobs, self.usage.calls + 1, finish_reason=reason)
         counts = {"prompt_tokens": len(prompt), "completion_tokens": len(output)}
         self.usage = self.usage + Usage(calls=1, requests=1, seconds=seconds, **counts)
         text = self._decode(output)
         metrics = Metrics(**counts, extra=MetricsExtra(seconds=round(seconds, 3), finish_reason=reason))
         reply = _read_reply(text, self._tool_format, tools, metrics)
-        self._last = _Asked(messages, tools, text, reply)
+        self._last = _LastCall(messages, tools, text, reply)
         return reply
 
     async def _prompt(self, messages: list[Message], tools: Tools) -> list[int]:
         """Return the prompt; cut the last answer to the part that is in the conversation."""
-        call, last, known = self._newest, self._last, len(self._last.messages) if self._last else 0
-        if call and last and tools == last.tools and len(messages) > known + 1 and messages[:known] == last.messages:
-            kept = self._count_kept(call.output, last, messages[known])
-            if kept is not None:
-                self._newest = cut = replace(call, output=call.output[:kept], logprobs=call.logprobs[:kept])
+        call, last, known_count = self._newest, self._last, len(self._last.messages) if self._last else 0
+        if (
+            call
+            and last
+            and tools == last.tools
+            and len(messages) > known_count + 1
+            and messages[:known_count] == last.messages
+        ):
+            matching = self._count_matching(call.output, last, messages[known_count])
+            if matching is not None:
+                self._newest = cut = replace(call, output=call.output[:matching], logprobs=call.logprobs[:matching])
                 tokens = [*cut.prompt, *cut.output]
                 if self._end is not None and tokens[-1] != self._end:
                     tokens.append(self._end)
-                return await self._source.extend(tokens, messages, known + 1, tools)
+                return await self._source.extend(tokens, messages, known_count + 1, tools)
         return await self._source.render(_with_objects(messages), tools)
 
-    def _count_kept(self, output: list[int], last: _Asked, message: Message) -> int | None:
+    def _count_matching(self, output: list[int], last: _LastCall, message: Message) -> int | None:
         """Return how many tokens of the last answer the conversation's message contains; None if the text differs."""
         if message.get("role") != "assistant":
             return None
@@ -175,14 +182,16 @@ class TokenModel:
         content = message.get("content")
         if not isinstance(content, str) or message.get("tool_calls") or not last.text.endswith(last.reply.text):
             return None
-        wanted = last.text.removesuffix(last.reply.text) + content  # reasoning precedes the answer
+        expected = last.text.removesuffix(last.reply.text) + content  # reasoning precedes the answer
+        # Binary search for the fewest tokens whose text is as long as the expected one.
         low, high = 0, len(output)
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if len(self._decode(output[:middle])) >= len(wanted) else (middle + 1, high)
-        return low if self._decode(output[:low]) == wanted else None
+            low, high = (low, middle) if len(self._decode(output[:middle])) >= len(expected) else (middle + 1, high)
+        return low if self._decode(output[:low]) == expected else None
 
-    def _room_behind(self, prompt: list[int]) -> int:
+    def _remaining_tokens(self, prompt: list[int]) -> int:
+        """Return how many tokens an answer may have. A prompt that does not extend the last one is a new sequence."""
         if self._newest:
             before = [*self._newest.prompt, *self._newest.output]
             if prompt[: len(before)] != before:
@@ -191,7 +200,7 @@ class TokenModel:
             self._start = min(len(prompt), self._room.prompt)
         return self._start + self._room.response - len(prompt)
 
-    def _settle(self) -> None:
+    def _commit(self) -> None:
         """Add the newest call to the stretches: its answer is not cut any more."""
         if self._newest:
             add_call(self._stretches, self._newest)
@@ -199,6 +208,7 @@ class TokenModel:
 
 
 def _read_reply(text: str, form: ToolFormat | None, tools: Tools, metrics: Metrics) -> Reply:
+    """Return the reply for an answer's text, with its reasoning and tool calls in the format ``form``."""
     parsed = parse_answer(text, form, tools, [])
     message: Message = {"role": "assistant", "content": parsed.text}
     if parsed.calls:
@@ -206,15 +216,15 @@ def _read_reply(text: str, form: ToolFormat | None, tools: Tools, metrics: Metri
     if parsed.reasoning:
         message["reasoning_content"] = parsed.reasoning
     calls = tuple(
-        RequestedCall(each["id"], each["function"]["name"], each["function"]["arguments"]) for each in parsed.calls
+        RequestedCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in parsed.calls
     )
     return Reply(text=parsed.text, metrics=metrics, message=message, reasoning=parsed.reasoning, calls=calls)
 
 
 def _content_of(message: Message) -> tuple[str, list[tuple[str, Any]]]:
     """Return a message's content and calls, without call ids, which an agent may change."""
-    called = [each["function"] for each in message.get("tool_calls") or []]
-    return message.get("content") or "", [(each["name"], _object(each["arguments"])) for each in called]
+    functions = [call["function"] for call in message.get("tool_calls") or []]
+    return message.get("content") or "", [(call["name"], _object(call["arguments"])) for call in functions]
 
 
 def _with_objects(messages: list[Message]) -> list[Message]:

@@ -12,12 +12,11 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.tool_agent_loop import AgentData, AgentState, ToolAgentLoop
 
-from swe_argo.steps.agents.handing_on import HandedOn
+from swe_argo.steps.agents.submission import Submission
 from swe_argo.steps.contracts.record import Raw, Record
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
 from swe_argo.workflows.resources import retry
-from swe_argo.workflows.rollouts.kept_runs import TRAINING, VALIDATION, name_of_kept_run
 from swe_argo.workflows.rollouts.rollout import (
     LiveRollout,
     LostRolloutError,
@@ -26,23 +25,24 @@ from swe_argo.workflows.rollouts.rollout import (
     reward_of,
     wait_in_thread,
 )
+from swe_argo.workflows.rollouts.rollout_runs import TRAINING, VALIDATION, rollout_run_name
 from swe_argo.workflows.rollouts.task import RolloutTask, read_task
 from swe_argo.workflows.verl.conversation import metrics_of, trajectory_of
-from swe_argo.workflows.verl.kept_units import KeptUnit
 from swe_argo.workflows.verl.options import read_options, share_graders
+from swe_argo.workflows.verl.rollout_units import RolloutUnit
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RolloutTry:
-    """A try of a rollout."""
+    """A try of a rollout. ``factor``: multiplier of the sandbox's resources; ``unit``: None if it is not stored."""
 
     task: RolloutTask
     attempt: int
     factor: float
     split: str
-    kept: KeptUnit | None
+    unit: RolloutUnit | None
 
 
 class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
@@ -52,10 +52,10 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
     """
 
     def __init__(self, *args: Any, name: str = "swe_argo", **kwargs: Any) -> None:
-        ours = {key: kwargs.pop(key) for key in list(kwargs) if key not in _VERLS}
+        own_arguments = {key: kwargs.pop(key) for key in list(kwargs) if key not in _VERL_ARGUMENTS}
         super().__init__(*args, **kwargs)
         self.agent_name = name
-        self.options = read_options(ours)
+        self.options = read_options(own_arguments)
         self._rollout: LiveRollout | None = None
         self._agent_data: AgentData | None = None
 
@@ -70,56 +70,63 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         nodes, workers = self.config.trainer.nnodes, self.rollout_config.agent.num_workers
         self.options = share_graders(self.options, task.run.spec.sandbox.backend, workers=workers, nodes=nodes)
         attempt, split = int(kwargs.get("session_id", 0)) + 1, str(extra.get("split", ""))
-        kept = await self._begin_keeping(task, split, int(kwargs.get("global_steps", 0)), attempt)
-        rule, factor = retry(task.run.spec), 1.0
-        for number in range(1, rule.limit + 2):
+        unit = await self._open_unit(task, split, int(kwargs.get("global_steps", 0)), attempt)
+        policy, factor = retry(task.run.spec), 1.0
+        for number in range(1, policy.limit + 2):
             try:
-                return await self._try(RolloutTry(task, attempt, factor, split, kept), sampling_params, kwargs)
-            except LostRolloutError as lost:
-                error = lost.__cause__
+                return await self._try(RolloutTry(task, attempt, factor, split, unit), sampling_params, kwargs)
+            except LostRolloutError as lost_rollout:
+                error = lost_rollout.__cause__
                 if isinstance(error, StepError):
-                    await self._keep(kept, partial(KeptUnit.keep_failure, error=error))
+                    await self._store(unit, partial(RolloutUnit.store_failure, error=error))
                 raise
             except (InfraError, ResourceError) as error:
                 name = task.instance.instance_id
-                if number > rule.limit:
-                    await self._keep(kept, partial(KeptUnit.keep_failure, error=error))
+                if number > policy.limit:
+                    await self._store(unit, partial(RolloutUnit.store_failure, error=error))
                     raise LostRolloutError(f"{name}: the sandbox failed {number} times: {error.reason}") from error
                 logger.warning("%s: try %d failed, trying again: %s", name, number, error.reason)
                 factor = enlarge(factor, error)
-                await asyncio.sleep(rule.pause_s(number))
+                await asyncio.sleep(policy.pause_s(number))
         raise AssertionError("unreachable")
 
     def _find_task(self, extra_info: dict[str, Any]) -> RolloutTask:
+        """Return the task of a row. Raises ConfigError if neither the row nor the options name a store."""
         store = extra_info.get("store") or self.options.store
         if not store:
-            raise ConfigError("name the store that was exported beside the parquet", field="agent_loops.yaml: store")
+            raise ConfigError("set the store that the export wrote beside the parquet", field="agent_loops.yaml: store")
         return read_task(str(store), extra_info.get("run") or self.options.run, str(extra_info["instance_id"]))
 
     async def _try(
-        self, now: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]
+        self, rollout_try: RolloutTry, sampling_params: dict[str, Any], kwargs: dict[str, Any]
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        async with open_rollout(now.task, self.options, attempt=now.attempt, factor=now.factor) as rollout:
+        """Run verl's loop with a new sandbox; return its rewarded output. Raises LostRolloutError if grading failed."""
+        async with open_rollout(
+            rollout_try.task, self.options, attempt=rollout_try.attempt, factor=rollout_try.factor
+        ) as rollout:
             self._rollout, self._agent_data = rollout, None
             output: AgentLoopOutput = await super().run(sampling_params, **kwargs)
-            handed_on = await rollout.take()
-            solved = self._solved(now, rollout, handed_on, output)
-        await self._reward([output], now, rollout, handed_on, solved)
-        return self._whole(output)
+            submission = await rollout.take()
+            solved = self._describe_solve(rollout_try, rollout, submission, output)
+        await self._reward([output], rollout_try, rollout, submission, solved)
+        return self._pad_empty(output)
 
     async def _reward(
         self,
         outputs: list[AgentLoopOutput],
-        now: RolloutTry,
+        rollout_try: RolloutTry,
         rollout: LiveRollout,
-        handed_on: HandedOn,
+        submission: Submission,
         solved: list[Record | Raw],
     ) -> None:
-        """Grade and store the submission; all outputs get the same reward. Raises LostRolloutError."""
-        graded = await rollout.grade(handed_on)
-        await self._keep(now.kept, lambda unit: unit.keep(solved, graded.files))
+        """Grade and store the submission; all outputs get the same reward.
+
+        Raises LostRolloutError if grading failed or the rollout must be dropped.
+        """
+        graded = await rollout.grade(submission)
+        await self._store(rollout_try.unit, lambda unit: unit.store_results(solved, graded.files))
         record = graded.record
-        reward = reward_of(record, self.options, trains=now.split != VALIDATION)
+        reward = reward_of(record, self.options, trains=rollout_try.split != VALIDATION)
         for output in outputs:
             output.reward_score = reward
             output.extra_fields["reward_extra_info"] = {
@@ -129,58 +136,61 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             }
 
     def _stop_reason(self, output: AgentLoopOutput) -> StopReason:
+        """Return why the conversation ended, which verl does not report."""
         rollout = self._ongoing
         if rollout.broken:
             return StopReason.SANDBOX_BROKEN
-        if rollout.handed_on is not None:
+        if rollout.submission is not None:
             return StopReason.FINISHED
         if rollout.left_s == 0:
             return StopReason.TIMEOUT
         if len(output.response_mask) >= self.response_length:
             return StopReason.CONTEXT_LIMIT
+        # An answer with tool calls that were not executed any more: verl's limit of turns was reached.
         calls = self._agent_data is not None and self._agent_data.tool_calls
         return StopReason.MAX_STEPS if calls else StopReason.FINISHED
 
-    def _solved(
-        self, now: RolloutTry, rollout: LiveRollout, handed_on: HandedOn, output: AgentLoopOutput
+    def _describe_solve(
+        self, rollout_try: RolloutTry, rollout: LiveRollout, submission: Submission, output: AgentLoopOutput
     ) -> list[Record | Raw]:
         """Return the files of a solve; empty if they are not stored."""
-        if now.kept is None:
+        if rollout_try.unit is None:
             return []
         reason, turns = self._stop_reason(output), metrics_of(len(output.prompt_ids), output.response_mask)
-        trajectory = trajectory_of(now.task, now.kept, self._messages(), turns, reason)
-        return rollout.describe_solve(handed_on, trajectory)
+        trajectory = trajectory_of(rollout_try.task, rollout_try.unit, self._messages(), turns, reason)
+        return rollout.describe_solve(submission, trajectory)
 
     def _messages(self) -> list[dict[str, Any]]:
         """Return the conversation with the answer that reached a limit, which verl leaves out."""
         data = self._agent_data
         if data is None:
             return []
-        known = sum(message["role"] == "assistant" for message in data.messages)
-        if data.assistant_turns == known:
+        answer_count = sum(message["role"] == "assistant" for message in data.messages)
+        if data.assistant_turns == answer_count:
             return list(data.messages)
-        words = self.tokenizer.decode(data.response_ids, skip_special_tokens=True)
-        return [*data.messages, {"role": "assistant", "content": words}]
+        answer = self.tokenizer.decode(data.response_ids, skip_special_tokens=True)
+        return [*data.messages, {"role": "assistant", "content": answer}]
 
-    async def _begin_keeping(self, task: RolloutTask, split: str, step: int, attempt: int) -> KeptUnit | None:
+    async def _open_unit(self, task: RolloutTask, split: str, step: int, attempt: int) -> RolloutUnit | None:
+        """Add the rollout's unit to the plan of its step's run; return None if such rollouts are not stored."""
         if self.options.keep == "none" or (self.options.keep == "val" and split != VALIDATION):
             return None
         trainer, model = self.config.trainer, self.config.actor_rollout_ref.model
-        name = name_of_kept_run(trainer.experiment_name, split or TRAINING, step)
-        unit = await wait_in_thread(self.options, partial(KeptUnit, task, name, model.path, attempt))
-        await self._keep(unit, KeptUnit.expect)
+        name = rollout_run_name(trainer.experiment_name, split or TRAINING, step)
+        unit = await wait_in_thread(self.options, partial(RolloutUnit, task, name, model.path, attempt))
+        await self._store(unit, RolloutUnit.expect)
         return unit
 
-    async def _keep(self, unit: KeptUnit | None, act: Callable[[KeptUnit], None]) -> None:
+    async def _store(self, unit: RolloutUnit | None, act: Callable[[RolloutUnit], None]) -> None:
         """Store data of a unit; a store failure never ends a rollout."""
         if unit is None:
             return
         try:
             await wait_in_thread(self.options, partial(act, unit))
         except StepError as error:
-            logger.warning("%s is not kept: %s", unit.run_id, error.reason)
+            logger.warning("%s is not stored: %s", unit.run_id, error.reason)
 
-    def _whole(self, output: AgentLoopOutput) -> AgentLoopOutput:
+    def _pad_empty(self, output: AgentLoopOutput) -> AgentLoopOutput:
         """Replace an empty response, which cannot be padded, by one token that nothing is learnt from."""
         if not output.response_mask:
             token = self.tokenizer.eos_token_id
@@ -190,12 +200,14 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         return output
 
     async def _handle_pending_state(self, agent_data: AgentData, sampling_params: dict[str, Any]) -> AgentState:
+        """Keep verl's data of the conversation, from which the trajectory is made."""
         self._agent_data = agent_data
         return await super()._handle_pending_state(agent_data, sampling_params)
 
     async def _handle_generating_state(
         self, agent_data: AgentData, sampling_params: dict[str, Any], ignore_termination: bool = False
     ) -> AgentState:
+        """End the conversation before the next answer if the rollout accepts no more work."""
         if self._ongoing.is_over:
             return AgentState.TERMINATED
         return await super()._handle_generating_state(agent_data, sampling_params, ignore_termination)
@@ -209,11 +221,11 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
     @property
     def _ongoing(self) -> LiveRollout:
         if self._rollout is None:
-            raise ValueError("no rollout is under way")
+            raise ValueError("no rollout is in progress")
         return self._rollout
 
 
-_VERLS = frozenset(
+_VERL_ARGUMENTS = frozenset(
     {
         "trainer_config",
         "server_manager",

@@ -15,14 +15,14 @@ VIEW = Program(
     "the runs of a store in a browser",
     (
         Option("store", "folder or s3://bucket/prefix", required=True),
-        Option("host", "address to listen on; elsewhere than here SWE_ARGO_VIEW_TOKEN is needed", default="127.0.0.1"),
-        Option("port", "port to listen on; 0: any", int, PORT),
+        Option("host", "address to listen on; other than loopback it needs SWE_ARGO_VIEW_TOKEN", default="127.0.0.1"),
+        Option("port", "port to listen on; 0: any free port", int, PORT),
     ),
 )
 
 
 def main(flags: Flags) -> None:
-    """Serve the viewer until it is stopped. Raises ConfigError."""
+    """Serve the viewer until it is stopped. Raises ConfigError as ``serve``."""
     token = settings().view_token
     options = ViewOptions(flags["host"], flags["port"], token.get_secret_value() if token else None)
     serve(open_store(flags["store"]), options, _announce)

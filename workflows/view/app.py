@@ -23,7 +23,7 @@ from swe_argo.workflows.view.addresses import compare_url, mark_url, report_url,
 from swe_argo.workflows.view.compare_page import Comparisons
 from swe_argo.workflows.view.freshness import PATIENCE_S, NotReadYetError
 from swe_argo.workflows.view.guard import Guard
-from swe_argo.workflows.view.kept_conversations import KeptConversations
+from swe_argo.workflows.view.recorded_conversations import RecordedConversations
 from swe_argo.workflows.view.report_age import again_s
 from swe_argo.workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
 from swe_argo.workflows.view.run_page import run_context, units_context
@@ -34,14 +34,15 @@ from swe_argo.workflows.view.unit_page import unit_file, unit_page
 
 PART = "x-part"
 """Request header with the name of the page part to render."""
-MOST_DIGITS = 9
+MAX_DIGITS = 9
+"""Maximum digits of an attempt's number in a URL."""
 TYPES = {
     "html": "text/html",
     "json": "application/json",
     "tgz": "application/gzip",
     "parquet": "application/octet-stream",
 }
-"""File extension -> media type; all other files are text, so that a browser shows them and executes nothing."""
+"""File extension -> media type; all other files are plain text, so that a browser shows but never executes them."""
 
 
 class Viewer:
@@ -52,10 +53,10 @@ class Viewer:
         self.runs = RunLines(store, patience_s)
         self.states = RunStates(store, patience_s)
         self.comparisons = Comparisons(store, self.states)
-        self.kept = KeptConversations(store)
+        self.conversations = RecordedConversations(store)
 
     def app(self, token: str | None = None, *, loopback: bool = True) -> Guard:
-        """Return the server. ``token``: required of every request; ``loopback``: accept only local host names."""
+        """Return the server; ``token`` is required of every request, ``loopback`` accepts only local host names."""
         routes = [
             Route("/", self._page(self.list_runs)),
             Route("/runs/{run}", self._page(self.show_run)),
@@ -72,9 +73,9 @@ class Viewer:
 
     def list_runs(self, request: Request) -> Response:
         """Return the page with all runs."""
-        asked = read_state(request.query_params, RUN_COLUMNS, RUN_FILTERS)
+        table_state = read_state(request.query_params, RUN_COLUMNS, RUN_FILTERS)
         lines = self.runs.read(whole=PART in request.headers)
-        table = show_table(lines, asked, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
+        table = show_table(lines, table_state, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
         template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
         states = {line.state for line in table.lines}
         live, again = not states.isdisjoint({"working", "no report"}), again_s(working="working" in states)
@@ -92,14 +93,14 @@ class Viewer:
     def show_unit(self, request: Request) -> Response:
         """Return the page of a unit."""
         instance, attempt = request.path_params["instance"], _attempt(request)
-        page = unit_page(self.store, self.kept, self._state(request), instance, attempt)
+        page = unit_page(self.store, self.conversations, self._state(request), instance, attempt)
         return Response(page, media_type="text/html")
 
     def show_unit_file(self, request: Request) -> Response:
         """Return a file of a unit, unchanged."""
-        where = request.path_params
-        data = unit_file(self.store, self._state(request), where["instance"], _attempt(request), where["name"])
-        return _file(where["name"], data)
+        path = request.path_params
+        data = unit_file(self.store, self._state(request), path["instance"], _attempt(request), path["name"])
+        return _file(path["name"], data)
 
     def show_report_file(self, request: Request) -> Response:
         """Return a file of the report, unchanged."""
@@ -116,22 +117,24 @@ class Viewer:
     def show_trend(self, request: Request) -> Response:
         """Return the page with all runs of a spec."""
         run = _run_id(request.query_params.get("run", ""))
-        known = self.runs.files()
-        file = next((file for line, file in known if line.run_id == run), None) or record_of(self.store, RunFile, run)
-        return _html("view/trend.html.j2", **trend_context(file, known))
+        runs = self.runs.files()
+        file = next((file for line, file in runs if line.run_id == run), None) or record_of(self.store, RunFile, run)
+        return _html("view/trend.html.j2", **trend_context(file, runs))
 
     def _state(self, request: Request) -> RunState:
         return self.states.read(_run_id(request.path_params["run"]), whole=PART in request.headers)
 
     def _page(self, show: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """Return the handler that shows a page, or one about the error: 404, 503, or 202 while data is being read."""
+
         def page(request: Request) -> Response:
             try:
                 return show(request)
             except StepError as error:
-                wrong = isinstance(error, ConfigError)
-                return _html("view/error.html.j2", 404 if wrong else 503, reason=str(error), live=not wrong)
-            except NotReadYetError as soon:
-                return _html("view/reading.html.j2", 202, progress=str(soon), live=True, again=1)
+                missing = isinstance(error, ConfigError)
+                return _html("view/error.html.j2", 404 if missing else 503, reason=str(error), live=not missing)
+            except NotReadYetError as error:
+                return _html("view/reading.html.j2", 202, progress=str(error), live=True, again=1)
 
         return page
 
@@ -150,28 +153,30 @@ def make_short(text: str) -> str:
 
 
 def _run_id(name: str) -> str:
-    """Return a valid run id. Raises ConfigError."""
+    """Return a valid run id. Raises ConfigError if the text is none."""
     if not is_run_id(name):
-        raise ConfigError(f"{make_short(name)!r} is no name of a run", field="run")
+        raise ConfigError(f"{make_short(name)!r} is not a run id", field="run")
     return name
 
 
 def _attempt(request: Request) -> int:
-    """Parse the attempt. Raises ConfigError if it has more than MOST_DIGITS: Python refuses very long numbers."""
+    """Parse the attempt. Raises ConfigError for anything but a number with at most MAX_DIGITS digits."""
     digits: str = request.path_params["attempt"]
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS):
-        raise ConfigError(f"{make_short(digits)!r} is no number of an attempt", field="run")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS):
+        raise ConfigError(f"{make_short(digits)!r} is not an attempt number", field="run")
     return int(digits)
 
 
 def _html(template: str, status: int = 200, **context: Any) -> Response:
-    words = {"run_url": run_url, "unit_url": unit_url, "report_url": report_url, "compare_url": compare_url}
-    words |= {"mark_url": mark_url, "trend_url": trend_url}
-    text = page_templates().get_template(template).render(**words, **context)
+    """Render a template; all have the functions that make URLs."""
+    functions = {"run_url": run_url, "unit_url": unit_url, "report_url": report_url, "compare_url": compare_url}
+    functions |= {"mark_url": mark_url, "trend_url": trend_url}
+    text = page_templates().get_template(template).render(**functions, **context)
     return Response(as_page(text), status, media_type="text/html")
 
 
 def _file(name: str, data: bytes) -> Response:
+    """Return a stored file's response. A stored page is shown without scripts: its content may be an agent's."""
     kind = TYPES.get(name.rpartition(".")[2], "text/plain")
     headers = {"Content-Disposition": f"inline; filename*=UTF-8''{quote(name.rpartition('/')[2])}"}
     if kind == "text/html":

@@ -1,4 +1,4 @@
-"""The page that compares runs: two as in the report, the overlap of all, cost and turns by outcome."""
+"""Page that compares runs: a pair as in the report, the overlap of all, cost and turns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from swe_argo.workflows.view.addresses import compare_url, run_url, unit_url
 from swe_argo.workflows.view.run_states import RunState, RunStates
 from swe_argo.workflows.view.unit_lines import UnitLine
 
-MOST_RUNS = 12
-SHOWN = 300
-"""Maximum number of instances shown on which the runs differ."""
-COLUMNS = {"cost": "Cost", "each": "A unit", "turns": "Turns, median"}
+MAX_RUNS = 12
+MAX_DIFFERING = 300
+"""Maximum number of listed instances with different outcomes."""
+COLUMNS = {"cost": "Cost", "each": "Cost per unit", "turns": "Turns, median"}
 """Key of a run's figures -> title of its column, which is hidden if no run has the figure."""
-KEPT = 8
+CACHE_SIZE = 8
 """Number of comparisons in the cache."""
 
 
@@ -39,7 +39,7 @@ class Agreement:
 
     judged: int
     only_row: int
-    """Number resolved only by the run of the row."""
+    """Number of units resolved only by the row's run."""
     alike: float | None
     """Share of units on which both agree."""
     href: str
@@ -53,7 +53,7 @@ class Dot:
     href: str
     x: float
     y: float
-    """From the top."""
+    """Position from the top."""
     words: str
 
 
@@ -73,24 +73,22 @@ class Comparisons:
 
     def __init__(self, store: Store, states: RunStates) -> None:
         self._store, self._states = store, states
-        self._made: dict[tuple[str, str], tuple[RunState, RunState, Comparison]] = {}
+        self._cache: dict[tuple[str, str], tuple[RunState, RunState, Comparison]] = {}
         self._lock = threading.Lock()
 
     def context(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the template's variables.
-
-        The last run is compared with the first, in the order of ``names``.
+        """Return the template's variables. The last run is compared with the first, in the order of ``names``.
 
         Raises:
-            ConfigError: A name is invalid or unknown, or the runs are fewer than 2 or more than MOST_RUNS.
+            ConfigError: A name is invalid or unknown, or the runs are fewer than 2 or more than MAX_RUNS.
             InfraError: The store failed.
         """
-        wrong = next((name for name in names if not is_run_id(name)), None)
-        if wrong is not None:
-            raise ConfigError(f"{wrong[:80]!r} is not a run id", field="run")
+        invalid = next((name for name in names if not is_run_id(name)), None)
+        if invalid is not None:
+            raise ConfigError(f"{invalid[:80]!r} is not a run id", field="run")
         names = list(dict.fromkeys(names))
-        if not 2 <= len(names) <= MOST_RUNS:
-            raise ConfigError(f"2 to {MOST_RUNS} runs are compared: mark them in the list of runs", field="run")
+        if not 2 <= len(names) <= MAX_RUNS:
+            raise ConfigError(f"2 to {MAX_RUNS} runs can be compared: mark them in the list of runs", field="run")
         states = [self._states.read(name) for name in names]
         first = [_first_attempts(state) for state in states]
         pair = (states[0], states[-1])
@@ -98,28 +96,31 @@ class Comparisons:
         return {
             "runs": states,
             "swapped": compare_url(reversed(names)),
-            "beside": view_comparison(self._compare(*pair)),
+            "comparison": view_comparison(self._compare(*pair)),
             "hrefs": {line.instance_id: unit_url(pair[1].run_id, line.instance_id, 1) for line in first[-1].values()},
             "figures": figures,
-            "figure_columns": [(name, title) for name, title in COLUMNS.items() if any(one[name] for one in figures)],
+            "figure_columns": [
+                (name, title) for name, title in COLUMNS.items() if any(run_figures[name] for run_figures in figures)
+            ],
             "matrix": [[_agreement(states, first, row, n) for n in range(len(states))] for row in range(len(states))],
             "differing": _differing(first),
-            "shown": SHOWN,
+            "shown": MAX_DIFFERING,
             "drawings": [drawing for drawing in _drawings(states) if drawing],
         }
 
     def _compare(self, before: RunState, after: RunState) -> Comparison:
+        """Return the comparison of two runs, from the cache if neither state has changed since."""
         key = (before.run_id, after.run_id)
         with self._lock:
-            made = self._made.get(key)
-            if made is None or made[0] is not before or made[1] is not after:
-                was, now = (state.stored or read_verdicts(self._store, state.run_id) for state in (before, after))
-                doubts = known_doubts(self._store, now.run.dataset.name)
-                made = (before, after, compare(was, now, doubts.describe))
-                self._made[key] = made
-                while len(self._made) > KEPT:
-                    self._made.pop(next(iter(self._made)))
-            return made[2]
+            cached = self._cache.get(key)
+            if cached is None or cached[0] is not before or cached[1] is not after:
+                old, new = (state.stored or read_verdicts(self._store, state.run_id) for state in (before, after))
+                doubts = known_doubts(self._store, new.run.dataset.name)
+                cached = (before, after, compare(old, new, doubts.describe))
+                self._cache[key] = cached
+                while len(self._cache) > CACHE_SIZE:
+                    self._cache.pop(next(iter(self._cache)))
+            return cached[2]
 
 
 def _first_attempts(state: RunState) -> dict[str, UnitLine]:
@@ -131,20 +132,21 @@ def _is_resolved(line: UnitLine) -> bool:
 
 
 def _agreement(states: list[RunState], first: list[dict[str, UnitLine]], row: int, column: int) -> Agreement:
-    one, other = first[row], first[column]
-    pairs = [(line, other[name]) for name, line in one.items() if name in other]
+    """Return how far the runs of a row and a column of the matrix agree; on the diagonal, a run's own figures."""
+    row_lines, column_lines = first[row], first[column]
+    pairs = [(line, column_lines[name]) for name, line in row_lines.items() if name in column_lines]
     judged = [pair for pair in pairs if not any(line.standing in NO_VERDICT for line in pair)]
-    alike = sum(_is_resolved(line) == _is_resolved(beside) for line, beside in judged)
+    alike = sum(_is_resolved(line) == _is_resolved(line_b) for line, line_b in judged)
     return Agreement(
         judged=len(judged),
-        only_row=sum(_is_resolved(line) and (row == column or not _is_resolved(beside)) for line, beside in judged),
+        only_row=sum(_is_resolved(line) and (row == column or not _is_resolved(line_b)) for line, line_b in judged),
         alike=alike / len(judged) if judged else None,
         href="" if row == column else compare_url((states[row].run_id, states[column].run_id)),
     )
 
 
 def _differing(first: list[dict[str, UnitLine]]) -> list[tuple[str, list[UnitLine | None]]]:
-    """Return (instance, unit per run) for the instances that some run resolves and another does not."""
+    """Return (instance, unit per run) for the instances that some but not all runs resolve."""
     names = dict.fromkeys(name for lines in first for name in lines)
     rows = [(name, [lines.get(name) for lines in first]) for name in names]
     return [
@@ -155,31 +157,32 @@ def _differing(first: list[dict[str, UnitLine]]) -> list[tuple[str, list[UnitLin
 
 
 def _figures(state: RunState) -> dict[str, str]:
+    """Return the texts of a run's row; empty where a figure is unknown."""
     turns, cost = _turns(state), state.summary.cost.usage.cost_usd
-    each = _cost_each(state)
+    unit_cost = _unit_cost(state)
     return {
         "href": run_url(state.run_id),
         "cost": "" if cost is None else money(cost),
-        "each": "" if each is None else money(each),
+        "each": "" if unit_cost is None else money(unit_cost),
         "turns": "" if turns is None else decimal(turns),
     }
 
 
 def _turns(state: RunState) -> float | None:
-    known = [line.turns for line in state.lines if line.turns is not None]
-    return median(known) if known else None
+    counts = [line.turns for line in state.lines if line.turns is not None]
+    return median(counts) if counts else None
 
 
-def _cost_each(state: RunState) -> float | None:
+def _unit_cost(state: RunState) -> float | None:
     cost = state.summary.cost.usage.cost_usd
     return cost / state.summary.units if cost is not None and state.summary.units else None
 
 
 def _drawings(states: list[RunState]) -> list[Drawing | None]:
     return [
-        _drawing("Cost against resolved", "a unit", states, [_cost_each(state) for state in states], money),
+        _drawing("Resolved by cost", "per unit", states, [_unit_cost(state) for state in states], money),
         _drawing(
-            "Turns against resolved", "turns, median", states, [_turns(state) for state in states], decimal, whole=True
+            "Resolved by turns", "turns, median", states, [_turns(state) for state in states], decimal, whole=True
         ),
     ]
 
@@ -189,19 +192,23 @@ def _drawing(
     unit: str,
     states: list[RunState],
     values: list[float | None],
-    words: Callable[[float], str],
+    format_value: Callable[[float], str],
     *,
     whole: bool = False,
 ) -> Drawing | None:
-    """Return the drawing, or None for fewer than two runs. ``whole``: the axis ends at a whole number."""
-    known = [
+    """Return the drawing, or None for fewer than two runs with a rate and a value.
+
+    ``values``: each run's position on the axis, None if unknown; ``whole``: the axis ends at a whole number.
+    """
+    points = [
         (state, value, rate)
         for state, value in zip(states, values, strict=True)
         if value is not None and (score := state.summary.score) and (rate := score.rate) is not None
     ]
-    if len(known) < 2:
+    if len(points) < 2:
         return None
-    most = max(value for _, value, _ in known) or 1.0
+    most = max(value for _, value, _ in points) or 1.0
+    # The largest value is drawn at 90 % of the width.
     end = ceil(most / 0.9) if whole else most / 0.9
     dots = [
         Dot(
@@ -209,8 +216,8 @@ def _drawing(
             href=run_url(state.run_id),
             x=round(100 * value / end, 2),
             y=round(100 - 100 * rate, 2),
-            words=f"{words(value)}, {100 * rate:.1f} %",
+            words=f"{format_value(value)}, {100 * rate:.1f} %",
         )
-        for state, value, rate in known
+        for state, value, rate in points
     ]
-    return Drawing(title, unit, "0", words(end), dots)
+    return Drawing(title, unit, "0", format_value(end), dots)

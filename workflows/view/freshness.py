@@ -1,4 +1,4 @@
-"""A cache for values that are read from a store repeatedly, shared by all requests."""
+"""Cache of values that are read repeatedly from a store, shared by all requests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-AGAIN_S = 2.0
+MIN_AGE_S = 2.0
 """Minimum age in seconds before a value is read again."""
 PATIENCE_S = 0.5
 """Seconds that a request waits for a newer value."""
 
 
 class NotReadYetError(Exception):
-    """Raised if reading takes longer than a request waits and no older value exists. Its text is the progress."""
+    """Raised if reading takes longer than a request waits and no older value exists; its text is the progress."""
 
 
 class Reread(Generic[T]):
@@ -25,7 +25,7 @@ class Reread(Generic[T]):
     def __init__(
         self, read: Callable[[], T], rest: int, patience_s: float = PATIENCE_S, progress: Callable[[], str] = str
     ) -> None:
-        """Create it; after a read, pause ``rest`` times its duration before the next, to spare a bucket.
+        """Create the value; after a read, wait ``rest`` times its duration before the next, to limit requests.
 
         ``progress`` returns the progress of the current read.
         """
@@ -36,9 +36,10 @@ class Reread(Generic[T]):
         self._fresh_until = 0.0
 
     def read(self, *, whole: bool = False) -> T:
-        """Return the newest value; an older one if reading takes long, unless ``whole``, which waits for it.
+        """Return the newest value, or an older one if reading takes long; ``whole``: always wait for the newest.
 
-        Raises the errors of reading, after which the next call reads again; NotReadYetError, but never if ``whole``.
+        Raises the errors of reading, after which the next call reads again; NotReadYetError, unless ``whole``, if there
+        is no older value.
         """
         with self._lock:
             if self._reading is None and (self._value is None or time.monotonic() >= self._fresh_until):
@@ -56,20 +57,21 @@ class Reread(Generic[T]):
         return older
 
     def keep_s(self, took_s: float) -> float:
-        """Return how many seconds a value is valid that took ``took_s`` to read."""
-        return max(AGAIN_S, self._rest * took_s)
+        """Return the seconds for which a value is valid that took ``took_s`` seconds to read."""
+        return max(MIN_AGE_S, self._rest * took_s)
 
     def _work(self, reading: Future[T]) -> None:
+        """Read the value in a thread and give it to all requests that wait for ``reading``."""
         began = time.monotonic()
         try:
             value = self._read()
         except BaseException as error:  # noqa: BLE001 - ``read`` raises it
             with self._lock:
-                self._value = None  # no old value hides that the store is gone
+                self._value = None  # an old value would hide that the store is gone
             reading.set_exception(error)
             return
         now = time.monotonic()
         with self._lock:
             self._value, self._fresh_until = value, now + self.keep_s(now - began)
-            self._reading = None  # the value keeps its age, however late the next request comes
+            self._reading = None  # here, so that the age does not depend on the next request
         reading.set_result(value)

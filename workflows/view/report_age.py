@@ -1,4 +1,4 @@
-"""Check whether a report is outdated: a run that grows on a cluster keeps its last report until the next."""
+"""Detection of outdated reports: a growing run on a cluster keeps its last report until the next one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 
 def again_s(*, working: bool) -> int:
-    """Return the seconds until a page is refreshed: longer without a known runner, since the run may have ended."""
+    """Return the seconds until a page is refreshed; longer without a known runner, as the run may have ended."""
     return 2 if working else 10
 
 

@@ -1,4 +1,4 @@
-"""Lines of the list of runs: refreshed repeatedly, parsed only if a file has changed."""
+"""Lines of the list of runs, refreshed repeatedly; only changed files are parsed again."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from swe_argo.workflows.view.freshness import PATIENCE_S, Reread
 from swe_argo.workflows.view.report_age import count_planned, count_reported
 from swe_argo.workflows.view.tables import Column, Filter
 
-REST = 10
+PAUSE_FACTOR = 10
 """Pause factor, see ``Reread``."""
 PLAN_AGAIN_S = 60.0
-"""A plan is large, so it is read again only after this time or when its run.json has changed, which is written first
-and may be seen without it."""
+"""Seconds until a plan, which is large, is read again, unless its run.json has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class RunLine:
     """A line of the list of runs. Every text is sanitized for display."""
 
     run_id: str
-    begun: str
+    started: str
     """ISO 8601, UTC; empty if run.json cannot be read."""
     agent: str
     model: str
@@ -45,7 +44,7 @@ class RunLine:
     attempts: int = 1
     """Attempts per instance."""
     rate: float | None = None
-    """None also if the run is not valid."""
+    """Resolved rate; None if unknown, or if the run is not valid."""
     low: float = 0.0
     high: float = 0.0
     cost_usd: float | None = None
@@ -61,7 +60,7 @@ class RunLine:
 
 RUN_COLUMNS: tuple[Column[RunLine], ...] = (
     Column("run", "Run", lambda line: line.run_id.lower()),
-    Column("begun", "Begun (UTC)", lambda line: line.begun, "roomy"),
+    Column("begun", "Started (UTC)", lambda line: line.started, "roomy"),
     Column("rate", "Resolved", lambda line: line.rate, "wide"),
     Column("agent", "Agent and model", lambda line: (line.agent.lower(), line.model.lower())),
     Column("dataset", "Dataset", lambda line: line.dataset.lower(), "roomy"),
@@ -73,7 +72,7 @@ RUN_FILTERS: tuple[Filter[RunLine], ...] = (
     Filter("agent", "Agent", lambda line: line.agent),
     Filter("model", "Model", lambda line: line.model),
     Filter("tag", "Tag", lambda line: line.tags),
-    Filter("month", "Month", lambda line: line.begun[:7]),
+    Filter("month", "Month", lambda line: line.started[:7]),
     Filter("state", "State", lambda line: line.state),
 )
 
@@ -84,19 +83,22 @@ class RunLines:
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store = store
         self._parsed: dict[tuple[str, str], tuple[bytes, Any]] = {}
+        """(run, kind of file) -> digest of the file, values parsed from it."""
         self._planned: dict[str, tuple[bytes, float, int]] = {}
-        self._lines = Reread(self._read, REST, patience_s)
+        """Run -> digest of its run.json, time of the next read of its plan, number of its planned units."""
+        self._lines = Reread(self._read, PAUSE_FACTOR, patience_s)
 
     def read(self, *, whole: bool = False) -> list[RunLine]:
-        """Return the list, read now or a moment ago. Raises InfraError, ConfigError, and as ``Reread``."""
+        """Return the current list. Raises InfraError, ConfigError, and NotReadYetError unless ``whole``."""
         return self._lines.read(whole=whole)
 
     def files(self) -> list[tuple[RunLine, RunFile]]:
         """Return the lines with their run.json, if it can be read."""
-        known = ((line, self._parsed.get((line.run_id, "file"))) for line in self.read())
-        return [(line, found[1]["file"]) for line, found in known if found and "file" in found[1]]
+        parsed_lines = ((line, self._parsed.get((line.run_id, "file"))) for line in self.read())
+        return [(line, parsed[1]["file"]) for line, parsed in parsed_lines if parsed and "file" in parsed[1]]
 
     def _read(self) -> list[RunLine]:
+        """Read the files of all runs and return their lines, newest first."""
         names = self._store.folders("runs/")
         contents = self._store.get_many(key(kind, run) for run in names for kind in (RunFile, Summary, Lock))
         planned = self._count_planned(names, contents)
@@ -106,12 +108,13 @@ class RunLines:
             if file is not None:
                 about = self._parse(run, "file", file, _about)
                 score = self._parse(run, "summary", summary, _score) if summary is not None else {"state": "no report"}
+                # The plan has grown since the report, which is outdated then.
                 if "units" in score and planned[run] > int(score["units"]):
                     score = {"state": "no report"}
-                held = lock_in(lock)
-                working = held is not None and not held.is_over()
+                run_lock = lock_in(lock)
+                working = run_lock is not None and not run_lock.is_over()
                 lines.append(_line(run, about, score | ({"state": "working"} if working else {})))
-        return sorted(lines, key=lambda line: (line.begun, line.run_id), reverse=True)
+        return sorted(lines, key=lambda line: (line.started, line.run_id), reverse=True)
 
     def _count_planned(self, names: list[str], contents: dict[str, bytes]) -> dict[str, int]:
         """Return the number of planned units of each run that has a report."""
@@ -121,30 +124,35 @@ class RunLines:
         due = [
             run
             for run, mark in marks.items()
-            if (known := self._planned.get(run)) is None or known[0] != mark or now >= known[1]
+            if (entry := self._planned.get(run)) is None or entry[0] != mark or now >= entry[1]
         ]
         plans = self._store.get_many(key(Plan, run) for run in due)
         for run in due:
             self._planned[run] = (marks[run], now + PLAN_AGAIN_S, count_planned(plans.get(key(Plan, run), b"")))
         return {run: self._planned[run][2] for run in marks}
 
-    def _parse(self, run: str, what: str, data: bytes, parse: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+    def _parse(self, run: str, kind: str, data: bytes, parse: Callable[[bytes], dict[str, Any]]) -> dict[str, Any]:
+        """Return the parsed values of a file, from the cache if its content is unchanged; "unreadable" if broken."""
         mark = hashlib.blake2b(data).digest()
-        known = self._parsed.get((run, what))
-        if known is None or known[0] != mark:
+        cached = self._parsed.get((run, kind))
+        if cached is None or cached[0] != mark:
             try:
-                known = (mark, parse(data))
+                cached = (mark, parse(data))
             except (ValueError, KeyError, TypeError, AttributeError):  # broken, or written by another version
-                known = (mark, {"state": "unreadable"})
-            self._parsed[run, what] = known
-        found: dict[str, Any] = known[1]
-        return found
+                cached = (mark, {"state": "unreadable"})
+            self._parsed[run, kind] = cached
+        values: dict[str, Any] = cached[1]
+        return values
 
 
 def _line(run: str, about: dict[str, Any], score: dict[str, Any]) -> RunLine:
-    told = {name: value for name, value in about.items() if name != "file"}
-    values = {"begun": "", "agent": "", "model": "", "dataset": "", "tags": ()} | told | score
-    texts = (run, values["agent"], values["model"], values["dataset"], values["begun"][:10], values["state"])
+    """Return the line of a run.
+
+    ``about``: values from run.json; ``score``: from summary.json, which take precedence.
+    """
+    about_line = {name: value for name, value in about.items() if name != "file"}
+    values = {"started": "", "agent": "", "model": "", "dataset": "", "tags": ()} | about_line | score
+    texts = (run, values["agent"], values["model"], values["dataset"], values["started"][:10], values["state"])
     return RunLine(run_id=run, **values, text=" ".join((*texts, *values["tags"])).lower())
 
 
@@ -152,7 +160,7 @@ def _about(data: bytes) -> dict[str, Any]:
     file = RunFile.from_bytes(data)
     return {
         "file": file,
-        "begun": file.created_at,
+        "started": file.created_at,
         "agent": make_visible(agent_of(file.spec.agent).name),
         "model": make_visible(file.model),
         "dataset": make_visible(file.dataset.name),
@@ -161,7 +169,7 @@ def _about(data: bytes) -> dict[str, Any]:
 
 
 def _score(data: bytes) -> dict[str, Any]:
-    """Return the score. Not parsed as a Summary, so that hundreds are read fast and older versions are understood."""
+    """Return the score; not parsed as a Summary, for speed and to support older versions."""
     read = json.loads(data)
     rate, usage = read["headline"], read["cost"]["usage"]
     usage = Usage.model_validate({name: usage.get(name) for name in ("prompt_tokens", "completion_tokens", "cost_usd")})

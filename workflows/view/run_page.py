@@ -1,4 +1,4 @@
-"""The page of a run: the sections of its report, its running units, and its units to filter, sort and search."""
+"""Page of a run: the sections of its report, the running units, and a table of all units."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from swe_argo.steps.reports.text.visible import make_visible
 from swe_argo.steps.reports.unit.progress import PHASES, phase_seconds
 from swe_argo.workflows.local.at_work import find_units_at_work
 from swe_argo.workflows.view.addresses import report_url, run_url, unit_url
-from swe_argo.workflows.view.answered_units import STILL_S
+from swe_argo.workflows.view.answered_units import RUNNING_WINDOW_S
 from swe_argo.workflows.view.run_states import RunState
 from swe_argo.workflows.view.tables import read_state, show_table
 from swe_argo.workflows.view.timeline import draw_timeline
@@ -42,7 +42,7 @@ class WorkingLine:
     cost: str
     action: str
     answered: str
-    """Age of its newest model response; empty if the step itself reports its progress."""
+    """Age of the newest model response; empty if the step reports its progress itself."""
 
 
 def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
@@ -58,33 +58,33 @@ def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
         "timeline": draw_timeline(
             state.run_id, state.lines, [progress for progress, _ in at_work], query, datetime.now(UTC)
         ),
-        "still": f"{STILL_S / 60:.0f} minutes",
+        "still": f"{RUNNING_WINDOW_S / 60:.0f} minutes",
         "ended": state.summary.units - state.summary.outcomes.get("not_run", 0),
     }
 
 
 def find_work(state: RunState) -> Sequence[tuple[UnitProgress, datetime | None]]:
-    """Return the running units, each with the time of its newest model response if nothing else is known of it.
+    """Return the running units, each with the time of its newest model response if only that is known.
 
-    Steps on this machine report newer progress and more phases than recorded calls.
+    Steps on this machine take precedence, because they report newer progress and more phases.
     """
     if state.reported:
         return ()
     here = [unit.progress for unit in find_units_at_work(state.file)]
     names = {(one.instance_id, one.attempt) for one in here}
     elsewhere = [(one.progress, one.answered_at) for one in state.answered]
-    others = [(one, at) for one, at in elsewhere if (one.instance_id, one.attempt) not in names]
-    return [*((one, None) for one in here), *others]
+    answered = [(one, at) for one, at in elsewhere if (one.instance_id, one.attempt) not in names]
+    return [*((one, None) for one in here), *answered]
 
 
 def units_context(state: RunState, query: QueryParams) -> dict[str, Any]:
-    """Return the variables of the units table, which is part of the page or rendered alone."""
+    """Return the variables of the table of units."""
     many = len(state.summary.attempts) > 1
     columns = [column for column in UNIT_COLUMNS if many or column.name != "attempt"]
-    asked = read_state(query, columns, UNIT_FILTERS)
+    table_state = read_state(query, columns, UNIT_FILTERS)
     return {
         "state": state,
-        "table": show_table(state.lines, asked, columns, UNIT_FILTERS, lambda line: line.text),
+        "table": show_table(state.lines, table_state, columns, UNIT_FILTERS, lambda line: line.text),
         "many": many,
         "names": NAMES,
         "cells": lambda line: _cells(state.run_id, line),
@@ -104,10 +104,10 @@ def _cells(run: str, line: UnitLine) -> dict[str, str]:
 
 
 def working_line(run: str, progress: UnitProgress, answered_at: datetime | None = None) -> WorkingLine:
-    """Return the line of a running unit. ``answered_at``: if only its newest model response is known."""
+    """Return the line of a running unit; ``answered_at``: time of its newest model response, if only that is known."""
     ago = max(0.0, (datetime.now(UTC) - answered_at).total_seconds()) if answered_at else 0.0
     usage, most = progress.usage, progress.most_turns
-    used = usage.prompt_tokens + usage.completion_tokens
+    token_count = usage.prompt_tokens + usage.completion_tokens
     return WorkingLine(
         instance_id=progress.instance_id,
         attempt=progress.attempt,
@@ -115,7 +115,7 @@ def working_line(run: str, progress: UnitProgress, answered_at: datetime | None 
         phase=PHASES[progress.phase],
         since=duration(phase_seconds(progress)),
         turns=f"{progress.turn:,} of {most:,}" if most and progress.turn else f"{progress.turn or ''}",
-        tokens=tokens(used) if used else "",
+        tokens=tokens(token_count) if token_count else "",
         cost="" if usage.cost_usd is None else money(usage.cost_usd),
         action=make_visible(progress.action),
         answered=f"{duration(ago)} ago" if answered_at else "",

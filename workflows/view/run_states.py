@@ -1,4 +1,4 @@
-"""State of a run for the viewer: from its report once it has ended, from the store's files while it is running."""
+"""State of a run for the viewer: from its report, or while it is running from its files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from swe_argo.workflows.view.freshness import PATIENCE_S, Reread
 from swe_argo.workflows.view.report_age import count_planned, count_reported
 from swe_argo.workflows.view.unit_lines import UnitLine, lines_of
 
-KEPT = 16
+CACHE_SIZE = 16
 """Number of runs in the cache; a run of 9,000 units takes about 40 MB."""
-REST = 5
+PAUSE_FACTOR = 5
 """Pause factor, see ``Reread``."""
 
 
@@ -45,13 +45,13 @@ class RunState:
     working: bool
     """Whether a live runner holds the lock."""
     reported: bool
-    """Whether the figures are those of the report; otherwise they are computed from the files in the store."""
+    """Whether the figures come from the report and not from the run's files."""
     abandoned: bool = False
     """Whether a dead runner left its lock."""
     stored: StoredRun | None = None
     """The files read from the store, if there is no report."""
     answered: Sequence[AnsweredUnit] = ()
-    """Running units, as far as the store shows."""
+    """Running units, detected by their model calls."""
 
     @property
     def live(self) -> bool:
@@ -69,32 +69,36 @@ class RunStates:
 
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store, self._patience_s = store, patience_s
-        self._kept: OrderedDict[str, _KeptRun] = OrderedDict()
+        self._cache: OrderedDict[str, _CachedRun] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, run_id: str, *, whole: bool = False) -> RunState:
-        """Return its state. Raises ConfigError (no run, no plan), InfraError; NotReadYetError unless ``whole``."""
+        """Return a run's state.
+
+        Raises ConfigError if there is no such run or it has no plan, InfraError if the store fails.
+        Raises NotReadYetError if reading takes long, unless ``whole``.
+        """
         with self._lock:
-            kept = self._kept.setdefault(run_id, _KeptRun(self._store, run_id, self._patience_s))
-            self._kept.move_to_end(run_id)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            cached = self._cache.setdefault(run_id, _CachedRun(self._store, run_id, self._patience_s))
+            self._cache.move_to_end(run_id)
+            while len(self._cache) > CACHE_SIZE:
+                self._cache.popitem(last=False)
         try:
-            return kept.read(whole=whole)
+            return cached.read(whole=whole)
         except ConfigError:
             with self._lock:
-                self._kept.pop(run_id, None)
+                self._cache.pop(run_id, None)
             raise
 
 
-class _KeptRun:
+class _CachedRun:
     def __init__(self, store: Store, run_id: str, patience_s: float) -> None:
         self._store, self._run_id = store, run_id
         self._growing, self._answered = GrowingRun(store, run_id), AnsweredUnits(store)
         self._summary = b""
-        self._known: RunState | None = None
-        """State with that report."""
-        self._state = Reread(self._read, REST, patience_s, self._describe_progress)
+        self._reported_state: RunState | None = None
+        """State made from that summary."""
+        self._state = Reread(self._read, PAUSE_FACTOR, patience_s, self._describe_progress)
 
     def read(self, *, whole: bool) -> RunState:
         return self._state.read(whole=whole)
@@ -104,6 +108,7 @@ class _KeptRun:
         return f"{read:,} of {count(units, 'unit')}" if units else ""
 
     def _read(self) -> RunState:
+        """Return the state from the report if that is current, else from the run's files."""
         names = {kind: key(kind, self._run_id) for kind in (RunFile, Summary, Lock)}
         contents = self._store.get_many(names.values())
         if names[RunFile] not in contents:
@@ -112,11 +117,11 @@ class _KeptRun:
         working = lock is not None and not lock.is_over()
         summary = contents.get(names[Summary], b"")
         if summary and not working and not self._has_grown(summary):
-            known = self._known if summary == self._summary else None
-            if reported := known or self._reported(summary):
-                self._summary, self._known = summary, reported
+            cached = self._reported_state if summary == self._summary else None
+            if reported := cached or self._reported(summary):
+                self._summary, self._reported_state = summary, reported
                 return reported
-        self._known = None
+        self._reported_state = None
         return self._unreported(working=working, abandoned=lock is not None and not working)
 
     def _has_grown(self, summary: bytes) -> bool:
@@ -138,10 +143,11 @@ class _KeptRun:
         return RunState(self._run_id, file, summary, lines, compared, working=False, reported=True)
 
     def _unreported(self, *, working: bool, abandoned: bool) -> RunState:
+        """Return the state made from the run's files. Raises ConfigError if the run is not planned yet."""
         stored = self._growing.read()
         if stored.plan is None:
             plan = self._store.locate(key(Plan, self._run_id))
-            raise ConfigError(f"run {self._run_id!r} is not planned yet: there is no {plan}", field="run")
+            raise ConfigError(f"run {self._run_id!r} is not planned yet: {plan} is missing", field="run")
         lines = lines_of(units_table(stored))
         return RunState(
             self._run_id,

@@ -1,4 +1,4 @@
-"""The viewer as a process: its address, access and shutdown."""
+"""HTTP server of the viewer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORT = 7676
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Options of the viewer. ``token`` is required if other machines can reach it."""
+    """Options of the viewer; ``token`` is required if other machines can reach it."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -26,13 +26,16 @@ class ViewOptions:
 
 
 def serve(store: Store, options: ViewOptions, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; call ``announce`` with the address when it is ready. Raises ConfigError."""
+    """Serve until SIGTERM or SIGINT; call ``announce`` with the address when it is ready.
+
+    Raises ConfigError if the address needs a token or cannot be listened on.
+    """
     loopback = is_loopback(options.host)
     if options.token is None and not loopback:
-        message = f"everybody who reaches {options.host} could look: set SWE_ARGO_VIEW_TOKEN to a token"
+        message = f"{options.host} lets anyone on the network read your runs: set SWE_ARGO_VIEW_TOKEN first"
         raise ConfigError(message, field="--host")
     if options.token is not None and not options.token.isascii():
-        message = "it is not ASCII, which no cookie carries: make one with `openssl rand -hex 24`"
+        message = "the token must be ASCII: make one with `openssl rand -hex 24`"
         raise ConfigError(message, field="SWE_ARGO_VIEW_TOKEN")
     app = Viewer(store).app(options.token, loopback=loopback and options.token is None)
     with listen(options.host, options.port) as listening:

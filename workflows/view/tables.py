@@ -21,7 +21,7 @@ class Column(Generic[L]):
     """Name in the URL."""
     title: str
     value: Callable[[L], Any]
-    """The sort key; None comes last in both directions."""
+    """Function that returns the sort key; None comes last in both directions."""
     classes: str = ""
     meaning: str = ""
     optional: bool = False
@@ -35,7 +35,7 @@ class Filter(Generic[L]):
     name: str
     title: str
     value: Callable[[L], str | tuple[str, ...]]
-    """A value, or several."""
+    """Function that returns one value or several."""
 
     def values(self, line: L) -> tuple[str, ...]:
         """Return the values of a line; one empty text if it has none."""
@@ -55,15 +55,15 @@ class TableState:
     page: int = 1
 
     def address(self, **changes: str) -> str:
-        """Return the query with ``changes`` to ``sort``, ``page`` or a named filter; by default for the first page."""
+        """Return the query with ``changes`` to ``sort``, ``page`` or a filter; without ``page``, of the first page."""
         order = f"{'-' if self.falling else ''}{self.sort}"
         values = {"q": self.words, **dict(self.picks), "sort": order} | changes
         return "?" + urlencode({name: value for name, value in values.items() if value})
 
     def order(self, name: str) -> str:
-        """Return the query that sorts by a column, or reverses the order if it sorts by that already."""
-        turned = self.sort == name and not self.falling
-        return self.address(sort=f"{'-' if turned else ''}{name}")
+        """Return the query that sorts by a column, in reverse if the table is sorted by it already."""
+        is_reversed = self.sort == name and not self.falling
+        return self.address(sort=f"{'-' if is_reversed else ''}{name}")
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class ShownTable(Generic[L]):
     state: TableState
     columns: Sequence[Column[L]]
     filters: Sequence[tuple[Filter[L], list[str]]]
-    """The filters with their choices: at least two, or the chosen one."""
+    """Filters with their choices; filters with a single choice are omitted unless chosen."""
     lines: list[L]
     """Lines of this page."""
-    found: int
+    match_count: int
     total: int
     pages: int
 
@@ -89,12 +89,12 @@ def read_state(query: QueryParams, columns: Sequence[Column[L]], filters: Sequen
     """Parse the query; ignore unknown names and values, which may be from another version."""
     sort = query.get("sort", "")
     name = sort.removeprefix("-")
-    known = any(column.name == name for column in columns)
+    is_known = any(column.name == name for column in columns)
     return TableState(
         words=query.get("q", ""),
-        picks={each.name: query[each.name] for each in filters if query.get(each.name)},
-        sort=name if known else "",
-        falling=known and sort.startswith("-"),
+        picks={item.name: query[item.name] for item in filters if query.get(item.name)},
+        sort=name if is_known else "",
+        falling=is_known and sort.startswith("-"),
         page=read_page(query.get("page", ""), default=1),
     )
 
@@ -113,34 +113,36 @@ def show_table(
 ) -> ShownTable[L]:
     """Filter and sort the lines and take one page. ``text`` returns the lower-case text for the search."""
     words = state.words.lower().split()
-    wanted = [(each.values, state.picks[each.name]) for each in filters if each.name in state.picks]
-    found = [
+    conditions = [(item.values, state.picks[item.name]) for item in filters if item.name in state.picks]
+    matches = [
         line
         for line in lines
-        if all(pick in values(line) for values, pick in wanted) and (not words or _has(text(line), words))
+        if all(pick in values(line) for values, pick in conditions) and (not words or _has(text(line), words))
     ]
     column = next((column for column in columns if column.name == state.sort), None)
     if column is not None:
-        known = [line for line in found if column.value(line) is not None]
-        rest = [line for line in found if column.value(line) is None]
-        found = [*sorted(known, key=column.value, reverse=state.falling), *rest]
-    pages = max(1, -(-len(found) // PAGE_LINES))
+        with_value = [line for line in matches if column.value(line) is not None]
+        without_value = [line for line in matches if column.value(line) is None]
+        matches = [*sorted(with_value, key=column.value, reverse=state.falling), *without_value]
+    # The division is rounded up.
+    pages = max(1, -(-len(matches) // PAGE_LINES))
     page = min(max(1, state.page), pages)
-    choices = [(each, _choices(each, lines, state)) for each in filters]
+    choices = [(item, _choices(item, lines, state)) for item in filters]
     return ShownTable(
         state=replace(state, page=page),
-        columns=[one for one in columns if not one.optional or any(map(one.value, lines))],
-        filters=[(each, names) for each, names in choices if len(names) > 1 or each.name in state.picks],
-        lines=found[(page - 1) * PAGE_LINES : page * PAGE_LINES],
-        found=len(found),
+        columns=[head for head in columns if not head.optional or any(map(head.value, lines))],
+        filters=[(item, names) for item, names in choices if len(names) > 1 or item.name in state.picks],
+        lines=matches[(page - 1) * PAGE_LINES : page * PAGE_LINES],
+        match_count=len(matches),
         total=len(lines),
         pages=pages,
     )
 
 
-def _choices(each: Filter[L], lines: Iterable[L], state: TableState) -> list[str]:
-    chosen = {state.picks[each.name]} if each.name in state.picks else set()
-    choices = {value for line in lines for value in each.values(line)} | chosen
+def _choices(item: Filter[L], lines: Iterable[L], state: TableState) -> list[str]:
+    """Return the values that occur in the lines, and the chosen one; numbers in numeric order."""
+    chosen = {state.picks[item.name]} if item.name in state.picks else set()
+    choices = {value for line in lines for value in item.values(line)} | chosen
     return sorted(choices, key=lambda choice: (len(choice) if choice.isdecimal() else 0, choice.lower()))
 
 

@@ -21,7 +21,7 @@ from swe_argo.workflows.view.tables import read_page
 from swe_argo.workflows.view.unit_lines import UnitLine
 
 BARS = 2000
-"""Maximum number of bars per page; pages are in the order of the tries' starts."""
+"""Maximum number of bars per page; tries are in order of their start."""
 NAMES: dict[str, str] = {Standing.NOT_RUN: "No verdict yet"}
 """Names in the legend that differ from the standing's name."""
 PAGE = "tries"
@@ -32,7 +32,7 @@ HEIGHT, LEAST, MOST = 480, 3, 14
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """A try to draw. Times in seconds since the epoch."""
+    """A try to draw; times are in seconds since the epoch."""
 
     began: float
     ended: float
@@ -55,7 +55,7 @@ class Bar:
     x: float
     width: float
     y: int
-    shown: Try
+    unit_try: Try
 
 
 @dataclass(frozen=True)
@@ -86,24 +86,24 @@ class Timeline:
 def draw_timeline(
     run: str, lines: Sequence[UnitLine], working: Iterable[UnitProgress], query: QueryParams, now: datetime
 ) -> Timeline | None:
-    """Return the timeline, or None if no try began. With units ``working`` at ``now``, the newest page comes first."""
+    """Return the timeline, or None without tries; with units ``working`` at ``now``, the default page is the last."""
     running = [_running(run, progress, now) for progress in working]
-    tries = sorted([one for line in lines for one in _tries(run, line)] + running, key=lambda one: one.began)
+    tries = sorted([item for line in lines for item in _tries(run, line)] + running, key=lambda item: item.began)
     untold = sum(1 for line in lines if line.seconds and all(times.failure_class for times in line.times))
     if not tries and not untold:
         return None
     pages = max(1, -(-len(tries) // BARS))
     page = min(max(1, read_page(query.get(PAGE, ""), default=pages if running else 1)), pages)
-    shown = tries[(page - 1) * BARS : page * BARS]
-    places, lanes = pack(shown)
+    visible = tries[(page - 1) * BARS : page * BARS]
+    places, lanes = pack(visible)
     lane = max(LEAST, min(MOST, HEIGHT // max(1, lanes)))
-    first, last = min((one.began for one in shown), default=0.0), max((one.ended for one in shown), default=0.0)
+    first, last = min((item.began for item in visible), default=0.0), max((item.ended for item in visible), default=0.0)
     share = 100 / max(last - first, 1e-3)
-    standings = {one.standing for one in shown if not one.failed}
+    standings = {item.standing for item in visible if not item.failed}
     return Timeline(
         bars=[
-            Bar(round(share * (one.began - first), 3), round(share * (one.ended - one.began), 3), y * lane, one)
-            for one, y in zip(shown, places, strict=True)
+            Bar(round(share * (item.began - first), 3), round(share * (item.ended - item.began), 3), y * lane, item)
+            for item, y in zip(visible, places, strict=True)
         ],
         lanes=lanes,
         lane=lane,
@@ -111,7 +111,7 @@ def draw_timeline(
         end=_moment(last),
         took=duration(last - first),
         legend=[(label.tone, NAMES.get(name, label.name)) for name, label in STANDINGS.items() if name in standings],
-        failed=sum(one.failed for one in shown),
+        failed=sum(item.failed for item in visible),
         first=(page - 1) * BARS + 1,
         total=len(tries),
         before=_address(run, query, page - 1) if page > 1 else "",
@@ -121,36 +121,37 @@ def draw_timeline(
 
 
 def pack(tries: Sequence[Try]) -> tuple[list[int], int]:
-    """Assign each try the first lane that is free at its start; return lanes and lane count. Tries sorted by start."""
+    """Assign each try, sorted by start, the first free lane; return (lane of each try, number of lanes)."""
     places: list[int] = []
     free: list[int] = []
     busy: list[tuple[float, int]] = []
-    for one in tries:
-        while busy and busy[0][0] <= one.began:
+    for item in tries:
+        while busy and busy[0][0] <= item.began:
             heappush(free, heappop(busy)[1])
         place = heappop(free) if free else len(busy)
-        heappush(busy, (one.ended, place))
+        heappush(busy, (item.ended, place))
         places.append(place)
     return places, max(places, default=-1) + 1
 
 
 def _tries(run: str, line: UnitLine) -> list[Try]:
+    """Return the tries of a unit whose times are known."""
     label, href, tries = line.label, unit_url(run, line.instance_id, line.attempt), []
     for times in line.times:
         failed = bool(times.failure_class)
-        came_to = f"failed: {times.failure_class}" if failed else f"unit: {label.short}"
-        words = f"{times.step} {came_to}, {_moment(times.began)}, {duration(times.ended - times.began)}"
+        result = f"failed: {times.failure_class}" if failed else f"unit: {label.short}"
+        words = f"{times.step} {result}, {_moment(times.began)}, {duration(times.ended - times.began)}"
         title = make_visible(f"{unit_name(line.instance_id, line.attempt)}, {words}")
         tries.append(Try(times.began, times.ended, line.standing, failed, href, title))
     return tries
 
 
 def _running(run: str, progress: UnitProgress, now: datetime) -> Try:
-    """Return a running try. Its start is that of its phase, because the start of the try is unknown."""
+    """Return a running try; it starts with its current phase, because its actual start is unknown."""
     ended = now.timestamp()
     began = min(ended, datetime.fromisoformat(progress.since).timestamp())
     name = unit_name(progress.instance_id, progress.attempt)
-    title = make_visible(f"{name}, {progress.step} at work: {PHASES[progress.phase]}, {duration(ended - began)}")
+    title = make_visible(f"{name}, {progress.step} running: {PHASES[progress.phase]}, {duration(ended - began)}")
     href = unit_url(run, progress.instance_id, progress.attempt)
     return Try(began, ended, Standing.NOT_RUN, failed=False, href=href, title=title)
 
@@ -160,5 +161,5 @@ def _moment(seconds: float) -> str:
 
 
 def _address(run: str, query: QueryParams, page: int) -> str:
-    others = [(name, value) for name, value in query.items() if name != PAGE]
-    return f"{run_url(run)}?{urlencode([*others, (PAGE, str(page))])}#h-timeline"
+    parameters = [(name, value) for name, value in query.items() if name != PAGE]
+    return f"{run_url(run)}?{urlencode([*parameters, (PAGE, str(page))])}#h-timeline"

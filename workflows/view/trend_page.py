@@ -1,4 +1,4 @@
-"""The page of one spec's runs over time: scores, and changes of dataset, images or code between the runs."""
+"""Page of one spec's runs over time: scores, and changes of dataset, images or code between runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from swe_argo.workflows.view.addresses import compare_url, run_url
 from swe_argo.workflows.view.run_lines import RunLine
 
 VALUE_WIDTH = 60
-NAMED = 6
+MAX_CHANGES = 6
 """Maximum number of changes of one kind that are listed."""
 KINDS = {"dataset": "dataset", "image": "images", "version": "code"}
 
 
 @dataclass(frozen=True)
-class Night:
+class TrendRun:
     """A run in the chart; coordinates in percent, from the top."""
 
     line: RunLine
@@ -32,28 +32,29 @@ class Night:
     low: float
     high: float
     changes: list[str]
-    """Changes since the run before it."""
+    """Changes since the previous run."""
     kinds: list[str]
     """Kinds of those changes: dataset, images, code."""
     compare: str
-    """Address of the comparison with the run before it."""
+    """Address of the comparison with the previous run."""
 
 
-def trend_context(file: RunFile, known: list[tuple[RunLine, RunFile]]) -> dict[str, Any]:
-    """Return the template's variables. ``known``: the runs of the store, filtered here by score and ``file``'s spec."""
-    same = [(line, other) for line, other in known if line.rate is not None and is_same_spec(other, file)]
-    same.sort(key=lambda pair: (pair[0].begun, pair[0].run_id))
-    lows, highs = [line.low for line, _ in same], [line.high for line, _ in same]
+def trend_context(file: RunFile, runs: list[tuple[RunLine, RunFile]]) -> dict[str, Any]:
+    """Return the template's variables for the runs among ``runs`` with a score and the spec of ``file``."""
+    same_spec = [(line, run_file) for line, run_file in runs if line.rate is not None and is_same_spec(run_file, file)]
+    same_spec.sort(key=lambda pair: (pair[0].started, pair[0].run_id))
+    lows, highs = [line.low for line, _ in same_spec], [line.high for line, _ in same_spec]
+    # The axis shows 5 percentage points more than the confidence intervals of all runs.
     least, most = max(0.0, min(lows, default=0.0) - 0.05), min(1.0, max(highs, default=1.0) + 0.05)
-    places = _places([line for line, _ in same])
+    places = _places([line for line, _ in same_spec])
     nights = []
-    for place, (line, other) in enumerate(same):
-        earlier = same[place - 1] if place else None
-        changes = file_changes(earlier[1], other) if earlier else []
+    for place, (line, run_file) in enumerate(same_spec):
+        earlier = same_spec[place - 1] if place else None
+        changes = file_changes(earlier[1], run_file) if earlier else []
         heights = [100 * (most - value) / (most - least) for value in (line.rate or 0.0, line.low, line.high)]
         y, low, high = (round(height, 2) for height in heights)
         nights.append(
-            Night(
+            TrendRun(
                 line=line,
                 href=run_url(line.run_id),
                 x=places[place],
@@ -69,9 +70,9 @@ def trend_context(file: RunFile, known: list[tuple[RunLine, RunFile]]) -> dict[s
 
 
 def _places(lines: list[RunLine]) -> list[float]:
-    """Return horizontal positions by the start time of each run, or evenly spaced if a time is unknown."""
+    """Return horizontal positions by start time; evenly spaced if a time is unknown."""
     try:
-        times = [datetime.fromisoformat(line.begun).timestamp() for line in lines]
+        times = [datetime.fromisoformat(line.started).timestamp() for line in lines]
     except ValueError:
         times = [float(n) for n in range(len(lines))]
     span = times[-1] - times[0] if times else 0.0
@@ -79,12 +80,12 @@ def _places(lines: list[RunLine]) -> list[float]:
 
 
 def _words(changes: list[Change]) -> list[str]:
-    """Return a sentence for each of the first changes of a kind, and the number of the others."""
-    words, told = [], Counter[str]()
+    """Return texts of the first changes of each kind, and the number of the others."""
+    words, counts = [], Counter[str]()
     for change in changes:
-        told[change.kind] += 1
-        if told[change.kind] <= NAMED:
+        counts[change.kind] += 1
+        if counts[change.kind] <= MAX_CHANGES:
             before, after = (cut_line(make_visible(value), VALUE_WIDTH) for value in (change.before, change.after))
-            words.append(f"{make_visible(change.what)}: {before} → {after}")
-    more = sum(number - NAMED for number in told.values() if number > NAMED)
+            words.append(f"{make_visible(change.title)}: {before} → {after}")
+    more = sum(number - MAX_CHANGES for number in counts.values() if number > MAX_CHANGES)
     return [*words, f"and {count(more, 'more change')}"] if more else words

@@ -45,18 +45,18 @@ class UnitLine:
     label: StandingLabel
     """Display name of the standing."""
     stop: str
-    """Reason why the agent stopped; empty without an agent or before its end."""
+    """Stop reason of the agent; empty without an agent or before its end."""
     note: str
     integrity: str
     """``ok``, ``unconfirmed`` or ``suspect``; empty without a verdict."""
     unconfirmed: str
     """Reason why a resolved unit is not confirmed; otherwise empty."""
     general: str
-    """``yes`` or ``no``: whether it passed neighbours, too; empty if they were not tried."""
+    """``yes`` or ``no``: whether the unit passed neighbours; empty if they were not tried."""
     tries: int
     """Number of failed tries."""
     turns: int | None
-    """Before there is a report: number of model calls with a response."""
+    """Number of the agent's turns; before there is a report, number of answered model calls."""
     tokens: int
     cost_usd: float | None
     patch_sha256: str | None
@@ -71,7 +71,7 @@ class UnitLine:
 
     @property
     def went_wrong(self) -> bool:
-        """Whether the unit needs a look: no verdict, or a suspect one."""
+        """Whether the unit has no verdict or a suspect one."""
         return self.integrity == "suspect" or self.standing in NO_VERDICT
 
 
@@ -80,15 +80,15 @@ UNIT_COLUMNS: tuple[Column[UnitLine], ...] = (
     Column("instance", "Instance", lambda line: (line.instance_id.lower(), line.attempt)),
     Column("attempt", "Attempt", lambda line: line.attempt, "n"),
     Column("verdict", "Verdict", lambda line: _ORDER[line.standing], "v"),
-    Column("turns", "Turns", lambda line: line.turns, "n more-wide", "Answers of the agent", optional=True),
-    Column("tries", "Tries", lambda line: line.tries, "n more-wide roomy", "Tries that failed", optional=True),
+    Column("turns", "Turns", lambda line: line.turns, "n more-wide", "Turns of the agent", optional=True),
+    Column("tries", "Tries", lambda line: line.tries, "n more-wide roomy", "Failed tries", optional=True),
     Column("tokens", "Tokens", lambda line: line.tokens, "n more-wide roomy", optional=True),
     Column("time", "Time", lambda line: line.total_s, "n more-wide", optional=True),
     Column("cost", "Cost", lambda line: line.cost_usd, "n more-wide roomy", optional=True),
 )
 UNIT_FILTERS: tuple[Filter[UnitLine], ...] = (
     Filter("outcome", "Outcome", lambda line: line.standing),
-    Filter("stop", "Stopped", lambda line: line.stop),
+    Filter("stop", "Stop reason", lambda line: line.stop),
     Filter("repo", "Repository", lambda line: line.repo),
     Filter("attempt", "Attempt", lambda line: str(line.attempt)),
     Filter("suspect", "Suspect", lambda line: "yes" if line.integrity == "suspect" else "no"),
@@ -101,8 +101,8 @@ _COLUMNS = (
     *("prompt_tokens", "completion_tokens", "cost_usd", "patch_sha256", "seconds", "total_seconds", "error"),
     "first_failing_tests",
 )
-_WHY = ("confirmation", "confirmation_reason")
-_OPTIONAL = ("title", "tries", *_WHY, "confirmation_tests", "general", "counter_proof", "counter_proof_reason")
+_CONFIRMATION = ("confirmation", "confirmation_reason")
+_OPTIONAL = ("title", "tries", *_CONFIRMATION, "confirmation_tests", "general", "counter_proof", "counter_proof_reason")
 """Columns that tables of other releases lack."""
 
 
@@ -119,13 +119,14 @@ def lines_of(table: pa.Table) -> list[UnitLine]:
 
 
 def _line(row: dict[str, Any]) -> UnitLine:
+    """Return the line for a row of the table; a standing of another version counts as not run."""
     standing = row["standing"] if row["standing"] in STANDINGS else Standing.NOT_RUN.value
     stop = row["stop_reason"] or ""
     failing = row["failing_tests"] or 0
     note = make_visible(row["failure_class"] or "") or (count(failing, "failing test") if failing else "")
     if stop not in ("", "finished"):
         note = "; ".join(filter(None, [note, stop_phrase(stop)]))
-    told = (row[name] or "" for name in ("instance_id", "title", "repo", "failure_class", "failure_reason"))
+    texts = (row[name] or "" for name in ("instance_id", "title", "repo", "failure_class", "failure_reason"))
     return UnitLine(
         instance_id=row["instance_id"],
         attempt=row["attempt"],
@@ -147,25 +148,26 @@ def _line(row: dict[str, Any]) -> UnitLine:
         total_s=row["total_seconds"] or 0.0,
         failing_tests=row["first_failing_tests"] or (),
         error=row["error"] or "",
-        text=" ".join((*told, standing, stop)).lower(),
-        times=[times for one in row["tries"] or () if (times := _times(one)) is not None],
+        text=" ".join((*texts, standing, stop)).lower(),
+        times=[times for record in row["tries"] or () if (times := _times(record)) is not None],
     )
 
 
 def _unconfirmed(row: dict[str, Any]) -> str:
-    outcome, reason = (row[name] or row[name.replace("confirmation", "counter_proof")] for name in _WHY)
+    """Return why a resolved unit is not confirmed; tables of older releases call a confirmation a counter-proof."""
+    outcome, reason = (row[name] or row[name.replace("confirmation", "counter_proof")] for name in _CONFIRMATION)
     tests = row["confirmation_tests"]
     total = row["fail_to_pass_total"] if tests is not None else 0
     return describe_integrity(row["integrity"], outcome, tests or 0, total or 0, reason or "")
 
 
-def _times(one: Mapping[str, str | None]) -> TryTimes | None:
+def _times(record: Mapping[str, str | None]) -> TryTimes | None:
     """Return the times of a try, or None if they are not recorded."""
     try:
-        began, ended = _seconds(one["began_at"] or ""), _seconds(one["ended_at"] or "")
+        began, ended = _seconds(record["began_at"] or ""), _seconds(record["ended_at"] or "")
     except ValueError:
         return None
-    return TryTimes(one["step"] or "", began, max(began, ended), one["failure_class"] or "")
+    return TryTimes(record["step"] or "", began, max(began, ended), record["failure_class"] or "")
 
 
 def _seconds(moment: str) -> float:
@@ -174,7 +176,7 @@ def _seconds(moment: str) -> float:
 
 
 def figures_of(run: str, line: UnitLine) -> UnitFigures:
-    """Return the unit's figures for the report's sections, with a link to its page here."""
+    """Return the unit's figures for the report's sections, with a link to its page in the viewer."""
     return UnitFigures(
         instance_id=line.instance_id,
         attempt=line.attempt,

@@ -1,4 +1,4 @@
-"""The page of a unit: the report's page for its current files, with the turns of its running try."""
+"""Page of a unit: the report's page made from its current files, with the turns of its running try."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from swe_argo.steps.store.runs import record_of
 from swe_argo.workflows.local.at_work import UnitAtWork, find_units_at_work
 from swe_argo.workflows.view.addresses import files_url, run_url, unit_url
 from swe_argo.workflows.view.answered_units import AnsweredUnit
-from swe_argo.workflows.view.kept_conversations import KeptConversations
+from swe_argo.workflows.view.recorded_conversations import RecordedConversations
 from swe_argo.workflows.view.run_page import working_line
 from swe_argo.workflows.view.run_states import RunState
 
 
-def unit_page(store: Store, kept: KeptConversations, state: RunState, instance_id: str, attempt: int) -> bytes:
-    """Return the page as UTF-8; ``kept`` is of the same store. Raises ConfigError without such a unit, InfraError."""
+def unit_page(store: Store, recorded: RecordedConversations, state: RunState, instance_id: str, attempt: int) -> bytes:
+    """Return the page as UTF-8. Raises ConfigError if there is no such unit, InfraError if the store fails."""
     answered = _answered(state, instance_id, attempt)
     running = answered.place if answered is not None else ""
     stored, _ = read_unit(store, state.run_id, _planned(store, state, instance_id, attempt), running=running)
@@ -39,7 +39,7 @@ def unit_page(store: Store, kept: KeptConversations, state: RunState, instance_i
     if at_work is not None:
         conversation = _growing(at_work) or conversation
     elif answered is not None:
-        conversation = kept.read(state.file, answered) or conversation
+        conversation = recorded.read(state.file, answered) or conversation
     before, after = _neighbours(state, instance_id, attempt)
     inputs = UnitPageInputs(
         conversation=conversation,
@@ -68,6 +68,7 @@ def _reference(store: Store, run_id: str, instance_id: str) -> bytes:
 
 
 def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> Unit:
+    """Return the unit of the plan. Raises ConfigError if there is none."""
     plan = (state.stored and state.stored.plan) or record_of(store, Plan, state.run_id)
     for unit in plan.units:
         if (unit.instance_id, unit.attempt) == (instance_id, attempt):
@@ -76,32 +77,38 @@ def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> U
 
 
 def _at_work(state: RunState, unit: StoredUnit) -> UnitAtWork | None:
+    """Return the unit's step on this machine, or None if none works on it."""
     if state.reported or unit.grade is not None:
         return None
     names = (unit.instance_id, unit.attempt)
-    at_work = {(one.progress.instance_id, one.progress.attempt): one for one in find_units_at_work(state.file)}
+    at_work = {(work.progress.instance_id, work.progress.attempt): work for work in find_units_at_work(state.file)}
     return at_work.get(names)
 
 
 def _answered(state: RunState, instance_id: str, attempt: int) -> AnsweredUnit | None:
+    """Return the state of the unit from its recorded model calls, or None if it is not running elsewhere."""
     names = (instance_id, attempt)
-    return next((one for one in state.answered if (one.progress.instance_id, one.progress.attempt) == names), None)
+    return next(
+        (item for item in state.answered if (item.progress.instance_id, item.progress.attempt) == names),
+        None,
+    )
 
 
 def _neighbours(state: RunState, instance_id: str, attempt: int) -> tuple[str, str]:
+    """Return the addresses of the previous and the next unit of the plan; empty if there is none."""
     place = state.places.get((instance_id, attempt))
     if place is None:
         return "", ""
-    beside = [state.lines[n] if 0 <= n < len(state.lines) else None for n in (place - 1, place + 1)]
-    before, after = (unit_url(state.run_id, one.instance_id, one.attempt) if one else "" for one in beside)
+    lines = [state.lines[n] if 0 <= n < len(state.lines) else None for n in (place - 1, place + 1)]
+    before, after = (unit_url(state.run_id, line.instance_id, line.attempt) if line else "" for line in lines)
     return before, after
 
 
 def _conversations(store: Store, run_id: str, unit: StoredUnit) -> dict[str, Conversation]:
-    """Return the readable conversations by failed try; the empty name is the try that did not fail."""
+    """Return the readable conversations by name of the failed try; the empty name is the successful try."""
     folder = Place.UNIT.format(run=run_id, instance=unit.instance_id, attempt=unit.attempt)
     names = {"": Trajectory.file} | {
-        one.name: f"tries/{one.name}/{Trajectory.file}" for one in unit.tries[-TRIES_SHOWN:]
+        failed_try.name: f"tries/{failed_try.name}/{Trajectory.file}" for failed_try in unit.tries[-TRIES_SHOWN:]
     }
     keys = {name: f"{folder}/{file}" for name, file in names.items() if file in unit.trajectories}
     contents = store.get_many(keys.values())

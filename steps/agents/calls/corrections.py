@@ -12,13 +12,13 @@ from swe_argo.steps.models.reply import Reply
 _EXAMPLES = {"cmd": "ls -la", "command": "ls -la", "search_term": "def main", "thought": "..."}
 
 
-def make_correction(problem: Problem, what: str, how: str, reply: Reply) -> Malformed:
-    """Return a correction. ``what``: the fault; ``how``: the right form."""
+def make_correction(problem: Problem, fault: str, correct_form: str, reply: Reply) -> Malformed:
+    """Return the correction: the fault, then the correct form."""
     extra = reply.metrics.extra
     cut = ""
     if extra is not None and extra.finish_reason == "length":
         cut = " Your answer was cut off because it was too long: answer in fewer words, or write long files in parts."
-    return Malformed(problem, f"{what}{cut} Nothing was done.\n\n{how}")
+    return Malformed(problem, f"{fault}{cut} Nothing was done.\n\n{correct_form}")
 
 
 def describe_empty_answer(reply: Reply) -> str:
@@ -32,7 +32,7 @@ def describe_unknown_tool(name: str, toolset: Toolset) -> str:
     near = get_close_matches(name, [*names, *toolset.aliases], 1)
     hint = f" Did you mean `{toolset.aliases.get(near[0], near[0])}`?" if near else ""
     quoted = name if len(name) <= 60 else name[:60] + "..."
-    return f"There is no tool `{quoted}`.{hint} The tools are {', '.join(f'`{each}`' for each in names)}."
+    return f"There is no tool `{quoted}`.{hint} The tools are {', '.join(f'`{candidate}`' for candidate in names)}."
 
 
 def example_arguments(tool: Tool) -> dict[str, str]:
@@ -47,11 +47,11 @@ def example_arguments(tool: Tool) -> dict[str, str]:
 
 
 def example_tool(toolset: Toolset) -> Tool:
-    """Return the tool for examples if no other was meant: the shell."""
+    """Return the default tool for examples: the shell."""
     return next(tool for tool in toolset.tools if tool.kind == "shell")
 
 
 def describe_way_to_finish(toolset: Toolset) -> str:
-    """Return the sentence on ending the work: a model that thinks it is done often only says so."""
+    """Return the sentence on ending the work: a finished model often only says that it is finished."""
     tool = next(tool for tool in toolset.tools if tool.ends)
     return f"If the work is done, call `{tool.name}`."

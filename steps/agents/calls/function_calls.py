@@ -22,8 +22,8 @@ from swe_argo.steps.agents.tools.tool import Tool
 from swe_argo.steps.agents.tools.toolsets import Toolset
 from swe_argo.steps.models.reply import Message, Reply, RequestedCall, ToolDefinition
 
-_ODD = re.compile(r"[^a-zA-Z0-9_-]")
-_IN_TEXT = re.compile(r"<function\s*=|<tool_call>|\"arguments\"\s*:")
+_INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
+_CALL_IN_TEXT = re.compile(r"<function\s*=|<tool_call>|\"arguments\"\s*:")
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,20 @@ class FunctionCalling:
         """Parse the calls, see ``CallFormat.parse``. One invalid call makes the whole answer malformed."""
         calls = self._calls_to_keep(reply)
         if not calls or (self.rules.calls == "one" and len(calls) > 1):
-            return _not_one(reply, toolset)
+            return _correct_call_count(reply, toolset)
         parsed = []
-        for key, call in zip(_ids(calls), calls, strict=True):
+        for key, call in zip(_unique_ids(calls), calls, strict=True):
             tool = toolset.find(call.name.strip())
             if tool is None:
-                how = _how(example_tool(toolset), toolset)
-                return make_correction(Problem.UNKNOWN_TOOL, describe_unknown_tool(call.name, toolset), how, reply)
-            raw, wrong = _decoded(call)
+                form = _describe_form(example_tool(toolset), toolset)
+                return make_correction(Problem.UNKNOWN_TOOL, describe_unknown_tool(call.name, toolset), form, reply)
+            raw, reason = _decode_arguments(call)
             if raw is None:
-                what = f"The arguments of your call of `{tool.name}` are not valid JSON: {wrong}."
-                return make_correction(Problem.INVALID_JSON, what, _how(tool, toolset), reply)
+                fault = f"The arguments of your call of `{tool.name}` are not valid JSON: {reason}."
+                return make_correction(Problem.INVALID_JSON, fault, _describe_form(tool, toolset), reply)
             arguments, faults = check_arguments(tool, raw)
             if faults:
-                return make_correction(Problem.BAD_ARGUMENTS, " ".join(faults), _how(tool, toolset), reply)
+                return make_correction(Problem.BAD_ARGUMENTS, " ".join(faults), _describe_form(tool, toolset), reply)
             parsed.append(ParsedCall(tool, arguments, key, reply.text))
         return parsed
 
@@ -79,11 +79,11 @@ class FunctionCalling:
                     "type": "function",
                     "function": {
                         **fields.get("function", {}),
-                        "name": _name(call.name),
-                        "arguments": _arguments(call),
+                        "name": _valid_name(call.name),
+                        "arguments": _encode_arguments(call),
                     },
                 }
-                for fields, key, call in zip(tool_calls[: len(calls)], _ids(calls), calls, strict=True)
+                for fields, key, call in zip(tool_calls[: len(calls)], _unique_ids(calls), calls, strict=True)
             ]
         elif not message.get("content"):
             message["content"] = BLANK
@@ -94,28 +94,31 @@ class FunctionCalling:
         calls = self._calls_to_keep(reply)
         if not calls:
             return [{"role": "user", "content": "\n\n".join(texts)}]
+        # Calls after the one that ended the work have no text.
         contents = [*texts, *["Not performed."] * (len(calls) - len(texts))]
         return [
-            {"role": "tool", "tool_call_id": key, "content": each}
-            for key, each in zip(_ids(calls), contents, strict=True)
+            {"role": "tool", "tool_call_id": key, "content": text}
+            for key, text in zip(_unique_ids(calls), contents, strict=True)
         ]
 
 
-def _not_one(reply: Reply, toolset: Toolset) -> Malformed:
-    how = f"{_how(example_tool(toolset), toolset)} {describe_way_to_finish(toolset)}"
+def _correct_call_count(reply: Reply, toolset: Toolset) -> Malformed:
+    """Return the correction for an answer without a call, or with several where only one is allowed."""
+    form = f"{_describe_form(example_tool(toolset), toolset)} {describe_way_to_finish(toolset)}"
     if reply.calls:
         names = ", ".join(f"`{call.name[:60]}`" for call in reply.calls[:4])
-        what = f"Your answer calls {len(reply.calls)} tools ({names}); call one at a time, and wait for its result."
-        return make_correction(Problem.TWO_CALLS, what, how, reply)
+        fault = f"Your answer calls {len(reply.calls)} tools ({names}); call one at a time, and wait for its result."
+        return make_correction(Problem.TWO_CALLS, fault, form, reply)
     if not reply.text.strip():
-        return make_correction(Problem.EMPTY, describe_empty_answer(reply), how, reply)
-    what = "Your answer calls no tool."
-    if _IN_TEXT.search(reply.text):
-        what += " A call written in the text does not count: use function calling."
-    return make_correction(Problem.NO_CALL, what, how, reply)
+        return make_correction(Problem.EMPTY, describe_empty_answer(reply), form, reply)
+    fault = "Your answer calls no tool."
+    if _CALL_IN_TEXT.search(reply.text):
+        fault += " A call written in the text does not count: use function calling."
+    return make_correction(Problem.NO_CALL, fault, form, reply)
 
 
-def _how(tool: Tool, toolset: Toolset) -> str:
+def _describe_form(tool: Tool, toolset: Toolset) -> str:
+    """Return a sentence on the correct form of a call, with ``tool`` as the example."""
     parameters = ", ".join(
         f"`{parameter.name}` ({parameter.type}{', required' if parameter.required else ''})"
         for parameter in tool.parameters
@@ -124,11 +127,11 @@ def _how(tool: Tool, toolset: Toolset) -> str:
     return (
         f"Answer with exactly one function call, for example `{tool.name}` with the arguments {example}."
         + (f" Its parameters are {parameters}." if parameters else "")
-        + f" The tools are {', '.join(f'`{each.name}`' for each in toolset.tools)}."
+        + f" The tools are {', '.join(f'`{candidate.name}`' for candidate in toolset.tools)}."
     )
 
 
-def _decoded(call: RequestedCall) -> tuple[dict[str, Any] | None, str]:
+def _decode_arguments(call: RequestedCall) -> tuple[dict[str, Any] | None, str]:
     """Return the arguments, or None and the reason if they are not a JSON object."""
     text = call.arguments.strip()
     if not text:
@@ -148,8 +151,9 @@ def _decoded(call: RequestedCall) -> tuple[dict[str, Any] | None, str]:
     return (value, "") if isinstance(value, dict) else (None, "not an object")
 
 
-def _arguments(call: RequestedCall) -> str:
-    decoded, _ = _decoded(call)
+def _encode_arguments(call: RequestedCall) -> str:
+    """Return the call's arguments as strict JSON of an object, unchanged if they are that."""
+    decoded, _ = _decode_arguments(call)
     if decoded is None:
         return json.dumps({"malformed": call.arguments})
     try:
@@ -159,11 +163,11 @@ def _arguments(call: RequestedCall) -> str:
     return call.arguments if isinstance(strict, dict) else json.dumps(decoded)
 
 
-def _name(name: str) -> str:
-    return _ODD.sub("_", name.strip())[:64] or "unknown"
+def _valid_name(name: str) -> str:
+    return _INVALID_CHARACTERS.sub("_", name.strip())[:64] or "unknown"
 
 
-def _ids(calls: Sequence[RequestedCall]) -> list[str]:
+def _unique_ids(calls: Sequence[RequestedCall]) -> list[str]:
     """Return the calls' ids, with new ones for missing and repeated ids."""
     ids: list[str] = []
     for number, call in enumerate(calls):

@@ -32,11 +32,11 @@ _CALL = re.compile(_FUNCTION.pattern + r"(?=[^\S\n]{0,1000}(?:\n|<parameter\s*=|
 _NEXT = re.compile(r"<parameter\s*=\s*([^>\n]{0,200})>|(</function>)")
 _END = re.compile(r"</parameter>(?=\s{0,1000}(?:<parameter\s*=|</?function\b|\Z))")
 _ANY_END = "</parameter>"
-_RUN_TOGETHER = re.compile(r"(\w+)\s*=(.*)</parameter", re.DOTALL)
+_UNSEPARATED = re.compile(r"(\w+)\s*=(.*)</parameter", re.DOTALL)
 """``<parameter=command=view</parameter>``: an occasional error of models."""
-_THOUGHT_OVER = "</think>"
+_THOUGHT_END = "</think>"
 _END_OF_BLOCK = "</function>"
-_WHOLE = "<function=...>"
+_MISSING_END = "<function=...>"
 """Placeholder for the tag if only the block's end is missing."""
 
 
@@ -54,42 +54,44 @@ class TextCalls:
 
     def parse(self, reply: Reply, toolset: Toolset) -> list[ParsedCall] | Malformed:
         """Parse the first block, see ``CallFormat.parse``."""
-        begin, block = self._block(reply.text)
+        begin, block = self._find_block(reply.text)
         thinking, spoken = reply.text[:begin], reply.text[begin:]
         shell = example_tool(toolset)
         if block is None:
-            return _none(reply, thinking, toolset)
+            return _correct_missing_call(reply, thinking, toolset)
         tool = toolset.find(block.name)
         if block.unclosed:
-            what = f"The tag `{block.unclosed}` of your function call is not closed."
-            return make_correction(Problem.UNCLOSED_TAG, what, _how(tool or shell), reply)
+            fault = f"The tag `{block.unclosed}` of your function call is not closed."
+            return make_correction(Problem.UNCLOSED_TAG, fault, _describe_form(tool or shell), reply)
         if tool is None:
-            return make_correction(Problem.UNKNOWN_TOOL, describe_unknown_tool(block.name, toolset), _how(shell), reply)
-        raw = {name: _value(tool, name, value) for name, value in block.values}
+            return make_correction(
+                Problem.UNKNOWN_TOOL, describe_unknown_tool(block.name, toolset), _describe_form(shell), reply
+            )
+        raw = {name: _clean_value(tool, name, value) for name, value in block.values}
         arguments, faults = check_arguments(tool, raw)
+        # An end tag between this block and the next means that the block ended within a value.
         if _ANY_END in _FUNCTION.split(spoken[block.end :])[0]:
             faults.append(
                 "`</parameter>` stands behind the call: a value that holds the tags cannot be told from them."
             )
         if faults:
-            return make_correction(Problem.BAD_ARGUMENTS, " ".join(faults), _how(tool), reply)
+            return make_correction(Problem.BAD_ARGUMENTS, " ".join(faults), _describe_form(tool), reply)
         return [ParsedCall(tool, arguments, "", f"{thinking}{spoken[: block.begin]}".strip())]
 
-    def _block(self, text: str) -> tuple[int, _Block | None]:
+    def _find_block(self, text: str) -> tuple[int, _Block | None]:
         """Return the end of the thoughts, and the first block after it with positions relative to that end."""
-        thinking, over, _ = text.rpartition(_THOUGHT_OVER)
-        begin = len(thinking) + len(over)
+        thinking, separator, _ = text.rpartition(_THOUGHT_END)
+        begin = len(thinking) + len(separator)
         block = _first_block(text[begin:])
-        if block is not None and block.unclosed == _WHOLE and self.rules.stop:
+        if block is not None and block.unclosed == _MISSING_END and self.rules.stop:
             block.unclosed = ""  # the endpoint stopped there
         return begin, block
 
     def instructions(self, toolset: Toolset) -> str:
         """Return the description of the tools, see ``CallFormat.instructions``."""
-        described = "\n\n".join(_described(number, tool) for number, tool in enumerate(toolset.tools, 1))
-        return (
-            f"You can use these functions:\n\n{described}\n\n{_RULES.format(example=_example(example_tool(toolset)))}"
-        )
+        descriptions = "\n\n".join(_describe_tool(number, tool) for number, tool in enumerate(toolset.tools, 1))
+        rules = _RULES.format(example=_example_call(example_tool(toolset)))
+        return f"You can use these functions:\n\n{descriptions}\n\n{rules}"
 
     def definitions(self, toolset: Toolset) -> list[ToolDefinition] | None:  # noqa: ARG002 - part of the prompt
         """Return None, see ``CallFormat.definitions``."""
@@ -100,12 +102,13 @@ class TextCalls:
         message = {name: value for name, value in reply.message.items() if name != "tool_calls"}
         content = message.get("content")
         if not self.rules.keeps_rest and content:
-            begin, block = self._block(reply.text)
+            begin, block = self._find_block(reply.text)
             if block is not None and not block.unclosed:
                 whole = reply.text[: begin + block.end]
                 if not whole.endswith(_END_OF_BLOCK):
+                    # The endpoint stopped within or before the end tag: complete it.
                     whole = whole.rstrip().removesuffix("function").removesuffix("</").rstrip() + f"\n{_END_OF_BLOCK}"
-                content = whole if isinstance(content, str) else _with_text(content, whole)
+                content = whole if isinstance(content, str) else _replace_text(content, whole)
         return {**message, "content": content or BLANK}
 
     def answer(self, reply: Reply, texts: list[str]) -> list[Message]:  # noqa: ARG002 - as in function calling
@@ -113,10 +116,10 @@ class TextCalls:
         return [{"role": "user", "content": "\n\n".join(texts)}]
 
 
-def _with_text(parts: list[Any], text: str) -> list[Any]:
+def _replace_text(parts: list[Any], text: str) -> list[Any]:
     """Return the content parts with their text replaced."""
-    others = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
-    return [*others, {"type": "text", "text": text}]
+    non_text_parts = [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    return [*non_text_parts, {"type": "text", "text": text}]
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -134,33 +137,34 @@ class _Block:
 
 
 def _first_block(text: str) -> _Block | None:
+    """Return the block of the first call, else of the first tag that is only mentioned; None if there is none."""
     whole = _CALL.search(text)
     match = whole or _FUNCTION.search(text)
     if match is None:
         return None
     block = _Block(match[1].strip().strip("\"'"), match.start())
-    _fill(block, text, match.end(), [end.start() for end in _END.finditer(text)])
+    _parse_parameters(block, text, match.end(), [end.start() for end in _END.finditer(text)])
     if block.unclosed and whole is None:
         block.unclosed = match[0]  # only mentioned: the endpoint stopped elsewhere
     return block
 
 
-def _fill(block: _Block, text: str, at: int, proper: list[int]) -> None:
-    """Parse the parameters up to the block's end. ``proper``: positions of tags that certainly end a value."""
+def _parse_parameters(block: _Block, text: str, at: int, value_ends: list[int]) -> None:
+    """Parse the parameters up to the block's end. ``value_ends``: positions of tags that certainly end a value."""
     while True:
         match = _NEXT.search(text, at)
         if match is None:
-            block.unclosed, block.end = _WHOLE, len(text)
+            block.unclosed, block.end = _MISSING_END, len(text)
             return
-        if match[2]:
+        if match[2]:  # the end of the block
             block.end = match.end()
             return
         name = match[1].strip().strip("\"'")
-        if together := _RUN_TOGETHER.fullmatch(name):
-            block.values.append((together[1], together[2]))
+        if unseparated := _UNSEPARATED.fullmatch(name):
+            block.values.append((unseparated[1], unseparated[2]))
             at = match.end()
             continue
-        value_end = _value_end(text, match.end(), proper)
+        value_end = _value_end(text, match.end(), value_ends)
         if value_end < 0:
             block.unclosed, block.end = f"<parameter={name}>", len(text)
             return
@@ -168,15 +172,16 @@ def _fill(block: _Block, text: str, at: int, proper: list[int]) -> None:
         at = value_end + len(_ANY_END)
 
 
-def _value_end(text: str, at: int, proper: list[int]) -> int:
-    first, place = text.find(_ANY_END, at), bisect_left(proper, at)
-    if first < 0 or place == len(proper):
+def _value_end(text: str, at: int, value_ends: list[int]) -> int:
+    """Return where the value that begins at ``at`` ends, -1 if it is unclosed."""
+    first, place = text.find(_ANY_END, at), bisect_left(value_ends, at)
+    if first < 0 or place == len(value_ends):
         return first
     # A block's end between the two means that the later one belongs to another block.
-    return first if text.find("</function>", first, proper[place]) >= 0 else proper[place]
+    return first if text.find("</function>", first, value_ends[place]) >= 0 else value_ends[place]
 
 
-def _value(tool: Tool, name: str, value: str) -> str:
+def _clean_value(tool: Tool, name: str, value: str) -> str:
     """Return a value without the line breaks next to its tags; a file's text keeps its last one."""
     parameter = tool.by_name.get(name)
     if parameter is None or parameter.type != "string" or parameter.enum:
@@ -188,14 +193,15 @@ def _value(tool: Tool, name: str, value: str) -> str:
     return value
 
 
-def _none(reply: Reply, thinking: str, toolset: Toolset) -> Malformed:
-    how = f"{_how(example_tool(toolset))}\n\n{describe_way_to_finish(toolset)}"
+def _correct_missing_call(reply: Reply, thinking: str, toolset: Toolset) -> Malformed:
+    """Return the correction for an answer without a call. ``thinking``: its part up to the end of the thoughts."""
+    form = f"{_describe_form(example_tool(toolset))}\n\n{describe_way_to_finish(toolset)}"
     if not reply.text.strip():
-        return make_correction(Problem.EMPTY, describe_empty_answer(reply), how, reply)
-    what = "Your answer has no function call."
+        return make_correction(Problem.EMPTY, describe_empty_answer(reply), form, reply)
+    fault = "Your answer has no function call."
     if "<function" in thinking:
-        what += f" One within the thoughts does not count: write it behind `{_THOUGHT_OVER}`."
-    return make_correction(Problem.NO_CALL, what, how, reply)
+        fault += f" One within the thoughts does not count: write it behind `{_THOUGHT_END}`."
+    return make_correction(Problem.NO_CALL, fault, form, reply)
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -209,23 +215,27 @@ _RULES = """To call a function, end your answer with one block of this form:
 * The result comes with the next message; wait for it before the next call."""
 
 
-def _example(tool: Tool) -> str:
+def _example_call(tool: Tool) -> str:
     values = "".join(f"<parameter={name}>{value}</parameter>\n" for name, value in example_arguments(tool).items())
     return f"<function={tool.name}>\n{values}</function>"
 
 
-def _how(tool: Tool) -> str:
-    names = ", ".join(f"`{each.name}`{' (required)' if each.required else ''}" for each in tool.parameters)
+def _describe_form(tool: Tool) -> str:
+    """Return a text on the correct form of a call of ``tool``, with an example and its parameters."""
+    names = ", ".join(
+        f"`{parameter.name}`{' (required)' if parameter.required else ''}" for parameter in tool.parameters
+    )
     more = f"\n\nThe parameters of `{tool.name}` are {names}." if names else ""
-    return f"Answer with your reasoning and then exactly one call, in this form:\n\n{_example(tool)}{more}"
+    return f"Answer with your reasoning and then exactly one call, in this form:\n\n{_example_call(tool)}{more}"
 
 
-def _described(number: int, tool: Tool) -> str:
+def _describe_tool(number: int, tool: Tool) -> str:
+    """Return a tool's description for the system prompt, in OpenHands' layout."""
     lines = [f"---- BEGIN FUNCTION #{number}: {tool.name} ----", f"Description: {tool.description}"]
     lines.append("Parameters:" if tool.parameters else "It has no parameters.")
     for place, parameter in enumerate(tool.parameters, 1):
         need = "required" if parameter.required else "optional"
-        values = f" Allowed values: {', '.join(f'`{each}`' for each in parameter.enum)}." if parameter.enum else ""
+        values = f" Allowed values: {', '.join(f'`{value}`' for value in parameter.enum)}." if parameter.enum else ""
         lines.append(f"  ({place}) {parameter.name} ({parameter.type}, {need}): {parameter.description}{values}")
     lines.append(f"---- END FUNCTION #{number} ----")
     return "\n".join(lines)

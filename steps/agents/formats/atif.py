@@ -21,7 +21,10 @@ def is_row(row: Row) -> bool:
 
 
 def read(row: Row) -> Recorded:
-    """Read an ATIF row of any project. Malformed answers and their corrections have no actions."""
+    """Read an ATIF row of any project. Malformed answers and their corrections have no actions.
+
+    Actions of side conversations (``beside``) are merged with the main one's by time.
+    """
     timed = [*_actions(row)]
     for other in map(as_dict, as_list(row.get("subagent_trajectories"))):
         if as_dict(other.get("extra")).get("beside"):
@@ -46,7 +49,7 @@ def _actions(row: Row) -> Iterator[tuple[str, Action]]:
     for step in map(as_dict, as_list(row.get("steps"))):
         if as_dict(step.get("extra")).get("malformed"):
             continue
-        seen = {
+        observations = {
             result.get("source_call_id"): as_text(result.get("content"))
             for result in map(as_dict, as_list(as_dict(step.get("observation")).get("results")))
             if isinstance(result.get("source_call_id"), str)
@@ -54,29 +57,29 @@ def _actions(row: Row) -> Iterator[tuple[str, Action]]:
         for call in map(as_dict, as_list(step.get("tool_calls"))):
             name, call_id = as_name(call.get("function_name")), call.get("tool_call_id")
             if name:
-                observation = seen.get(call_id) if isinstance(call_id, str) else None
+                observation = observations.get(call_id) if isinstance(call_id, str) else None
                 action = Action(tool=name, arguments=as_dict(call.get("arguments")), observation=observation)
                 yield str(step.get("timestamp") or ""), action
 
 
 def _scaffold(agent: Row, *, ours: bool) -> str | None:
-    """Return the scaffold of our own rows; Harbor has agents of the same names with tools of their own."""
-    named = as_name(as_dict(agent.get("extra")).get("scaffold")) or as_name(agent.get("name"))
-    return named if ours and is_model_agent(named) else None
+    """Return the scaffold of our own rows, None for others: Harbor has agents of these names with other tools."""
+    name = as_name(as_dict(agent.get("extra")).get("scaffold")) or as_name(agent.get("name"))
+    return name if ours and is_model_agent(name) else None
 
 
-def write(done: SolvedUnit) -> bytes:
+def write(unit: SolvedUnit) -> bytes:
     """Return the complete trajectory, with all prompts' token ids and without lone surrogates."""
-    whole = with_whole_prompts(done.trajectory).model_dump(mode="json", exclude_none=True)
+    whole = with_whole_prompts(unit.trajectory).model_dump(mode="json", exclude_none=True)
     return (to_json(replace_surrogates_within(whole), separators=(",", ":")) + "\n").encode()
 
 
 def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
-    """Return the trajectory with all ids of each prompt, including those shared with the call before.
+    """Return the trajectory with all ids of each prompt, including those shared with the previous call.
 
-    Raises ValueError if the call before has fewer ids than are declared as shared.
+    Raises ValueError if the previous call has fewer ids than are declared as shared.
     """
-    before: list[int] = []
+    previous: list[int] = []
     turns = []
     for turn in trajectory.steps:
         metrics = turn.metrics
@@ -85,15 +88,17 @@ def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
             continue
         extra = metrics.extra or MetricsExtra()
         shared = extra.shared_prompt_ids or 0
-        if shared > len(before):
-            raise ValueError(f"step {turn.step_id} shares {shared} ids of a prompt with a call that has {len(before)}")
-        whole = [*before[:shared], *metrics.prompt_token_ids]
-        before = [*whole, *(metrics.completion_token_ids or [])]
+        if shared > len(previous):
+            raise ValueError(
+                f"step {turn.step_id} shares {shared} prompt ids, but the previous call has only {len(previous)}"
+            )
+        whole = [*previous[:shared], *metrics.prompt_token_ids]
+        previous = [*whole, *(metrics.completion_token_ids or [])]
         extra = extra.model_copy(update={"shared_prompt_ids": None})
         update = {"prompt_token_ids": whole, "extra": extra if metrics.extra else None}
         turns.append(_with(turn, metrics=metrics.model_copy(update=update)))
-    others = [with_whole_prompts(other) for other in trajectory.subagent_trajectories or []]
-    return trajectory.model_copy(update={"steps": turns, "subagent_trajectories": others or None})
+    subagents = [with_whole_prompts(other) for other in trajectory.subagent_trajectories or []]
+    return trajectory.model_copy(update={"steps": turns, "subagent_trajectories": subagents or None})
 
 
 def _with(turn: Turn, **update: Any) -> Turn:

@@ -74,33 +74,38 @@ def read(row: Row) -> Recorded:
         good=not info.get("exception_str") and not info.get("traceback") and status != "InfraError",
         actions=actions,
         scaffold=as_name(own.get("scaffold")) if own else NAME,
-        patch=submission if own else submission or None,
+        patch=submission if own else submission or None,  # "" means none, except in our files
         stop_reason=as_reason(own.get("stop_reason")) or _reason(status, info),
     )
 
 
 def _reason(status: str | None, info: Row) -> StopReason | None:
+    """Return the stop reason of an exit status; LimitsExceeded means the cost limit if the cost has reached it."""
     reason = _REASONS.get(status or "")
     stats, agent = as_dict(info.get("model_stats")), as_dict(as_dict(info.get("config")).get("agent"))
     limit, cost = agent.get("cost_limit"), stats.get("instance_cost")
-    dear = isinstance(limit, int | float) and isinstance(cost, int | float) and 0 < limit <= cost
-    return StopReason.COST_LIMIT if reason is StopReason.ABSOLUTE_STEPS and dear else reason
+    over_cost = isinstance(limit, int | float) and isinstance(cost, int | float) and 0 < limit <= cost
+    return StopReason.COST_LIMIT if reason is StopReason.ABSOLUTE_STEPS and over_cost else reason
 
 
 def _actions(messages: list[Row], place: int, *, own: bool) -> list[Action]:
+    """Return the actions of the message at ``place``, none if it is not an answer.
+
+    The observations are the messages that follow it, one per action. ``own``: whether this project wrote the file.
+    """
     message = messages[place]
     if message.get("role") != "assistant":
         return []
     extra = as_dict(message.get("extra"))
-    asked = [as_dict(action) for action in as_list(extra.get("actions"))]
+    requested = [as_dict(action) for action in as_list(extra.get("actions"))]
     if "actions" not in extra:
         # Version 1: the only fenced block of an answer; other numbers of blocks were refused.
-        found = _FENCED.findall(as_text(message.get("content")) or "")
-        asked = [{"command": text} for text in found if len(found) == 1]
-    observations = [_observation_text(after, own=own) for after in messages[place + 1 : place + 1 + len(asked)]]
-    observations += [None] * (len(asked) - len(observations))
+        blocks = _FENCED.findall(as_text(message.get("content")) or "")
+        requested = [{"command": text} for text in blocks if len(blocks) == 1]
+    observations = [_observation_text(after, own=own) for after in messages[place + 1 : place + 1 + len(requested)]]
+    observations += [None] * (len(requested) - len(observations))
     actions = []
-    for action, observation in zip(asked, observations, strict=True):
+    for action, observation in zip(requested, observations, strict=True):
         if name := as_name(action.get("tool")):
             arguments = as_dict(action.get("arguments"))
             actions.append(Action(tool=name, arguments=arguments, observation=observation))
@@ -126,31 +131,31 @@ def raw_result(output: str, code: object) -> str:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(done: SolvedUnit) -> bytes:
+def write(unit: SolvedUnit) -> bytes:
     """Return the file. Calls of tools other than bash are stored in an action's ``tool`` and ``arguments``."""
-    trajectory, spec = done.trajectory, done.run.spec
+    trajectory, spec = unit.trajectory, unit.run.spec
     usage, reason = trajectory.extra.usage, trajectory.extra.stop_reason
     status = _STATUS.get(reason, "RuntimeError")  # stop reasons of agent programs only
-    ending = {"exit_status": status, "submission": done.patch}
+    ending = {"exit_status": status, "submission": unit.patch}
     row = {
         "info": {
             "model_stats": {"instance_cost": usage.cost_usd or 0.0, "api_calls": usage.calls},
             "config": {
                 "agent": {
-                    "step_limit": spec.agent.ended_after if agent_of(spec.agent).calls_tools else 0,
+                    "step_limit": spec.agent.hard_step_limit if agent_of(spec.agent).calls_tools else 0,
                     "cost_limit": spec.agent.max_cost_usd or 0.0,
                     "wall_time_limit_seconds": int(spec.agent.timeout_s),
                     "max_consecutive_format_errors": spec.agent.max_malformed or 0,
                 },
                 "agent_type": f"swe-argo.{trajectory.agent.name}",
                 "model": {
-                    "model_name": trajectory.agent.model_name or done.run.model,
+                    "model_name": trajectory.agent.model_name or unit.run.model,
                     "model_kwargs": {"temperature": spec.llm.temperature},
                 },
                 "model_type": "swe-argo",
                 "environment": {
-                    "image": done.instance.image,
-                    "cwd": done.instance.workdir,
+                    "image": unit.instance.image,
+                    "cwd": unit.instance.workdir,
                     "timeout": spec.agent.command_timeout_s,
                 },
                 "environment_type": f"swe-argo.{spec.sandbox.backend}",
@@ -159,41 +164,43 @@ def write(done: SolvedUnit) -> bytes:
             **ending,
             OWN: {
                 "version": trajectory.agent.version,
-                "run": done.run.run_id,
-                "attempt": done.attempt,
-                "scaffold": done.scaffold,
+                "run": unit.run.run_id,
+                "attempt": unit.attempt,
+                "scaffold": unit.scaffold,
                 "stop_reason": reason.value,
             },
         },
-        "messages": [*_messages(done), {"role": "exit", "content": done.patch, "extra": ending}],
+        "messages": [*_messages(unit), {"role": "exit", "content": unit.patch, "extra": ending}],
         "trajectory_format": FORMAT,
-        "instance_id": done.instance.instance_id,
+        "instance_id": unit.instance.instance_id,
     }
     return to_json(row, indent=2).encode()
 
 
-def _messages(done: SolvedUnit) -> list[Row]:
+def _messages(unit: SolvedUnit) -> list[Row]:
+    """Return the conversation in mini-swe-agent's form."""
     by_turn: dict[int, list[AgentAction]] = {}
-    for act in agent_actions(done.trajectory):
+    for act in agent_actions(unit.trajectory):
         by_turn.setdefault(act.turn.step_id, []).append(act)
-    called = done.trajectory.agent.extra is None or done.trajectory.agent.extra.format != "text"
+    uses_functions = unit.trajectory.agent.extra is None or unit.trajectory.agent.extra.format != "text"
     messages: list[Row] = []
-    for turn in done.trajectory.steps:
+    for turn in unit.trajectory.steps:
         if turn.source != "agent":
-            messages.append({"role": turn.source, "content": turn.message, "extra": _when(turn)})
+            messages.append({"role": turn.source, "content": turn.message, "extra": _timestamp(turn)})
             continue
-        doing = [act for act in by_turn.get(turn.step_id, []) if act.call]
-        messages.append(_answer(turn, doing, called=called))
-        messages += [_observation(act, called=called) for act in doing]
+        acts = [act for act in by_turn.get(turn.step_id, []) if act.call]
+        messages.append(_answer(turn, acts, uses_functions=uses_functions))
+        messages += [_observation(act, uses_functions=uses_functions) for act in acts]
     return messages
 
 
-def _answer(turn: Turn, doing: list[AgentAction], *, called: bool) -> Row:
+def _answer(turn: Turn, acts: list[AgentAction], *, uses_functions: bool) -> Row:
+    """Return an answer as a message, with its actions and usage in ``extra``."""
     message: Row = {"role": "assistant", "content": turn.message}
     if turn.reasoning_content:
         message["reasoning_content"] = turn.reasoning_content
-    calls = [act.call for act in doing if act.call]
-    if calls and called:
+    calls = [act.call for act in acts if act.call]
+    if calls and uses_functions:
         message["tool_calls"] = [
             {
                 "id": call.tool_call_id,
@@ -202,7 +209,7 @@ def _answer(turn: Turn, doing: list[AgentAction], *, called: bool) -> Row:
             }
             for call in calls
         ]
-    extra: Row = {**_when(turn), "actions": []}
+    extra: Row = {**_timestamp(turn), "actions": []}
     for call in calls:
         action: Row = {"command": call.arguments.get("command"), "tool_call_id": call.tool_call_id}
         if call.function_name != "bash" or call.arguments.keys() != {"command"} or not _is_text(action["command"]):
@@ -220,19 +227,21 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _observation(act: AgentAction, *, called: bool) -> Row:
-    known = act.result.extra if act.result else None
+def _observation(act: AgentAction, *, uses_functions: bool) -> Row:
+    """Return an action's observation as a message, with its output and exit code in ``extra``."""
+    result_extra = act.result.extra if act.result else None
+    # Observations by the library's templates hold the output in this tag.
     raw = _OUTPUT.search(act.observation)
-    message: Row = {"role": "tool" if called else "user", "content": act.observation}
-    if called and act.call:
+    message: Row = {"role": "tool" if uses_functions else "user", "content": act.observation}
+    if uses_functions and act.call:
         message["tool_call_id"] = act.call.tool_call_id
-    code = known.exit_code if known else None
-    timed_out = "the command took too long" if known and known.timed_out else ""
+    code = result_extra.exit_code if result_extra else None
+    timed_out = "the command took too long" if result_extra and result_extra.timed_out else ""
     extra = {"raw_output": raw[1] if raw else act.observation, "returncode": -1 if timed_out else code}
     return {**message, "extra": {**extra, "exception_info": timed_out}}
 
 
-def _when(turn: Turn) -> Row:
+def _timestamp(turn: Turn) -> Row:
     if turn.timestamp is None:
         return {}
     return {"timestamp": datetime.fromisoformat(turn.timestamp.replace("Z", "+00:00")).timestamp()}

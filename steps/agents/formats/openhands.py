@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.datasets.openhands import OWN, read_end
 
 NAME = "OpenHands"
-_SILENT = frozenset(
+_WITHOUT_EFFECT = frozenset(
     (
         "message",
         "system",
@@ -45,12 +45,12 @@ def read(row: Row) -> Recorded:
     else:
         inward, observations = _workspace(instance_id), _observations(events)
         actions = [
-            _inward(action.model_copy(update={"observation": observations.get(id(event))}), inward)
+            _replace_workspace(action.model_copy(update={"observation": observations.get(id(event))}), inward)
             for event in events
             for action in _actions(event)
         ]
     llm = as_dict(metadata.get("llm_config") or metadata.get("llm"))
-    its_own, reason = read_end(row["error"]) if row.get("error") else (True, None)
+    is_agent_end, reason = read_end(row["error"]) if row.get("error") else (True, None)
     if not row.get("error") and actions and actions[-1].tool == "finish":
         reason = StopReason.FINISHED
     reason = as_reason(own.get("stop_reason")) or reason
@@ -58,7 +58,7 @@ def read(row: Row) -> Recorded:
         NAME,
         instance_id,
         as_name(llm.get("model")),
-        good=its_own and reason is not StopReason.INTERRUPTED,
+        good=is_agent_end and reason is not StopReason.INTERRUPTED,
         actions=actions,
         scaffold=as_name(own.get("scaffold")),
         patch=as_text(result.get("git_patch")),
@@ -66,26 +66,28 @@ def read(row: Row) -> Recorded:
     )
 
 
-# -- its own ---------------------------------------------------------------------------------------------------------
+# -- OpenHands' rows -------------------------------------------------------------------------------------------------
 
 
 def _actions(event: Row) -> Iterator[Action]:
+    """Yield an event's actions to replay: none if it is not the agent's, or has no effect."""
     if event.get("kind") == "ActionEvent":  # the SDK's, since 2025
         arguments = {key: value for key, value in as_dict(event.get("action")).items() if key != "kind"}
-        yield from _performable(str(event.get("tool_name", "")), arguments)
+        yield from _executable_actions(str(event.get("tool_name", "")), arguments)
     elif isinstance(name := event.get("action"), str) and event.get("source", "agent") == "agent":
         arguments = as_dict(event.get("args"))
         if name == "edit" and not arguments.get("command"):
-            name = "edit (by line range)"
+            name = "edit (by line range)"  # an unknown tool: it cannot be replayed
         if name == "read":  # OpenHands' record of a view in its editor
             if event.get("tool_call_metadata") or arguments.get("impl_source") == "oh_aci":
                 view = {"command": "view", "path": arguments.get("path"), "view_range": arguments.get("view_range")}
                 yield Action(tool="edit", arguments={key: value for key, value in view.items() if value is not None})
-        elif name not in _SILENT:
-            yield from _performable("terminal" if name == "run" else name, arguments)
+        elif name not in _WITHOUT_EFFECT:
+            yield from _executable_actions("terminal" if name == "run" else name, arguments)
 
 
-def _performable(tool: str, arguments: Row) -> Iterator[Action]:
+def _executable_actions(tool: str, arguments: Row) -> Iterator[Action]:
+    """Yield the action, except input to a running command and empty commands."""
     if tool in ("execute_bash", "terminal"):
         if arguments.get("is_input") not in (True, "true") and arguments.get("command"):
             yield Action(tool="bash_session", arguments={"command": arguments["command"]})
@@ -94,13 +96,13 @@ def _performable(tool: str, arguments: Row) -> Iterator[Action]:
 
 
 def _observations(events: list[Row]) -> dict[int, str | None]:
-    """Return each action's observation by ``id()`` of its event: the one with its ``cause``, else the next event."""
-    caused = {event["cause"]: event for event in events if _key(event.get("cause")) and "observation" in event}
-    caused |= {event["action_id"]: event for event in events if _key(event.get("action_id"))}
+    """Return each action's observation by ``id()`` of its event: the event that it caused, else the next event."""
+    caused = {event["cause"]: event for event in events if _is_key(event.get("cause")) and "observation" in event}
+    caused |= {event["action_id"]: event for event in events if _is_key(event.get("action_id"))}
     texts: dict[int, str | None] = {}
     for number, event in enumerate(events):
-        effect = caused.get(event["id"]) if _key(event.get("id")) else None
-        if effect is None and number + 1 < len(events) and not _key(events[number + 1].get("cause")):
+        effect = caused.get(event["id"]) if _is_key(event.get("id")) else None
+        if effect is None and number + 1 < len(events) and not _is_key(events[number + 1].get("cause")):
             effect = events[number + 1]
         if effect is not None and "observation" in effect:
             body = effect["observation"] if isinstance(effect["observation"], dict) else effect  # an object in the SDK
@@ -108,7 +110,7 @@ def _observations(events: list[Row]) -> dict[int, str | None]:
     return texts
 
 
-def _key(value: object) -> bool:
+def _is_key(value: object) -> bool:
     return isinstance(value, int | str)
 
 
@@ -120,14 +122,15 @@ def _workspace(instance_id: str) -> re.Pattern[str]:
 
 
 def move_repository(recorded: Recorded, workdir: str) -> Recorded:
-    """Return OpenHands' own recording with the repository moved to ``workdir``; others, unchanged, have it there."""
+    """Return a recording by OpenHands itself with the repository moved to ``workdir``, any other unchanged."""
     if workdir == WORKDIR or recorded.format != NAME or recorded.scaffold is not None:
         return recorded
-    actions = [_inward(action, re.compile(rf"{WORKDIR}(?![\w-])"), workdir) for action in recorded.actions]
+    actions = [_replace_workspace(action, re.compile(rf"{WORKDIR}(?![\w-])"), workdir) for action in recorded.actions]
     return replace(recorded, actions=actions)
 
 
-def _inward(action: Action, workspace: re.Pattern[str], workdir: str = WORKDIR) -> Action:
+def _replace_workspace(action: Action, workspace: re.Pattern[str], workdir: str = WORKDIR) -> Action:
+    """Return the action with the workspace's path replaced by ``workdir`` in all its texts."""
     arguments = {
         key: workspace.sub(workdir, value) if isinstance(value, str) else value
         for key, value in action.arguments.items()
@@ -135,10 +138,11 @@ def _inward(action: Action, workspace: re.Pattern[str], workdir: str = WORKDIR) 
     return action.model_copy(update={"arguments": arguments})
 
 
-# -- this project's --------------------------------------------------------------------------------------------------
+# -- this project's rows ---------------------------------------------------------------------------------------------
 
 
 def _own_actions(events: list[Row]) -> Iterator[Action]:
+    """Yield the calls as the model made them, which our writer stores in the model's response."""
     observations = _observations(events)
     for event in events:
         metadata = as_dict(event.get("tool_call_metadata"))

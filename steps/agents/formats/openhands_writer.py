@@ -18,7 +18,7 @@ from swe_argo.steps.datasets.openhands import OWN
 _SHELLS = ("bash", "execute_bash", "execute_command", "run_command", "bash_session", "terminal")
 _EDITORS = ("str_replace_editor", "file_editor", "edit")
 _ENDS = ("finish", "submit")
-_SENTENCES = {
+_END_MESSAGES = {
     StopReason.ABSOLUTE_STEPS: "RuntimeError: Agent reached maximum iteration",
     StopReason.COST_LIMIT: "RuntimeError: Agent reached maximum budget for conversation",
     StopReason.TOKEN_LIMIT: "RuntimeError: Agent reached maximum budget of tokens",
@@ -27,14 +27,14 @@ _SENTENCES = {
     StopReason.REQUEST_REFUSED: "BadRequestError: the endpoint refused the conversation",
     StopReason.CONTENT_FILTER: "ContentPolicyViolationError: the endpoint filtered the answer",
     StopReason.REFUSAL: "ContentPolicyViolationError: the model refused",
-    StopReason.MALFORMED: "FunctionCallValidationError: answer after answer held no call that could be made",
-    StopReason.EMPTY_ANSWER: "LLMNoActionError: answer after answer held nothing",
-    StopReason.TIMEOUT: "EvalTimeoutException: the agent's time was over",
+    StopReason.MALFORMED: "FunctionCallValidationError: several answers in a row had no valid call",
+    StopReason.EMPTY_ANSWER: "LLMNoActionError: several answers in a row were empty",
+    StopReason.TIMEOUT: "EvalTimeoutException: the agent reached its time limit",
     StopReason.SANDBOX_BROKEN: "RuntimeError: the agent broke its runtime",
     StopReason.CALL_TIMEOUT: "Timeout: a call of the model took too long",
 }
-"""OpenHands' wording for an unfinished agent: the reason of the last event. Only failed units have an ``error``, as
-such rows count as not done."""
+"""Reason of the last event for an unfinished agent, in OpenHands' wording. Only failed units have an ``error``, because
+OpenHands does not count rows with one as finished."""
 
 
 def run_metadata(run: RunFile) -> Row:
@@ -51,7 +51,7 @@ def run_metadata(run: RunFile) -> Row:
     return {
         "agent_class": agent.openhands_class or agent.name,
         "llm_config": {name: value for name, value in llm.items() if value is not None},
-        "max_iterations": spec.agent.told_after,
+        "max_iterations": spec.agent.soft_step_limit,
         "eval_output_dir": "",
         "start_time": run.created_at,
         "git_commit": run.versions.get("code", ""),
@@ -61,25 +61,25 @@ def run_metadata(run: RunFile) -> Row:
     }
 
 
-def write(done: SolvedUnit) -> bytes:
+def write(unit: SolvedUnit) -> bytes:
     """Return a solved unit's line."""
-    trajectory = done.trajectory
+    trajectory = unit.trajectory
     users = [turn.message for turn in trajectory.steps if turn.source == "user"]
     own = {
-        "scaffold": done.scaffold,
+        "scaffold": unit.scaffold,
         "stop_reason": trajectory.extra.stop_reason.value,
     }
-    result: Row = {"git_patch": done.patch, OWN: own}
-    if done.grade:
-        result["report"] = _report(done.grade)
+    result: Row = {"git_patch": unit.patch, OWN: own}
+    if unit.grade:
+        result["report"] = _report(unit.grade)
     return _line(
-        done.run,
-        done.instance,
-        done.attempt,
+        unit.run,
+        unit.instance,
+        unit.attempt,
         test_result=result,
         instruction=users[0] if users else "",
-        history=_Events(done).all(),
-        metrics=_metrics(trajectory.extra.usage, done.run.model),
+        history=_Events(unit).all(),
+        metrics=_metrics(trajectory.extra.usage, unit.run.model),
         error=None,
     )
 
@@ -91,18 +91,20 @@ def write_failed(run: RunFile, instance: Instance, attempt: int, error: str) -> 
 
 
 def _line(run: RunFile, instance: Instance, attempt: int, **more: Any) -> bytes:
-    shown = ("instance_id", "repo", "version", "base_commit", "problem_statement")
+    """Return a line of JSON with the fields of every row, and those in ``more``."""
+    instance_fields = ("instance_id", "repo", "version", "base_commit", "problem_statement")
     row = {
         "instance_id": instance.instance_id,
         "attempt": attempt,
         "metadata": run_metadata(run),
         **more,
-        "instance": instance.model_dump(mode="json", include=set(shown)),
+        "instance": instance.model_dump(mode="json", include=set(instance_fields)),
     }
     return (to_json(row) + "\n").encode()
 
 
 def _report(grade: GradeRecord) -> Row:
+    """Return a verdict as the report that OpenHands' evaluation adds to a row."""
     return {
         "resolved": grade.resolved,
         "failed_apply_patch": grade.outcome is Outcome.PATCH_FAILED,
@@ -113,6 +115,7 @@ def _report(grade: GradeRecord) -> Row:
 
 
 def _metrics(usage: Usage, model: str) -> Row:
+    """Return the usage as OpenHands' sums, without its lists of single calls."""
     return {
         "accumulated_cost": usage.cost_usd or 0.0,
         "accumulated_token_usage": {
@@ -132,28 +135,30 @@ def _metrics(usage: Usage, model: str) -> Row:
 class _Events:
     """Event history in the form of OpenHands' event stream (openhands/events/serialization)."""
 
-    def __init__(self, done: SolvedUnit) -> None:
-        self.done = done
+    def __init__(self, unit: SolvedUnit) -> None:
+        self.unit = unit
         self.events: list[Row] = []
 
     def all(self) -> list[Row]:
-        doing: dict[int, list[AgentAction]] = defaultdict(list)
-        for act in agent_actions(self.done.trajectory):
-            doing[act.turn.step_id].append(act)
-        for turn in self.done.trajectory.steps:
+        """Return the events of the whole trajectory."""
+        acts: dict[int, list[AgentAction]] = defaultdict(list)
+        for act in agent_actions(self.unit.trajectory):
+            acts[act.turn.step_id].append(act)
+        for turn in self.unit.trajectory.steps:
             if turn.source == "agent":
-                for act in doing[turn.step_id]:
+                for act in acts[turn.step_id]:
                     self._act(act)
             elif turn.source == "system":
-                tools = self.done.trajectory.agent.tool_definitions
+                tools = self.unit.trajectory.agent.tool_definitions
                 args: Row = {"content": turn.message, "tools": tools, "openhands_version": None, "agent_class": None}
                 self._add(turn.timestamp, "agent", action="system", message=turn.message, args=args)
             else:
                 self._add_message(turn, "user")
-        self._ended()
+        self._add_end()
         return self.events
 
     def _add(self, timestamp: str | None, source: str, **more: Any) -> int:
+        """Add an event. Return its id, by which an observation names its cause."""
         number = len(self.events)
         self.events.append({"id": number, "timestamp": timestamp, "source": source, **more})
         return number
@@ -163,27 +168,31 @@ class _Events:
         self._add(turn.timestamp, source, action="message", message=turn.message, args=args)
 
     def _act(self, act: AgentAction) -> None:
+        """Add a call and its observation, or a message for an answer without a call."""
         if act.call is None:
             self._add_message(act.turn, "agent")
             return
         action, args = _action(act.call.function_name, act.call.arguments, act.thought)
-        called = {
+        call_metadata = {
             "function_name": act.call.function_name,
             "tool_call_id": act.call.tool_call_id,
-            "model_response": _response(act, self.done.run.model),
+            "model_response": _response(act, self.unit.run.model),
             "total_calls_in_response": len(act.turn.tool_calls or []),
         }
-        number = self._add(act.turn.timestamp, "agent", action=action, message="", args=args, tool_call_metadata=called)
+        number = self._add(
+            act.turn.timestamp, "agent", action=action, message="", args=args, tool_call_metadata=call_metadata
+        )
         if act.result and (act.result.content or action != "finish"):
-            seen, extras, more = _observation(action, act)
-            self._add(act.turn.timestamp, "agent", message="", cause=number, observation=seen, extras=extras, **more)
+            name, extras, more = _observation(action, act)
+            self._add(act.turn.timestamp, "agent", message="", cause=number, observation=name, extras=extras, **more)
 
-    def _ended(self) -> None:
-        reason = self.done.trajectory.extra.stop_reason
-        state = "error" if reason in _SENTENCES else "finished"
-        extras = {"agent_state": state, "reason": _SENTENCES.get(reason, "")}
+    def _add_end(self) -> None:
+        """Add the event of the agent's final state, with the reason if it did not finish."""
+        reason = self.unit.trajectory.extra.stop_reason
+        state = "error" if reason in _END_MESSAGES else "finished"
+        extras = {"agent_state": state, "reason": _END_MESSAGES.get(reason, "")}
         ended = {"observation": "agent_state_changed", "content": "", "extras": extras}
-        self._add(self.done.trajectory.steps[-1].timestamp, "environment", message="", **ended)
+        self._add(self.unit.trajectory.steps[-1].timestamp, "environment", message="", **ended)
 
 
 def _action(tool: str, arguments: Row, thought: str) -> tuple[str, Row]:
@@ -239,13 +248,19 @@ def _response(act: AgentAction, model: str) -> Row:
 def _observation(action: str, act: AgentAction) -> tuple[str, Row, Row]:
     """Return OpenHands' observation name, its ``extras``, and its content with the success flag."""
     arguments = act.call.arguments if act.call else {}
-    known = act.result.extra if act.result else None
-    code = known.exit_code if known else None
+    result_extra = act.result.extra if act.result else None
+    code = result_extra.exit_code if result_extra else None
     more: Row = {"content": act.observation}
     if action == "run":
         command = arguments.get("command", arguments.get("cmd", ""))
-        shown = {"exit_code": -1 if code is None else code, "pid": -1, "working_dir": None, "prefix": "", "suffix": ""}
-        return "run", {"command": command, "metadata": shown, "hidden": False}, more | {"success": code == 0}
+        metadata = {
+            "exit_code": -1 if code is None else code,
+            "pid": -1,
+            "working_dir": None,
+            "prefix": "",
+            "suffix": "",
+        }
+        return "run", {"command": command, "metadata": metadata, "hidden": False}, more | {"success": code == 0}
     if action == "read":
         return "read", {"path": arguments.get("path", ""), "impl_source": "oh_aci"}, more
     if action == "edit" and code in {0, None}:

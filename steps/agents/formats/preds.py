@@ -17,7 +17,7 @@ def is_row(row: Row) -> bool:
 
 
 def read(row: Row) -> Recorded:
-    """Read a prediction; its replay applies the patch, if not empty. Raises ValueError."""
+    """Read a prediction; its replay applies the patch, if not empty. Raises ValueError if the patch is no text."""
     patch = "" if row["model_patch"] is None else row["model_patch"]
     if not isinstance(patch, str):
         raise ValueError(f"model_patch is {type(patch).__name__}, not text or null")  # noqa: TRY004 - of a file

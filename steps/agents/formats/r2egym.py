@@ -24,7 +24,7 @@ form holds only strings, and strips them."""
 _FUNCTION = re.compile(r"<function\s*=\s*([^>]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter\s*=\s*([^>]{1,200})>(.*?)(</parameter>|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"sweb\.eval\.[^.:/]+\.([^:/]+)")
-_BROKEN = ("llm_query_error", "env_exception", "agent_exception")
+_INFRASTRUCTURE_EXITS = ("llm_query_error", "env_exception", "agent_exception")
 """Exit reasons caused by R2E-Gym's infrastructure, not by the agent."""
 _EXITS = {
     StopReason.FINISHED: "agent",
@@ -64,13 +64,13 @@ def read(row: Row) -> Recorded:
     """Read a row of R2E-Gym or of ``write``; older files lack some keys."""
     own = as_dict(as_dict(row.get("agent_args")).get(OWN))
     actions = [action for step in map(as_dict, as_list(row.get("trajectory_steps"))) if (action := _action(step))]
-    word = as_name(row.get("exit_reason"))
-    reason = as_reason(own.get("stop_reason")) or _REASONS.get(word or "")
+    exit_name = as_name(row.get("exit_reason"))
+    reason = as_reason(own.get("stop_reason")) or _REASONS.get(exit_name or "")
     return Recorded(
         NAME,
         _instance(row),
         as_name(as_dict(row.get("agent_args")).get("llm_name")),
-        good=reason is not StopReason.INTERRUPTED if own else word not in _BROKEN,
+        good=reason is not StopReason.INTERRUPTED if own else exit_name not in _INFRASTRUCTURE_EXITS,
         actions=actions,
         scaffold=as_name(own.get("scaffold")),
         patch=as_text(row.get("output_patch")),
@@ -79,6 +79,7 @@ def read(row: Row) -> Recorded:
 
 
 def _action(step: Row) -> Action | None:
+    """Return a step's action, our exact call if the row is ours; None if the answer has no call."""
     observation = as_text(step.get("observation"))
     own = as_dict(as_dict(step.get("info")).get(OWN))
     if name := as_name(own.get("tool")):
@@ -86,6 +87,7 @@ def _action(step: Row) -> Action | None:
     action = text_action(str(step.get("action") or ""))
     if action is None:
         return None
+    # A command that R2E-Gym refused had no effect, and has none in a replay.
     words = str(action.arguments.get("cmd", "")).split(maxsplit=1)
     if words and words[0] in REFUSED and "not allowed" in str(observation):
         return Action(tool="think", arguments={"refused": action.arguments["cmd"]})
@@ -94,17 +96,19 @@ def _action(step: Row) -> Action | None:
 
 def text_action(text: str) -> Action | None:
     """Return the first ``<function=NAME><parameter=KEY>VALUE</parameter></function>`` of a text, values stripped."""
-    found = _FUNCTION.search(text)
-    if not found:
+    match = _FUNCTION.search(text)
+    if not match:
         return None
-    arguments = {name.strip(): value.strip() for name, value, closed in _PARAMETER.findall(found[2]) if closed}
-    return Action(tool=found[1].strip(), arguments=arguments)
+    arguments = {name.strip(): value.strip() for name, value, closed in _PARAMETER.findall(match[2]) if closed}
+    return Action(tool=match[1].strip(), arguments=arguments)
 
 
 def _instance(row: Row) -> str:
-    named = as_dict(row.get("ds")).get("instance_id")
-    if isinstance(named, str):
-        return named
+    """Return the instance's id, in older files derived from the image's name."""
+    instance_id = as_dict(row.get("ds")).get("instance_id")
+    if isinstance(instance_id, str):
+        return instance_id
+    # SWE-bench writes __ as _1776_ in names of images.
     image = _IMAGE.search(str(row.get("docker_image", "")))
     return image[1].replace("_1776_", "__") if image else str(row.get("docker_image", ""))
 
@@ -112,19 +116,19 @@ def _instance(row: Row) -> str:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(done: SolvedUnit) -> bytes:
+def write(unit: SolvedUnit) -> bytes:
     """Return a line. Unknown token counts are -1, as in R2E-Gym."""
-    spec, instance, grade = done.run.spec, done.instance, done.grade
-    steps = _steps(done)
+    spec, instance, grade = unit.run.spec, unit.instance, unit.grade
+    steps = _steps(unit)
     agent = spec.agent
-    told_after, ended = _limits(agent, len(steps))
+    max_steps, max_steps_absolute = _limits(agent, len(steps))
     row = {
         "trajectory_steps": steps,
         "problem_statement": instance.problem_statement,
         "docker_image": instance.image,
-        "exp_name": done.run.run_id,
+        "exp_name": unit.run.run_id,
         "env_args": {"ds": {"instance_id": instance.instance_id}},
-        "agent_args": _agent_args(done),
+        "agent_args": _agent_args(unit),
         "ds": {
             "instance_id": instance.instance_id,
             "repo": instance.repo,
@@ -133,67 +137,73 @@ def write(done: SolvedUnit) -> bytes:
             "problem_statement": instance.problem_statement,
             "docker_image": instance.image,
         },
-        "max_steps": told_after,
-        "max_steps_absolute": ended,
+        "max_steps": max_steps,
+        "max_steps_absolute": max_steps_absolute,
         "max_token_limit": agent.max_token_limit or 0,
         "max_llm_time": math.ceil(spec.llm.timeout),
         "max_exec_time": math.ceil(agent.command_timeout_s),
         "max_total_time": math.ceil(agent.timeout_s),
-        "exit_reason": exit_reason(done, len(steps)),
-        "output_patch": done.patch,
+        "exit_reason": exit_reason(unit, len(steps)),
+        "output_patch": unit.patch,
         "reward": float(grade.resolved) if grade and grade.outcome is not Outcome.NO_PREDICTION else None,
         "reward_calc_time": round(sum(grade.seconds.values()), 3) if grade else None,
-        "test_output": done.log,
+        "test_output": unit.log,
     }
     return (to_json(replace_surrogates_within(row)) + "\n").encode()
 
 
-def exit_reason(done: SolvedUnit, steps: int) -> str:
-    """Return R2E-Gym's exit reason."""
-    reason = done.trajectory.extra.stop_reason
+def exit_reason(unit: SolvedUnit, steps: int) -> str:
+    """Return R2E-Gym's exit reason. ``steps``: the number of actions, one of which may follow the request to finish."""
+    reason = unit.trajectory.extra.stop_reason
     if reason is StopReason.MAX_STEPS:
-        return "max_step_limit" if steps <= done.run.spec.agent.told_after + 1 else "agent_max_step_limit"
+        return "max_step_limit" if steps <= unit.run.spec.agent.soft_step_limit + 1 else "agent_max_step_limit"
     return _EXITS.get(reason, "agent_exception")
 
 
-def _limits(agent: AgentSpec, taken: int) -> tuple[int, int]:
+def _limits(agent: AgentSpec, steps: int) -> tuple[int, int]:
     """Return the step limits (finish request, end); for agents without limits, the steps taken."""
-    return (agent.told_after, agent.ended_after) if agent_of(agent).calls_tools else (max(taken, 1), max(taken, 1))
+    return (
+        (agent.soft_step_limit, agent.hard_step_limit)
+        if agent_of(agent).calls_tools
+        else (max(steps, 1), max(steps, 1))
+    )
 
 
-def _agent_args(done: SolvedUnit) -> Row:
-    agent, llm = done.trajectory.agent, done.run.spec.llm
+def _agent_args(unit: SolvedUnit) -> Row:
+    """Return the agent's settings, and our own data about the unit under OWN."""
+    agent, llm = unit.trajectory.agent, unit.run.spec.llm
     return {
-        "llm_name": agent.model_name or done.run.model,
+        "llm_name": agent.model_name or unit.run.model,
         "llm_base_url": agent.extra.endpoint if agent.extra else None,
-        "scaffold": done.scaffold,
+        "scaffold": unit.scaffold,
         "use_fn_calling": agent.extra is not None and agent.extra.format == "function_calling",
         "temperature": agent.extra.temperature if agent.extra else llm.temperature,
         OWN: {
             "version": agent.version,
-            "run": done.run.run_id,
-            "attempt": done.attempt,
-            "scaffold": done.scaffold,
-            "stop_reason": done.trajectory.extra.stop_reason.value,
-            "usage": done.trajectory.extra.usage.model_dump(mode="json"),
+            "run": unit.run.run_id,
+            "attempt": unit.attempt,
+            "scaffold": unit.scaffold,
+            "stop_reason": unit.trajectory.extra.stop_reason.value,
+            "usage": unit.trajectory.extra.usage.model_dump(mode="json"),
         },
     }
 
 
-def _steps(done: SolvedUnit) -> list[Row]:
+def _steps(unit: SolvedUnit) -> list[Row]:
     steps: list[Row] = []
     total = 0.0
-    every = list(agent_actions(done.trajectory))
-    for number, act in enumerate(every):
+    acts = list(agent_actions(unit.trajectory))
+    for number, act in enumerate(acts):
         total += act.seconds + act.model_seconds
-        steps.append(_step(act, number, total, last=number == len(every) - 1))
+        steps.append(_step(act, number, total, last=number == len(acts) - 1))
     return steps
 
 
 def _step(act: AgentAction, number: int, total: float, *, last: bool) -> Row:
-    metrics = act.turn.metrics if act.first else None
-    spent = (metrics.prompt_tokens, metrics.completion_tokens) if metrics else (0, 0)
-    prompt, completion = (-1 if tokens is None else tokens for tokens in spent)
+    """Return a step. ``total``: seconds up to its end; ``last``: whether it is the trajectory's last."""
+    metrics = act.turn.metrics if act.first else None  # a turn's tokens count once
+    token_counts = (metrics.prompt_tokens, metrics.completion_tokens) if metrics else (0, 0)
+    prompt, completion = (-1 if tokens is None else tokens for tokens in token_counts)
     info: dict[str, Any] = {"total_time": act.seconds}
     if act.call:
         info[OWN] = {"tool": act.call.function_name, "arguments": act.call.arguments}
@@ -204,7 +214,7 @@ def _step(act: AgentAction, number: int, total: float, *, last: bool) -> Row:
     return {
         "step_idx": number,
         "thought": act.thought,
-        "action": _text(act),
+        "action": _call_text(act),
         "observation": act.observation,
         "done": last,
         "info": info,
@@ -219,8 +229,8 @@ def _step(act: AgentAction, number: int, total: float, *, last: bool) -> Row:
     }
 
 
-def _text(act: AgentAction) -> str:
-    """Return the call in R2E-Gym's text form, which has a nameless function for an answer without a call."""
+def _call_text(act: AgentAction) -> str:
+    """Return the call in R2E-Gym's text form; an answer without a call becomes a function without a name."""
     name, arguments = (act.call.function_name, act.call.arguments) if act.call else ("", {})
     parameters = "".join(
         f"  <parameter={key}>{value if isinstance(value, str) else json.dumps(value)}</parameter>\n"

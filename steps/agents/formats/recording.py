@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recorded:
-    """A parsed trajectory row; ``good`` is False if it ended in an error of its own infrastructure."""
+    """A parsed trajectory row; ``good`` is False if it ended in an infrastructure failure."""
 
     format: str
     instance_id: str
@@ -23,11 +23,11 @@ class Recorded:
     good: bool = True
     actions: list[Action] = field(default_factory=list)
     scaffold: str | None = None
-    """Scaffold whose tools it used, if those are known to be this project's or mini-swe-agent's."""
+    """Scaffold whose tools were used, if these are this project's or mini-swe-agent's."""
     patch: str | None = None
     stop_reason: StopReason | None = None
     patch_alone: bool = False
-    """Whether ``actions`` only apply its patch, because its tools are unknown here."""
+    """Whether ``actions`` only apply the patch, because the recording's tools are unknown here."""
 
 
 def as_dict(value: object) -> Row:
@@ -46,17 +46,17 @@ def as_list(value: object) -> Iterable[Any]:
 
 
 def as_name(value: object) -> str | None:
-    """Return the text, None if it is empty or no text."""
+    """Return the value if it is a non-empty text, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def as_text(value: object) -> str | None:
-    """Return the text, possibly empty; the texts of a list of content parts are joined."""
+    """Return the value if it is a text, the joined texts of a list of content parts, else None."""
     if isinstance(value, list):
         value = "".join(str(as_dict(part).get("text") or "") for part in value)
     return value if isinstance(value, str) else None
 
 
 def as_reason(value: object) -> StopReason | None:
-    """Return the stop reason of that name, None if there is none."""
+    """Return the stop reason with this name, None if it is unknown."""
     return StopReason(value) if isinstance(value, str) and value in set(StopReason) else None

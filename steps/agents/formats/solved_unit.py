@@ -34,8 +34,8 @@ class SolvedUnit:
     def scaffold(self) -> str | None:
         """Return the scaffold whose tools were used, None if unknown."""
         agent = self.trajectory.agent
-        named = agent.extra.scaffold if agent.extra else None
-        return named or (agent.name if is_model_agent(agent.name) else None)
+        scaffold = agent.extra.scaffold if agent.extra else None
+        return scaffold or (agent.name if is_model_agent(agent.name) else None)
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class AgentAction:
 
     turn: Turn
     call: ToolCall | None
-    """None for an answer without a valid call; ``said`` is then the correction."""
+    """None for an answer without a valid call, which has a ``correction``."""
     result: Result | None = None
     first: bool = True
-    said: str = ""
+    correction: str = ""
 
     @property
     def observation(self) -> str:
         """Return the text shown to the agent."""
-        return self.said if self.call is None else (self.result and self.result.content) or ""
+        return self.correction if self.call is None else (self.result and self.result.content) or ""
 
     @property
     def seconds(self) -> float:
@@ -74,15 +74,15 @@ class AgentAction:
 
 
 def agent_actions(trajectory: Trajectory) -> Iterator[AgentAction]:
-    """Yield the agent's turns, call by call, in order."""
+    """Yield the agent's turns call by call, in order; a turn without a valid call is one action with a correction."""
     for number, turn in enumerate(trajectory.steps):
         if turn.source != "agent":
             continue
         calls, results = turn.tool_calls or [], turn.observation.results if turn.observation else []
         if not calls or is_malformed(turn):
-            after = trajectory.steps[number + 1 : number + 2]
-            said = after[0].message if after and after[0].source != "agent" else ""
-            yield AgentAction(turn, None, said=(results and results[0].content) or said)
+            following = trajectory.steps[number + 1 : number + 2]
+            next_message = following[0].message if following and following[0].source != "agent" else ""
+            yield AgentAction(turn, None, correction=(results and results[0].content) or next_message)
             continue
         by_call = {result.source_call_id: result for result in results}
         for place, call in enumerate(calls):

@@ -19,8 +19,8 @@ NAME = "SWE-agent"
 
 _SHELL, _EDITOR, _END = "bash_session", "str_replace_editor", "submit"
 """SWE-agent's tools under names with the same meaning here: its shell is persistent."""
-_GIVEN_UP = ("exit_forfeit", "forfeit")
-_WINDOWED = (
+_FORFEITS = ("exit_forfeit", "forfeit")
+_STATEFUL = (
     "open", "goto", "scroll_up", "scroll_down", "create", "edit", "insert", "search_dir", "search_file", "find_file",
     "filemap", "view_image",
 )  # fmt: skip
@@ -48,9 +48,9 @@ def is_row(row: Row) -> bool:
 
 
 def read(row: Row) -> Recorded:
-    """Read a row of any version, a demonstration, or one made by ``write``. Raises ValueError.
+    """Read a row of any version, a demonstration, or one made by ``write``.
 
-    If it used unknown tools, its replay applies the patch.
+    If it used unknown tools, its replay applies the patch. Raises ValueError if the patch is no text.
     """
     row = sweagent.chosen_attempt(row)
     own = as_dict(as_dict(row.get("info")).get(OWN))
@@ -76,7 +76,8 @@ def read(row: Row) -> Recorded:
 
 
 def _actions(row: Row) -> list[Action]:
-    called = _called(row)
+    """Return the steps' calls: ours from ``extra_info``, others from the action's text and function call, if any."""
+    recorded_calls = _recorded_calls(row)
     actions = []
     for step in map(as_dict, as_list(row.get("trajectory"))) if "trajectory" in row else _steps(row):
         own = as_dict(as_dict(step.get("extra_info")).get(OWN))
@@ -84,15 +85,18 @@ def _actions(row: Row) -> list[Action]:
         if own.get("tool"):
             tool, arguments = str(own["tool"]), as_dict(own.get("arguments"))
         elif text.strip():
-            tool, arguments = _call(text, called.pop(0)[1] if called and called[0][0] == text else {})
+            # The conversation has the same order; an action that it lacks has no function call.
+            tool, arguments = _call(
+                text, recorded_calls.pop(0)[1] if recorded_calls and recorded_calls[0][0] == text else {}
+            )
         else:
             continue
         actions.append(Action(tool=tool, arguments=arguments, observation=observation))
     return actions
 
 
-def _called(row: Row) -> list[tuple[str, Row]]:
-    """Return the actions of the conversation with their function calls."""
+def _recorded_calls(row: Row) -> list[tuple[str, Row]]:
+    """Return the actions of the conversation with their function calls; {} for an action without one."""
     pairs = []
     for message in map(as_dict, as_list(row.get("history"))):
         if message.get("role") == "assistant" and not message.get("is_demo"):
@@ -104,10 +108,10 @@ def _called(row: Row) -> list[tuple[str, Row]]:
 def _steps(row: Row) -> list[Row]:
     """Return the steps of a demonstration, which has only a conversation."""
     history = [as_dict(message) for message in as_list(row.get("history"))]
-    after = [as_text(message.get("content")) for message in history[1:]] + [None]
+    following = [as_text(message.get("content")) for message in history[1:]] + [None]
     return [
         {"action": message.get("action"), "observation": observation}
-        for message, observation in zip(history, after, strict=True)
+        for message, observation in zip(history, following, strict=True)
         if message.get("role") == "assistant" and not message.get("is_demo")
     ]
 
@@ -116,12 +120,13 @@ def _call(text: str, function: Row) -> tuple[str, Row]:
     """Return tool and arguments of an action, from its function call or its shell line."""
     name, arguments = as_name(function.get("name")), as_dict(function.get("arguments"))
     word = text.split(maxsplit=1)[0]
-    if word in (_END, *_GIVEN_UP):
+    if word in (_END, *_FORFEITS):
         return _END, {}
     if word == _EDITOR:
         arguments = arguments if name == _EDITOR else _editor_line(text)
+        # A name that no tool has here, so that the recording counts as one with unknown tools.
         return (_EDITOR if arguments else f"{word} of {NAME}"), arguments
-    return (f"{word} of {NAME}" if word in _WINDOWED else _SHELL), {"command": text}
+    return (f"{word} of {NAME}" if word in _STATEFUL else _SHELL), {"command": text}
 
 
 def _editor_line(text: str) -> Row:
@@ -133,6 +138,7 @@ def _editor_line(text: str) -> Row:
     arguments: Row = {"command": command, "path": path}
     while rest:
         name = rest.pop(0).removeprefix("--")
+        # A range is two words: its first and last line.
         count = 2 if name == "view_range" else 1
         values, rest = rest[:count], rest[count:]
         arguments[name] = "".join(values)
@@ -145,18 +151,18 @@ def _editor_line(text: str) -> Row:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(done: SolvedUnit) -> bytes:
+def write(unit: SolvedUnit) -> bytes:
     """Return the file. Calls of other tools than SWE-agent's are stored in ``extra_info``."""
-    trajectory = done.trajectory
+    trajectory = unit.trajectory
     usage, reason = trajectory.extra.usage, trajectory.extra.stop_reason
     status = _STATUS.get(reason, SUBMITTED)
-    if status != SUBMITTED and done.patch.strip():
+    if status != SUBMITTED and unit.patch.strip():
         status = f"{SUBMITTED} ({status})"
     row = {
         "trajectory": [_step(act) for act in agent_actions(trajectory)],
-        "history": [message for turn in trajectory.steps for message in _messages(turn, done)],
+        "history": [message for turn in trajectory.steps for message in _messages(turn, unit)],
         "info": {
-            "submission": done.patch or None,
+            "submission": unit.patch or None,
             "exit_status": status,
             "model_stats": {
                 "instance_cost": usage.cost_usd or 0.0,
@@ -166,11 +172,11 @@ def write(done: SolvedUnit) -> bytes:
             },
             OWN: {
                 "version": trajectory.agent.version,
-                "run": done.run.run_id,
-                "instance_id": done.instance.instance_id,
-                "attempt": done.attempt,
-                "model": trajectory.agent.model_name or done.run.model,
-                "scaffold": done.scaffold,
+                "run": unit.run.run_id,
+                "instance_id": unit.instance.instance_id,
+                "attempt": unit.attempt,
+                "model": trajectory.agent.model_name or unit.run.model,
+                "scaffold": unit.scaffold,
                 "stop_reason": reason.value,
             },
         },
@@ -181,7 +187,7 @@ def write(done: SolvedUnit) -> bytes:
 
 
 def _step(act: AgentAction) -> Row:
-    told: Row = {"tool": act.call.function_name, "arguments": act.call.arguments} if act.call else {}
+    call_data: Row = {"tool": act.call.function_name, "arguments": act.call.arguments} if act.call else {}
     return {
         "action": _line(act),
         "observation": act.observation,
@@ -190,7 +196,7 @@ def _step(act: AgentAction) -> Row:
         "execution_time": act.seconds,
         "state": {},
         "query": [],
-        "extra_info": {OWN: told} if told else {},
+        "extra_info": {OWN: call_data} if call_data else {},
     }
 
 
@@ -211,38 +217,39 @@ def _line(act: AgentAction) -> str:
 
 
 def _words(value: Any) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def _messages(turn: Turn, done: SolvedUnit) -> list[Row]:
+def _messages(turn: Turn, unit: SolvedUnit) -> list[Row]:
+    """Return a turn as messages: an answer is followed by its observations, any other turn is one message."""
     if turn.source != "agent":
         kind = "system_prompt" if turn.source == "system" else "observation"
         return [{"role": turn.source, "content": turn.message, "agent": "main", "message_type": kind}]
-    called = done.trajectory.agent.extra is None or done.trajectory.agent.extra.format != "text"
-    doing = [act for act in agent_actions(done.trajectory.model_copy(update={"steps": [turn]})) if act.call]
+    calls_functions = unit.trajectory.agent.extra is None or unit.trajectory.agent.extra.format != "text"
+    acts = [act for act in agent_actions(unit.trajectory.model_copy(update={"steps": [turn]})) if act.call]
     answer: Row = {
         "role": "assistant",
         "content": turn.message,
-        "thought": doing[0].thought if doing else turn.message,
-        "action": "\n".join(map(_line, doing)),
+        "thought": acts[0].thought if acts else turn.message,
+        "action": "\n".join(map(_line, acts)),
         "agent": "main",
         "message_type": "action",
     }
-    if doing and called:
+    if acts and calls_functions:
         answer["tool_calls"] = [
             {
                 "id": act.call.tool_call_id,
                 "type": "function",
                 "function": {"name": act.call.function_name, "arguments": json.dumps(act.call.arguments)},
             }
-            for act in doing
+            for act in acts
             if act.call
         ]
     observations = [
-        {"role": "tool", "tool_call_ids": [act.call.tool_call_id]} if called and act.call else {"role": "user"}
-        for act in doing
+        {"role": "tool", "tool_call_ids": [act.call.tool_call_id]} if calls_functions and act.call else {"role": "user"}
+        for act in acts
     ]
     rest = {"agent": "main", "message_type": "observation"}
     return [
-        answer, *(each | {"content": act.observation} | rest for each, act in zip(observations, doing, strict=True)),
+        answer, *(row | {"content": act.observation} | rest for row, act in zip(observations, acts, strict=True)),
     ]  # fmt: skip

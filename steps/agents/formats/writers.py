@@ -1,4 +1,4 @@
-"""Writers of all formats: files are filled unit by unit in a temporary place, and moved when complete."""
+"""Writers of all formats: files are filled unit by unit at a temporary path, and moved when complete."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class FormatWriters:
     def __init__(self, place: Path, form: Format, run: RunFile, attempts: int) -> None:
         self.form, self.run = form, run
         self.notices: list[str] = []
-        self._place, self._several = place, attempts > 1
+        self._place, self._has_attempts = place, attempts > 1
         self._predictions: dict[Path, dict[str, Row]] = {}
-        self._unlike = 0
+        self._undecodable = 0
+        """Number of patches with bytes that are not UTF-8."""
 
     @property
     def wants_logs(self) -> bool:
@@ -43,23 +44,23 @@ class FormatWriters:
         """Return whether the format includes failed units."""
         return self.form == "openhands"
 
-    def unit(self, done: SolvedUnit) -> None:
+    def unit(self, solved: SolvedUnit) -> None:
         """Add a solved unit."""
-        name, folder = done.instance.instance_id, self._folder(done.attempt)
+        name, folder = solved.instance.instance_id, self._folder(solved.attempt)
         match self.form:
             case "r2egym":
-                self._unlike += replace_surrogates(done.patch) != done.patch
-                self._add(self._file(folder), r2egym.write(done))
+                self._undecodable += replace_surrogates(solved.patch) != solved.patch
+                self._add(self._file(folder), r2egym.write(solved))
             case "openhands":
-                self._add(folder / "output.jsonl", openhands_writer.write(done))
+                self._add(folder / "output.jsonl", openhands_writer.write(solved))
             case "mini" | "sweagent":
                 file = f"{name}.traj.json" if self.form == "mini" else f"{name}.traj"
-                self._add(folder / name / file, (mini_swe_agent if self.form == "mini" else sweagent).write(done))
+                self._add(folder / name / file, (mini_swe_agent if self.form == "mini" else sweagent).write(solved))
                 predictions = self._predictions.setdefault(folder / "preds.json", {})
-                predictions[name] = preds.to_prediction(name, self.run.model, done.patch)
-            case _:
-                self._add(folder / name / "trajectory.json", atif.write(done))
-                self._add(folder / name / Patch.file, Patch.from_text(done.patch).data)
+                predictions[name] = preds.to_prediction(name, self.run.model, solved.patch)
+            case _:  # atif; preds has only patches
+                self._add(folder / name / "trajectory.json", atif.write(solved))
+                self._add(folder / name / Patch.file, Patch.from_text(solved.patch).data)
 
     def patch(self, instance_id: str, attempt: int, patch: str) -> None:
         """Add a patch, for formats with patches only."""
@@ -77,17 +78,22 @@ class FormatWriters:
         if self.form == "openhands":
             for path in sorted(self._place.rglob("output.jsonl")):
                 self._add(path.with_name("metadata.json"), json.dumps(openhands_writer.run_metadata(self.run)).encode())
-        if self._unlike:
+        if self._undecodable:
             self.notices.append(
-                f"{self._unlike} patches hold bytes that are no UTF-8, which R2E-Gym cannot read: they are U+FFFD "
-                "there; --format preds has them as they are"
+                f"{self._undecodable} patches contain bytes that are not UTF-8, which R2E-Gym cannot read; they are "
+                "replaced by U+FFFD (--format preds keeps them)"
             )
 
     def _folder(self, attempt: int) -> Path:
-        return self._place / f"run_{attempt}" if self._several else self._place
+        return self._place / f"run_{attempt}" if self._has_attempts else self._place
 
     def _file(self, folder: Path) -> Path:
-        return folder / _ONE_FILE[self.form].format(run=self.run.run_id) if folder.is_dir() or self._several else folder
+        """Return the path of a single-file format: a file in the folder, or ``folder`` if that is to be the file."""
+        return (
+            folder / _ONE_FILE[self.form].format(run=self.run.run_id)
+            if folder.is_dir() or self._has_attempts
+            else folder
+        )
 
     def _add(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,42 +103,42 @@ class FormatWriters:
 
 @contextmanager
 def open_writers(target: Path, form: Format, run: RunFile, attempts: int, *, force: bool) -> Iterator[FormatWriters]:
-    """Yield writers for ``target``, moved there at the end; after an error nothing is left.
+    """Yield writers for ``target``, whose files are moved there at the end; after an error no file remains.
 
     Raises ConfigError if ``target`` exists (``force`` replaces it) or cannot be written.
     """
     target = target.expanduser()
-    one = form in _ONE_FILE and target.suffix == ".jsonl" and not target.is_dir()
-    if one and attempts > 1:
-        raise ConfigError(f"{attempts} attempts are {attempts} files: name a folder, not {target}", field="--out")
-    with put_when_whole(target, force=force) as part:
-        if not one:
+    is_single_file = form in _ONE_FILE and target.suffix == ".jsonl" and not target.is_dir()
+    if is_single_file and attempts > 1:
+        raise ConfigError(f"{attempts} attempts need {attempts} files: give a folder, not {target}", field="--out")
+    with replace_when_complete(target, force=force) as part:
+        if not is_single_file:
             part.mkdir()
-        sheets = FormatWriters(part, form, run, attempts)
-        yield sheets
-        sheets.finish()
+        writers = FormatWriters(part, form, run, attempts)
+        yield writers
+        writers.finish()
 
 
 @contextmanager
-def put_when_whole(target: Path, *, force: bool) -> Iterator[Path]:
+def replace_when_complete(target: Path, *, force: bool) -> Iterator[Path]:
     """Yield a temporary path beside ``target``, moved there at the end; after an error it is removed.
 
     Raises ConfigError if ``target`` exists (``force`` replaces it) or cannot be written.
     """
     if not force and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
-        raise ConfigError(f"{target} is there already: --force replaces it, --out names another place", field="--out")
+        raise ConfigError(f"{target} exists: replace it with --force, or choose another path with --out", field="--out")
     part = target.parent / f".{target.name}.{uuid.uuid4().hex[:8]}.part"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield part
-        _put(part, target)
+        _replace(part, target)
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror or error}", field="--out") from error
     finally:
         _remove(part)
 
 
-def _put(part: Path, target: Path) -> None:
+def _replace(part: Path, target: Path) -> None:
     """Replace the target by renames, so that readers see the old or the new. File over file takes one rename."""
     if target.is_dir() or (part.is_dir() and target.exists()):
         old = part.with_suffix(".old")

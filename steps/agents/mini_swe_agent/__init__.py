@@ -16,57 +16,59 @@ from swe_argo.steps.contracts.trajectory import StopReason
 
 
 def check() -> None:
-    """Check that the library is installed, for plan. Raises ConfigError."""
+    """Check that the library is installed, for plan. Raises ConfigError if it is not."""
     library.load()
 
 
 def act(task: Task) -> StopReason:
     """Run the agent. The patch is the change of the tree, as for every agent, not the agent's submission.
 
-    Without limits in the spec the library's apply. The agent is never asked to finish: the lower one of ``max_steps``
-    and ``max_steps_absolute`` ends it. Raises InfraError, ResourceError, ConfigError.
+    The library's limits apply unless the spec sets them. The agent is never asked to finish: the lower one of
+    ``max_steps`` and ``max_steps_absolute`` ends it. Raises the errors of Sandbox and Model, and ConfigError if
+    the library is missing.
     """
     lib = library.load()
     settings = library.swebench_config(lib, fn_calling=task.fn_calling, max_observation=task.spec.max_observation)
-    own, words = settings["agent"], {}
+    agent_settings, template_values = settings["agent"], {}
     if task.instruction:
         from swe_argo.steps.agents.prompts import templates
 
-        own["instance_template"] = "{{ instruction }}"
-        words["instruction"] = templates.render(task.instruction, task.instance)
-    own |= _limits(task.spec, own)
+        agent_settings["instance_template"] = "{{ instruction }}"
+        template_values["instruction"] = templates.render(task.instruction, task.instance)
+    agent_settings |= _limits(task.spec, agent_settings)
     if task.fn_calling:
         tools = [lib.toolcall.BASH_TOOL]
-        task.journal.agent = task.journal.agent.model_copy(update={"tool_definitions": tools})
+        task.recorder.agent = task.recorder.agent.model_copy(update={"tool_definitions": tools})
     limits = Limits(task.spec, task.clock)
-    turns = Turns(task.journal)
+    turns = Turns(task.recorder)
     commands = Commands(task.box)
-    machine = Environment(lib, commands, turns, lambda: limits.command_s)
-    asking = RecordedModel(lib, task, turns, settings["model"], limits)
-    agent = lib.agent(asking, machine, **own)
+    environment = Environment(lib, commands, turns, lambda: limits.command_s)
+    model = RecordedModel(lib, task, turns, settings["model"], limits)
+    agent = lib.agent(model, environment, **agent_settings)
     try:
-        end = agent.run(task.issue, **words)
+        end = agent.run(task.issue, **template_values)
     finally:
         turns.close()
     commands.tidy()
-    return _reason(end, agent, asking)
+    return _reason(end, agent, model)
 
 
-def _limits(spec: AgentSpec, own: dict[str, Any]) -> dict[str, Any]:
+def _limits(spec: AgentSpec, defaults: dict[str, Any]) -> dict[str, Any]:
     """Return the library's limits, replaced by the spec's if set."""
     return {
-        "step_limit": spec.ended_after,
-        "cost_limit": spec.max_cost_usd or own["cost_limit"],
+        "step_limit": spec.hard_step_limit,
+        "cost_limit": spec.max_cost_usd or defaults["cost_limit"],
         "max_consecutive_format_errors": spec.max_malformed or 0,
     }
 
 
-def _reason(end: dict[str, Any], agent: Any, asking: RecordedModel) -> StopReason:
+def _reason(end: dict[str, Any], agent: Any, model: RecordedModel) -> StopReason:
+    """Return the stop reason of the library's final message ``end``."""
     match end["exit_status"]:
         case "Submitted":
             return StopReason.FINISHED
         case "RepeatedFormatError":
-            return StopReason.EMPTY_ANSWER if asking.only_blank else StopReason.MALFORMED
+            return StopReason.EMPTY_ANSWER if model.only_blank else StopReason.MALFORMED
     if "stop_reason" in end:
         return StopReason(end["stop_reason"])
     if 0 < agent.config.cost_limit <= agent.cost:

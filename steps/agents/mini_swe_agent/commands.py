@@ -16,10 +16,10 @@ ENVIRONMENT = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BA
 Shell."""
 _FAILED = "An error occurred while executing the command:"
 """Beginning of ``exception_info`` in the library's environments."""
-_TIDY = """[ -f patch.txt ] && ! git cat-file -e HEAD:./patch.txt 2>/dev/null || exit 0
+_REMOVE_PATCH_FILE = """[ -f patch.txt ] && ! git cat-file -e HEAD:./patch.txt 2>/dev/null || exit 0
 read -r first <patch.txt
 case $first in '' | 'diff '* | '--- '*) rm -f patch.txt ;; esac"""
-_TIDY_S = 60.0
+_REMOVE_TIMEOUT_S = 60.0
 
 Output = dict[str, Any]
 """A command's result in the library's form: ``output`` (both streams), ``returncode`` (-1 after a timeout),
@@ -47,8 +47,8 @@ class Commands:
         return _output(result, f"{_FAILED} {late}")
 
     def tidy(self) -> None:
-        """Remove the file from which its prompt submits, which is no part of the change unless HEAD has one."""
-        self._box.exec(_TIDY, timeout_s=_TIDY_S)
+        """Remove patch.txt, from which its prompt submits, unless HEAD has such a file."""
+        self._box.exec(_REMOVE_PATCH_FILE, timeout_s=_REMOVE_TIMEOUT_S)
 
 
 def submission_in(output: Output) -> str | None:
@@ -63,6 +63,7 @@ def submitted_text(text: str) -> str | None:
 
 
 def _output(result: ToolResult, exception_info: str = "") -> Output:
+    """Return a result in the library's form, see ``Output``."""
     # If the output was not fetched completely, the library's templates still show both ends.
     text = result.text if result.tail is None else f"{result.text}\n[...]\n{result.tail}"
     if result.note:

@@ -14,7 +14,7 @@ ACTION_REGEX = r"```mswea_bash_command\s*\n(.*?)\n```"
 """Copied from LitellmTextbasedModelConfig, which cannot be imported without litellm."""
 _CONFIGS = {True: "swebench.yaml", False: "swebench_backticks.yaml"}
 """Whether tools are called by function calling -> the library's packaged configuration for SWE-bench."""
-_SHOWN = 10_000
+_FULL_OUTPUT_CHARACTERS = 10_000
 """Characters of output that its templates show in full; of longer output, half of that from each end."""
 
 
@@ -45,7 +45,7 @@ def load() -> Library:
         from minisweagent.models.utils import actions_text, actions_toolcall
     except ImportError as error:
         raise ConfigError(
-            f"agent 'mini-swe-agent' needs that library ({error}): {extra_hint('mini-swe-agent')}",
+            f"agent 'mini-swe-agent' needs the library mini-swe-agent ({error}): {extra_hint('mini-swe-agent')}",
             field="agent.name",
         ) from None
     return Library(DefaultAgent, exceptions, actions_toolcall, actions_text, builtin_config_dir / "benchmarks")
@@ -58,7 +58,10 @@ def swebench_config(library: Library, *, fn_calling: bool, max_observation: int 
     settings: dict[str, dict[str, Any]] = yaml.safe_load((library.configs / _CONFIGS[fn_calling]).read_text("utf-8"))
     if max_observation is not None:
         template = settings["model"]["observation_template"]
-        for own, limit in ((_SHOWN, max_observation), (_SHOWN // 2, max_observation // 2)):
-            template = re.sub(rf"\b{own}\b", str(limit), template)
+        for default, limit in (
+            (_FULL_OUTPUT_CHARACTERS, max_observation),
+            (_FULL_OUTPUT_CHARACTERS // 2, max_observation // 2),
+        ):
+            template = re.sub(rf"\b{default}\b", str(limit), template)
         settings["model"]["observation_template"] = template
     return settings

@@ -30,7 +30,9 @@ class RecordedModel:
         self._library, self._task, self._turns, self._limits = library, task, turns, limits
         self._tools = [library.toolcall.BASH_TOOL] if task.fn_calling else None
         self._spent = task.model.usage.cost_usd or 0.0
+        """Cost in USD of all requests up to the last answer."""
         self._blank: list[bool] = []
+        """For each malformed answer since the last good one, whether it was empty."""
 
     @property
     def only_blank(self) -> bool:
@@ -38,13 +40,16 @@ class RecordedModel:
         return all(self._blank)
 
     def query(self, messages: list[Message], **_: Any) -> Message:
-        """Return an answer with its actions. Raises LimitsExceeded, FormatError, and as Model, except NoReplyError."""
-        if (reason := self._limits.reached(self._task.journal.usage)) is not None:
-            raise self._ended(reason)
-        request_messages = [{key: value for key, value in each.items() if key != "extra"} for each in messages]
+        """Return an answer with its actions.
+
+        Raises LimitsExceeded at a limit or without an answer, FormatError for a malformed one, and as ``Model.ask``.
+        """
+        if (reason := self._limits.reached(self._task.recorder.usage)) is not None:
+            raise self._limit_error(reason)
+        request_messages = [{key: value for key, value in message.items() if key != "extra"} for message in messages]
         reply = ask(self._task, self._limits, request_messages, self._tools)
         if isinstance(reply, StopReason):
-            raise self._ended(reply)
+            raise self._limit_error(reply)
         self._limits.answered(reply.message, reply.metrics)
         total_cost = self._task.model.usage.cost_usd or 0.0
         cost, self._spent = total_cost - self._spent, total_cost
@@ -62,13 +67,15 @@ class RecordedModel:
         self._turns.answered(reply, actions)
         return {**reply.message, "extra": {"actions": actions, "cost": cost, "timestamp": time.time()}}
 
-    def _ended(self, reason: StopReason) -> Exception:
+    def _limit_error(self, reason: StopReason) -> Exception:
+        """Return the library's exception that ends its agent, with our stop reason."""
         status = "TimeExceeded" if reason is StopReason.TIMEOUT else "LimitsExceeded"
         extra = {"exit_status": status, "submission": "", "stop_reason": reason}
         error: Exception = self._library.exceptions.LimitsExceeded({"role": "exit", "content": status, "extra": extra})
         return error
 
     def _actions(self, reply: Reply) -> list[Action]:
+        """Return the commands of an answer, by the library's parsers. Raises its FormatError if it is malformed."""
         words = {
             "format_error_template": self.config["format_error_template"],
             "template_kwargs": {"finish_reason": reply.metrics.extra.finish_reason if reply.metrics.extra else None},
@@ -87,7 +94,7 @@ class RecordedModel:
     def format_message(self, **message: Any) -> Message:
         """Record a message and return it for the conversation."""
         if message["role"] != "exit":
-            self._turns.journal.add_message(message["role"], message["content"])
+            self._turns.recorder.add_message(message["role"], message["content"])
             self._limits.count_message(message)
         return message
 
@@ -104,12 +111,14 @@ class RecordedModel:
             )
         else:
             observation_messages = self._library.text.format_observation_messages(outputs, **words)
-        for each in observation_messages:
-            del each["extra"]["raw_output"]  # frees memory
-        shown = self._turns.observed([each["content"] for each in observation_messages])
-        for each, content in zip(observation_messages, shown, strict=True):
-            each["content"] = content
-            self._limits.count_message(each)
+        for observation_message in observation_messages:
+            del observation_message["extra"]["raw_output"]  # frees memory
+        contents = self._turns.observed(
+            [observation_message["content"] for observation_message in observation_messages]
+        )
+        for observation_message, content in zip(observation_messages, contents, strict=True):
+            observation_message["content"] = content
+            self._limits.count_message(observation_message)
         return observation_messages
 
     def get_template_vars(self, **kwargs: Any) -> dict[str, Any]:

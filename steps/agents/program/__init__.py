@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.agents.gate.channel import Gate, choose_port
-from swe_argo.steps.agents.gate.events import Ended, GateRequest, Printed, Refused
-from swe_argo.steps.agents.gate.limits import GateLimits
+from swe_argo.steps.agents.gateway.channel import Gateway, choose_port
+from swe_argo.steps.agents.gateway.events import Ended, GatewayRequest, Printed, Refused
+from swe_argo.steps.agents.gateway.limits import GatewayLimits
 from swe_argo.steps.agents.program.endings import reason_of
 from swe_argo.steps.agents.program.exchange import Exchange
 from swe_argo.steps.agents.program.place import ProgramPlace
@@ -14,7 +14,7 @@ from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import ConfigError
 
-LIMITS = GateLimits(
+LIMITS = GatewayLimits(
     allowed=(
         *(("POST", f"{version}{path}") for version in ("/v1", "") for path in ("/chat/completions", "/responses")),
         *(("POST", f"{version}/messages{rest}") for version in ("/v1", "") for rest in ("", "/count_tokens")),
@@ -24,15 +24,15 @@ LIMITS = GateLimits(
     printed_bytes=256 << 10,
 )
 """Requests allowed to an agent program: model calls in any protocol, and lists of models."""
-LOOK_S = 30.0
+MAX_POLL_S = 30.0
 """Longest interval between checks of the agent's limits."""
 
 
 def act(task: Task) -> StopReason:
     """Run the program of ``task.program`` until it ends or reaches a limit.
 
-    Calls are recorded in the journal when answered, side conversations beside the main one. Raises InfraError,
-    ResourceError, ConfigError, the last also if its files cannot run in the image.
+    Calls are recorded when answered, in the main conversation or in side conversations. Raises the
+    errors of Sandbox and Forwarder, and ConfigError if the program's files cannot run in the image.
     """
     if task.program is None or task.forwarder is None:
         raise ConfigError("the run has no agent program", field="agent.name")
@@ -42,21 +42,21 @@ def act(task: Task) -> StopReason:
     with (
         ProgramPlace(task.box, recipe, instruction, model=task.forwarder.model, port=port) as place,
         Exchange(task, task.forwarder, instruction) as exchange,
-        Gate(
+        Gateway(
             *(task.box, place.command),
             env=place.env,
             cwd=task.instance.workdir,
             limits=LIMITS,
             port=port,
             home=place.home,
-        ) as gate,
+        ) as gateway,
     ):
         ended: Ended | None = None
         while ended is None:
-            for event in gate.poll(min(exchange.left_s, LOOK_S)):
+            for event in gateway.poll(min(exchange.left_s, MAX_POLL_S)):
                 match event:
-                    case GateRequest():
-                        exchange.take(event, gate)
+                    case GatewayRequest():
+                        exchange.submit(event, gateway)
                     case Printed():
                         printed.add(event)
                     case Refused():
@@ -64,7 +64,7 @@ def act(task: Task) -> StopReason:
                     case Ended():
                         ended = event
             if exchange.is_over():
-                gate.kill()
+                gateway.kill()
         exchange.finish()
-        task.journal.printed = printed.text()
+        task.recorder.printed = printed.text()
         return reason_of(ended, exchange, recipe, task)

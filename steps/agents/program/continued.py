@@ -12,10 +12,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from swe_argo.steps.agents.going_on import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
 from swe_argo.steps.agents.program.request_digest import RequestDigests
 from swe_argo.steps.agents.program.token_record import FIELDS, TokenRecord
-from swe_argo.steps.contracts.kept_calls import KeptCall, KeptForwarded
+from swe_argo.steps.agents.resume import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
+from swe_argo.steps.contracts.recorded_calls import RecordedCall, RecordedForward
 from swe_argo.steps.contracts.trajectory import Metrics, Result, Usage
 from swe_argo.steps.models.forwarding import Forwarder
 from swe_argo.steps.models.program_answers import Forwarded
@@ -29,14 +29,17 @@ class ProgramCalls(AttemptCalls):
     The program sees only real results, so its replay cannot diverge.
     """
 
-    def __init__(self, solve: SolveCalls, number: int, known: list[KeptCall], clock: AgentClock, workdir: str) -> None:
-        super().__init__(solve, number, known, clock, workdir)
-        self._taking, self._starts_over = threading.Lock(), False
+    def __init__(
+        self, solve: SolveCalls, number: int, recorded_calls: list[RecordedCall], clock: AgentClock, workdir: str
+    ) -> None:
+        super().__init__(solve, number, recorded_calls, clock, workdir)
+        self._lock, self._starts_over = threading.Lock(), False
         self._inherited, self._lost_s = Usage(), 0.0
-        self._untaken: dict[str, list[KeptCall]] = {}
-        for call in known:
+        self._unused: dict[str, list[RecordedCall]] = {}
+        """Request digest -> recorded calls that are not replayed yet, oldest first."""
+        for call in recorded_calls:
             if call.forwarded is not None:
-                self._untaken.setdefault(call.request, []).append(call)
+                self._unused.setdefault(call.request, []).append(call)
 
     @property
     def inherited(self) -> Usage:
@@ -45,25 +48,25 @@ class ProgramCalls(AttemptCalls):
 
     @property
     def lost_s(self) -> float:
-        """Return the lost seconds of the replayed call with the most, as calls have no order."""
+        """Return the most lost seconds of any replayed call, because calls have no order."""
         return self._lost_s
 
     def show(self, results: list[Result]) -> list[Result]:
         """Return the new results unchanged."""
         return results
 
-    def take(self, request: str) -> KeptCall | None:
+    def take(self, request: str) -> RecordedCall | None:
         """Return the oldest unused recorded answer to an equal request, None if there is none."""
-        with self._taking:
-            same = self._untaken.get(request)
-            if not same:
+        with self._lock:
+            equal_calls = self._unused.get(request)
+            if not equal_calls:
                 return None
-            known = same.pop(0)
-            self.reused.append(known)
-            self._inherited += _usage_of(known.metrics)
-            self._lost_s = max(self._lost_s, known.lost_s)
-            self.clock.set(max(self.clock(), known.seconds))
-        return known
+            recorded = equal_calls.pop(0)
+            self.reused.append(recorded)
+            self._inherited += _usage_of(recorded.metrics)
+            self._lost_s = max(self._lost_s, recorded.lost_s)
+            self.clock.set(max(self.clock(), recorded.seconds))
+        return recorded
 
 
 class ContinuedForwarder:
@@ -73,7 +76,7 @@ class ContinuedForwarder:
         """Wrap a forwarder. ``calls``: ProgramCalls."""
         self._forwarder, self._calls = forwarder, calls
         self._digests = RequestDigests(calls.workdir)
-        self._tokens = TokenRecord(calls.known)
+        self._tokens = TokenRecord(calls.recorded)
 
     @property
     def usage(self) -> Usage:
@@ -118,40 +121,49 @@ class ContinuedForwarder:
     def answer(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float | None = None
     ) -> Forwarded:
-        """Return the recorded answer, else the forwarder's, recorded if a model gave it. Raises as ``Forwarder``."""
+        """Return the recorded answer, else the forwarder's. Records model answers.
+
+        Requests that ask no model always go to the forwarder. Raises the errors of ``Forwarder.answer``.
+        """
         request = self._digests.digest(method, path, body)
         if request is None:
             return self._forwarder.answer(method, path, headers, body, timeout_s)
-        if (known := self._calls.take(request)) is not None and known.forwarded is not None:
-            then, self._forwarder.goes_on = known.forwarded, True
-            return Forwarded(then.status, dict(then.headers), then.body, self._call_then(path, body, known))
-        done = self._forwarder.answer(method, path, headers, body, timeout_s)
-        if done.call is not None:
-            kept = self._describe(done, done.call)
-            self._calls.keep(request, self._forwarder.usage, self.lost_s, **kept)
-            self._tokens.add(kept["forwarded"].name, done.call.metrics)
-        return done
+        if (recorded := self._calls.take(request)) is not None and recorded.forwarded is not None:
+            # The endpoint accepted this conversation in an earlier try, so a later refusal is due to the conversation.
+            recorded_answer, self._forwarder.goes_on = recorded.forwarded, True
+            return Forwarded(
+                recorded_answer.status,
+                dict(recorded_answer.headers),
+                recorded_answer.body,
+                self._recorded_call(path, body, recorded),
+            )
+        forwarded = self._forwarder.answer(method, path, headers, body, timeout_s)
+        if forwarded.call is not None:
+            fields = self._describe(forwarded, forwarded.call)
+            self._calls.keep(request, self._forwarder.usage, self.lost_s, **fields)
+            self._tokens.add(fields["forwarded"].name, forwarded.call.metrics)
+        return forwarded
 
-    def refuse(self, path: str, why: str) -> Forwarded:
+    def refuse(self, path: str, reason: str) -> Forwarded:
         """Return an error response, see ``Forwarder.refuse``."""
-        return self._forwarder.refuse(path, why)
+        return self._forwarder.refuse(path, reason)
 
-    def _describe(self, done: Forwarded, call: ModelCall) -> dict[str, Any]:
-        """Return an answer as fields of ``KeptCall``."""
-        answer = NoReplyError(call.ended) if call.ended else call.reply
-        words = describe_answer(answer) if answer else {}
+    def _describe(self, answer: Forwarded, call: ModelCall) -> dict[str, Any]:
+        """Return an answer as fields of ``RecordedCall``."""
+        reply = NoReplyError(call.ended) if call.ended else call.reply
+        answer_fields = describe_answer(reply) if reply else {}
         metrics = call.metrics.model_copy(update=dict.fromkeys(FIELDS))
         tokens = self._tokens.pack(call.metrics)
-        forwarded = KeptForwarded(status=done.status, headers=done.headers, body=done.body, **tokens)
-        return {**words, "metrics": metrics, "forwarded": forwarded}
+        forwarded = RecordedForward(status=answer.status, headers=answer.headers, body=answer.body, **tokens)
+        return {**answer_fields, "metrics": metrics, "forwarded": forwarded}
 
-    def _call_then(self, path: str, body: bytes, known: KeptCall) -> ModelCall | None:
+    def _recorded_call(self, path: str, body: bytes, recorded: RecordedCall) -> ModelCall | None:
         """Return the call to record: the new request with the recorded answer."""
-        if (call := self._forwarder.read_call(path, body)) is None or known.forwarded is None:
+        if (call := self._forwarder.read_call(path, body)) is None or recorded.forwarded is None:
             return None
-        metrics = (known.metrics or Metrics()).model_copy(update=self._tokens.unpack(known.forwarded))
-        self._tokens.add(known.forwarded.name, metrics)
-        answer = answer_of(known.model_copy(update={"metrics": metrics}))
+        metrics = (recorded.metrics or Metrics()).model_copy(update=self._tokens.unpack(recorded.forwarded))
+        self._tokens.add(recorded.forwarded.name, metrics)
+        answer = answer_of(recorded.model_copy(update={"metrics": metrics}))
         if isinstance(answer, NoReplyError):
             return replace(call, ended=answer.reason, metrics=metrics)
         return replace(call, reply=answer, metrics=metrics)

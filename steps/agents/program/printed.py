@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.agents.gate.events import Printed
+from swe_argo.steps.agents.gateway.events import Printed
 
 
 class PrintedText:

@@ -27,7 +27,7 @@ class RequestDigests:
     def __init__(self, workdir: str) -> None:
         """Set up an empty cache. ``workdir``: the repository's folder."""
         self._workdir = workdir
-        self._known: dict[bytes, str] = {}
+        self._cache: dict[bytes, str] = {}
 
     def digest(self, method: str, path: str, body: bytes) -> str | None:
         """Return the digest of a request; None if the body is not a model request."""
@@ -40,29 +40,30 @@ class RequestDigests:
             for name in _CONVERSATION:
                 if isinstance(request.get(name), list):
                     request[name] = _order_results(request[name], by_block=by_block)
-            relevant = {name: self._steady(value) for name, value in request.items() if name not in _IRRELEVANT}
+            relevant = {name: self._normalize(value) for name, value in request.items() if name not in _IRRELEVANT}
             return hashlib.sha256(_dump([path, relevant])).hexdigest()
         except (AttributeError, TypeError, ValueError, RecursionError):
             return None
 
-    def _steady(self, value: Any) -> Any:
+    def _normalize(self, value: Any) -> Any:
         """Return the value with the volatile parts of all texts in it replaced."""
         if isinstance(value, str):
-            return self._steady_text(value)
+            return self._normalize_text(value)
         if isinstance(value, list):
-            return [self._steady(each) for each in value]
+            return [self._normalize(item) for item in value]
         if isinstance(value, dict):
-            return {name: self._steady(each) for name, each in value.items()}
+            return {name: self._normalize(item) for name, item in value.items()}
         return value
 
-    def _steady_text(self, text: str) -> str:
+    def _normalize_text(self, text: str) -> str:
+        """Return a text without volatile parts; of a long text the digest of that, which is cached."""
         if len(text) < _LONG:
             return without_volatile_parts(text, self._workdir)
-        name = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
-        if (known := self._known.get(name)) is None:
-            steady = without_volatile_parts(text, self._workdir).encode(errors="surrogatepass")
-            known = self._known[name] = hashlib.sha256(steady).hexdigest()
-        return known
+        key = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+        if (digest := self._cache.get(key)) is None:
+            normalized = without_volatile_parts(text, self._workdir).encode(errors="surrogatepass")
+            digest = self._cache[key] = hashlib.sha256(normalized).hexdigest()
+        return digest
 
 
 def _order_results(items: list[Any], *, by_block: bool) -> list[Any]:
@@ -76,15 +77,15 @@ def _order_results(items: list[Any], *, by_block: bool) -> list[Any]:
     """
     if by_block:
         items = [block for message in items for block in _blocks(message)]
-    places: dict[object, int] = {}
+    positions: dict[object, int] = {}
     numbers, ordered = count(), list[Any]()
     for of_model, turn in groupby(items, _is_of_model):
         if of_model:
-            said = list(turn)
-            places |= {call: next(numbers) for item in said for call in _calls(item)}
+            part = list(turn)
+            positions |= {call: next(numbers) for item in part for call in _calls(item)}
         else:
-            said = sorted(turn, key=lambda item: places.get(_answered_call(item), math.inf))
-        ordered += map(_without_id, said)
+            part = sorted(turn, key=lambda item: positions.get(_answered_call(item), math.inf))
+        ordered += map(_without_id, part)
     return ordered
 
 
@@ -106,8 +107,8 @@ def _is_of_model(item: dict[str, Any]) -> bool:
 def _calls(item: dict[str, Any]) -> list[str]:
     """Return the ids of the calls in a message, block or item of the model."""
     ids = [call.get("id") for call in item.get("tool_calls") or []]
-    own = item.get("call_id") or (item.get("id") if item.get("type") == "tool_use" else None)
-    return [str(name) for name in (*ids, own) if name is not None]
+    call_id = item.get("call_id") or (item.get("id") if item.get("type") == "tool_use" else None)
+    return [str(name) for name in (*ids, call_id) if name is not None]
 
 
 def _answered_call(item: dict[str, Any]) -> str:

@@ -16,8 +16,8 @@ def render_prompt(style: str, issue: str, readmes: Sequence[FileContext], files:
     """Return the prompt of a published style, byte for byte. style-2-edits-only has the wording of style-2."""
     file = prompts_folder() / "oneshot" / f"{style.removesuffix('-edits-only')}.j2"
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-    words = {"problem_statement": issue, "readmes": render_files(readmes), "code": render_files(files)}
-    return environment.from_string(file.read_text("utf-8")).render(words)
+    values = {"problem_statement": issue, "readmes": render_files(readmes), "code": render_files(files)}
+    return environment.from_string(file.read_text("utf-8")).render(values)
 
 
 def prompt_messages(prompt: str) -> list[Message]:
@@ -31,8 +31,8 @@ def prompt_messages(prompt: str) -> list[Message]:
 def render_files(files: Sequence[FileContext]) -> str:
     """Return the files in order of path, with line numbers; files with windows show only those, in given order."""
     if any(file.windows is not None for file in files):
-        return _windowed(files)
-    text = "".join(_framed(file.path, "\n".join(_numbered(file.text or ""))) for file in _by_path(files))
+        return _render_windows(files)
+    text = "".join(_frame_file(file.path, "\n".join(_number_lines(file.text or ""))) for file in _by_path(files))
     return text.strip("\n")
 
 
@@ -40,15 +40,15 @@ def _by_path(files: Sequence[FileContext]) -> list[FileContext]:
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.path)
 
 
-def _framed(path: str, text: str) -> str:
+def _frame_file(path: str, text: str) -> str:
     return f"[start of {path}]\n{text}\n[end of {path}]\n"
 
 
-def _numbered(text: str) -> list[str]:
+def _number_lines(text: str) -> list[str]:
     return [f"{number} {line}" for number, line in enumerate(text.split("\n"), start=1)]
 
 
-def _windowed(files: Sequence[FileContext]) -> str:
+def _render_windows(files: Sequence[FileContext]) -> str:
     """Return files with windows, with the quirks of the published layout.
 
     A window that begins above the file counts from its end, so a hunk near the top of a long file shows nothing; blank
@@ -56,7 +56,7 @@ def _windowed(files: Sequence[FileContext]) -> str:
     """
     text = ""
     for file in files:
-        lines = _numbered(file.text or "")
+        lines = _number_lines(file.text or "")
         text += f"[start of {file.path}]\n"
         for first, last in file.windows or ():
             above = "...\n" if first > 1 else ""

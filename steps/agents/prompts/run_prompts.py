@@ -1,4 +1,4 @@
-"""Prompts of a run, read and checked against every instance by plan, and kept for resuming."""
+"""Prompts of a run, read and checked against every instance by plan, and stored for resuming."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from swe_argo.steps.families import rows
 def read_instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunFile | None) -> tuple[str, list[str]]:
     """Return the text of the agent's template, "" if it has none, and notices about it.
 
-    A resumed run keeps its original text, as another version of this project may have changed it. Raises ConfigError if
-    the template cannot be read, fails on an instance, or is a file that changed since.
+    A resumed run (``before``, else None) keeps its original text, as another version of this project may have changed
+    it. Raises ConfigError if the template cannot be read, fails on an instance, or is a file that changed since.
     """
     if not agent_of(spec).asks_model and spec.instruction_template is None:
         return "", []

@@ -1,7 +1,7 @@
 """Wording of a scaffold from a file: system prompt, tool descriptions, and frames around results.
 
-A model trained on some format is thus shown that format's sentences and frames. The file is TOML; all keys are optional
-and default to the scaffold's own wording:
+A model trained on another format can thus get that format's sentences and frames. The file is TOML; all keys are
+optional and default to the scaffold's own wording:
 
     system = "..."                      # Jinja2: finish, tools, working_dir
     [tools.execute_bash]                # a tool of the scaffold
@@ -55,11 +55,11 @@ class Words:
 
 
 def read(spec: AgentSpec) -> str:
-    """Return the file's text, "" if none is set. Raises ConfigError if it cannot be read or the agent ignores it."""
+    """Return the file's text, "" if none is set. Raises ConfigError if it is unreadable or the agent is no scaffold."""
     if spec.scaffold_words is None:
         return ""
     if not agent_of(spec).is_scaffold:
-        raise ConfigError(f"agent {spec.name!r} is no scaffold whose words could be others", field=FIELD)
+        raise ConfigError(f"agent {spec.name!r} is not a scaffold, so its wording cannot be changed", field=FIELD)
     try:
         return Path(spec.scaffold_words).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -67,20 +67,20 @@ def read(spec: AgentSpec) -> str:
 
 
 def check(source: str, display_name: str, tools: Toolset) -> list[str]:
-    """Return notices about the file. Raises ConfigError that names the fault in one line."""
+    """Return notices about the file. Raises ConfigError with the fault in one line."""
     words = parse_words(source, display_name, tools)
-    tried = _framed(tools, words, display_name)
-    for tool in tried.tools:
-        for outcome in _EXAMPLES:
-            tried.show(tool, outcome, 1000)
+    worded_tools = _with_wording(tools, words, display_name)
+    for tool in worded_tools.tools:
+        for example in _EXAMPLES:
+            worded_tools.show(tool, example, 1000)  # raises ConfigError if its frame fails
     if not words.system:
         return []
     if not templates.render_text(
         words.system, f"{display_name}, system", system_names("finish", "tools"), FIELD
     ).strip():
-        raise ConfigError(f"{display_name}, system: it says nothing", field=FIELD)
+        raise ConfigError(f"{display_name}, system: the template renders to an empty text", field=FIELD)
     if "tools" not in templates.names_in(words.system):
-        notice = "its system prompt does not show the tools, which without function calling is all they have"
+        notice = "the system prompt does not list the tools; without function calling the model cannot know them"
         return [f"{display_name}: {notice}"]
     return []
 
@@ -93,16 +93,17 @@ def parse_words(source: str, display_name: str, tools: Toolset) -> Words:
         raise ConfigError(f"{display_name}: {error}", field=FIELD) from None
     _refuse_unknown_names(content, ("system", "tools", "frames"), display_name, "")
     by_name = {tool.name: tool for tool in tools.tools}
-    for name, said in _table(content, "tools", display_name).items():
-        _refuse_unknown_names({name: said}, by_name, display_name, "tools.")
+    for name, tool_table in _table(content, "tools", display_name).items():
+        _refuse_unknown_names({name: tool_table}, by_name, display_name, "tools.")
         _refuse_unknown_names(
             _table(content["tools"], name, display_name), ("description", "parameters"), display_name, f"tools.{name}."
         )
-        _text(said, "description", display_name, f"tools.{name}.")
-        parameters = _table(said, "parameters", display_name)
+        # Here ``_text`` only checks: Words holds the tables as they are.
+        _text(tool_table, "description", display_name, f"tools.{name}.")
+        parameters = _table(tool_table, "parameters", display_name)
         _refuse_unknown_names(parameters, by_name[name].by_name, display_name, f"tools.{name}.parameters.")
-        for each in parameters:
-            _text(parameters, each, display_name, f"tools.{name}.parameters.")
+        for parameter in parameters:
+            _text(parameters, parameter, display_name, f"tools.{name}.parameters.")
     frames = _table(content, "frames", display_name)
     _refuse_unknown_names(frames, KINDS, display_name, "frames.")
     for kind in frames:
@@ -120,25 +121,29 @@ def word_tool_texts(tools: Toolset, source: str) -> tuple[Toolset, str]:
     if not source:
         return tools, ""
     words = parse_words(source, "scaffold_words", tools)
-    return _framed(tools, words, "scaffold_words"), words.system
+    return _with_wording(tools, words, "scaffold_words"), words.system
 
 
-def _framed(tools: Toolset, words: Words, display_name: str) -> Toolset:
+def _with_wording(tools: Toolset, words: Words, display_name: str) -> Toolset:
+    """Return the tools with the file's descriptions, and its frames around their results."""
+
     def show(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
         frame = words.frames.get(tool.kind)
         if frame is None:
             return tools.show(tool, outcome, limit)
         cut = text.Cut(outcome.text, text.CLIPPED in outcome.text)
+        # The editor has already cut its text, and marked that with CLIPPED.
         if tool.kind != "edit":
             cut = text.cut_middle(outcome.text, outcome.tail, limit)
-        names = _observed(tool, outcome, cut.text, limit)
+        names = _frame_values(tool, outcome, cut.text, limit)
         return text.Cut(templates.render_text(frame, f"{display_name}, frames.{tool.kind}", names, FIELD), cut.cut)
 
-    told = tuple(_described(tool, words.tools.get(tool.name, {})) for tool in tools.tools)
-    return replace(tools, tools=told, show=show)
+    worded = tuple(_with_descriptions(tool, words.tools.get(tool.name, {})) for tool in tools.tools)
+    return replace(tools, tools=worded, show=show)
 
 
-def _observed(tool: Tool, outcome: ToolResult, output: str, limit: int) -> dict[str, Any]:
+def _frame_values(tool: Tool, outcome: ToolResult, output: str, limit: int) -> dict[str, Any]:
+    """Return the values of OBSERVED, by name, for one result. ``output``: its text as cut for the model."""
     folder, python = outcome.where
     errors = text.cut_middle(outcome.errors or "", None, limit).text
     values = (
@@ -148,31 +153,38 @@ def _observed(tool: Tool, outcome: ToolResult, output: str, limit: int) -> dict[
     return dict(zip(OBSERVED, values, strict=True))
 
 
-def _described(tool: Tool, said: Mapping[str, Any]) -> Tool:
-    told = said.get("parameters", {})
-    parameters = tuple(replace(each, description=told.get(each.name, each.description)) for each in tool.parameters)
-    return replace(tool, description=said.get("description", tool.description), parameters=parameters)
+def _with_descriptions(tool: Tool, tool_table: Mapping[str, Any]) -> Tool:
+    """Return the tool with the descriptions of its table in the file; {} changes nothing."""
+    descriptions = tool_table.get("parameters", {})
+    parameters = tuple(
+        replace(parameter, description=descriptions.get(parameter.name, parameter.description))
+        for parameter in tool.parameters
+    )
+    return replace(tool, description=tool_table.get("description", tool.description), parameters=parameters)
 
 
 def _table(content: Mapping[str, Any], name: str, display_name: str) -> dict[str, Any]:
+    """Return a table of the file, {} if it is missing. Raises ConfigError if it is no table."""
     value = content.get(name, {})
     if not isinstance(value, dict):
-        raise ConfigError(f"{display_name}: {name} is no table", field=FIELD)
+        raise ConfigError(f"{display_name}: {name} is not a table", field=FIELD)
     return value
 
 
-def _text(content: Mapping[str, Any], name: str, display_name: str, above: str) -> str:
+def _text(content: Mapping[str, Any], name: str, display_name: str, prefix: str) -> str:
+    """Return a text of the file, "" if it is missing. Raises ConfigError if it is no text."""
     value = content.get(name, "")
     if not isinstance(value, str):
-        raise ConfigError(f"{display_name}: {above}{name} is no text", field=FIELD)
+        raise ConfigError(f"{display_name}: {prefix}{name} is not a text", field=FIELD)
     return value
 
 
-def _refuse_unknown_names(content: Mapping[str, Any], names: Iterable[str], display_name: str, above: str) -> None:
+def _refuse_unknown_names(content: Mapping[str, Any], names: Iterable[str], display_name: str, prefix: str) -> None:
+    """Raise ConfigError for a key that is not in ``names``. ``prefix``: the path of its table, for the message."""
     names = list(names)
     for name in content:
         if name not in names:
             near = difflib.get_close_matches(name, names, 1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            known = f"known are {', '.join(names)}" if names else "there are none"
-            raise ConfigError(f"{display_name}: {above}{name} is unknown{meant}; {known}", field=FIELD)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            choices = f"known names: {', '.join(names)}" if names else "no names are allowed here"
+            raise ConfigError(f"{display_name}: {prefix}{name} is unknown{hint}; {choices}", field=FIELD)

@@ -32,7 +32,7 @@ _INSTANCE = ("instance_id", "repo", "version", "base_commit", "problem_statement
 _GLOBALS = ("range", "namespace")
 _GUARDS = ("defined", "undefined", "default", "d")
 """Tests and filters that may be applied to an undefined name."""
-_OPENHANDS_PLACE = re.compile(r"/workspace/\{\{-?\s*(?:workspace_dir_name|instance\.repo)\s*-?\}\}")
+_OPENHANDS_WORKSPACE = re.compile(r"/workspace/\{\{-?\s*(?:workspace_dir_name|instance\.repo)\s*-?\}\}")
 """Path of the repository in OpenHands' own templates; replaced by its path in the image."""
 
 
@@ -68,13 +68,15 @@ def template_source(spec: AgentSpec) -> str:
     if chosen is None:
         return (prompts_folder() / f"{agent.prompt}{_SUFFIX}").read_text("utf-8") if agent.prompt else ""
     if not (agent.calls_tools or agent.is_program):
-        raise ConfigError(f"agent {spec.name!r} is not instructed by a template", field=FIELD)
+        raise ConfigError(f"agent {spec.name!r} does not use an instruction template", field=FIELD)
     path = prompts_folder() / f"{_stem(chosen)}{_SUFFIX}" if is_own(chosen) else Path(chosen).expanduser()
     try:
         return path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        listed = ", ".join(_choices())
-        raise ConfigError(f"{chosen} is neither a file nor one of {listed}", field=FIELD) from None
+        choices = ", ".join(_choices())
+        raise ConfigError(
+            f"{chosen} is not a file, and no template has that name (there are {choices})", field=FIELD
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{chosen} cannot be read: {error}", field=FIELD) from None
 
@@ -87,7 +89,7 @@ def is_own(chosen: str) -> bool:
 def check(text: str, spec: AgentSpec, instances: Iterable[Instance]) -> list[str]:
     """Render the template for every instance, and return notices about it.
 
-    Raises ConfigError that names the file, the line and the fault.
+    Raises ConfigError with the file, the line and the fault.
     """
     display_name = spec.instruction_template or spec.name
     _template(text, display_name)
@@ -95,7 +97,7 @@ def check(text: str, spec: AgentSpec, instances: Iterable[Instance]) -> list[str
         if number == 0:
             _refuse_unknown(_parse(text, display_name), display_name, template_values(instance))
         if not render(text, instance, display_name=display_name).strip():
-            raise ConfigError(f"{display_name} says nothing about {instance.instance_id}", field=FIELD)
+            raise ConfigError(f"{display_name} renders to an empty text for {instance.instance_id}", field=FIELD)
     names_used = _names_of(_parse(text, display_name))
     notices = []
     if not names_used & {"problem_statement", "task"}:
@@ -113,19 +115,20 @@ def render(text: str, instance: Instance, *, display_name: str = "the instructio
 def system_prompt(scaffold: str, finish: str, tools: str, own: str = "", workdir: str = WORKDIR) -> str:
     """Return the rendered system prompt of the scaffold, or of the template ``own``.
 
-    ``finish`` is the tool that ends the work, ``tools`` the description of the tools, which is empty with function
-    calling; without, it is the model's only source.
+    ``finish`` is the tool that ends the work; ``tools`` is the description of the tools, empty with function calling.
     """
     name = f"system_{scaffold}{_SUFFIX}"
-    words = {"finish": finish, "tools": tools, "working_dir": workdir}
-    return _render(own or (prompts_folder() / name).read_text("utf-8"), name if not own else "the system prompt", words)
+    values = {"finish": finish, "tools": tools, "working_dir": workdir}
+    return _render(
+        own or (prompts_folder() / name).read_text("utf-8"), name if not own else "the system prompt", values
+    )
 
 
-def render_text(text: str, display_name: str, words: Mapping[str, Any], field: str) -> str:
+def render_text(text: str, display_name: str, values: Mapping[str, Any], field: str) -> str:
     """Return a rendered template with any names. Raises ConfigError for ``field``."""
     try:
-        _refuse_unknown(_parse(text, display_name), display_name, words)
-        return _render(text, display_name, words)
+        _refuse_unknown(_parse(text, display_name), display_name, values)
+        return _render(text, display_name, values)
     except ConfigError as error:
         raise ConfigError(error.reason.removeprefix(f"{FIELD}: "), field=field) from None
 
@@ -147,44 +150,48 @@ def _choices() -> list[str]:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """Environment that refuses products and powers which would take all memory, or endless time in one operation."""
+    """Environment that refuses products and powers with huge results, which would exhaust memory or time."""
 
     intercepted_binops = frozenset(("*", "**"))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Compute a product or power. Raises SecurityError if its estimated size exceeds LARGEST_BYTES."""
         numbers = [abs(value) for value in (left, right) if isinstance(value, int)]
         texts = [8 * len(value) for value in (left, right) if isinstance(value, str | list | tuple)]
+        # Estimated size of the result in bits; a sequence counts a byte per item.
         if operator == "**":
             bits = numbers[0].bit_length() * numbers[1] if len(numbers) == 2 else 0
         else:
             bits = max(texts) * max(numbers, default=1) if texts else sum(n.bit_length() for n in numbers)
         if bits > 8 * LARGEST_BYTES:
-            raise SecurityError(f"{operator} makes more than {LARGEST_BYTES:,} bytes")
+            raise SecurityError(f"the result of {operator} exceeds {LARGEST_BYTES:,} bytes")
         return super().call_binop(context, operator, left, right)
 
 
 @cache
 def _environment() -> ImmutableSandboxedEnvironment:
-    # Without a loader, templates cannot include, import or extend others; immutable, they cannot change their data.
-    # Otherwise jinja2's defaults: a template of another tool renders as it does there.
-    made = _Environment(undefined=StrictUndefined, autoescape=False)
-    made.globals = {name: made.globals[name] for name in _GLOBALS}
-    return made
+    # Without a loader, templates cannot include, import or extend others; an immutable environment protects the data.
+    # All else is jinja2's default, so that templates of other tools render as they do there.
+    result = _Environment(undefined=StrictUndefined, autoescape=False)
+    result.globals = {name: result.globals[name] for name in _GLOBALS}
+    return result
 
 
 def _parse(text: str, display_name: str) -> nodes.Template:
+    """Return a template's syntax tree. Raises ConfigError with the line of a syntax error."""
     try:
-        return _environment().parse(_OPENHANDS_PLACE.sub("{{ working_dir }}", text))
+        return _environment().parse(_OPENHANDS_WORKSPACE.sub("{{ working_dir }}", text))
     except TemplateSyntaxError as error:
         raise ConfigError(f"{display_name}, line {error.lineno}: {error.message}", field=FIELD) from None
 
 
 @cache
 def _template(text: str, display_name: str) -> Template:
+    """Return a compiled template. Raises ConfigError for a syntax error, or an include, import or extends."""
     tree = _parse(text, display_name)
     for node in tree.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
         raise ConfigError(
-            f"{display_name}, line {node.lineno}: a template stands alone and takes in no other", field=FIELD
+            f"{display_name}, line {node.lineno}: a template cannot include, import or extend another", field=FIELD
         )
     environment = _environment()
     try:
@@ -194,17 +201,18 @@ def _template(text: str, display_name: str) -> Template:
     return Template.from_code(environment, code, environment.make_globals(None))
 
 
-def _render(text: str, display_name: str, words: Mapping[str, Any]) -> str:
+def _render(text: str, display_name: str, values: Mapping[str, Any]) -> str:
+    """Return the rendered text. Raises ConfigError if rendering fails or exceeds RENDER_S."""
     template = _template(text, display_name)
     try:
-        with _bounded():
-            return template.render(words)
+        with _limit_cpu_time():
+            return template.render(values)
     except Exception as error:  # noqa: BLE001 - expressions of the template may raise anything: 1 / 0, 'a' + 1, ...
-        _refuse(display_name, error, words)
+        _refuse(display_name, error, values)
 
 
 @contextmanager
-def _bounded() -> Iterator[None]:
+def _limit_cpu_time() -> Iterator[None]:
     """Raise TimeoutError inside the block after RENDER_S of this process's CPU time, independent of the load.
 
     Only the main thread can be interrupted this way; plan and solve render there.
@@ -213,42 +221,43 @@ def _bounded() -> Iterator[None]:
         yield
         return
 
-    def end(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise TimeoutError(f"it does not end within {RENDER_S} s")
+    def raise_timeout(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise TimeoutError(f"rendering takes more than {RENDER_S} s")
 
-    before = signal.signal(signal.SIGPROF, end)
+    previous = signal.signal(signal.SIGPROF, raise_timeout)
     signal.setitimer(signal.ITIMER_PROF, RENDER_S)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGPROF, previous)
 
 
-def _refuse(display_name: str, error: Exception, words: Mapping[str, Any]) -> NoReturn:
+def _refuse(display_name: str, error: Exception, values: Mapping[str, Any]) -> NoReturn:
     """Raise ConfigError with the line: jinja2 gives a template's frames its own name and lines."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == display_name:
             line = trace.tb_lineno
         trace = trace.tb_next
-    where = f"{display_name}, line {line}" if line else display_name
-    raise ConfigError(f"{where}: {error}; known are {', '.join(sorted(words))}", field=FIELD) from None
+    location = f"{display_name}, line {line}" if line else display_name
+    raise ConfigError(f"{location}: {error}; known names: {', '.join(sorted(values))}", field=FIELD) from None
 
 
-def _refuse_unknown(tree: nodes.Template, display_name: str, words: Mapping[str, Any]) -> None:
-    """Refuse names that no instance has, also in unreachable branches."""
+def _refuse_unknown(tree: nodes.Template, display_name: str, values: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a name that is not in ``values``, also in unreachable branches."""
+    # Names under `is defined` or `default(...)` may be undefined.
     guarded = {node.node for kind in (nodes.Test, nodes.Filter) for node in tree.find_all(kind) if node.name in _GUARDS}
     excused = {node.name for node in guarded if isinstance(node, nodes.Name)}
-    unknown = meta.find_undeclared_variables(tree) - set(words) - set(_GLOBALS) - excused
+    unknown = meta.find_undeclared_variables(tree) - set(values) - set(_GLOBALS) - excused
     for node in tree.find_all(nodes.Name):
         if node.name in unknown:
-            _unknown(display_name, node.lineno, node.name, words)
+            _unknown(display_name, node.lineno, node.name, values)
     for attribute in tree.find_all(nodes.Getattr):
         inner = attribute.node
         of_instance = isinstance(inner, nodes.Name) and inner.name == "instance" and attribute not in guarded
-        if of_instance and attribute.attr not in words.get("instance", ()):
-            _unknown(display_name, attribute.lineno, f"instance.{attribute.attr}", words["instance"])
+        if of_instance and attribute.attr not in values.get("instance", ()):
+            _unknown(display_name, attribute.lineno, f"instance.{attribute.attr}", values["instance"])
 
 
 def _names_of(tree: nodes.Template) -> set[str]:
@@ -260,9 +269,10 @@ def _names_of(tree: nodes.Template) -> set[str]:
     return names_used | {key.value for key in keys if isinstance(key, nodes.Const) and isinstance(key.value, str)}
 
 
-def _unknown(display_name: str, line: int, name: str, words: Mapping[str, Any]) -> NoReturn:
-    near = difflib.get_close_matches(name.rpartition(".")[2], words, 1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+def _unknown(display_name: str, line: int, name: str, values: Mapping[str, Any]) -> NoReturn:
+    """Raise ConfigError for an undefined name at this line."""
+    near = difflib.get_close_matches(name.rpartition(".")[2], values, 1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
     raise ConfigError(
-        f"{display_name}, line {line}: {name} is undefined{meant}; known are {', '.join(sorted(words))}", field=FIELD
+        f"{display_name}, line {line}: {name} is undefined{hint}; known names: {', '.join(sorted(values))}", field=FIELD
     )

@@ -41,15 +41,18 @@ Perform = Callable[[Action, float], PerformedAction]
 
 
 def performer_of(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Perform:
-    """Return the executor for a recording's actions."""
+    """Return the executor for a recording's actions.
+
+    ``scaffold``: the scaffold whose tools were used; None for tools of other projects.
+    """
     session = Session(sandbox, spec.command_timeout_s, spec.max_observation)
     if scaffold is not None and scaffold in TOOLSETS:
-        return _Own(toolset(scaffold, spec.scaffold_fidelity), session)
-    return _Mini(sandbox, spec.max_observation) if scaffold == MINI else _Foreign(session)
+        return _ScaffoldTools(toolset(scaffold, spec.scaffold_fidelity), session)
+    return _MiniTools(sandbox, spec.max_observation) if scaffold == MINI else _ForeignTools(session)
 
 
 @dataclass
-class _Own:
+class _ScaffoldTools:
     """Tools of a bundled scaffold, with its observations."""
 
     tools: Toolset
@@ -63,7 +66,7 @@ class _Own:
         return PerformedAction(self.tools.perform(tool, action.arguments, self.session))
 
 
-class _Mini:
+class _MiniTools:
     """A new bash per command, with observations by mini-swe-agent's templates if that library is installed."""
 
     def __init__(self, sandbox: Sandbox, max_observation: int | None) -> None:
@@ -89,26 +92,29 @@ class _Mini:
 
     @cached_property
     def _format_observation(self) -> Callable[[Output], str]:
+        """Return the library's function for observations, or if it is not installed our simple form."""
         from swe_argo.steps.agents.mini_swe_agent import library
 
         try:
             lib = library.load()
         except ConfigError:
-            return lambda told: raw_result(told["output"], told["returncode"])
+            return lambda result: raw_result(result["output"], result["returncode"])
         config = library.swebench_config(lib, fn_calling=True, max_observation=self.max_observation)
         show, template = lib.text.format_observation_messages, config["model"]["observation_template"]
-        return lambda told: str(show([told], observation_template=template)[0]["content"])
+        return lambda result: str(show([result], observation_template=template)[0]["content"])
 
 
 @dataclass
-class _Foreign:
+class _ForeignTools:
     """Tools of other projects, mapped by name to a kind of action; the observations are ours."""
 
     session: Session
 
     def __call__(self, action: Action, timeout_s: float) -> PerformedAction:
+        """Execute an action by the kind of its tool. One that cannot be executed gets a note as its observation."""
         self.session.timeout_s = timeout_s
         kind, arguments = KINDS.get(action.tool), action.arguments
+        # Names of arguments that cannot be sent to a sandbox.
         odd = [name for name in ("path", "search_term") if not is_sendable(name, arguments.get(name))]
         match kind:
             case Kind.SHELL | Kind.SESSION if not shell_command(arguments):
@@ -131,12 +137,13 @@ class _Foreign:
                 return PerformedAction(_not_performed(f"tool {action.tool!r} is unknown"))
         cut = cut_middle(outcome.text, outcome.tail, self.session.max_observation or MAX_OBSERVATION)
         text = cut.text + (f"\n{outcome.note}" if outcome.note else "")
-        submits = kind is Kind.SHELL and submitted_text(text) is not None
+        submits = kind is Kind.SHELL and submitted_text(text) is not None  # mini-swe-agent submits by a command
         return PerformedAction(
             ToolObservation(text, outcome.exit_code, outcome.timed_out, round(outcome.seconds, 3), cut.cut, submits)
         )
 
     def _edit(self, arguments: dict[str, Any]) -> ToolResult:
+        """Execute an editor command; arguments of None count as missing."""
         present = {name: value for name, value in arguments.items() if value is not None}
         try:
             return ToolResult(self.session.editor(Dialect()).act(present), 0)
@@ -148,5 +155,5 @@ def _plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
-def _not_performed(why: str) -> ToolObservation:
-    return ToolObservation(f"{why}: not performed", 1)
+def _not_performed(reason: str) -> ToolObservation:
+    return ToolObservation(f"{reason}: not performed", 1)

@@ -15,7 +15,7 @@ from swe_argo.steps.datasets.names import list_first
 from swe_argo.steps.errors import ConfigError
 
 FIELD = "agent.trajectories"
-_KNOWN = (
+_FORMATS = (
     "trajectory.json of swe-argo, .traj.json of mini-swe-agent, .traj of SWE-agent, .jsonl of R2E-Gym, "
     "output.jsonl of OpenHands, predictions (.jsonl or .json)"
 )
@@ -30,44 +30,48 @@ class Recordings:
     notices: list[str] = field(default_factory=list)
 
 
-def read(path: str, instances: Mapping[str, str] | Collection[str], known: Collection[str] | None = None) -> Recordings:
-    """Return the recordings of ``instances`` in a file or folder. Of several for one, the first good one is used.
+def read(
+    path: str, instances: Mapping[str, str] | Collection[str], all_ids: Collection[str] | None = None
+) -> Recordings:
+    """Return the recordings of ``instances`` in a file or folder: for each, the first good one.
 
-    ``instances``: ids, each with its repository's folder, by default /testbed for all. ``known``: all ids of the
-    dataset; a recording of any other is an error; without ``known`` others are skipped. Ids are compared
-    case-insensitively, as image names have no case. Raises ConfigError: nothing there, a malformed row (named), unknown
-    tools, unknown ids (all of them), instances without a recording (all of them).
+    ``instances``: ids, each with its repository's folder, by default /testbed for all. ``all_ids``: all ids of the
+    dataset; a recording of any other is an error; without ``all_ids`` it is skipped. Ids are compared
+    case-insensitively, as image names have no case. Raises ConfigError for a missing path, a malformed row, unknown
+    tools, unknown ids, and instances without a recording.
     """
     if not Path(path).expanduser().exists():
-        raise ConfigError(f"there is no file or folder {path}", field=FIELD)
+        raise ConfigError(f"{path} does not exist", field=FIELD)
     workdirs = instances if isinstance(instances, Mapping) else dict.fromkeys(instances, WORKDIR)
-    pile = _Pile({instance_id.lower(): instance_id for instance_id in workdirs})
+    collected = _Collected({instance_id.lower(): instance_id for instance_id in workdirs})
     rows = 0
     for place, recorded in _rows(Path(path).expanduser()):
         rows += 1
-        pile.add(place, recorded)
+        collected.add(place, recorded)
     if not rows:
-        raise ConfigError(f"{path} holds no trajectory: {_KNOWN}", field=FIELD)
-    legal = {instance_id.lower() for instance_id in known or ()}
-    unknown = [shown for name, shown in pile.others.items() if known is not None and name not in legal]
+        raise ConfigError(f"{path} contains no trajectory; supported files: {_FORMATS}", field=FIELD)
+    valid_ids = {instance_id.lower() for instance_id in all_ids or ()}
+    unexpected = collected.unexpected.items() if all_ids is not None else ()
+    unknown = [instance_id for name, instance_id in unexpected if name not in valid_ids]
     if unknown:
         raise ConfigError(f"{path}: no such instances in the dataset: {list_first(unknown)}", field=FIELD)
-    missing = [instance_id for name, instance_id in pile.wanted.items() if name not in pile.found]
+    missing = [instance_id for name, instance_id in collected.expected.items() if name not in collected.by_name]
     if missing:
         raise ConfigError(
-            f"{len(missing)} of {len(pile.wanted)} instances have no recording in {path}: {list_first(missing)}",
+            f"{len(missing)} of {len(collected.expected)} instances have no recording in {path}: {list_first(missing)}",
             field=FIELD,
         )
     by_id = {}
-    for name, instance_id in pile.wanted.items():
-        place, recorded = pile.found[name]
-        recorded = _with_known_tools(place, recorded)
-        pile.patch_alone += recorded.patch_alone
+    for name, instance_id in collected.expected.items():
+        place, recorded = collected.by_name[name]
+        recorded = _reduce_to_patch(place, recorded)
+        collected.patch_alone += recorded.patch_alone
         by_id[instance_id] = _recording(place, openhands.move_repository(recorded, workdirs[instance_id]))
-    return Recordings(next(iter(pile.models), None), by_id, list(pile.notices(path)))
+    return Recordings(next(iter(collected.models), None), by_id, list(collected.notices(path)))
 
 
 def _recording(place: str, recorded: Recorded) -> Recording:
+    """Return the recording to store. Raises ConfigError if it is nested too deeply for that."""
     patch = _patch_of(place, recorded)
     recording = Recording(
         source=f"{recorded.format} {place}",
@@ -84,36 +88,41 @@ def _recording(place: str, recorded: Recorded) -> Recording:
 
 
 @dataclass
-class _Pile:
-    """Recordings collected so far; ``wanted`` and ``found`` by lower-case id."""
+class _Collected:
+    """Recordings collected so far; ``expected``, ``by_name`` and ``unexpected`` by lower-case id.
 
-    wanted: dict[str, str]
-    found: dict[str, tuple[str, Recorded]] = field(default_factory=dict)
-    others: dict[str, str] = field(default_factory=dict)
+    ``expected`` and ``unexpected`` hold the id as written; ``models`` is an ordered set.
+    """
+
+    expected: dict[str, str]
+    by_name: dict[str, tuple[str, Recorded]] = field(default_factory=dict)
+    unexpected: dict[str, str] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
-    again: int = 0
+    repeated: int = 0
     patch_alone: int = 0
 
     def add(self, place: str, recorded: Recorded) -> None:
+        """Add a recording; of several of one instance the first good one counts."""
         name = recorded.instance_id.lower()
-        if name not in self.wanted:
-            self.others[name] = recorded.instance_id or f"(none, in {place})"
+        if name not in self.expected:
+            self.unexpected[name] = recorded.instance_id or f"(none, in {place})"
             return
         if recorded.model:
             self.models[recorded.model] = None
-        self.again += name in self.found
-        if name not in self.found or (recorded.good and not self.found[name][1].good):
-            self.found[name] = place, recorded
+        self.repeated += name in self.by_name
+        if name not in self.by_name or (recorded.good and not self.by_name[name][1].good):
+            self.by_name[name] = place, recorded
 
     def notices(self, path: str) -> Iterator[str]:
-        if self.again:
-            yield f"{self.again} further recordings of the same instances in {path} are not used"
+        """Yield sentences for the user about recordings that are not used, or not in full."""
+        if self.repeated:
+            yield f"{self.repeated} repeated recordings of instances in {path} are not used"
         if self.patch_alone:
-            yield f"{self.patch_alone} recordings in {path} used tools that are not here: their patches are applied"
-        if self.others:
-            yield f"{path} has recordings of {len(self.others)} instances that are not selected"
+            yield f"{self.patch_alone} recordings in {path} use unknown tools; their patches are applied instead"
+        if self.unexpected:
+            yield f"{path} has recordings of {len(self.unexpected)} instances that are not selected"
         if len(self.models) > 1:
-            yield f"{path} names several models, the first counts: {list_first(self.models)}"
+            yield f"{path} names several models; the run uses the first: {list_first(self.models)}"
 
 
 def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
@@ -126,10 +135,10 @@ def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
                         place = f"{file}:{number}"
                         yield place, _read(_value(line, place), place)
         else:
-            yield from _whole(file)
+            yield from _single_file_rows(file)
 
 
-def _whole(file: Path) -> Iterator[tuple[str, Recorded]]:
+def _single_file_rows(file: Path) -> Iterator[tuple[str, Recorded]]:
     """Yield a file's only trajectory, or its predictions: a list, or a map by instance id (``preds.json``)."""
     value = _value(file.read_bytes(), str(file))
     if isinstance(value, list):
@@ -144,6 +153,7 @@ def _whole(file: Path) -> Iterator[tuple[str, Recorded]]:
 
 
 def _files(root: Path) -> list[Path]:
+    """Return the files with trajectories below ``root``; the known layouts are tried in order."""
     if root.is_file():
         return [root]
     files = [file for end in ("*.traj.json", "*.traj", "trajectory.json") for file in root.rglob(end)]
@@ -157,6 +167,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _value(data: bytes, place: str) -> object:
+    """Return parsed JSON. Raises ConfigError if it is invalid or nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -166,12 +177,13 @@ def _value(data: bytes, place: str) -> object:
 
 
 def _read(row: object, place: str, fallback: str = "") -> Recorded:
+    """Return a row's trajectory. ``fallback``: id for a row without one. Raises ConfigError if it is malformed."""
     try:
         recorded = read_row(row) if isinstance(row, dict) else None
     except ValueError as error:
         raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
     if recorded is None:
-        raise ConfigError(f"{place} is no trajectory: {_KNOWN}", field=FIELD)
+        raise ConfigError(f"{place} is not a trajectory; supported files: {_FORMATS}", field=FIELD)
     return recorded if recorded.instance_id else replace(recorded, instance_id=fallback)
 
 
@@ -183,21 +195,21 @@ def _patch_of(place: str, recorded: Recorded) -> str | None:
     return recorded.patch
 
 
-def _with_known_tools(place: str, recorded: Recorded) -> Recorded:
+def _reduce_to_patch(place: str, recorded: Recorded) -> Recorded:
     """Return the recording, reduced to its patch if it used unknown tools. Raises ConfigError if it has none."""
-    anybodys = recorded.format == "ATIF" and recorded.scaffold is None  # several tools are named `edit`
+    is_foreign = recorded.format == "ATIF" and recorded.scaffold is None  # several tools are named `edit`
     unknown = dict.fromkeys(
         action.tool
         for action in recorded.actions
         if (kind := KINDS.get(action.tool)) is None
-        or (anybodys and kind is Kind.EDIT and "command" not in action.arguments)
+        or (is_foreign and kind is Kind.EDIT and "command" not in action.arguments)
     )
     if not unknown:
         return recorded
     patch = _patch_of(place, recorded)
-    if patch is None or not anybodys:
+    if patch is None or not is_foreign:
         raise ConfigError(
-            f"{place} uses tools that cannot be performed again: {list_first(unknown)}; known are {', '.join(KINDS)}",
+            f"{place} uses tools that cannot be replayed: {list_first(unknown)}; known: {', '.join(KINDS)}",
             field=FIELD,
         )
     actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch else []

@@ -10,7 +10,7 @@ from typing import Any
 from swe_argo.steps.agents.tools.tool import Parameter, Tool
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
-_SHOWN = 60
+_MAX_CHARACTERS = 60
 
 
 class BadArgumentError(Exception):
@@ -23,7 +23,7 @@ def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], li
     Calls that end the work have no faults: their arguments do not matter.
     """
     arguments: dict[str, Any] = {}
-    wrong, unknown = [], []
+    faults, unknown = [], []
     for name, value in raw.items():
         parameter = tool.by_name.get(name)
         if parameter is None:
@@ -34,24 +34,26 @@ def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], li
         try:
             arguments[name] = _typed(parameter, value)
         except BadArgumentError as error:
-            wrong.append(f"The value of `{name}` {error}, not {_show(value)}.")
-    wrong += [
+            faults.append(f"The value of `{name}` {error}, not {_show(value)}.")
+    faults += [
         f"The required parameter `{parameter.name}` is missing."
         for parameter in tool.parameters
         if parameter.required and parameter.name not in raw
     ]
-    if wrong or not tool.lenient:  # a missing parameter may have been passed under another name
-        wrong = unknown + wrong
-    return (arguments, []) if tool.ends else (arguments, wrong)
+    if faults or not tool.lenient:  # a missing parameter may have been passed under another name
+        faults = unknown + faults
+    return (arguments, []) if tool.ends else (arguments, faults)
 
 
 def _unknown(tool: Tool, name: str) -> str:
+    """Return the sentence for a parameter that the tool does not have."""
     near = get_close_matches(name, tool.by_name, 1)
     hint = f" Did you mean `{near[0]}`?" if near else ""
     return f"`{tool.name}` has no parameter `{_short(name)}`.{hint}"
 
 
 def _typed(parameter: Parameter, value: Any) -> Any:
+    """Return a value in its parameter's type. Raises BadArgumentError if it cannot be converted."""
     if parameter.enum:
         return _chosen(parameter, value)
     match parameter.type:
@@ -70,6 +72,7 @@ def _typed(parameter: Parameter, value: Any) -> Any:
 
 
 def _chosen(parameter: Parameter, value: Any) -> str:
+    """Return the allowed value that equals this one, ignoring case and surrounding white space."""
     word = str(value).strip() if isinstance(value, str | bool) else ""
     for choice in parameter.enum:
         if word.lower() == choice.lower():
@@ -80,7 +83,7 @@ def _chosen(parameter: Parameter, value: Any) -> str:
 def _integer(value: Any) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
         return int(value)
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:  # a float holds these exactly
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -108,13 +111,14 @@ def _boolean(value: Any) -> bool:
 
 
 def _integers(value: Any) -> list[int]:
+    """Return a list of integers, also from one integer, from JSON, or from text such as ``11, 20``."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = re.split(r"[\s,]+", value.strip().strip("()[]"))
     try:
-        return [_integer(each) for each in value] if isinstance(value, list) else [_integer(value)]
+        return [_integer(item) for item in value] if isinstance(value, list) else [_integer(value)]
     except BadArgumentError:
         raise BadArgumentError("must be a list of whole numbers, like [11, 20]") from None
 
@@ -124,4 +128,4 @@ def _show(value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= _MAX_CHARACTERS else text[:_MAX_CHARACTERS] + "..."

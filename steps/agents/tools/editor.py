@@ -23,6 +23,7 @@ CLIPPED = (
 _AROUND = 4
 """Context lines shown before and after an edit."""
 _NAMED = 50
+"""Most line numbers listed if old_str occurs several times."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,10 @@ class Editor:
         self.dialect = dialect or Dialect()
 
     def act(self, arguments: dict[str, Any], limit: int | None = None) -> str:
-        """Execute a command; ``limit`` overrides the dialect's.
+        """Execute a command; ``limit`` overrides the dialect's characters shown.
 
-        Raises RefusedError, and what Sandbox raises if the machine is lost.
+        Raises RefusedError with a message for the agent if the command is invalid or has no effect, and what Sandbox
+        raises if the machine is lost.
         """
         command, path = arguments.get("command"), arguments.get("path")
         if not isinstance(path, str) or not path.strip():
@@ -80,14 +82,16 @@ class Editor:
             raise RefusedError(f"{path} is a directory: only the `view` command works on directories.") from None
 
     def _path(self, path: str) -> str:
+        """Return the absolute path. Raises RefusedError for a relative one, if the dialect requires absolute ones."""
         whole = absolute_path(path, self.files.sandbox.machine.workdir)
         if self.dialect.absolute_only and not path.startswith("/"):
             raise RefusedError(f"`path` must be absolute, beginning with `/`. Did you mean {whole}?")
         return whole
 
-    # -- the commands
+    # -- the commands: each returns the text for the agent, with at most ``limit`` characters of a file
 
     def _view(self, path: str, arguments: dict[str, Any], limit: int) -> str:
+        """Show a folder, a range of a file's lines, the outline of a long Python file, or the whole file."""
         view_range = _range(arguments.get("view_range"))
         try:
             text = self.files.read(path)
@@ -124,10 +128,12 @@ class Editor:
         return note + _numbered(path, lines[first - 1 : None if last == -1 else last], first, limit, between)
 
     def _is_long(self, text: str, lines: list[str]) -> bool:
+        """Return whether a file exceeds the dialect's limits for showing only an outline."""
         most_lines, most = self.dialect.outline_lines, self.dialect.outline_characters
         return (most_lines is not None and len(lines) > most_lines) or (most is not None and len(text) > most)
 
     def _folder(self, path: str, limit: int) -> str:
+        """Show what a folder contains, two levels deep."""
         names, hidden = self.files.folder(path)
         if self.dialect.python_only:
             names, hidden = [name for name in names if name.endswith(("/", ".py"))], 0
@@ -162,13 +168,17 @@ class Editor:
         return self._edited(path, changed, first, first + new.count("\n"), limit)
 
     def _find_match(self, path: str, text: str, old: str, new: str) -> tuple[int, str, str]:
-        """Return the only position of ``old_str``, and both strings with the file's line ends."""
+        """Return the only position of ``old_str``, and both strings with the file's line ends.
+
+        Raises RefusedError if it occurs several times or not at all.
+        """
+        # Forms of old_str to try: as given, with CRLF, and if the dialect allows it both of these stripped.
         tries: list[Callable[[str], str]] = [str, _crlf]
         if self.dialect.strips and old.strip():
             tries += [str.strip, lambda part: _crlf(part.strip())]
         for form in tries:
-            sought, put = form(old), form(new)
-            places = _places(text, sought)
+            target, replacement = form(old), form(new)
+            places = _places(text, target)
             if len(places) > 1:
                 numbers = sorted({text.count("\n", 0, at) + 1 for at in places})
                 more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
@@ -178,9 +188,9 @@ class Editor:
                     "Please make it unique: add the lines around it."
                 )
             if places:
-                if "\r\n" not in sought and _ends_in_crlf(text, places[0]):
-                    put = _crlf(put)
-                return places[0], sought, put
+                if "\r\n" not in target and _ends_in_crlf(text, places[0]):
+                    replacement = _crlf(replacement)
+                return places[0], target, replacement
         raise RefusedError(
             f"No replacement was performed: `old_str` did not appear verbatim in {path}. "
             "View the file around the place, and copy the lines exactly, white space included, without line numbers."
@@ -198,6 +208,7 @@ class Editor:
             raise RefusedError(f"Invalid `insert_line` {after}: it must be from 0 to {count}, the lines of the file.")
         end = "\r\n" if _ends_in_crlf(text, 0) else "\n"
         block = (_crlf(new) if end == "\r\n" else new) + end
+        # Offset at which to insert: behind ``after`` lines, each with its line feed.
         at = sum(len(line) + 1 for line in lines[:after])
         beyond = at > len(text)  # after a last line without a line end
         changed = text + end + block.removesuffix(end) if beyond else text[:at] + block + text[at:]
@@ -211,6 +222,7 @@ class Editor:
         return f"Last edit to {path} undone successfully. " + _numbered(path, _lines(text), 1, limit)
 
     def _edited(self, path: str, text: str, first: int, last: int, limit: int) -> str:
+        """Return the message about an edit, with lines ``first`` to ``last`` and those around them."""
         start = max(1, first - _AROUND)
         snippet = _lines(text)[start - 1 : last + _AROUND]
         return (
@@ -229,6 +241,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _numbered(name: str, lines: list[str], first: int, limit: int, between: str = "\t") -> str:
+    """Return lines as ``cat -n`` shows them, numbered from ``first``, cut to ``limit`` characters."""
     text = "\n".join(f"{number:6}{between}{line}" for number, line in enumerate(_until(lines, limit), first))
     return f"Here's the result of running `cat -n` on {name}:\n" + _clip(clean_text(text.replace("\r\n", "\n")), limit)
 
@@ -237,7 +250,7 @@ def _until(lines: list[str], limit: int) -> list[str]:
     """Return the lines that fit, and one more: numbering a million lines would take a second."""
     size = 0
     for number, line in enumerate(lines):
-        size += len(line) + 8
+        size += len(line) + 8  # 6 digits, a separator and a line feed
         if size > limit:
             return [line.rstrip("\r") for line in lines[: number + 1]]
     return [line.rstrip("\r") for line in lines]
@@ -247,11 +260,12 @@ def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit] + CLIPPED
 
 
-def _places(text: str, sought: str) -> list[int]:
-    places, at = [], text.find(sought)
+def _places(text: str, target: str) -> list[int]:
+    """Return all positions of a text, overlapping ones included."""
+    places, at = [], text.find(target)
     while at >= 0:
         places.append(at)
-        at = text.find(sought, at + 1)
+        at = text.find(target, at + 1)
     return places
 
 
@@ -285,7 +299,7 @@ def _number(value: object) -> int:
 
 
 def _range(value: object) -> tuple[int, int] | None:
-    """Return the range of ``[1, 20]``, given as a list or as text; None if empty."""
+    """Return first and last line of ``[1, 20]``, given as a list or as text; None if empty."""
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)

@@ -44,7 +44,7 @@ class Encoding:
         return self.mark + text.encode(self.name, "surrogateescape" if self.name == "utf-8" else "strict")
 
     def after(self, before: str, text: str) -> Encoding:
-        """Return the encoding for ``text``, the edited form of ``before``: a newly declared one, else the same."""
+        """Return the encoding for ``text``, the edited form of ``before``: a newly declared one, else this one."""
         name = _declared(text)
         return Encoding(name) if name and not self.mark and name != _declared(before) else self
 
@@ -89,10 +89,11 @@ def _guess(data: bytes) -> str | None:
         text = data.decode(name, "replace")
         return name if sum(map(str.isascii, text)) > len(text) / 2 and not CONTROL.search(text) else None
     beyond_ascii = "".join(re.findall("[^\x00-\x7f]+", data.decode("utf-8", "surrogateescape")))
+    # Bytes that are not UTF-8. If there are few, the file is UTF-8 with errors.
     odd = sum("\udc80" <= character <= "\udcff" for character in beyond_ascii)
     if odd <= len(beyond_ascii) / 2 or CONTROL.search(data.decode("latin-1")):
         return None
-    return "latin-1" if not re.search(rb"[\x80-\x9f]", data) else "cp1252"
+    return "latin-1" if not re.search(rb"[\x80-\x9f]", data) else "cp1252"  # 0x80 to 0x9f: controls in Latin-1
 
 
 def _declared(text: str) -> str | None:
@@ -102,6 +103,7 @@ def _declared(text: str) -> str | None:
 
 
 def _python_name(name: str) -> str | None:
+    """Return Python's name of an encoding; None if it is unknown, or no superset of ASCII."""
     try:
         return codecs.lookup(name).name if _ASCII.encode().decode(name) == _ASCII else None
     except (LookupError, UnicodeError, ValueError):

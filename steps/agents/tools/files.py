@@ -60,17 +60,18 @@ class Files:
     sandbox: Sandbox
     timeout_s: float
     _before: dict[str, list[bytes | None]] = field(default_factory=lambda: defaultdict(list))
+    """Path -> contents before its last edits, the newest last; None where there was no file."""
     _real: dict[str, str] = field(default_factory=dict)
     """Paths with links resolved."""
     _encodings: dict[str, Encoding] = field(default_factory=dict)
 
     def read(self, path: str) -> str:
-        """Return a file's text. Raises RefusedError; FolderError for a folder."""
+        """Return a file's text. Raises FolderError for a folder, RefusedError if it cannot be opened."""
         result = self.sandbox.exec(
             _READ.format(path=shlex.quote(path)),
             timeout_s=self.timeout_s,
             cwd="/",
-            max_output_bytes=MAX_BYTES + (1 << 16),
+            max_output_bytes=MAX_BYTES + (1 << 16),  # the path comes first
         )
         if result.exit_code == 42:
             raise FolderError(path)
@@ -90,7 +91,10 @@ class Files:
         return self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/").exit_code == 0
 
     def write(self, path: str, text: str, *, before: str | None) -> None:
-        """Write a text and remember the previous one (None: no file). Links are followed."""
+        """Write a text and remember the previous one (None: no file). Links are followed.
+
+        Raises RefusedError if the path cannot be written, or the file's encoding lacks a character.
+        """
         old = Encoding() if before is None else self._encodings[path]
         new = old.after(before or "", text)
         try:
@@ -105,10 +109,10 @@ class Files:
             ) from None
         if before is None:
             self._real.pop(path, None)  # a link of that name no longer exists
-        self._put(path, data)
+        self._write_file(path, data)
         self._encodings[path] = new
         remembered = [*self._before[path], None if before is None else old.encode(before)][-REMEMBERED:]
-        while sum(len(each or b"") for each in remembered) > REMEMBERED_BYTES:
+        while sum(len(content or b"") for content in remembered) > REMEMBERED_BYTES:
             remembered.pop(0)
         self._before[path] = remembered
 
@@ -126,22 +130,27 @@ class Files:
             if result.exit_code != 0:
                 raise RefusedError(f"{path} cannot be removed: {result.stderr.decode('utf-8', 'replace').strip()}")
         else:
-            self._put(path, data)
+            self._write_file(path, data)
             text, self._encodings[path] = decode(data)
         self._before[path].pop()
         return text
 
     def folder(self, path: str) -> tuple[list[str], int]:
-        """Return a folder's sorted content, two levels deep, folders with a slash; and the number of hidden items."""
+        """Return a folder's sorted content, two levels deep, folders with a slash; and the number of hidden items.
+
+        Raises RefusedError if it cannot be listed.
+        """
         script = _LIST.format(path=shlex.quote(path))
         result = self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/", max_output_bytes=2 << 20)
         names, _, hidden = result.stdout.rpartition(b"\0")
         if result.exit_code != 0:
             raise RefusedError(f"{path} cannot be listed: {result.stderr.decode('utf-8', 'replace').strip()}")
+        # Without the leading ./
         lines = sorted(line[2:] for line in names.decode("utf-8", "surrogateescape").splitlines())
         return lines, int(hidden)
 
-    def _put(self, path: str, data: bytes) -> None:
+    def _write_file(self, path: str, data: bytes) -> None:
+        """Write bytes. Raises RefusedError if the path is not writable, InfraError if the machine failed."""
         try:
             self.sandbox.write(self._real.get(path, path), data)
         except (OSError, InfraError) as error:

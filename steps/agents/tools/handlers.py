@@ -24,6 +24,7 @@ LONGEST_S = 86_400.0
 """Longest run of a command if nothing else limits it."""
 _CHANGES = "git add -A && git diff --cached"
 _MOST_CHANGES = 100_000
+"""Bytes of the changes shown for a review."""
 _REVIEW = """Before this is handed in, look at it once more:
 
 1. If you changed anything since you last ran a script that shows the problem, run it again and mend what fails.
@@ -55,7 +56,11 @@ def edit_handler(dialect: Dialect) -> Act:
 
 
 def run_handler(parameter: str, *, persistent: bool, refused: tuple[str, ...] = (), apart: bool = False) -> Act:
-    """Return a handler that runs a command, except first words in ``refused``. ``apart``: stderr is separate."""
+    """Return a handler that runs the command in the argument ``parameter``.
+
+    ``persistent``: whether the shell's state stays for the next command. ``refused``: first words of commands that are
+    not run. ``apart``: whether stderr is separate.
+    """
 
     def act(arguments: Arguments, session: Session) -> ToolResult:
         command = str(arguments[parameter])
@@ -74,6 +79,7 @@ def session_handler(arguments: Arguments, session: Session) -> ToolResult:
     shell, command = session.shell(persistent=True), str(arguments["command"]).strip()
     is_input = str(arguments.get("is_input") or "false").lower() == "true"
     seconds, limit = arguments.get("timeout"), min(session.left_s, LONGEST_S)
+    # A command with its own timeout may be silent all the time.
     patience = Patience(float(seconds)) if seconds else Patience(session.timeout_s, QUIET_S)
     if shell.running:
         return _continued(_for_the_running(shell, command, is_input=is_input, limit=limit, patience=patience))
@@ -88,6 +94,7 @@ def _for_the_running(shell: Shell, command: str, *, is_input: bool, limit: float
     if command == "C-c":
         return shell.interrupt()
     if command and not is_input:
+        # Only look whether it has ended meanwhile.
         result = shell.watch(timeout_s=limit, patience=Patience(seconds=0.05))
         then = f"the last one has not ended. {_STILL}" if result.running else "this is the end of the last one."
         return _noted(result, patience, f'[Your command "{command[:200]}" was NOT run: {then}]')
@@ -103,7 +110,7 @@ def _for_the_running(shell: Shell, command: str, *, is_input: bool, limit: float
 
 
 def _noted(outcome: ToolResult, patience: Patience, note: str = "") -> ToolResult:
-    """Return the result with a note if the command still runs."""
+    """Return the result with ``note``; by default with one that the command still runs, if it does."""
     if not note and outcome.running:
         waited = f"The command has not ended after {patience.seconds:g} seconds."
         if patience.quiet_s and outcome.quiet:
@@ -114,6 +121,7 @@ def _noted(outcome: ToolResult, patience: Patience, note: str = "") -> ToolResul
 
 
 def _continued(outcome: ToolResult) -> ToolResult:
+    """Return the result of a command that still runs, with its text marked as output of an earlier call's command."""
     return replace(outcome, text=f"{_EARLIER}\n{outcome.text}") if outcome.running and outcome.text else outcome
 
 

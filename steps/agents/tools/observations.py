@@ -21,7 +21,10 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def r2egym(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """Return both streams of a command, their first and last 40 lines, below its exit code."""
+    """Return a result under a heading with the tool's name.
+
+    For commands: both streams, their first and last 40 lines, below the exit code.
+    """
     if tool.ends:
         return text.Cut(outcome.text, False)
     if tool.kind != "shell":
@@ -40,7 +43,7 @@ def r2egym(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def _streams(outcome: ToolResult) -> tuple[str, str | None]:
-    """Return both streams under headings, as the beginning and the end of one text."""
+    """Return both streams under headings, as the beginning and the end of one text; see ``ToolResult.tail``."""
     if outcome.errors is None:
         return outcome.text, outcome.tail
     first = "[STDOUT]\n\n" if outcome.exit_code == 0 else "Error executing command:\n\n[STDOUT]\n\n"
@@ -71,8 +74,8 @@ def r2egym_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 def openhands(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
     """Return the text; for an ended command also its exit code, folder and Python."""
     if tool.kind != "shell":
-        said = re.sub(r"\AERROR: ", "ERROR:\n", outcome.text)
-        return text.Cut(said, text.CLIPPED in said)
+        message = re.sub(r"\AERROR: ", "ERROR:\n", outcome.text)
+        return text.Cut(message, text.CLIPPED in message)
     cut = _openhands_output(_plain(outcome), limit)
     body = _with_notes(cut.text, outcome)
     if outcome.exit_code is not None:
@@ -85,6 +88,7 @@ def openhands(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def _openhands_output(outcome: ToolResult, limit: int) -> text.Cut:
+    """Return the output without final line feeds, cut in the middle."""
     whole, tail = outcome.text, outcome.tail
     return text.cut_middle(whole.rstrip("\n") if tail is None else whole, tail and tail.rstrip("\n"), limit)
 
@@ -111,11 +115,12 @@ def sweagent(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 
 def sweagent_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
-    """Return the same observation with a command's exit code."""
+    """Return SWE-agent's observation, for commands with the exit code."""
     return _sweagent(tool, outcome, limit, states_success=tool.kind == "shell")
 
 
 def _sweagent(tool: Tool, outcome: ToolResult, limit: int, *, states_success: bool) -> text.Cut:
+    """Return the text under a heading. ``states_success``: whether to add the exit code."""
     notice = (
         f"{text.CLIPPED}<NOTE>Only the first {limit} characters are shown. Use head, tail or grep, or send the "
         "output to a file and look at parts of it.</NOTE>"
@@ -140,6 +145,7 @@ def _plain(outcome: ToolResult) -> ToolResult:
 
 
 def _with_notes(body: str, outcome: ToolResult) -> str:
+    """Return the text, followed by the result's note and one about a timeout, if any."""
     notes = [outcome.note] if outcome.note else []
     if outcome.timed_out:
         notes.append(f"[The command took too long, {outcome.seconds:.0f} seconds, and was ended.]")

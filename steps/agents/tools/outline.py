@@ -8,6 +8,7 @@ import warnings
 LEAST_LINES = 4
 """Shorter bodies are kept (R2E-Gym)."""
 LEAST_DOCSTRING = 5
+"""Docstrings of classes with fewer lines are kept."""
 MOST_CHARACTERS = 300_000
 """Longest text to parse: a syntax tree takes a hundred times its memory, and 10 us a line."""
 
@@ -29,7 +30,7 @@ def outline(text: str) -> list[tuple[int, str]] | None:
     left_out = sorted(_left_out(tree))
     at, number = 0, 1
     while number <= len(lines):
-        while at < len(left_out) and left_out[at][1] < number:
+        while at < len(left_out) and left_out[at][1] < number:  # skip parts inside one already left out
             at += 1
         if at < len(left_out) and left_out[at][0] <= number:
             first, last = left_out[at]
@@ -42,7 +43,7 @@ def outline(text: str) -> list[tuple[int, str]] | None:
 
 
 def _left_out(tree: ast.Module) -> list[tuple[int, int]]:
-    """Return first and last lines of long parts; parts may be nested."""
+    """Return first and last lines of long function bodies and of long class docstrings' insides; they may nest."""
     gaps = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

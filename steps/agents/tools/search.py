@@ -40,6 +40,7 @@ def search(arguments: Arguments, session: Session) -> ToolResult:
 
 
 def _format_matches(term: str, path: str, result: ExecResult) -> ToolResult:
+    """Return the result of the search script, whose first line of output is the kind of the path."""
     kind, _, output = result.stdout.partition(b"\n")
     text = readable(whole(output) if result.truncated else output)
     if result.timed_out:
@@ -48,7 +49,7 @@ def _format_matches(term: str, path: str, result: ExecResult) -> ToolResult:
         return ToolResult(_folder(term, path, text), 0)
     if kind != b"file":
         return ToolResult(f"{path} does not exist, or is no file and no directory.", 1)
-    if result.exit_code == 1:
+    if result.exit_code == 1:  # grep's code for no match
         return ToolResult(f'No matches found for "{term}" in {path}', 0)
     if result.exit_code != 0:
         return ToolResult(f"grep: {readable(result.stderr)}", result.exit_code)
@@ -56,6 +57,7 @@ def _format_matches(term: str, path: str, result: ExecResult) -> ToolResult:
 
 
 def _folder(term: str, path: str, text: str) -> str:
+    """Return the message for a folder. ``text``: lines ``name:count``."""
     counts = []
     for line in text.splitlines():
         name, _, count = line.rpartition(":")

@@ -21,8 +21,11 @@ ALONE_BYTES = 16 << 20
 ENDS_BYTES = 512 << 10
 """Bytes fetched from each end of an output; the middle is not."""
 _INTERRUPT_S = 2.0
+"""Seconds that an interrupted command has to end before it is killed."""
 _NOTE_LINES = 3
+"""Lines of a complete note file, see ``shell_script.in_session``."""
 _SIGKILL = 137
+"""Exit code of a shell that SIGKILL ended."""
 _WITHOUT_SESSION = "[The folder for temporary files cannot be used: the command ran by itself, without a session.]"
 _KILLED = "[The shell was killed by the command. The next command gets a new one.]"
 _FLOOD = f"[The command was ended: it had printed more than {FLOOD_BYTES >> 20} MiB.]"
@@ -40,7 +43,10 @@ class _Running:
 
 @dataclass(frozen=True)
 class Patience:
-    """Waiting time of one call for a command that may keep running: ``seconds`` in all, ``quiet_s`` without output."""
+    """Waiting time of one call for a command that may keep running.
+
+    ``seconds`` in all, ``quiet_s`` without output; None for no such limit.
+    """
 
     seconds: float | None = None
     quiet_s: float | None = None
@@ -55,10 +61,12 @@ class Shell:
         self._persistent = persistent
         name = f".shell-{secrets.token_hex(8)}"
         self._home = f"${{TMPDIR:-/tmp}}/{name}"
+        """Folder of the saved state, in a form that the sandbox's shell expands."""
         self._note = f"/tmp/{name}.where"  # noqa: S108 - the sandbox's own
         self._number = 0
         """Number of the last command that may keep running."""
         self._where = ("", "")
+        """Folder and Python after the last command that may keep running."""
         self._running: _Running | None = None
         self._began = False
         """Whether there is a saved state, so that nothing must be activated again."""
@@ -79,16 +87,16 @@ class Shell:
         if patience is None:
             return self._alone(command, timeout_s, apart=apart)
         self._number += 1
-        script = shell_script.going_on(self._one_word(command), self._home, self._workdir, self._note, self._number)
+        script = shell_script.in_session(self._one_word(command), self._home, self._workdir, self._note, self._number)
         job = start_job(self._sandbox, script, ends_bytes=ENDS_BYTES, note=self._note)
         self._running = _Running(job, command, time.monotonic())
         return self._look(timeout_s, patience)
 
     def _alone(self, command: str, timeout_s: float, *, apart: bool) -> ToolResult:
-        """Run a command that nobody polls as a plain sandbox command: a background process costs a millisecond."""
+        """Run a command to its end as a plain sandbox command, a millisecond faster than a background process."""
         word = self._one_word(command)
         result = self._sandbox.exec(
-            shell_script.going_on(word, self._home, self._workdir) if self._persistent else shell_script.alone(word),
+            shell_script.in_session(word, self._home, self._workdir) if self._persistent else shell_script.alone(word),
             timeout_s=timeout_s,
             merge=not apart,
             max_output_bytes=ALONE_BYTES,
@@ -136,6 +144,10 @@ class Shell:
         return self._running
 
     def _look(self, timeout_s: float, patience: Patience) -> ToolResult:
+        """Wait for the running command, and return its new output, and its exit code if it has ended.
+
+        It is killed ``timeout_s`` after its start; if patience ends before, it keeps running.
+        """
         running = self._current
         remaining_s = max(0.05, timeout_s - (time.monotonic() - running.began))
         wait_s = min(remaining_s, patience.seconds or remaining_s)
@@ -151,6 +163,7 @@ class Shell:
         if progress.running:
             return ToolResult(text, None, seconds=seconds, tail=tail, running=True, quiet=progress.quiet)
         self._running = None
+        # The script writes the note when the shell ends by itself; an older note has another number.
         ended_itself = progress.note[:1] == (str(self._number),)
         if progress.exit_code == shell_script.NO_SESSION and not self._began and not ended_itself:
             return self._without_session(running.command, timeout_s)
@@ -174,6 +187,7 @@ class Shell:
         return shell_script.one_word(text, in_sight=self._sandbox.machine.isolation == "none")
 
     def _without_session(self, command: str, timeout_s: float) -> ToolResult:
+        """Run a command in a new shell, because the folder for the shell's state cannot be created."""
         script = shell_script.alone(self._one_word(command))
         result = self._sandbox.exec(script, timeout_s=timeout_s, merge=True, max_output_bytes=2 * ENDS_BYTES)
         return ToolResult(
@@ -187,7 +201,7 @@ class Shell:
 
 
 def _both_ends(result: ExecResult) -> tuple[str, str | None]:
-    """Return the output, or its beginning and its end if it is too long."""
+    """Return the output and None, or its beginning and its end if it is too long; see ``ToolResult.tail``."""
     out = result.stdout
     if len(out) <= 2 * ENDS_BYTES:
         return readable(whole(out) if result.truncated else out), "" if result.truncated else None

@@ -44,7 +44,7 @@ def alone(command: str) -> str:
     return f"{ACTIVATE}unset BASH_ENV; eval {command}"
 
 
-def going_on(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:
+def in_session(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:
     """Return a script that continues from the state in the folder ``home``, at first in ``workdir``.
 
     It exits with NO_SESSION if the folder cannot be created. All is on one line: line numbers in messages are the

@@ -33,7 +33,7 @@ def readable(data: bytes) -> str:
 def whole(data: bytes) -> bytes:
     """Return the data without an incomplete character at its end, which is still to come or was cut off."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    decoder.decode(data[-4:])
+    decoder.decode(data[-4:])  # no character has more bytes
     return data[: len(data) - len(decoder.getstate()[0])]
 
 

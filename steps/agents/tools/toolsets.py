@@ -66,7 +66,10 @@ class Toolset:
 
 
 def is_sendable(name: str, value: object) -> bool:
-    """Return whether a parameter's value can be sent to a sandbox: command line arguments cannot contain NUL."""
+    """Return whether a parameter's value can be sent to a sandbox.
+
+    Command line arguments cannot contain NUL; the parameters listed here are sent otherwise or not at all.
+    """
     if not isinstance(value, str):
         return True
     try:
@@ -192,10 +195,10 @@ def _at_folder(tool: Tool, workdir: str) -> Tool:
     """Return the tool with descriptions that name the folder."""
     parameters = (
         replace(
-            each,
-            description=each.description.replace(WORKDIR, workdir),
-            example=each.example.replace(WORKDIR, workdir),
+            parameter,
+            description=parameter.description.replace(WORKDIR, workdir),
+            example=parameter.example.replace(WORKDIR, workdir),
         )
-        for each in tool.parameters
+        for parameter in tool.parameters
     )
     return replace(tool, description=tool.description.replace(WORKDIR, workdir), parameters=tuple(parameters))

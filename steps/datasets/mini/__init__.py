@@ -1,12 +1,11 @@
-"""``mini``: a dozen small bugs in repositories written for this project, as a swebench 5 task repo.
+"""``mini``: a dozen small bugs in this project's own repositories, as a swebench 5 task repo.
 
-``data/`` is that task repo: ``repos/<name>`` is the source of a repository with all its bugs fixed,
-``tasks/<instance_id>`` an instance in the form of swebench/task/repo.py. The repository of an instance is made from
-both, with the same commits on every machine: the sources without the instance's own patches. swebench's own
-``--task-repo`` cannot build the images, because their Dockerfiles need that repository beside them; ``build`` puts it
-there.
+``data/`` is that task repo: ``repos/<name>`` is a repository's source with all bugs fixed, ``tasks/<instance_id>`` an
+instance in the form of swebench/task/repo.py. An instance's repository is the source without the instance's patches,
+with reproducible commits. swebench's ``--task-repo`` cannot build the images, because their Dockerfiles need that
+repository beside them; ``build`` provides it.
 
-``mini-<family>`` has a few of these issues in the form of another family of tasks (``forms``).
+``mini-<family>`` has a few of these issues in another family's form (``forms``).
 """
 
 from __future__ import annotations

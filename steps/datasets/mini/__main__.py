@@ -1,4 +1,4 @@
-"""``python -m swe_argo.steps.datasets.mini``: names and build contexts of the mini images."""
+"""``python -m swe_argo.steps.datasets.mini``: list mini images, and write their build contexts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from swe_argo.steps.errors import EXIT_CONFIG, StepError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line for each instance, ``<id> <image> <digest>``; with a folder, first write its repository there."""
+    """Print ``<id> <image> <digest> <workdir>`` for each instance; with --contexts, also write its repository."""
     parser = argparse.ArgumentParser(
         prog="python -m swe_argo.steps.datasets.mini",
-        description="For each instance print: id (behind its dataset where that is not mini), image, digest, workdir.",
+        description="Print id (after its dataset, unless mini), image, digest and workdir of each instance.",
     )
-    parser.add_argument("--contexts", type=Path, metavar="FOLDER", help="write FOLDER/ID/testbed, its repository, too")
+    parser.add_argument(
+        "--contexts", type=Path, metavar="FOLDER", help="also write each repository to FOLDER/ID/testbed"
+    )
     parser.add_argument(
         "names", nargs="*", default=[MINI], metavar="NAME", help=f"an instance of mini, or {', '.join(BUNDLED)}"
     )
     args = parser.parse_args(arguments)
-    os.umask(0o022)  # any user may read the content of an image, whoever made it
+    os.umask(0o022)  # image content must be readable by any user
     try:
         for dataset, instance_id, image in dict.fromkeys(_find_images(args.names)):
             name = instance_id if dataset == MINI else f"{dataset}/{instance_id}"
@@ -36,12 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write(f"{error.reason}\n")
         sys.exit(error.exit_code)
     except FileExistsError as error:
-        sys.stderr.write(f"--contexts: {error.filename} is there already: name an empty folder\n")
+        sys.stderr.write(f"--contexts: {error.filename} already exists: choose an empty folder\n")
         sys.exit(EXIT_CONFIG)
 
 
 def _find_images(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield dataset, id and image of each named instance. Raises ConfigError for an unknown one."""
+    """Yield dataset, id and image of the instances called ``names``. Raises ConfigError for an unknown name."""
     for name in names:
         if name in BUNDLED:
             yield from ((name, instance_id, image) for instance_id, image in image_by_id(name).items())

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from docker.errors import BuildError
 
 LABEL = "swe-argo.digest"
-"""The label of an image with the digest of its sources."""
+"""The image label with the digest of its sources."""
 
 
 def build(client: docker.DockerClient, image_by_id: Mapping[str, str], base: str, dataset: str = MINI) -> None:
-    """Build the images of instances on the image ``base`` if they are missing or made from other content.
+    """Build the images of instances on the image ``base`` if they are missing or outdated.
 
     Raises ConfigError for an unknown instance or if ``base`` does not exist, InfraError if a build fails.
     """
@@ -34,7 +34,7 @@ def build(client: docker.DockerClient, image_by_id: Mapping[str, str], base: str
 
 
 def image_digest(client: docker.DockerClient, image: str) -> str | None:
-    """Return the digest of an image's sources; None if there is no such image."""
+    """Return the digest of an image's sources; None if the image does not exist."""
     from docker.errors import DockerException, ImageNotFound
 
     from swe_argo.steps.sandbox.docker.engine import engine_failure
@@ -44,10 +44,11 @@ def image_digest(client: docker.DockerClient, image: str) -> str | None:
     except ImageNotFound:
         return None
     except (DockerException, OSError) as error:
-        raise engine_failure(error, FailureClass.SANDBOX_CREATE, f"looking for {image}") from error
+        raise engine_failure(error, FailureClass.SANDBOX_CREATE, f"looking up {image}") from error
 
 
 def _build(client: docker.DockerClient, instance_id: str, dataset: str, *, tag: str, base: str, current: str) -> None:
+    """Build the image of one instance from its repository and Dockerfile; ``current``: the digest of its sources."""
     doing, field = f"building the image of {instance_id} on {base}", "SWE_ARGO_MINI_BASE"
     with tempfile.TemporaryDirectory(prefix="swe-argo-mini-") as context:
         materialise(instance_id, Path(context), dataset)
@@ -62,7 +63,8 @@ def build_image(
 ) -> None:
     """Build an image from the Dockerfile in the folder ``path``, with ``digest`` as its label.
 
-    Raises ConfigError under ``field`` if the base image does not exist, InfraError, ResourceError.
+    ``doing``: the activity, for messages. Raises ConfigError under ``field`` if the base image does not exist,
+    ResourceError if the disk is full, InfraError if the build fails otherwise.
     """
     from docker.errors import BuildError, DockerException
 
@@ -79,13 +81,13 @@ def build_image(
             forcerm=True,
         )
     except BuildError as error:
-        raise _build_failed(error, doing, field) from error
+        raise _build_failure(error, doing, field) from error
     except (DockerException, OSError) as error:
         raise engine_failure(error, FailureClass.SANDBOX_CREATE, doing) from error
 
 
-def _build_failed(error: BuildError, doing: str, field: str) -> StepError:
-    """Return the error of a build: a missing base image is a wrong request; any other failure may be temporary."""
+def _build_failure(error: BuildError, doing: str, field: str) -> StepError:
+    """Return the failure of a build: ConfigError for a missing base image, else one that may be temporary."""
     error_text = " ".join(str(error.msg).split())
     if any(phrase in error_text for phrase in ("manifest unknown", "does not exist", ": not found")):
         return ConfigError(f"{doing}: {error_text}", field=field, failure_class=FailureClass.IMAGE_MISSING)

@@ -1,4 +1,4 @@
-"""Content of an issue: the files of its repository and its two patches."""
+"""Content of an issue: its repository's files, and its two patches."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TASK_REPO = Path(__file__).resolve().parent / "data"
 HARBOR_TASKS = TASK_REPO / "harbor"
 """The folder of tasks in Harbor's form."""
 FORMAT = "1"
-"""The version of the format: raise it when the same files make another repository or image than before."""
+"""Version of the format; raise it when the same files give another repository or image."""
 
 _LEFTOVERS = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 
 
 @dataclass(frozen=True)
 class Content:
-    """The fixed state of a repository (bytes by path) and the patches that lead to it: first gold, then test."""
+    """A repository's fixed state (bytes by path), and the patches that lead to it: gold, then test."""
 
     instance_id: str
     name: str
@@ -42,7 +42,7 @@ def instance_ids() -> list[str]:
 
 
 def content(instance_id: str) -> Content:
-    """Read the files of ``mini__<repository>-<number>``. Raises ConfigError if there is no such instance."""
+    """Read the files of ``mini__<repository>-<number>``. Raises ConfigError for an unknown instance."""
     if instance_id not in instance_ids():
         raise ConfigError(
             f"mini has no instance {instance_id!r}; it has {', '.join(instance_ids())}", field="instances"
@@ -59,7 +59,7 @@ def content(instance_id: str) -> Content:
 
 
 def digest_issue(instance_id: str) -> str:
-    """Return ``sha256:...`` over everything that determines the content of the issue's image, except its base."""
+    """Return ``sha256:...`` over all inputs of the issue's image, except its base."""
     inputs = content(instance_id)
     parts = {"format": FORMAT.encode(), "title": inputs.title.encode()}
     parts |= {f"fixed/{path}": data for path, data in inputs.fixed.items()}
@@ -71,6 +71,6 @@ def digest_issue(instance_id: str) -> str:
 
 
 def _files(root: Path) -> dict[str, bytes]:
-    """Return bytes by relative path, without files left by running the code (installing a wheel compiles it)."""
+    """Return bytes by relative path, without caches of running the code (installing a wheel compiles it)."""
     paths = sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file())
     return {path.as_posix(): (root / path).read_bytes() for path in paths if not _LEFTOVERS.intersection(path.parts)}

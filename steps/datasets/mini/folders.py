@@ -1,4 +1,4 @@
-"""Images of the mini instances for backend local: folders, one for each image."""
+"""Images of the mini instances for backend local, as folders."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDI
 
 
 def prepare(images: Path, image_by_id: dict[str, str], dataset: str = MINI) -> None:
-    """Make ``<images>/<image, / as __>/{testbed,digest}`` for each instance whose ``digest`` is not the current one.
+    """Create ``<images>/<image, / as __>/{testbed,digest}`` for each instance without a current ``digest``.
 
-    Each folder appears whole or not at all, even if several processes prepare the same one at once. Raises ConfigError
-    for an unknown instance and for a folder that is not writable, InfraError for other errors.
+    Atomic, also with concurrent processes. Raises ConfigError for an unknown instance or a folder that is not writable,
+    InfraError for other errors.
     """
     for instance_id, image in image_by_id.items():
         current = digest(instance_id, dataset)
@@ -33,8 +33,8 @@ def prepare(images: Path, image_by_id: dict[str, str], dataset: str = MINI) -> N
         except OSError as error:
             if error.errno in UNWRITABLE:
                 raise ConfigError(
-                    f"cannot use {images}: {error.strerror}; set SWE_ARGO_HOME (or --local-images) to a folder "
-                    "that can be written",
+                    f"cannot use {images}: {error.strerror}; set SWE_ARGO_HOME (or --local-images) to a writable "
+                    "folder",
                     field="home",
                 ) from error
             raise InfraError(FailureClass.STORAGE, f"cannot write the image folder {target}: {error}") from error
@@ -46,12 +46,12 @@ def _make(instance_id: str, dataset: str, target: Path, current: str) -> None:
         new = Path(scratch) / "new"
         materialise(instance_id, new, dataset)
         (new / "digest").write_text(f"{current}\n", encoding="ascii")
-        _put(new, target, Path(scratch))
+        _install(new, target, Path(scratch))
 
 
-def _put(new: Path, target: Path, scratch: Path) -> None:
-    """Move ``new`` to ``target``; keep an equal folder that another process put there first."""
-    with _alone(target.parent):
+def _install(new: Path, target: Path, scratch: Path) -> None:
+    """Move ``new`` to ``target``, unless another process has installed an equal folder."""
+    with _locked(target.parent):
         if _digest_of(target) == _digest_of(new):
             return
         if target.exists():
@@ -60,14 +60,14 @@ def _put(new: Path, target: Path, scratch: Path) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold a lock between a look at a folder and a move; it is on the parent folder, not on a file."""
-    held = os.open(folder, os.O_RDONLY)
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 def _digest_of(folder: Path) -> str | None:

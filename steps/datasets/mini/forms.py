@@ -1,4 +1,4 @@
-"""``mini-<family>``: issues of ``mini`` in the form of another family of tasks, rows and repositories."""
+"""``mini-<family>``: rows and repositories of ``mini``'s issues in another family's form."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from swe_argo.steps.families.family import Row
 from swe_argo.steps.families.rows import normalise
 
 FORMAT = "2"
-"""The version of the format: raise it when the same issue makes another repository than before."""
+"""Version of the format; raise it when the same issue gives another repository."""
 
-# These have pytest tests, and their lists hold whole ids: SWE-bench cuts an id at its first blank, others do not.
+# These have pytest tests, and ids without blanks, at which SWE-bench cuts ids but other families do not.
 _ISSUES = ("mini__gridprint-1", "mini__stalecache-2")
 
 
 def read_rows(dataset: str, split: str) -> tuple[list[SourcedValue], list[SourcedValue]]:
-    """Return rows as ``read_task_repo``; forms other than SWE-bench's have only one split."""
-    rows, others = read_task_repo(TASK_REPO, split)
+    """Return (rows of ``split``, rows that can only be selected by id), as ``read_task_repo``.
+
+    Other families' forms have only one split.
+    """
     if dataset == MINI:
-        return rows, others
+        return read_task_repo(TASK_REPO, split)
     return [SourcedValue(f"{dataset}, {name}", row) for name, row in _rows_by_issue(dataset).items()], []
 
 
 def find_issue(instance_id: str, dataset: str) -> str:
-    """Return the issue of ``mini`` behind an instance. Raises ConfigError if a dataset has no such instance."""
+    """Return the issue of ``mini`` for an instance. Raises ConfigError for an unknown instance."""
     if dataset == MINI:
         return instance_id
     issues = {row["instance_id"]: issue for issue, row in _normalised_by_issue(dataset).items()}
@@ -43,14 +45,14 @@ def find_issue(instance_id: str, dataset: str) -> str:
 
 
 def find_workdir(instance_id: str, dataset: str) -> str:
-    """Return the image's path of the repository. Raises ConfigError if a dataset has no such instance."""
+    """Return the repository's path in the image. Raises ConfigError for an unknown instance."""
     if dataset == MINI:
         return WORKDIR
     return str(_normalised_by_issue(dataset)[find_issue(instance_id, dataset)].get("workdir", WORKDIR))
 
 
 def image_by_id(dataset: str) -> dict[str, str]:
-    """Return the instances of a dataset, and their images by the names that backends use."""
+    """Return instance id -> image of a dataset."""
     if dataset == MINI:
         rows = [normalise(row, where) for where, row in read_rows(MINI, "test")[0]]
     else:
@@ -59,7 +61,7 @@ def image_by_id(dataset: str) -> dict[str, str]:
 
 
 def digest(instance_id: str, dataset: str = MINI) -> str:
-    """Return ``sha256:...`` over everything that determines the content of the instance's image, except its base."""
+    """Return ``sha256:...`` over all inputs of the instance's image, except its base."""
     of_issue = digest_issue(find_issue(instance_id, dataset))
     if dataset == MINI:
         return of_issue
@@ -69,8 +71,8 @@ def digest(instance_id: str, dataset: str = MINI) -> str:
 def materialise(instance_id: str, folder: Path, dataset: str = MINI) -> None:
     """Write ``<folder>/testbed``: the repository of the instance's image.
 
-    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if there
-    is a testbed already.
+    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if
+    testbed exists.
     """
     issue = find_issue(instance_id, dataset)
     make_repository(issue, folder)

@@ -1,8 +1,8 @@
-"""The git repository of an instance, with identical commits on every machine.
+"""The git repository of an instance, with reproducible commits.
 
-It has the features of SWE-bench images: a tag on the history, HEAD one set-up commit above ``base_commit`` and, as in
-images older than swebench 4.1.0, the fix and its tests on another branch, under a tag and in the reflog. The fix is
-older than HEAD, as in SWE-bench: an image is made long after the fix.
+It resembles SWE-bench images: a tag in the history, HEAD one set-up commit above ``base_commit`` and, as in images
+older than swebench 4.1.0, the fix and its tests on another branch, under a tag and in the reflog. The fix is older than
+HEAD, since SWE-bench's images are built long after the fix.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_TERMINAL_PROMPT": "0",
-    **{f"GIT_{who}_NAME": "Mini Maintainer" for who in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{who}_EMAIL": "maintainer@mini.invalid" for who in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{who}_DATE": f"{_START_S} +0000" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_NAME": "Mini Maintainer" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_EMAIL": "maintainer@mini.invalid" for role in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{role}_DATE": f"{_START_S} +0000" for role in ("AUTHOR", "COMMITTER")},
     "LC_ALL": "C",
     "TZ": "UTC",
 }
@@ -36,10 +36,10 @@ _SETTINGS = ("core.autocrlf=false", "core.fileMode=true", "gc.auto=0", "fastimpo
 
 
 def make_repository(instance_id: str, folder: Path) -> None:
-    """Write ``<folder>/testbed``: the repository with the bug, without the tests that show it, at the set-up commit.
+    """Write ``<folder>/testbed``: the repository at the set-up commit, with the bug, without the tests that detect it.
 
-    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if there
-    is a testbed already.
+    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if
+    testbed exists.
     """
     inputs = content(instance_id)
     testbed = folder / "testbed"
@@ -48,13 +48,13 @@ def make_repository(instance_id: str, folder: Path) -> None:
     _write(testbed, inputs.fixed)
     run_git(testbed, "apply", "-R", *(str(patch) for patch in reversed(inputs.patches)))
     run_git(testbed, "fast-import", "--quiet", stdin=_history(inputs, _read(testbed)))
-    # By way of the fix, as when an image is made from a clone: HEAD's reflog and ORIG_HEAD hold it afterwards.
+    # Check out the fix first, as in an image built from a clone, so that HEAD's reflog and ORIG_HEAD contain it.
     run_git(testbed, "reset", "-q", "--soft", "future")
     run_git(testbed, "reset", "-q", "--hard", "ORIG_HEAD")
 
 
 def _history(inputs: Content, base: dict[str, bytes]) -> bytes:
-    """Return the whole history as a stream for ``git fast-import``: one process, with fixed dates."""
+    """Return the whole history, with fixed dates, as input of ``git fast-import``."""
     project = tomllib.loads(base["pyproject.toml"].decode())["project"]
     version = project["version"]
     major, minor, patch = version.split(".")
@@ -76,7 +76,10 @@ def _history(inputs: Content, base: dict[str, bytes]) -> bytes:
 def _commit(
     branch: str, mark: int, parent: int, message: str, files: dict[str, bytes], *, author: str = _AUTHOR
 ) -> bytes:
-    """Return one commit whose tree is exactly ``files``; its mark gives its day."""
+    """Return a commit whose tree is ``files``, as input of ``git fast-import``.
+
+    ``mark``: its number, which is also its day; ``parent``: the mark of its parent, 0 for none.
+    """
     when = f"{author} {_START_S + mark * _DAY_S} +0000"
     lines = [f"commit refs/heads/{branch}", f"mark :{mark}", f"author {when}", f"committer {when}"]
     head = "\n".join(lines).encode() + b"\n" + _data(f"{message}\n".encode())
@@ -86,6 +89,7 @@ def _commit(
 
 
 def _tag(name: str, mark: int) -> bytes:
+    """Return a tag of the commit ``mark``, as input of ``git fast-import``."""
     when = f"{_AUTHOR} {_START_S + mark * _DAY_S} +0000"
     return f"tag {name}\nfrom :{mark}\ntagger {when}\n".encode() + _data(f"{name}\n".encode())
 
@@ -109,7 +113,10 @@ def _read(root: Path) -> dict[str, bytes]:
 
 
 def run_git(testbed: Path, *command: str, stdin: bytes = b"") -> bytes:
-    """Run a git command and return its output; commits are the same everywhere. Raises ConfigError, InfraError."""
+    """Run a git command with reproducible settings; return its output.
+
+    Raises ConfigError if git is missing, InfraError if the command fails.
+    """
     git = shutil.which("git")
     if git is None:
         raise ConfigError("the mini dataset needs git, which is not on PATH: install it", field="dataset")

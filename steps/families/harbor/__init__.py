@@ -1,1 +1,1 @@
-"""Harbor: tasks that are folders, graded by a script of their own that writes a reward."""
+"""Harbor: tasks that are folders, graded by their own script, which writes a reward."""

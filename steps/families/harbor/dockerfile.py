@@ -1,4 +1,4 @@
-"""Parsing of a task's Dockerfile: the location of its image, and the parts usable on a machine without containers."""
+"""Parsing of a task's Dockerfile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: ``word`` in capitals, its arguments without options."""
+    """An instruction: ``word`` in capitals, its arguments, and its options."""
 
     word: str
     arguments: list[str]
@@ -18,7 +18,7 @@ class Instruction:
 
 
 def read_instructions(text: str) -> list[Instruction]:
-    """Return the instructions of the last stage, FROM first. Raises ValueError if the text is no Dockerfile."""
+    """Return the instructions of the last stage, FROM first. Raises ValueError for an invalid Dockerfile."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -27,34 +27,35 @@ def read_instructions(text: str) -> list[Instruction]:
             lines[-1] = lines[-1][:-1] + " " + line.strip()
         else:
             lines.append(line.strip())
-    found = [_instruction(line) for line in lines]
-    starts = [number for number, each in enumerate(found) if each.word == "FROM"]
+    instructions = [_instruction(line) for line in lines]
+    starts = [number for number, instruction in enumerate(instructions) if instruction.word == "FROM"]
     if not starts:
         raise ValueError("it has no FROM")
-    return found[starts[-1] :]
+    return instructions[starts[-1] :]
 
 
 def working_directory(text: str) -> str | None:
     """Return the working directory of the last stage, absolute; None if it has none or contains variables."""
-    place: str | None = None
-    for each in read_instructions(text):
-        if each.word == "WORKDIR" and each.arguments:
-            place = posixpath.normpath(posixpath.join(place or "/", each.arguments[0]))
-            if "$" in place:
+    folder: str | None = None
+    for instruction in read_instructions(text):
+        if instruction.word == "WORKDIR" and instruction.arguments:
+            folder = posixpath.normpath(posixpath.join(folder or "/", instruction.arguments[0]))
+            if "$" in folder:
                 return None
-    return place
+    return folder
 
 
 def _instruction(line: str) -> Instruction:
-    word, _, rest = line.partition(" ")
-    rest = rest.strip()
-    if rest.startswith("["):
-        words = [str(each) for each in json.loads(rest)]
+    """Parse an instruction on one line. Its arguments are a JSON list, or words as in a shell."""
+    word, _, text = line.partition(" ")
+    text = text.strip()
+    if text.startswith("["):
+        words = [str(argument) for argument in json.loads(text)]
     else:
         try:
-            words = shlex.split(rest)
+            words = shlex.split(text)
         except ValueError:
-            words = rest.split()
+            words = text.split()
     options = []
     while words and words[0].startswith("--"):
         options.append(words.pop(0))

@@ -1,4 +1,4 @@
-"""Harbor tasks: everything an agent leaves in the machine, judged by the task's own script."""
+"""Harbor tasks: the machine's changed files, judged by the task's own script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = "harbor"
 
 
 class HarborAnswer(Answer):
-    """The parts of a task that only grade may know: its tests, its solution and their limits."""
+    """The parts of a task that only grade may see: tests, solution and their limits."""
 
     task: HarborTask
 
@@ -32,7 +32,7 @@ class Harbor:
     hands_on: ClassVar[HandsOn] = "layer"
 
     def recognizes(self, row: SourceRow) -> bool:
-        """Return whether a row stands for a task's folder."""
+        """Return whether a row represents a task's folder."""
         return self.columns.match(row)
 
     def normalise(self, row: Row, where: str) -> Row:
@@ -49,7 +49,7 @@ class Harbor:
         return reason
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
-        """Create the folders that every task expects. An image holds nothing of the answer."""
+        """Create the folders that every task expects. Images contain no part of the answer."""
         prepare_machine(box, instance.machine.workdir if instance.machine else None)
 
     def make_grader(self, instance: Instance, answer: Answer) -> HarborGrader:
@@ -66,7 +66,7 @@ class Harbor:
         """Run ``solution/solve.sh`` as Harbor's oracle runs it (harbor/agents/oracle.py)."""
         task = _task(answer)
         if not task.solution:
-            return f"is not there: the task has no solution/{SOLVE_SCRIPT}"
+            return f"does not exist: the task has no solution/{SOLVE_SCRIPT}"
         put_folder(box, "/solution", unpack(task.solution))
         result = box.exec(
             in_workdir(task.workdir, f"/solution/{SOLVE_SCRIPT}"),
@@ -78,8 +78,8 @@ class Harbor:
         box.exec("rm -rf /solution", timeout_s=60, cwd="/")
         if result.exit_code == 0:
             return ""
-        how = "ran out of time" if result.timed_out else f"ended with exit code {result.exit_code}"
-        return f"{how}: {result.stdout[-2000:].decode(errors='replace').strip()}"
+        end = "timed out" if result.timed_out else f"ended with exit code {result.exit_code}"
+        return f"{end}: {result.stdout[-2000:].decode(errors='replace').strip()}"
 
 
 def _task(answer: Answer) -> HarborTask:

@@ -1,4 +1,4 @@
-"""Findings on a layer: changes to the verifier's own files, which are no part of a solution."""
+"""Findings on a layer: changes to the verifier's files, which are no part of a solution."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _SYSTEM = re.compile(
     rb"/usr(?:/local)?|/(?:usr/)?(?:local/)?(?:s?bin|lib(?:32|64|x32|exec)?)(?:/.*)?|/(?:nix|snap|etc/alternatives)/.*",
     re.DOTALL,
 )
-"""Programs and libraries. A task may install new ones; there is no reason to change the image's own."""
+"""Programs and libraries. A task may install new ones, but has no reason to change the image's."""
 _OWN = re.compile(
     rb"/usr/local/s?bin/[^/]+|.*/(?:site|dist)-packages/(?:[^/]+\.(?:pth|egg-link)|__editable__[^/]*"
     rb"|[^/]+\.(?:dist|egg)-info(?:/.*)?)",
     re.DOTALL,
 )
-"""Programs that tasks add for themselves, and files that an editable install writes."""
+"""Programs that tasks add, and files that an editable install writes."""
 _INSTALLED = re.compile(
     rb"/opt/(?:.*/)?(?:s?bin|lib(?:32|64|exec)?)/.*|/root/\.[^/]+/(?:.*/)?(?:bin|lib)/.*|.*/(?:site|dist)-packages/.*",
     re.DOTALL,
 )
-"""Programs and libraries that were not installed by a package manager of the system."""
+"""Programs and libraries outside the system's package manager."""
 _RUNNERS = re.compile(
     rb".*/(?:bash|sh|dash|env|python[\d.]*|pytest|py\.test|pip[\d.]*|uvx?|node|npm|npx|cargo|go|curl|wget|apt|apt-get|cat"
     rb"|echo|cp|rm|mkdir|chmod|tee|grep|diff|test|timeout|[gm]?awk|sed|sort|uniq|head|tail|wc|tr|cut|find|xargs|ls|mv|ln"
@@ -40,24 +40,26 @@ _STARTUP = re.compile(
     rb"|node_modules/.*|\.cargo/.*)|(?!.*/(?:site|dist)-packages/).*/_?pytest(?:\.py|/__(?:init|main)__\.py)",
     re.DOTALL,
 )
+"""Files that programs of a verifier run or read their settings from when they start."""
 
 
-def examine_layer(content: LayerContent, kept_out: list[bytes]) -> list[Finding]:
-    """Return the findings of one layer; none of them is part of Harbor's rule."""
-    found = {
+def examine_layer(content: LayerContent, blocked: list[bytes]) -> list[Finding]:
+    """Return the findings of one layer, which Harbor's rule ignores. ``blocked``: paths that were not applied."""
+    paths_by_code = {
         "layer_changes_programs": [path for path in (*content.replaced, *content.deleted) if _is_program(path)],
         "layer_runs_code_later": [path for path in (*content.changed, *content.deleted) if _STARTUP.fullmatch(path)],
-        "layer_plants_verifier_files": [path for path in kept_out if path not in (b"/logs", b"/run", b"/")],
+        # Every layer may list the folders above the verifier's.
+        "layer_plants_verifier_files": [path for path in blocked if path not in (b"/logs", b"/run", b"/")],
     }
     return [
         Finding.of_paths(code, {path.decode(errors="backslashreplace") for path in paths})
-        for code, paths in found.items()
+        for code, paths in paths_by_code.items()
         if paths
     ]
 
 
 def _is_program(path: bytes) -> bool:
-    """Return whether a path of the image is one of its programs or libraries."""
+    """Return whether a path is a program or library of the image."""
     if _OWN.fullmatch(path) and not _RUNNERS.fullmatch(path):
         return False
     return bool(_SYSTEM.fullmatch(path) or _INSTALLED.fullmatch(path))

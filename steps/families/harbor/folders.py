@@ -1,4 +1,4 @@
-"""Folders of a task as text in a row: the same files give the same text; the size is bounded."""
+"""Folders of a task as reproducible text in a row, with a size limit."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MAX_BYTES = 64 << 20
-"""The limit for all files of one folder."""
+"""Maximum size of a folder."""
 _IGNORED = {".git", "__pycache__", ".DS_Store", ".harborignore"}
 
 
 class TaskFolderError(ValueError):
-    """A folder that is no part of a task; the message says why in a few words."""
+    """A folder that is not a valid part of a task, with the reason as message."""
 
 
 def list_folder(folder: Path) -> dict[str, Path]:
     """Return relative name -> file for all files below a folder; empty if the folder does not exist.
 
-    Links are followed if they stay in the task. Raises TaskFolderError, also for more than MAX_BYTES.
+    Links to files of the task are followed. Raises TaskFolderError for other links, anything else that is no file, and
+    more than MAX_BYTES.
     """
     root, total, files = folder.parent.resolve(), 0, dict[str, Path]()
     for place, folders, names in os.walk(folder, followlinks=False):
@@ -33,7 +34,7 @@ def list_folder(folder: Path) -> dict[str, Path]:
         for name in sorted(set(names) - _IGNORED):
             path = Path(place, name)
             if not path.resolve().is_relative_to(root) or not path.is_file():
-                raise TaskFolderError(f"{name} is no file of the task")
+                raise TaskFolderError(f"{name} is not a file of the task")
             total += path.stat().st_size
             if total > MAX_BYTES:
                 raise TaskFolderError(f"has more than {MAX_BYTES >> 20} MiB")
@@ -42,7 +43,7 @@ def list_folder(folder: Path) -> dict[str, Path]:
 
 
 def pack(files: dict[str, Path]) -> str:
-    """Pack files, with their modes, as a tar in base64. Returns an empty text if there are none."""
+    """Pack files, with their modes, as a tar in base64; return "" for none."""
     if not files:
         return ""
     target = io.BytesIO()
@@ -61,7 +62,7 @@ def unpack(packed: str) -> bytes:
 
 
 def read_files(packed: str) -> dict[str, bytes]:
-    """Return the files of a packed folder by their names."""
+    """Return the files of a packed folder by name."""
     if not packed:
         return {}
     with tarfile.open(fileobj=io.BytesIO(unpack(packed))) as tar:
@@ -69,7 +70,7 @@ def read_files(packed: str) -> dict[str, bytes]:
 
 
 def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
-    """Return a packed folder with new contents for some of its files, and everything else unchanged."""
+    """Return a packed folder with new contents of some files."""
     target = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,
@@ -84,7 +85,7 @@ def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
 
 
 def digest(files: dict[str, Path]) -> str:
-    """Return sha256 in hex over names and contents; modes are not preserved everywhere."""
+    """Return sha256 in hex over names and contents, without modes, which not every copy preserves."""
     total = hashlib.sha256()
     for name, path in sorted(files.items()):
         data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Grading of an agent's layer: its files in a fresh machine, the task's verifier run there, the reward it writes."""
+"""Grading of an agent's layer, by the reward of the task's verifier in a fresh machine with the layer's files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ from swe_argo.steps.layers.lay import lay
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
-KEPT_OUT = ("/tests", "/solution", reward.FOLDER)
-"""Folders that no layer may write to: the verifier's own files, and its output folder."""
+BLOCKED = ("/tests", "/solution", reward.FOLDER)
+"""Folders that no layer may change: the verifier's files, and its output folder."""
 
 
 @dataclass
 class VerifierRun(ProcedureRun):
-    """The results of one run of a verifier."""
+    """The results of a verifier run.
+
+    Attributes:
+        reward: The reward; None if the verifier did not finish.
+        exit_code: The verifier's exit code; None if it did not finish.
+        findings: The findings of the layer.
+    """
 
     reward: WrittenReward | None = None
     exit_code: int | None = None
@@ -48,12 +54,12 @@ class HarborGrader:
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> VerifierRun:
-        """Write the tests, extract the layer around them, and run them.
+        """Write the tests, apply the layer except for their folders, and run them.
 
-        All our own programs run in the machine before the layer is extracted: afterwards they may be replaced.
+        All our programs run in the machine before the layer is applied, which may replace them.
         """
         run = VerifierRun(InstanceLogWriter(), log_path=f"{folder}/run_instance.log")
-        run.journal.info(f"Container for {self.instance_id} started: {machine_name}")
+        run.recorder.info(f"Container for {self.instance_id} started: {machine_name}")
         prepare_machine(box, self.task.workdir)
         put_folder(box, "/tests", unpack(self.task.tests))
         guarded = as_untrusted(box, enlarged=enlarged)
@@ -65,26 +71,29 @@ class HarborGrader:
             run.broken = error
             run.log = run.log if run.log is not None else as_utf8(error.output)
         except OSError as error:
-            run.broken = SandboxBroken(FailureClass.EXEC, f"the sandbox's files are in the way: {error}")
+            run.broken = SandboxBroken(FailureClass.EXEC, f"files in the sandbox block the verifier: {error}")
         if run.broken is not None:
-            run.journal.error(f"{run.broken.reason}\n{run.broken.detail}".strip())
+            run.recorder.error(f"{run.broken.reason}\n{run.broken.detail}".strip())
         return run
 
     def _lay(self, box: Sandbox, layer: bytes, run: VerifierRun) -> bool:
+        """Apply the layer and examine it; return whether it could be read."""
         try:
-            laid = lay(box, layer, keep_out=KEPT_OUT)
+            applied = lay(box, layer, keep_out=BLOCKED)
         except SandboxBroken:
             raise
         except BROKEN as error:
-            run.journal.error(f"the layer cannot be read: {error}")
+            run.recorder.error(f"the layer cannot be read: {error}")
             return False
-        run.journal.info(
-            f"{len(laid.content.changed)} files laid, {len(laid.content.deleted)} removed\n{laid.said}".strip()
+        run.recorder.info(
+            f"layer: {len(applied.content.changed)} files written, {len(applied.content.deleted)} removed\n"
+            f"{applied.output}".strip()
         )
-        run.findings += examine_layer(laid.content, laid.kept_out)
+        run.findings += examine_layer(applied.content, applied.blocked)
         return True
 
     def _verify(self, box: Sandbox, run: VerifierRun, timeout_s: int) -> None:
+        """Run the verifier and read its reward; a run with the default timeout has the task's."""
         limit_s = timeout_s
         if timeout_s == OFFICIAL_TIMEOUT_S:
             limit_s = max(1, int(min(self.task.verifier_timeout_s, OFFICIAL_TIMEOUT_S)))
@@ -100,16 +109,16 @@ class HarborGrader:
             run.log += f"\n\nTimeout error: {limit_s} seconds exceeded.".encode()
             return
         run.reward = parse_reward(_content(box, reward.TEXT), _content(box, reward.JSON))
-        run.journal.info(f"reward: {run.reward.value}, exit code {run.exit_code} {run.reward.problem}".strip())
+        run.recorder.info(f"reward: {run.reward.value}, exit code {run.exit_code} {run.reward.problem}".strip())
 
     def judge(self, run: ProcedureRun, patch: bytes) -> Verdict:  # noqa: ARG002
-        """Return the verdict from the verifier's reward. Without one the outcome is open and the run is repeated."""
+        """Return the verdict by the verifier's reward. Without a reward, the run is repeated."""
         assert isinstance(run, VerifierRun)
         if run.log is None:
             return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, _weigh(run.findings, resolved=False)))
         if run.timed_out:
             return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, _weigh(run.findings, resolved=False)))
-        written = run.reward or WrittenReward(None, problem="the verifier did not come to an end")
+        written = run.reward or WrittenReward(None, problem="the verifier did not finish")
         evidence = Evidence(exit_code=run.exit_code, logged_exit_codes=[], start_markers=0, end_markers=0)
         if written.value is None:
             finding = Finding(code="verifier_gave_no_reward", detail=written.problem)
@@ -125,7 +134,7 @@ class HarborGrader:
         resolved = written.value >= 1
         verdict = Verdict(
             Outcome.RESOLVED if resolved else Outcome.UNRESOLVED,
-            _weigh(run.findings, resolved=written.value > 0),
+            _weigh(run.findings, resolved=written.value > 0),  # a partial reward is not believed either
             reward=written.value,
             report=self._report(written, resolved=resolved),
             evidence=evidence,
@@ -133,12 +142,13 @@ class HarborGrader:
         return weigh_broken_sandbox(run, verdict)
 
     def _report(self, written: WrittenReward, *, resolved: bool) -> bytes:
+        """Return the report in the harness' format."""
         report = {"resolved": resolved, "reward": written.value, "rewards": written.others, "problem": written.problem}
         return json.dumps({self.instance_id: report}, indent=4).encode()
 
 
 def _content(box: Sandbox, path: str) -> bytes | None:
-    """Read a file of the verifier, None if there is none; anything but a file gives a text that is no number."""
+    """Return a file of the verifier, or None; for anything but a file return an error text, which is no number."""
     try:
         return box.read(path, max_bytes=reward.MAX_BYTES)
     except FileNotFoundError:
@@ -148,4 +158,5 @@ def _content(box: Sandbox, path: str) -> bytes | None:
 
 
 def _weigh(findings: list[Finding], *, resolved: bool) -> Integrity:
+    """Return the integrity; findings matter only for resolved layers."""
     return Integrity(verdict="suspect" if findings and resolved else "ok", findings=findings)

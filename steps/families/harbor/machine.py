@@ -1,4 +1,4 @@
-"""Preparation of a task's machine before an agent or a verifier works in it, and the files written for them."""
+"""Preparation of a task's machine for an agent or a verifier."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ rm -rf /logs/verifier
 mkdir -p /logs/agent /logs/verifier /logs/artifacts
 chmod 777 /logs/agent /logs/verifier /logs/artifacts
 """
+"""Links our working directory (``start``) to the task's (``work``), unless the image has files in ours: then, if the
+task's does not exist, it is linked to ours."""
 
 
 def prepare_machine(box: Sandbox, workdir: str | None) -> None:
-    """Create Harbor's log folders, and link the task's folder and ours: the missing one becomes a link.
+    """Create Harbor's log folders, and link the task's working directory and ours to each other.
 
-    Raises ConfigError if paths of the machine are this host's, InfraError, ResourceError.
+    Raises ConfigError without isolation, InfraError, ResourceError.
     """
-    require_isolation(box, "files of this task lie")
+    require_isolation(box, "files of this task")
     script = _PREPARE.format(workdir=shlex.quote(workdir or ""), start=WORKDIR, usual=USUAL_WORKDIR)
     result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")
     if result.exit_code != 0:
@@ -45,15 +47,15 @@ def prepare_machine(box: Sandbox, workdir: str | None) -> None:
 
 
 def put_folder(box: Sandbox, folder: str, tar: bytes) -> None:
-    """Replace the contents of ``folder`` with those of a tar. Raises InfraError, ResourceError."""
+    """Replace the content of ``folder`` by a tar's. Raises InfraError, ResourceError."""
     file = f"/var/tmp/swe-argo-{secrets.token_hex(8)}.tar"  # noqa: S108 - of the sandbox
     box.write(file, tar)
     script = f"rm -rf {folder} && mkdir -p {folder} && tar -x -o -f {file} -C {folder} && rm -f {file}"
     result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/")
     if result.exit_code != 0:
-        raise script_failure(f"putting {folder} in place", result)
+        raise script_failure(f"writing {folder}", result)
 
 
 def in_workdir(workdir: str | None, program: str) -> str:
-    """Return the command that runs a program in the task's working directory, even if that folder is gone."""
+    """Return the command that runs a program in the task's working directory, if it still exists."""
     return f"chmod +x {program}; cd {shlex.quote(workdir or WORKDIR)} 2>/dev/null; exec {program}"

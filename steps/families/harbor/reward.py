@@ -14,7 +14,7 @@ KEY = "reward"
 
 @dataclass(frozen=True)
 class WrittenReward:
-    """A finite number, and further numbers by their names; or the reason why there is none."""
+    """The reward and further named numbers, or the reason why there is none."""
 
     value: float | None
     others: dict[str, float] = field(default_factory=dict)
@@ -36,9 +36,9 @@ def _parse_text(data: bytes) -> WrittenReward:
     try:
         value = float(data.decode())
     except ValueError:
-        return _none(f"reward.txt is no number: {_abbreviate(data)}")
+        return _none(f"reward.txt is not a number: {_abbreviate(data)}")
     if not math.isfinite(value):
-        return _none(f"reward.txt is no finite number: {_abbreviate(data)}")
+        return _none(f"reward.txt is not a finite number: {_abbreviate(data)}")
     return WrittenReward(value)
 
 
@@ -46,12 +46,12 @@ def _parse_numbers(data: bytes) -> WrittenReward:
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError):
-        return _none(f"reward.json is no JSON: {_abbreviate(data)}" if data else "reward.json is empty")
+        return _none(f"reward.json is not JSON: {_abbreviate(data)}" if data else "reward.json is empty")
     if not isinstance(content, dict):
-        return _none("reward.json is no object of numbers")
+        return _none("reward.json is not an object of numbers")
     for name, value in content.items():
         if not isinstance(value, (int, float)) or not _is_finite(value):
-            return _none(f"reward.json: {name[:60]!a} is no finite number")
+            return _none(f"reward.json: {name[:60]!a} is not a finite number")
     if KEY not in content:
         return _none(f"reward.json has no {KEY!r}")
     others = {name: float(value) for name, value in content.items() if name != KEY}

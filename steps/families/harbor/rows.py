@@ -1,4 +1,4 @@
-"""Normalisation of a task's row, and the reason if it cannot be graded."""
+"""Normalisation of a task's row, with the reason if it cannot be graded."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from swe_argo.steps.families.harbor.task_folder import CONFIG, DOCKERFILE, INSTR
 from swe_argo.steps.families.harbor.task_toml import TaskFile, expand_variables, parse
 
 IMAGE_PREFIX = "swe-argo-harbor/"
-"""The prefix of images that are built from a task's environment; the tag is a hash of its files."""
+"""Prefix of images built from a task's environment; the tag is a hash of its files."""
 TEST_SCRIPT, SOLVE_SCRIPT = "test.sh", "solve.sh"
 UNUSABLE = "<unusable>"
 COLUMNS = (CONFIG, INSTRUCTION, "tests", "tests_files", "environment")
-# Marks with which authors find their task in a model's training data (harbor/models/task/task.py).
+# Marks by which authors detect their task in a model's training data (harbor/models/task/task.py).
 _CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
 
 
 class HarborTask(BaseModel):
-    """The parts of a task that only grading may know."""
+    """The parts of a task that only grading may see."""
 
     tests: str
     """A tar in base64, like the solution."""
@@ -40,14 +40,14 @@ class HarborTask(BaseModel):
 
 
 def normalise(row: SourceRow, where: str) -> Row:
-    """See ``Family.normalise``. A task with an unreadable task.toml takes its folder's name and is not gradeable."""
+    """See ``Family.normalise``. A task with an invalid task.toml has its folder's name and cannot be graded."""
     try:
         file = parse(str(row[CONFIG]))
     except ValueError as error:
         file, row = TaskFile(), {**row, "problem": f"{CONFIG}: {' '.join(str(error).split())}"}
     name = file.task.name.replace("/", "__") if file.task else str(row["folder"])
     if not is_safe_id(name):
-        reason = "is no name of letters, digits, '.', '_' and '-', at most 128"
+        reason = "is not a name of letters, digits, '.', '_' and '-', at most 128"
         raise ConfigError(f"{where}: {name!r} {reason}", field="dataset")
     variables, _ = expand_variables(file.environment.env)
     machine = TaskMachine(
@@ -85,14 +85,14 @@ def normalise(row: SourceRow, where: str) -> Row:
 
 
 def image_of(row: SourceRow, name: str, file: TaskFile) -> str:
-    """Return the image that the task names, else the name of the image built from its environment."""
+    """Return the task's image, else the name of the image built from its environment."""
     if file.environment.docker_image:
         return file.environment.docker_image
     return f"{IMAGE_PREFIX}{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}:{str(row['environment'])[:16]}"
 
 
 def without_canary(text: str) -> str:
-    """Return an instruction without the canary lines at its start and the blank lines after them."""
+    """Return an instruction without canary lines and blank lines at its start."""
     lines = text.split("\n")
     while lines and _CANARY.match(lines[0].strip()):
         del lines[0]
@@ -102,7 +102,7 @@ def without_canary(text: str) -> str:
 
 
 def _group(file: TaskFile) -> str:
-    """Return the report's group for a task: its category, else its organisation. Other rows go by repository."""
+    """Return a task's group in reports: its category, else its organisation, in place of a repository."""
     category = file.metadata.get("category")
     if isinstance(category, str) and category.strip():
         return category.strip()[:80]
@@ -110,6 +110,7 @@ def _group(file: TaskFile) -> str:
 
 
 def _workdir(row: SourceRow, file: TaskFile) -> str | None:
+    """Return the working directory that task.toml or the Dockerfile names; None if neither does."""
     if file.environment.workdir:
         return posixpath.normpath(posixpath.join("/", file.environment.workdir))
     try:
@@ -119,29 +120,29 @@ def _workdir(row: SourceRow, file: TaskFile) -> str | None:
 
 
 def _why_not(row: SourceRow, file: TaskFile) -> str | None:
-    """Return the first reason why a task cannot be graded; it names the key or the file."""
+    """Return the first reason why a task cannot be graded, with the key or file."""
     environment, verifier = file.environment, file.verifier
-    hosts = [each for each in (environment.env, verifier.env, file.solution.env) if expand_variables(each)[1]]
+    hosts = [env for env in (environment.env, verifier.env, file.solution.env) if expand_variables(env)[1]]
     reasons: dict[str, Any] = {
         str(row.get("problem")): row.get("problem"),
         "it has several steps (steps/), which is not supported": file.steps or row.get("steps"),
-        "it is made of several containers (docker-compose.yaml), which is not supported": row.get("compose"),
+        "it needs several containers (docker-compose.yaml), which is not supported": row.get("compose"),
         f"environment.os is {environment.os}, not linux": environment.os != "linux",
-        "it wants GPUs or TPUs (environment.gpus, environment.tpu)": environment.gpus or environment.tpu,
-        "it wants MCP servers (environment.mcp_servers)": environment.mcp_servers,
-        "it waits for a service of its image (environment.healthcheck): only files of a machine are graded here": (
+        "it needs GPUs or TPUs (environment.gpus, environment.tpu)": environment.gpus or environment.tpu,
+        "it needs MCP servers (environment.mcp_servers)": environment.mcp_servers,
+        "it needs a service of its image (environment.healthcheck), but only files are graded": (
             environment.healthcheck
         ),
-        "its verifier has a machine of its own (verifier.environment_mode, verifier.environment)": (
+        "its verifier needs a separate machine (verifier.environment_mode, verifier.environment)": (
             verifier.environment_mode == "separate" or verifier.environment is not None
         ),
         "its verifier collects from running services (verifier.collect)": verifier.collect,
-        "agent.user or verifier.user is not root, which all commands run as here": any(
+        "agent.user or verifier.user is not root, as which all commands run": any(
             phase.user not in (None, "root", "0", 0) for phase in (file.agent, verifier)
         ),
-        f"it wants {', '.join(expand_variables(hosts[0])[1]) if hosts else ''} of the host, none of whose variables go "
-        "into a sandbox": hosts,
-        f"environment.docker_image {environment.docker_image!a} is no name of an image": (
+        f"it needs {', '.join(expand_variables(hosts[0])[1]) if hosts else ''} from the host, whose variables never "
+        "enter a sandbox": hosts,
+        f"environment.docker_image {environment.docker_image!a} is not an image name": (
             environment.docker_image and not IMAGE.fullmatch(environment.docker_image)
         ),
         "it has no instruction.md": not row.get(INSTRUCTION),

@@ -1,4 +1,4 @@
-"""Reading of a task's folder as a row, by the names of its files."""
+"""Reading of a task's folder as a row."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 
 
 def is_task(folder: Path) -> bool:
-    """Return whether a folder is a task: it has a task.toml."""
+    """Return whether a folder is a task, by its task.toml."""
     return (folder / CONFIG).is_file()
 
 
 def find_tasks(folder: Path) -> list[Path]:
-    """Return the folder itself, or the tasks directly in it, by name."""
+    """Return the folder itself if it is a task, else the tasks directly in it, sorted."""
     if is_task(folder):
         return [folder]
     return sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
 
 
 def read_task(folder: Path) -> dict[str, Any]:
-    """Return a task's row: texts of its files by their names, tests and solution packed, the environment by its hash.
+    """Return a task's row: text files by name, tests and solution packed, and a hash of the environment.
 
-    ``problem`` is the reason if a part cannot be read. Raises OSError and UnicodeDecodeError for its texts.
+    ``problem``: why a part cannot be read, if any. Raises OSError and UnicodeDecodeError for text files.
     """
     row: dict[str, Any] = {
         "folder": folder.resolve().name,

@@ -1,7 +1,7 @@
-"""Schema of ``task.toml`` as Harbor 0.25.0 reads it (harbor/models/task/config.py), as far as a run here needs it.
+"""Schema of the used parts of ``task.toml``, as Harbor 0.25.0 reads it (harbor/models/task/config.py).
 
 Other tables and keys are allowed, as in Harbor. Old names: ``version`` for ``schema_version``, ``memory`` and
-``storage`` in text for ``memory_mb`` and ``storage_mb``, ``allow_internet`` for ``network_mode``.
+``storage`` as text for ``memory_mb`` and ``storage_mb``, ``allow_internet`` for ``network_mode``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TaskPhase(_TomlTable):
 
 
 class TaskVerifier(TaskPhase):
-    """The table ``[verifier]``. With ``environment`` or ``environment_mode`` separate it has a machine of its own."""
+    """The table ``[verifier]``. With ``environment``, or ``environment_mode`` separate, it needs its own machine."""
 
     timeout_sec: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     env: dict[str, str] = {}
@@ -64,6 +64,7 @@ class TaskEnvironment(_TomlTable):
     @model_validator(mode="before")
     @classmethod
     def _old_names(cls, value: Any) -> Any:
+        """Translate the old names of keys. Raises ValueError if an old and a new key contradict each other."""
         if not isinstance(value, dict):
             return value
         value = dict(value)
@@ -103,7 +104,7 @@ class TaskFile(_TomlTable):
 
 
 def parse(text: str) -> TaskFile:
-    """Parse the content of the file. Raises ValueError with one line that names the key."""
+    """Parse the file's content. Raises ValueError with one line that names the key."""
     try:
         return TaskFile.model_validate(tomllib.loads(text))
     except ValidationError as error:
@@ -115,20 +116,20 @@ def parse(text: str) -> TaskFile:
 
 
 def size_mb(text: str) -> int:
-    """Return ``2G``, ``512M``, ``1024K`` in MiB, as Harbor counts them. Raises ValueError."""
+    """Convert ``2G``, ``512M`` or ``1024K`` to MiB, as Harbor does. Raises ValueError."""
     number, unit = text.strip().upper()[:-1], text.strip().upper()[-1:]
     if unit not in _UNITS:
-        raise ValueError(f"{text!r} is no size like 2G or 512M")
+        raise ValueError(f"{text!r} is not a size like 2G or 512M")
     try:
         return int(float(number) * _UNITS[unit])
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no size like 2G or 512M") from None
+        raise ValueError(f"{text!r} is not a size like 2G or 512M") from None
 
 
 def expand_variables(variables: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return (the variables, names of variables that only the host could provide).
 
-    ``${NAME:-default}`` becomes its default: nothing of this machine's environment goes into a sandbox or a store.
+    ``${NAME:-default}`` becomes its default, so that this machine's environment never enters a sandbox or a store.
     """
     values, missing = {}, []
     for name, value in variables.items():

@@ -1,4 +1,4 @@
-"""The tests of a Harbor task, for confirmations: its verifier, with a wrong value in one of its Python tests."""
+"""Twin tests of a Harbor task: its verifier, with a wrong value in one Python test."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ VERIFIER = f"{_FOLDER}{TEST_SCRIPT}"
 class HarborTwinTests:
     """See ``TwinTests``. A task has one test, the verifier, which passes if its reward is at least 1.
 
-    Its sites are those of all test functions in the Python files of ``tests/``. A twin has one wrong value in one
-    function, not one in each: this also detects a layer that fakes only some functions. A look at all values reveals no
-    more than a look at a single one (``draws.bound_chance``), because all but one are right in every run. Confirmations
-    run without the messages of assertions, originals and twins alike: they often repeat the expected value.
+    Its sites are in all test functions of the Python files in ``tests/``. A twin has one wrong value in one function,
+    which also detects a layer that fakes only some functions. Reading all values reveals no more than reading one
+    (``draws.bound_chance``), since all but one are right in every run. Confirmations, originals and twins alike, run
+    without assertion messages, which often repeat the expected value.
     """
 
     def __init__(self, instance_id: str, row_sha256: str, task: HarborTask) -> None:
@@ -40,11 +40,12 @@ class HarborTwinTests:
 
     @cached_property
     def _sources(self) -> dict[str, bytes]:
+        """The Python files of the tests by path, without assertion messages."""
         files = read_files(self._task.tests)
         return {f"{_FOLDER}{name}": _drop_messages(data) for name, data in files.items() if name.endswith(".py")}
 
     def require_files(self) -> None:
-        """See ``TwinTests``. A task without Python tests has none: the reference runs for the findings it excuses."""
+        """See ``TwinTests``. Requires a solution, whose findings are excused."""
         if not self._task.solution:
             raise NoTwinsError(f"the task has no solution/{SOLVE_SCRIPT}")
 
@@ -56,6 +57,7 @@ class HarborTwinTests:
         """See ``TwinTests``."""
         files = []
         for path, source in self._sources.items():
+            # As PASS_TO_PASS tests, since those of FAIL_TO_PASS tests must be on lines that a patch adds.
             sites = [site for site in find_sites(path, source, pass_to_pass=set(_list_tests(source))) if site.strong]
             if sites:
                 files.append(TestFile(path, source, {VERIFIER: sites}))
@@ -87,11 +89,11 @@ class HarborTwinTests:
         changed = {path.removeprefix(_FOLDER): data for path, data in {**self._sources, **contents}.items()}
         task = self._task.model_copy(update={"tests": replace_files(self._task.tests, changed)})
         grader = HarborGrader(self.instance_id, task)
-        # The first run had enough memory and disk: a layer that runs out of them here does so on purpose.
+        # The first run had enough memory and disk, so a layer that runs out of them now does so on purpose.
         return grader.run(box, patch, timeout_s=timeout_s, folder=folder, machine_name="", enlarged=True)
 
     def read(self, run: ProcedureRun) -> TestReading:
-        """See ``TwinTests``. A verifier that ends without a reward fails: scripts end at the first error."""
+        """See ``TwinTests``. A verifier without a reward counts as failed, as scripts end at the first error."""
         assert isinstance(run, VerifierRun)
         if problem := _describe_end(run):
             return TestReading({}, problem)
@@ -101,14 +103,14 @@ class HarborTwinTests:
 
 
 def _describe_end(run: VerifierRun) -> str:
-    """Return the reason why a run has no result; empty if the verifier finished."""
+    """Return why a run has no result; empty if the verifier finished."""
     if run.broken is not None:
         return run.broken.reason
     if run.log is None:
-        return "the layer cannot be laid"
+        return "the layer cannot be applied"
     if run.timed_out:
-        return "the verifier did not end within its time"
-    return "" if run.exit_code is not None else "the verifier did not come to an end"
+        return "the verifier timed out"
+    return "" if run.exit_code is not None else "the verifier did not finish"
 
 
 def _drop_messages(source: bytes) -> bytes:

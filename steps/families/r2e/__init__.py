@@ -1,1 +1,1 @@
-"""Environments of R2E-Gym: commits of eleven repositories, graded by an exact map of statuses."""
+"""R2E-Gym: commits of eleven repositories, graded by an exact map of test statuses."""

@@ -1,4 +1,4 @@
-"""A bundled issue in R2E-Gym's form: a fix that is named by its commit, tests hidden in the image."""
+"""A bundled issue in R2E-Gym's form: named by the fix's commit, with tests hidden in the image."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)")
 _KIND = {" ": "context", "": "context", "+": "added", "-": "deleted", "\\": "note"}
 
 _PYTHON = """#!/bin/sh
-# The first python3 on the way that has pytest: what the machine runs its tests by.
+# Runs the first python3 on PATH that has pytest.
 IFS=:
 for folder in $PATH; do
   if [ -x "$folder/python3" ] && "$folder/python3" -c 'import pytest' 2>/dev/null; then
@@ -48,7 +48,7 @@ def make_row(issue: Row) -> Row:
 def change_image(testbed: Path, issue: Row, git: RunGit) -> None:
     """See ``Example``. The working tree is edited, as in some images of R2E-Gym."""
     with (testbed / "pyproject.toml").open("a") as edited:
-        edited.write("\n# edited when the image was made\n")
+        edited.write("\n# edited when the image was built\n")
     excluded = testbed / ".git" / "info" / "exclude"
     excluded.parent.mkdir(exist_ok=True)
     excluded.write_text(".venv\n")
@@ -67,7 +67,7 @@ def _test_file(issue: Row) -> str:
 
 
 def parse_commit(diff: str) -> dict[str, Any]:
-    """Return a git diff as ``parsed_commit_content``, with the empty last line that R2E-Gym's parser adds."""
+    """Parse a git diff into ``parsed_commit_content``, with the empty last line that R2E-Gym's parser adds."""
     files: list[dict[str, Any]] = []
     hunk: dict[str, Any] | None = None
     for line in diff.split("\n"):

@@ -1,4 +1,4 @@
-"""R2E-Gym's own environments: a commit's tests, hidden in the image, must have the same results as with the commit."""
+"""R2E-Gym's environments: a commit's tests, hidden in the image, must have the same results as with the commit."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ FAMILY = ScriptedFamily(
         files=lambda _row, script: StoredFiles(script, IMAGE_PLACES.private, list_hidden_tests, remove_script()),
     ),
     commits_changes=True,
-    setup_failures={NO_TESTS: "has no hidden tests (/r2e_tests): it is no image of R2E-Gym"},
-    outside="R2E-Gym keeps its hidden tests",
+    setup_failures={NO_TESTS: "has no hidden tests (/r2e_tests): it is not an image of R2E-Gym"},
+    outside="R2E-Gym's hidden tests",
 )

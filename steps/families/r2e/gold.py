@@ -1,4 +1,4 @@
-"""The gold patch of an R2E-Gym row: the parsed commit, written again in git's format."""
+"""The gold patch of an R2E-Gym row: its parsed commit in git's format."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class _ParsedCommit(BaseModel):
 
 
 def gold_patch(row: SourceRow) -> str:
-    """Return the unified diff of the fix against the image's state: the commit's Python files that are no tests.
+    """Return the fix as a unified diff against the image: the commit's Python files without tests. Raises ConfigError.
 
-    R2E-Gym's own gold (commit_models/diff_classes.py, ``ParsedCommit.get_patch(test_file=False)``) leaves out other
-    files; its commits change nothing else but texts and settings (``is_only_python_edit``). Raises ConfigError.
+    As in R2E-Gym (commit_models/diff_classes.py, ``ParsedCommit.get_patch(test_file=False)``); the commits' other
+    files are texts and settings (``is_only_python_edit``).
     """
     name, column = instance_id(row), "parsed_commit_content"
     try:
@@ -85,18 +85,19 @@ def gold_patch(row: SourceRow) -> str:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"]) or "it"
-        raise bad_column(name, column, f"is no parsed commit: {place}: {first['msg']}") from None
-    files = [each for each in commit.file_diffs if each.header.file.path.endswith(".py")]
-    fix = [each for each in files if not is_test_path(each.header.file.path)]
+        raise bad_column(name, column, f"is not a parsed commit: {place}: {first['msg']}") from None
+    files = [diff for diff in commit.file_diffs if diff.header.file.path.endswith(".py")]
+    fix = [diff for diff in files if not is_test_path(diff.header.file.path)]
     if not fix:
         raise bad_column(name, column, "changes no Python file outside the tests: there is no gold patch")
     try:
-        return "".join(_render_file(each) for each in fix)
+        return "".join(_render_file(diff) for diff in fix)
     except ValueError as error:
         raise bad_column(name, column, str(error)) from None
 
 
 def _render_file(diff: _ParsedFileDiff) -> str:
+    """Return a file's diff. Raises ValueError for a binary file and for a hunk of another length than stated."""
     if diff.is_binary_file:
         raise ValueError(f"has {diff.header.file.path} as a binary file, without its content")
     old, new = _header_names(diff)
@@ -113,12 +114,12 @@ def _render_file(diff: _ParsedFileDiff) -> str:
 
 
 def _header_names(diff: _ParsedFileDiff) -> tuple[str, str]:
-    """Return the names of the first line: those of a rename, else those of ``---`` and ``+++`` if the file exists."""
+    """Return the names in the first line: of a rename, else of ``---`` and ``+++``, else of the path."""
     path = diff.header.file.path
     quote = '"' if "\\" in path else ""
     old, new = (f"{quote}{side}/{path}{quote}" for side in "ab")
     if diff.minus_file and diff.minus_file.path != "/dev/null":
-        old = diff.minus_file.path.removesuffix("\t")  # git ends a name that holds a blank with a tab, but not here
+        old = diff.minus_file.path.removesuffix("\t")  # here, git does not add a tab after a name with a blank
     if diff.plus_file and diff.plus_file.path != "/dev/null":
         new = diff.plus_file.path.removesuffix("\t")
     for line in (diff.header.misc_line or "").split("\n"):
@@ -134,13 +135,16 @@ def _with_side(side: str, name: str) -> str:
 
 
 def _render_hunk(hunk: _ParsedHunk, path: str) -> list[str]:
-    """Render a hunk as long as its header says: a commit's last hunk was parsed with an extra empty line."""
+    """Render a hunk of the header's length, since a commit's last hunk was parsed with an extra empty line.
+
+    Raises ValueError if the lines do not give that length.
+    """
     place = hunk.descriptor
     old, new = place.old_range.count, place.new_range.count
-    rest = iter(hunk.line_group.all_lines)
+    remaining = iter(hunk.line_group.all_lines)
     lines = [f"@@ -{place.old_range} +{place.new_range} @@ {place.section}".rstrip(" ")]
     while old > 0 or new > 0:
-        line = next(rest, None)
+        line = next(remaining, None)
         if line is None:
             raise ValueError(f"has a hunk of {path} that is shorter than its header says")
         old -= line.type in ("context", "deleted")
@@ -148,4 +152,4 @@ def _render_hunk(hunk: _ParsedHunk, path: str) -> list[str]:
         lines.append(_SIGN[line.type] + line.content)
     if old or new:
         raise ValueError(f"has a hunk of {path} that is longer than its header says")
-    return lines + [_SIGN["note"] + line.content for line in takewhile(lambda line: line.type == "note", rest)]
+    return lines + [_SIGN["note"] + line.content for line in takewhile(lambda line: line.type == "note", remaining)]

@@ -1,8 +1,8 @@
-"""Scripts for an image of R2E-Gym: hidden tests are moved out of a patch's reach, and run from there.
+"""Scripts for an image of R2E-Gym, which move the hidden tests out of a patch's reach, and run them.
 
 Sources: R2E-Gym, agenthub/runtime/docker.py (``setup_env``, ``run_tests``, ``DOCKER_PATH``) and
-repo_analysis/repo_analysis_args.py (``tests_cmd``). Set-up that needs a network or serves R2E-Gym's own agent is left
-out. The link to the tests exists only while they run: agents could read them through a permanent link.
+repo_analysis/repo_analysis_args.py (``tests_cmd``), without set-up that needs a network or is for R2E-Gym's agent. The
+link to the tests exists only while they run, since agents could read them through a permanent link.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 TESTS_TIMEOUT_S = 300
 NO_TESTS = 72
-"""Exit code of the set-up in an image without hidden tests, which is not the image of such a row."""
+"""Exit code of the set-up in an image without hidden tests."""
 _PATH = "/root/.venv/bin:/root/.local/bin:/root/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ANSWER_FILES = (
     *("parsed_commit.json", "expected_test_output.json", "execution_result.json", "syn_issue.json"),
     *("modified_files.json", "modified_entities.json"),
 )
-"""Files that some of its images have beside the tests (``SKIP_FILES``)."""
+"""Files that some images have beside the tests (``SKIP_FILES``)."""
 _WARNINGS = "PYTHONWARNINGS='ignore::UserWarning,ignore::SyntaxWarning'"
 _PYTEST = ".venv/bin/python -W ignore -m pytest -rA r2e_tests"
 
@@ -37,21 +37,21 @@ class ImagePlaces:
     testbed: str = "/testbed"
     tests: str = "/r2e_tests"
     private: str = "/root"
-    """The folder that R2E-Gym moves the tests to."""
+    """The folder to which R2E-Gym moves the tests."""
 
 
 IMAGE_PLACES = ImagePlaces()
 
 
 def pytest_command(row: SourceRow) -> str:
-    """Return the command in the image's ``run_tests.sh``. Raises ConfigError for a repository unknown to R2E-Gym."""
+    """Return the command of the image's ``run_tests.sh``. Raises ConfigError for an unknown repository."""
     if repo(row) == "orange3":
         return f"QT_QPA_PLATFORM=minimal {_WARNINGS} xvfb-run --auto-servernum {_PYTEST}"
     return f"{_WARNINGS} {_PYTEST}"
 
 
 def remove_script(places: ImagePlaces = IMAGE_PLACES) -> str:
-    """Return a script that removes the hidden tests from an agent's sandbox before its use. Grading has a fresh one."""
+    """Return a script that removes the hidden tests from an agent's sandbox."""
     root = PurePosixPath(places.tests).parent.as_posix()
     return _script(
         f"rm -rf -- {quote(places.tests)} {_in(places.testbed, 'r2e_tests', 'run_tests.sh')}",
@@ -61,7 +61,7 @@ def remove_script(places: ImagePlaces = IMAGE_PLACES) -> str:
 
 
 def prepare_script(row: SourceRow, places: ImagePlaces = IMAGE_PLACES) -> str:
-    """Return a script that moves the hidden tests out of reach in a grading sandbox, before a patch is applied.
+    """Return a script that moves the hidden tests of a grading sandbox out of reach, before a patch is applied.
 
     It writes ``run_tests.sh`` if the image has none. Its exit code is ``NO_TESTS`` if there are no tests.
     """
@@ -107,7 +107,7 @@ def run_script(places: ImagePlaces = IMAGE_PLACES) -> str:
         f"ln -s {_in(places.private, 'r2e_tests')} {link}",
         "set +e",
         f"bash {_in(places.private, 'run_tests.sh')}",
-        f"{EXIT_CODE_VARIABLE}=$?",  # the shell's EXIT trap belongs to the grader, which reads it
+        f"{EXIT_CODE_VARIABLE}=$?",  # read by the grader's EXIT trap
         f"rm -f {link}",
         f"exit ${EXIT_CODE_VARIABLE}",
     )
@@ -118,4 +118,5 @@ def _script(*commands: str) -> str:
 
 
 def _in(folder: str, *names: str) -> str:
+    """Return the quoted paths of some names in a folder."""
     return " ".join(quote(f"{folder}/{name}") for name in names)

@@ -1,4 +1,4 @@
-"""R2E-Gym's reward: the map of statuses in the log equals the expected one.
+"""R2E-Gym's reward: 1 if the log's map of statuses equals the expected map.
 
 Sources: R2E-Gym, repo_analysis/execution_log_parser.py (``parse_log_pytest``, ``decolor_dict_keys``) and
 agenthub/runtime/docker.py (``run_tests``, ``_calculate_reward_r2e``; the later form, in which an unexpected key is a
@@ -21,7 +21,7 @@ _REASON = " - "
 
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
-    """Return the verdict on the output of ``run_tests.sh``. A run that ``timed_out`` counts as one without output.
+    """Return the verdict on the output of ``run_tests.sh``. A run that ``timed_out`` has no results.
 
     Raises ConfigError for a row without an expected map.
     """
@@ -34,34 +34,35 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
         for key in keys
         if reported.get(key) != expected.get(key)
     }
-    same = all(expected.get(key) == status for key, status in reported.items() if key)
-    resolved = len(reported) == len(expected) and same
+    matches = all(expected.get(key) == status for key, status in reported.items() if key)
+    # As in R2E-Gym, the empty key counts as a test, although its status is not compared.
+    resolved = len(reported) == len(expected) and matches
     unreadable = "pytest printed no summary" if len(parts) == 1 else ""
     return FamilyVerdict(
         resolved=resolved,
         statuses=reported,
         differences=differences,
-        unreadable="the tests did not end in time" if timed_out else unreadable,
+        unreadable="the tests timed out" if timed_out else unreadable,
         findings=_findings(len(parts) - 1, resolved, differences),
     )
 
 
 def comparable_statuses(row: SourceRow) -> dict[str, str]:
-    """Return the expected map in its form for comparison."""
+    """Return the expected map, prepared for comparison."""
     return _comparable(expected_statuses(row))
 
 
 def read_name(node_id: str) -> str:
-    """Return the name of a passed test in the map."""
+    """Return a passed test's name in the map."""
     name = node_id.partition("::")[2] if "/" in node_id.partition("::")[0] else node_id
     return name.replace("::", ".").split(_REASON)[0]
 
 
 def _parse_summary(summary: str) -> dict[str, str]:
-    """Return test -> PASSED, FAILED or ERROR from the text between the first and the second title of a summary.
+    """Parse test -> PASSED, FAILED or ERROR from the text between the first and the second summary title.
 
-    The first of the three words anywhere in a line is its status. The name is the text after the first ``::``, with
-    ``.`` for further ones; a line without ``::`` has the empty name.
+    A line's status is the first of the three words in this order that it contains. The name is the text after the
+    first ``::``, with ``.`` for further ones, and empty without ``::``.
     """
     statuses: dict[str, str] = {}
     for line in summary.strip().split("\n"):
@@ -73,18 +74,19 @@ def _parse_summary(summary: str) -> dict[str, str]:
 
 
 def _comparable(statuses: dict[str, str]) -> dict[str, str]:
-    """Return the map as compared: keys cut at the first `` - ``; of keys then equal, the last in order counts."""
+    """Return the map with keys cut at the first `` - ``; of equal keys, the last in order counts."""
     plain = {_KEY_COLOUR.sub("", key): status for key, status in statuses.items()}
     return {key.split(_REASON)[0]: plain[key] for key in sorted(plain)}
 
 
 def _findings(summaries: int, resolved: bool, differences: dict[str, StatusDifference]) -> list[Finding]:
+    """Return findings on repeated summaries, and on expected tests that a resolved log does not report."""
     findings = []
     if summaries > 1:
-        detail = f"{summaries} summaries in the log, the first one counts"
+        detail = f"{summaries} summaries in the log; the first one counts"
         findings.append(Finding(code="summary_repeated", detail=detail))
     missing = [key for key, difference in differences.items() if difference.reported is None]
     if resolved and missing:
-        detail = f"{len(missing)} expected tests are not in the log, {missing[0]} first"
+        detail = f"{len(missing)} expected tests are not in the log, first {missing[0]}"
         findings.append(Finding(code="tests_missing", detail=detail))
     return findings

@@ -1,4 +1,4 @@
-"""SWE-rebench: issues of many repositories in many languages; each row has its tests' commands and parser."""
+"""SWE-rebench: issues of repositories in many languages, each row with its own commands and parser."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
 
 
 def _check(row: SourceRow) -> None:
+    """Raise ConfigError if a column that the verdict needs is missing or invalid."""
     issue_columns.listed_tests(row)
     issue_columns.hidden_patch(row)
     rows.test_commands(row)

@@ -1,8 +1,8 @@
 """Columns of a SWE-rebench row.
 
 There are two forms. V2 (nebius/SWE-rebench-V2): any language, the repository at ``/<its name>``. V1
-(nebius/SWE-rebench, -leaderboard): Python, in images that are made like SWE-bench's. In both, ``install_config`` has
-the test commands and the parser of their output.
+(nebius/SWE-rebench, -leaderboard): Python, in images like SWE-bench's. In both, ``install_config`` has the test
+commands and the parser of their output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/(?!\.{1,2}$)[\w.-]+", re.ASCII)
 _SYSTEM = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr", "var"})
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FORKS_WORDS = "LANG=C.UTF-8 LC_ALL=C.UTF-8 "
+"""The words that V1's fork of SWE-bench puts before a row's commands."""
 
 
 def instance_id(row: SourceRow) -> str:
-    """Return ``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
+    """Return ``<owner>__<repo>-<number>``. Raises ConfigError, like every function here."""
     return read_id(row)
 
 
@@ -52,7 +53,7 @@ def repo(row: SourceRow) -> str:
 
 
 def version(row: SourceRow) -> str:
-    """Return V1's version, which nothing uses; else empty."""
+    """Return V1's version, which is not used, or ""."""
     return "" if row.get("version") is None else read_text(row, "version", instance_id(row))
 
 
@@ -60,7 +61,7 @@ def base_commit(row: SourceRow) -> str:
     """Return the commit that an agent starts from."""
     commit = read_text(row, "base_commit", instance_id(row))
     if not _COMMIT.fullmatch(commit):
-        raise bad_column(instance_id(row), "base_commit", f"{commit!r} is no commit's hex digits")
+        raise bad_column(instance_id(row), "base_commit", f"{commit!r} is not a commit hash")
     return commit
 
 
@@ -75,17 +76,17 @@ def workdir(row: SourceRow) -> str:
         return WORKDIR
     name = repo(row).partition("/")[2]
     if name in _SYSTEM:
-        raise bad_column(instance_id(row), "repo", f"is called {name}: its image cannot have it at /{name}")
+        raise bad_column(instance_id(row), "repo", f"has the name {name}, but an image cannot have it at /{name}")
     return f"/{name}"
 
 
 def image(row: SourceRow) -> str:
-    """Return the image that the row names; for a V1 row without one, by the naming rule of V1's images."""
-    named = next((str(row[column]) for column in _IMAGES if row.get(column)), "").strip()
-    if named:
-        if not IMAGE.fullmatch(named):
-            raise bad_column(instance_id(row), "image", f"{named[:80]!r} is no name of an image")
-        return named
+    """Return the row's image; for a V1 row without an image, follow the naming rule of V1's images."""
+    name = next((str(row[column]) for column in _IMAGES if row.get(column)), "").strip()
+    if name:
+        if not IMAGE.fullmatch(name):
+            raise bad_column(instance_id(row), "image", f"{name[:80]!r} is not an image name")
+        return name
     if is_v2(row):
         raise bad_column(instance_id(row), " and ".join(_IMAGES[:2]), "are empty: no image")
     return f"swerebench/sweb.eval.x86_64.{instance_id(row).replace('__', '_1776_')}:latest".lower()
@@ -100,7 +101,7 @@ def config(row: SourceRow) -> Mapping[str, Any]:
 
 
 def parser_name(row: SourceRow) -> str:
-    """Return the name of the parser that reads the log."""
+    """Return the name of the log parser."""
     name = config(row).get("log_parser")
     if not isinstance(name, str) or not name:
         raise bad_column(instance_id(row), f"{CONFIG}.log_parser", "is missing")
@@ -108,7 +109,7 @@ def parser_name(row: SourceRow) -> str:
 
 
 def test_commands(row: SourceRow) -> list[str]:
-    """Return the commands that run the tests, in order."""
+    """Return the commands that run the tests, in order; of V1's, only the last one runs."""
     commands = _commands(row, "test_cmd")
     if not commands:
         raise bad_column(instance_id(row), f"{CONFIG}.test_cmd", "is empty")
@@ -116,12 +117,13 @@ def test_commands(row: SourceRow) -> list[str]:
 
 
 def install_command(row: SourceRow) -> str:
-    """Return V1's command that installs the repository again before the tests; may be empty."""
+    """Return V1's command that reinstalls the repository before the tests; may be empty."""
     commands = [] if is_v2(row) else _commands(row, "install")
     return _FORKS_WORDS + "; ".join(commands) if commands else ""
 
 
 def _commands(row: SourceRow, key: str) -> list[str]:
+    """Return the commands at a key of ``install_config``: a text, a list, or a JSON list; none if it is missing."""
     value = config(row).get(key)
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -129,7 +131,7 @@ def _commands(row: SourceRow, key: str) -> list[str]:
         except (ValueError, RecursionError):
             value = [value]  # a command that begins with a test: [ -f x ] && ...
     values = [value] if isinstance(value, str) else value or []
-    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+    if not isinstance(values, list) or not all(isinstance(command, str) for command in values):
         raise bad_column(instance_id(row), f"{CONFIG}.{key}", "is neither a command nor a list of commands")
     check_unicode("\n".join(values), f"{CONFIG}.{key}", instance_id(row))
-    return [each for each in values if each.strip()]
+    return [command for command in values if command.strip()]

@@ -24,7 +24,7 @@ _ACTIVATE = ("source /opt/miniconda3/bin/activate", "conda activate testbed")
 
 
 def reset_script(workdir: str) -> str:
-    """Return a script that reverts the image's changes of tracked files, as V2 does before a patch."""
+    """Return a script that reverts the image's changes of tracked files, as V2 does."""
     return f"set -eu\n{TRUST_REPOSITORY}\ncd {quote(workdir)}\ngit reset -q --hard HEAD\n"
 
 
@@ -34,7 +34,7 @@ def test_script(row: SourceRow) -> str:
 
 
 def _v2_script(row: SourceRow) -> str:
-    """Return V2's script: a failed command ends it; stderr follows stdout in the log."""
+    """Return V2's script, which ends at a failed command; stderr follows stdout in the log."""
     lines = [
         "#!/bin/bash",
         TRUST_REPOSITORY,
@@ -43,7 +43,7 @@ def _v2_script(row: SourceRow) -> str:
         "errors=$(mktemp)",
         "(",
         "set -e",
-        # A further line at its end would be counted (--recount).
+        # --recount would count an extra line at the end.
         _apply(V2_APPLY, issue_columns.hidden_patch(row).removesuffix("\n")),
         *rows.test_commands(row),
         ') 2>"$errors"',
@@ -55,11 +55,11 @@ def _v2_script(row: SourceRow) -> str:
 
 
 def _v1_script(row: SourceRow) -> str:
-    """Return V1's script: SWE-bench's of 2025, with the row's own commands."""
+    """Return V1's script: SWE-bench's of 2025 with the row's commands."""
     commit, workdir = rows.base_commit(row), rows.workdir(row)
     patch = issue_columns.hidden_patch(row)
     files = " ".join(quote(file) for file in files_before(patch))
-    # If all files are new there is nothing to reset; the fork's command would then check out the commit.
+    # If all files are new, there is nothing to reset, and the fork's command would check out the commit.
     reset = [f"git checkout {commit} {files}"] if files else []
     install = rows.install_command(row)
     lines = [
@@ -86,6 +86,7 @@ def _v1_script(row: SourceRow) -> str:
 
 
 def _apply(command: str, patch: str) -> str:
+    """Return the command with the patch as a here-document, whose delimiter is no line of the patch."""
     end = _END_OF_PATCH
     while end in patch.split("\n"):
         end += "_"

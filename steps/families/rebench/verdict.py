@@ -1,8 +1,8 @@
 """SWE-rebench's verdicts.
 
-V2 (scripts/eval.py): every listed test PASSED, by the row's parser over the whole log, with names without the times
-that runners append. V1 (its fork of SWE-bench, harness/grading.py): SWE-bench's rule over the text between the markers;
-a skipped listed test is in neither list and so does not prevent a success.
+V2 (scripts/eval.py): every listed test PASSED by the row's parser over the whole log, with times removed from names.
+V1 (its fork of SWE-bench, harness/grading.py): SWE-bench's rule over the text between the markers; a skipped listed
+test is in neither list, so it does not prevent a success.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ _TIMES = (
     re.compile(r"\s*\(\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\)\s*$", re.IGNORECASE),
 )
 _V1_REFUSED = {
-    ">>>>> Patch Apply Failed": "the log says that the patch does not apply",
-    ">>>>> Reset Failed": "the log says that the reset failed",
-    ">>>>> Tests Errored": "the log says that the tests ended in an error",
-    ">>>>> Tests Timed Out": "the log says that the tests did not end in time",
+    ">>>>> Patch Apply Failed": "the log reports that the patch does not apply",
+    ">>>>> Reset Failed": "the log reports that the reset failed",
+    ">>>>> Tests Errored": "the log reports an error of the tests",
+    ">>>>> Tests Timed Out": "the log reports that the tests timed out",
 }
-# A merge is announced first, as ``to '<file>'``.
+# For a merge, git first prints ``to '<file>'``.
 _APPLIED = re.compile(r"^Applied patch (?!to ').+ cleanly\.\r?$", re.MULTILINE)
 _PLAIN = re.compile(r"[^|;]*")
-"""A command whose exit code is that of its runner."""
+"""A command whose exit code is the runner's."""
 
 
 def judge(log: str, row: SourceRow) -> FamilyVerdict:
-    """Return the verdict on the script's output. Raises ConfigError for a row without lists or a known parser."""
+    """Return the verdict on the script's output. Raises ConfigError if a row has no lists or an unknown parser."""
     log = as_read(log)
     return _judge_v2(log, row) if rows.is_v2(row) else _judge_v1(log, row)
 
 
 def without_time(name: str) -> str:
-    """Return the name of a test without the time that it took."""
+    """Return a test's name without its time."""
     for pattern in _TIMES:
         name = pattern.sub("", name)
     return name.strip()
 
 
 def list_tests(row: SourceRow) -> list[list[str]]:
-    """Return FAIL_TO_PASS and PASS_TO_PASS with the names that the statuses of a verdict have."""
+    """Return FAIL_TO_PASS and PASS_TO_PASS with the names in a verdict's statuses."""
     halves = issue_columns.listed_tests(row)
     return [list(dict.fromkeys(map(without_time, half))) for half in halves] if rows.is_v2(row) else halves
 
 
 def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
+    """Return the verdict by V2's rule: every listed test is PASSED anywhere in the log."""
     halves = list_tests(row)
     statuses = {without_time(name): status for name, status in find_parser(row)(log).items()}
     outcomes = [
@@ -78,16 +79,18 @@ def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
 
 
 def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
+    """Return the verdict by V1's rule, SWE-bench's between the markers."""
     halves = issue_columns.listed_tests(row)
     tests = [*halves[0], *halves[1]]
     parse = find_parser(row)
     refusal = next((reason for words, reason in _V1_REFUSED.items() if words in log), "")
     if not refusal and (START not in log or END not in log):
-        refusal = "the markers of the script are not in the log"
+        refusal = "the log lacks the script's markers"
     if refusal:
         return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal)
     region = log.split(START)[1].split(END, maxsplit=1)[0]
     statuses = parse(region)
+    # The lines of failures alone show tests that other lines report as passed.
     failures = parse("\n".join(line for line in region.split("\n") if line.startswith(("FAILED", "ERROR"))))
     lists = {name: sort_tests(half, statuses) for name, half in zip(LISTS, halves, strict=True)}
     return FamilyVerdict(
@@ -104,7 +107,7 @@ def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
 
 
 def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
-    """Return a finding if git did not apply every file of the test patch; neither rule checks that."""
+    """Return a finding if git did not apply every file of the test patch, which neither rule checks."""
     files = files_of(issue_columns.hidden_patch(row))
     applied = len(_APPLIED.findall(log))
     if applied >= len(files):
@@ -114,10 +117,10 @@ def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
 
 
 def _find_markers(log: str) -> list[Finding]:
-    """Return findings of repeated markers: something else printed them, and the first ones are used."""
+    """Return findings on repeated markers, of which the first are used."""
     counts = {"start_markers": log.count(START), "end_markers": log.count(END)}
     return [
-        Finding(code=code, detail=f"{count} in the log where the script prints one")
+        Finding(code=code, detail=f"{count} in the log; the script prints one")
         for code, count in counts.items()
         if count > 1
     ]

@@ -1,4 +1,4 @@
-"""The parts of a SWE-bench instance that only grade may know: the columns that its grading needs."""
+"""The columns of a SWE-bench instance for grading, which only grade may see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from swe_argo.steps.contracts.data import Answer
 
 
 class SweBenchAnswer(Answer):
-    """An answer of SWE-bench."""
+    """A SWE-bench instance's answer."""
 
     repo: str
     version: str
@@ -23,5 +23,5 @@ class SweBenchAnswer(Answer):
     image_assets: dict[str, Any] = {}
 
     def row(self) -> dict[str, Any]:
-        """Return the row as ``swebench.harness.utils.make_test_spec`` reads it."""
+        """Return the row for ``swebench.harness.utils.make_test_spec``."""
         return self.model_dump(exclude={"family", "row_sha256"})

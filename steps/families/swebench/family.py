@@ -20,7 +20,7 @@ class SweBench:
     hands_on: ClassVar[HandsOn] = "patch"
 
     def recognizes(self, row: SourceRow) -> bool:
-        """Return whether a row is SWE-bench's, classic rows included; ``normalise`` reports other missing columns."""
+        """Return whether a row is SWE-bench's, including classic rows; ``normalise`` reports missing columns."""
         return "test_patch" in row
 
     def normalise(self, row: Row, where: str) -> Row:
@@ -28,7 +28,7 @@ class SweBench:
         return rows.normalise(row, where)
 
     def to_answer(self, row: Row) -> SweBenchAnswer:
-        """Return the columns that its grading needs."""
+        """Return the columns for grading."""
         return rows.to_answer(row)
 
     def why_not_gradeable(self, row: Row) -> str | None:
@@ -36,7 +36,7 @@ class SweBench:
         return rows.why_not_gradeable(row)
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
-        """Do nothing: the images are ready for an agent, apart from the history."""
+        """Do nothing: the images need no preparation, apart from the history."""
 
     def make_grader(self, instance: Instance, answer: Answer) -> SweBenchGrader:
         """Return the official grader."""

@@ -1,4 +1,4 @@
-"""Grading of a patch as the swebench harness does it, by the swebench library."""
+"""Grading of a patch by the swebench library, as in the swebench harness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SweBenchGrader:
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> ProcedureRun:
-        """Run the harness' procedure."""
+        """Run the harness's procedure."""
         return run_tests(
             box,
             self._spec,

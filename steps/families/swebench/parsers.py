@@ -1,4 +1,4 @@
-"""swebench's own data on repositories: its log parsers and the evaluation type of each repository."""
+"""swebench's log parsers, and evaluation types of repositories."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LANGUAGES = {
 
 @cache
 def parser_names() -> frozenset[str]:
-    """Return every ``log_parser`` a row may name: the keys of swebench's PARSER_REGISTRY."""
+    """Return the valid values of ``log_parser``, the keys of swebench's PARSER_REGISTRY."""
     return frozenset(swebench_harness.import_harness("log_parsers").PARSER_REGISTRY)
 
 
 @cache
 def eval_types() -> frozenset[str]:
-    """Return every ``eval_type`` a row may name."""
+    """Return the valid values of ``eval_type``."""
     return frozenset(kind.value for kind in swebench_harness.import_harness("constants").EvalType)
 
 
 def of_repo(repo: str) -> str | None:
-    """Return the ``log_parser`` of a repository's classic rows, or None if swebench knows none."""
+    """Return the ``log_parser`` of a repository's classic rows, or None if swebench has none."""
     return _by_repo().get(repo)
 
 
@@ -46,7 +46,8 @@ def eval_type_of_repo(repo: str) -> str:
 
 @cache
 def _by_repo() -> dict[str, str]:
-    # Several names can stand for one function (parse_log_sqlfluff is parse_log_pytest); all of them grade alike.
+    """Return the ``log_parser`` of each repository that swebench has one for."""
+    # Several names may have the same function (parse_log_sqlfluff is parse_log_pytest).
     name_of = {
         function: name
         for name, function in reversed(swebench_harness.import_harness("log_parsers").PARSER_REGISTRY.items())

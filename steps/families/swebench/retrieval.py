@@ -1,4 +1,4 @@
-"""Retrieved files of an issue in a row's columns, for agents that are shown files."""
+"""Retrieved files of an issue in a row's columns, for agents whose prompt shows files."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ Row = dict[str, Any]
 Style = Literal["style-2", "style-2-edits-only", "style-3"]
 
 COLUMNS: Final = ("file_contents", "text", "hits", "retrieved_files")
-"""The columns with retrieved files; the first that holds any wins. ``file_contents`` and ``readmes`` {path: text} and
-``hits`` [{docid, score}] are swebench's own (inference/make_datasets); ``text`` is the finished prompt of its published
-datasets (SWE-bench_bm25_13K, SWE-bench_oracle), from which the files are taken; ``retrieved_files`` is a list of
-paths."""
+"""The columns with retrieved files, by priority. ``file_contents`` and ``readmes`` {path: text} and ``hits`` [{docid,
+score}] are swebench's (inference/make_datasets); ``text`` is the complete prompt of its published datasets
+(SWE-bench_bm25_13K, SWE-bench_oracle), from which the files are parsed; ``retrieved_files`` is a list of paths."""
 EDITS_ONLY: Final = "style-2-edits-only"
 _FILE: Final = re.compile(r"^\[start of ([^\n]+)\]\n(.*?)\n\[end of \1\]$", re.DOTALL | re.MULTILINE)
 _LINES_ABOVE: Final = 15
 
 
 def file_context(row: Row, style: Style) -> list[FileContext] | None:
-    """Return the files to show, known READMEs first, then in the column's order; None if no column names any.
+    """Return the files to show, READMEs first, then in the column's order; None if no column has any.
 
-    Under style-2-edits-only each file has the windows around the hunks of the reference patch, as swebench counts them,
-    and files that the patch does not change are left out.
+    With style-2-edits-only each file has the windows around the reference patch's hunks, as in swebench, and files
+    that the patch does not change are omitted.
     """
     files = next((contexts for column in COLUMNS if (contexts := _READERS[column](row))), None)
     if files is None or style != EDITS_ONLY:
@@ -40,17 +39,17 @@ def file_context(row: Row, style: Style) -> list[FileContext] | None:
 
 
 def notices(dataset: str, style: Style, rows: Iterable[Row]) -> list[str]:
-    """Return warnings for a run that shows files: leaked and missing information."""
+    """Return warnings about leaked and missing information in shown files."""
     lines = []
     if style == EDITS_ONLY:
         lines.append("prompt style style-2-edits-only shows the agent which lines the reference patch touches")
     if "oracle" in dataset.lower():
-        lines.append(f"by its name {dataset} shows the agent which files the reference patch touches")
+        lines.append(f"judging by its name, {dataset} shows the agent which files the reference patch touches")
     rows = list(rows)
     if without := sum(file_context(row, "style-3") is None for row in rows):
         lines.append(
-            f"{without} of {len(rows)} rows name no retrieved files ({', '.join(COLUMNS)}): "
-            "agent oneshot sees their issue and READMEs only"
+            f"{without} of {len(rows)} rows have no retrieved files ({', '.join(COLUMNS)}): "
+            "agent oneshot sees only their issue and READMEs"
         )
     return lines
 
@@ -61,6 +60,7 @@ def _contents(row: Row) -> list[FileContext]:
 
 
 def _with_readmes(row: Row, files: dict[str, str]) -> list[tuple[bool, str, str]]:
+    """Return, of each README and each file: whether it is a README, path, text. Empty if there are no files."""
     if not files:
         return []
     readmes = [(True, path, text) for path, text in _texts(row.get("readmes")).items()]
@@ -68,51 +68,53 @@ def _with_readmes(row: Row, files: dict[str, str]) -> list[tuple[bool, str, str]
 
 
 def _prompt(row: Row) -> list[FileContext]:
-    """Return the files in a finished prompt. Their lines are numbered, so their content cannot be taken for a frame."""
+    """Return the files in a complete prompt. Their lines are numbered, so content cannot look like a frame."""
     text = row.get("text")
     if not isinstance(text, str):
         return []
     issue = f"\n<issue>\n{row['problem_statement']}\n</issue>\n"
-    _, start_tag, rest = text.partition(issue if issue in text else "\n</issue>\n")
-    code, end_tag, _ = rest.rpartition("\n</code>\n")
+    _, start_tag, after_issue = text.partition(issue if issue in text else "\n</issue>\n")
+    code, end_tag, _ = after_issue.rpartition("\n</code>\n")
     if not start_tag or not end_tag:
         return []
     files: list[tuple[str, str]] = []
     for path, numbered in _FILE.findall(code):
         lines = [line.partition(" ") for line in numbered.split("\n")]
         if [number for number, _, _ in lines] != [str(number) for number in range(1, len(lines) + 1)]:
-            return []  # another layout: whole files without numbers, or windows of them
+            return []  # another layout: unnumbered files, or windows
         files.append((path, "\n".join(line for _, _, line in lines)))
-    # An empty block is an empty line.
+    # The prompt has a block of READMEs, then one of files; an empty block is an empty line. If there are files, the
+    # last one is no README.
     no_readmes, no_files = code.lstrip("\n").startswith("<code>\n\n"), code.endswith("\n")
     readmes = 0 if no_readmes else min(_readmes([path for path, _ in files]), len(files) - (not no_files))
     return [FileContext(path=path, text=text, readme=n < readmes) for n, (path, text) in enumerate(files)]
 
 
 def _readmes(paths: list[str]) -> int:
-    """Count the READMEs in front: both blocks are sorted, so a step back begins the second."""
+    """Count the leading READMEs: READMEs and files are each sorted, so the first step back starts the files."""
     block = next((n for n in range(1, len(paths)) if paths[n] <= paths[n - 1]), len(paths))
-    others = next((n for n, path in enumerate(paths) if not is_readme(path)), len(paths))
-    return min(block, others)
+    first_file = next((n for n, path in enumerate(paths) if not is_readme(path)), len(paths))
+    return min(block, first_file)
 
 
 def _hits(row: Row) -> list[FileContext]:
     return [FileContext(path=path) for hit in _list(row.get("hits")) if (path := _path(hit))]
 
 
-def _named_files(row: Row) -> list[FileContext]:
+def _retrieved_files(row: Row) -> list[FileContext]:
     return [FileContext(path=path) for hit in _list(row.get("retrieved_files")) if (path := _path(hit))]
 
 
-_READERS: Final = {"file_contents": _contents, "text": _prompt, "hits": _hits, "retrieved_files": _named_files}
+_READERS: Final = {"file_contents": _contents, "text": _prompt, "hits": _hits, "retrieved_files": _retrieved_files}
 
 
 def is_readme(path: str) -> bool:
-    """Return whether swebench shows a path as a README: in the repository's own folder, by the start of its name."""
+    """Return whether swebench treats a path as a README: in the top folder, by the start of its name."""
     return "/" not in path and path.lower().startswith("readme")
 
 
 def _path(hit: object) -> str:
+    """Return the path in an entry of a column, a path or an object; empty if it has none."""
     if isinstance(hit, Mapping):
         hit = hit.get("docid") or hit.get("path")
     return hit if isinstance(hit, str) else ""
@@ -124,7 +126,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _texts(value: object) -> dict[str, str]:
-    """Return {path: text}; parquet has every path of every row, with null for those of other rows."""
+    """Return {path: text}, without the nulls that parquet has for paths of other rows."""
     value = _parsed(value)
     if not isinstance(value, Mapping):
         return {}
@@ -132,6 +134,7 @@ def _texts(value: object) -> dict[str, str]:
 
 
 def _parsed(value: object) -> object:
+    """Return a value, parsed if it is JSON text; None for other text."""
     if not isinstance(value, str):
         return value
     try:
@@ -141,7 +144,7 @@ def _parsed(value: object) -> object:
 
 
 def _windows(patch: str) -> dict[str, list[tuple[int, int]]]:
-    """Return path -> lines (from 1, inclusive): swebench's slice [hunk - 15 : hunk + its length], counted from 0."""
+    """Return path -> line windows (from 1, inclusive) of swebench's slices [hunk - 15 : hunk + length], from 0."""
     import unidiff
 
     patch = patch.removeprefix("<patch>\n").removesuffix("\n</patch>")  # as its text datasets wrap it

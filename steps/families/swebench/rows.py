@@ -1,4 +1,4 @@
-"""Rows of a SWE-bench dataset: normalisation of any file's rows, and their conversion."""
+"""Normalisation of SWE-bench rows, and their conversion to answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPTIONAL: Final = ("hints_text", "created_at", *NEW_COLUMNS)
 
 
 def normalise(row: Row, where: str) -> Row:
-    """See ``Family.normalise``. It makes FAIL_TO_PASS and PASS_TO_PASS list[str], image_assets a dict, texts str."""
+    """See ``Family.normalise``. Converts the test lists to list[str], image_assets to a dict, and texts to str."""
     row = dict(row)
     row["instance_id"] = read_id(row, where)
     for column in _REQUIRED:
@@ -43,23 +43,23 @@ def normalise(row: Row, where: str) -> Row:
 
 
 def missing_columns(row: Row) -> list[str]:
-    """Return the columns of swebench 5 that a row lacks; none for a row that can be run unchanged."""
+    """Return the columns of swebench 5 that a row lacks."""
     return [column for column in NEW_COLUMNS if not row[column].strip()]
 
 
 def to_answer(row: Row) -> SweBenchAnswer:
-    """Return the parts of a row that only grade may know."""
+    """Return the parts of a row that only grade may see."""
     return SweBenchAnswer(**{name: row[name] for name in SweBenchAnswer.model_fields if name in row})
 
 
 def why_not_gradeable(row: Row) -> str | None:
-    """Return why a row with all columns cannot be graded, or None; ``plan`` reports it before anything runs."""
+    """Return why a row cannot be graded, or None; ``plan`` reports it."""
     if missing := missing_columns(row):
         return f"lacks {', '.join(missing)}"
     if row["log_parser"] not in parsers.parser_names():
-        return f"log_parser {row['log_parser']!r} is none of swebench {parsers.VERSION}"
+        return f"log_parser {row['log_parser']!r} is not a parser of swebench {parsers.VERSION}"
     if row["eval_type"] not in parsers.eval_types():
-        return f"eval_type {row['eval_type']!r} is none of {', '.join(sorted(parsers.eval_types()))}"
+        return f"eval_type {row['eval_type']!r} is not one of {', '.join(sorted(parsers.eval_types()))}"
     if not row["FAIL_TO_PASS"] and not row["PASS_TO_PASS"]:
         return "lists no tests, so any log would count as resolved"
     assets = [asset for part in ("test_patch", "patch") for asset in row["image_assets"].get(part) or ()]
@@ -71,12 +71,13 @@ def why_not_gradeable(row: Row) -> str | None:
 
 
 def _assets(row: Row, where: str) -> dict[str, Any]:
+    """Return ``image_assets``: part of the row -> files. Raises ConfigError if it has another form."""
     value = read_json(row, "image_assets", where, "a JSON object")
     if not value:
         return {}
     if not isinstance(value, dict):
         raise bad_row(where, f"image_assets is {describe_kind(value)}, not an object")
-    strange = next((part for part, files in value.items() if not isinstance(files, list | None)), None)
-    if strange is not None:
-        raise bad_row(where, f"image_assets.{strange} is {describe_kind(value[strange])}, not a list")
+    invalid = next((part for part, files in value.items() if not isinstance(files, list | None)), None)
+    if invalid is not None:
+        raise bad_row(where, f"image_assets.{invalid} is {describe_kind(value[invalid])}, not a list")
     return value

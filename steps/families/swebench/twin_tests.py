@@ -1,4 +1,4 @@
-"""The twin tests of a SWE-bench instance: the official script with other values in the files of its test patch."""
+"""Twin tests of a SWE-bench instance: the official script with changed values in its test files."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 
 def make_twin_tests(answer: SweBenchAnswer, base_commit: str) -> ListedTwinTests:
-    """Return the twin tests of an instance, whose repository is at ``base_commit`` without the test patch."""
+    """Return the twin tests of an instance; ``base_commit`` is the repository without the test patch."""
     spec = official.make_test_spec(answer.row())
 
     def run_script(box: Sandbox, lines: list[str], patch: bytes | None, timeout_s: int, folder: str) -> ProcedureRun:
-        # The first run had enough memory and disk: a patch that runs out of them here does so on purpose.
+        # The first run had enough memory and disk, so a patch that runs out of them now does so on purpose.
         changed = replace(spec, eval_script_list=lines)
         return run_tests(box, changed, patch, timeout_s=timeout_s, folder=folder, enlarged=True)
 
     def read_log(log: bytes) -> tuple[Mapping[str, str], str]:
         prediction = {"instance_id": answer.instance_id, "model_patch": "x"}
         graded = grade_text(spec, log.decode(errors="replace"), prediction)
-        reason = graded.inner.get("infra_failure_reason") or "a marker or all results are missing"
+        reason = graded.inner.get("infra_failure_reason") or "the markers or all results are missing"
         return graded.reading.statuses, reason
 
     def read_id(node_id: str) -> str:

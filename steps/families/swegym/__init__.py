@@ -1,1 +1,1 @@
-"""Tasks of SWE-Gym: issues of further Python repositories, graded by SWE-bench's rule of that time."""
+"""SWE-Gym: issues of further Python repositories, graded by SWE-bench's rule of that time."""

@@ -1,4 +1,4 @@
-"""SWE-Gym: issues of other repositories, graded by SWE-bench's rule before logs had markers."""
+"""SWE-Gym: issues of other repositories, graded by SWE-bench's rule from before markers in logs."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ COLUMNS: Final = RowColumns(
         *("docker_image", "image_name", "install_config", "test_cmd"),
     ),
 )
-"""SWE-bench's older columns, without the set-up commit. Rows of SWE-bench Multilingual before swebench 5 have the same
-columns but no repository in common; callers that accept both also check ``specs.is_repository``."""
+"""SWE-bench's older columns, without the set-up commit. SWE-bench Multilingual before swebench 5 has the same columns,
+but no common repository; callers that accept both also check ``specs.is_repository``."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def instance_id(row: SourceRow) -> str:
-    """Return ``<owner>__<repo>-<number>``. Raises ConfigError, as every function here does."""
+    """Return ``<owner>__<repo>-<number>``. Raises ConfigError, like every function here."""
     return read_id(row)
 
 
@@ -33,7 +33,7 @@ def repo(row: SourceRow) -> str:
 
 
 def version(row: SourceRow) -> str:
-    """Return the version of the repository, which selects the commands."""
+    """Return the repository's version, which selects the commands."""
     return read_text(row, "version", instance_id(row))
 
 
@@ -46,20 +46,20 @@ def base_commit(row: SourceRow) -> str:
 
 
 def image(row: SourceRow) -> str:
-    """Return ``xingyaoww/sweb.eval.x86_64.<instance id>:latest`` in lower case, ``__`` as ``_s_``; no column has it."""
+    """Return ``xingyaoww/sweb.eval.x86_64.<instance id>:latest`` in lower case, with ``_s_`` for ``__``."""
     return f"xingyaoww/sweb.eval.x86_64.{instance_id(row).replace('__', '_s_')}:latest".lower()
 
 
 def list_test_files(row: SourceRow) -> list[str]:
-    """Return the files of the test patch, by their names after it."""
+    """Return the files of the test patch, by their new names."""
     return files_of(hidden_patch(row))
 
 
 def list_files_to_reset(row: SourceRow) -> list[str]:
-    """Return the files of the test patch that the base commit has (swegym/harness/test_spec.py)."""
+    """Return the files of the test patch that exist in the base commit (swegym/harness/test_spec.py)."""
     return files_before(hidden_patch(row))
 
 
 def list_files_to_run(row: SourceRow) -> list[str]:
-    """Return the files after the test command (swegym/harness/utils.py, ``get_test_directives``)."""
+    """Return the file arguments of the test command (swegym/harness/utils.py, ``get_test_directives``)."""
     return files_to_run(hidden_patch(row))

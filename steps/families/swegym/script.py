@@ -22,15 +22,15 @@ _END = "EOF_114329324912"
 def eval_script(row: SourceRow, testbed: str = TESTBED, *, install: bool = True) -> str:
     """Return the script whose output is the log that ``judge`` reads, within ``TIMEOUT_S``.
 
-    SWE-Gym installs the repository a second time, which may need the network; without ``install`` the image's
-    installation stays. Raises ConfigError for a repository whose commands are not known.
+    SWE-Gym reinstalls the repository, which may need the network; without ``install`` the image's installation stays.
+    Raises ConfigError for a repository without known commands.
     """
     spec, commit = spec_of(row), base_commit(row)
     files = " ".join(quote(file) for file in list_files_to_reset(row))
-    # If all files are new there is nothing to reset; SWE-Gym's command would then check out the commit.
+    # If all files are new, there is nothing to reset, and SWE-Gym's command would check out the commit.
     reset = [f"git checkout {commit} {files}"] if files else []
     patch = hidden_patch(row)
-    end = _END
+    end = _END  # a delimiter that is no line of the patch
     while end in patch.split("\n"):
         end += "_"
     lines = [

@@ -1,7 +1,7 @@
-"""SWE-Gym's install and test commands of each repository.
+"""SWE-Gym's install and test commands per repository.
 
-Source: SWE-Gym/SWE-Bench-Package, swegym/harness/constants.py and log_parsers.py. Only repositories whose parser is
-swebench's ``parse_log_pytest`` are here; others are rejected by name.
+Source: SWE-Gym/SWE-Bench-Package, swegym/harness/constants.py and log_parsers.py. Only repositories with swebench's
+parser ``parse_log_pytest`` are supported; others are rejected by name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from swe_argo.steps.families.columns import SourceRow, bad_column
 from swe_argo.steps.families.swegym.rows import instance_id, repo, version
 
 PARSER: Final = "parse_log_pytest"
-"""The parser's name in swebench. SWE-Gym's differs in one thing: it counts ``SKIPPED [1] ...`` as a test ``[1]``."""
+"""The parser's name in swebench. SWE-Gym's differs in one case: it counts ``SKIPPED [1] ...`` as a test ``[1]``."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class GymSpec:
     install: str
     test_command: str
     before: str = ""
-    """A command that runs in the repository first."""
+    """A command to run first, in the repository."""
     newer: tuple[frozenset[str], str] | None = None
     """Versions with another install command, and that command."""
 
@@ -102,21 +102,21 @@ _SPECS: Final = {
 }
 _BUNDLED = "mini/"
 _OF_BUNDLED: Final = GymSpec("true", "python -m pytest -rA")
-_REFUSED: Final = {"pydantic/pydantic": "has a parser of its own", "python/mypy": "chooses its tests by names"}
+_UNSUPPORTED: Final = {"pydantic/pydantic": "needs its own parser", "python/mypy": "selects its tests by name"}
 
 
 def is_repository(name: str) -> bool:
-    """Return whether SWE-Gym has tasks of a repository, gradeable here or not."""
-    return name.lower() in _SPECS or name.lower() in _REFUSED or name.startswith(_BUNDLED)
+    """Return whether SWE-Gym has tasks of a repository, supported or not."""
+    return name.lower() in _SPECS or name.lower() in _UNSUPPORTED or name.startswith(_BUNDLED)
 
 
 def spec_of(row: SourceRow) -> GymSpec:
-    """Return the commands of a row's repository and version. Raises ConfigError if they are not known."""
+    """Return the commands of a row's repository and version. Raises ConfigError for an unsupported repository."""
     name = repo(row).lower()
     if name in _SPECS:
         return _SPECS[name].of_version(version(row))
     if name.startswith(_BUNDLED):
         return _OF_BUNDLED
-    reason = _REFUSED.get(name, "is no repository of SWE-Gym")
+    reason = _UNSUPPORTED.get(name, "is not a repository of SWE-Gym")
     supported = ", ".join(sorted(_SPECS))
-    raise bad_column(instance_id(row), "repo", f"{name} {reason}: not supported (these are: {supported})")
+    raise bad_column(instance_id(row), "repo", f"{name} {reason}: not supported (supported: {supported})")

@@ -1,7 +1,7 @@
-"""SWE-Gym's verdict: SWE-bench's rule before markers, over the whole log.
+"""SWE-Gym's verdict: SWE-bench's rule from before markers, over the whole log.
 
 Source: SWE-Gym/SWE-Bench-Package, swegym/harness/grading.py (``get_logs_eval``, ``get_eval_report``). A skipped listed
-test is in neither list and so does not prevent a success.
+test is in neither list, so it does not prevent a success.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from swe_argo.steps.families.swegym.specs import PARSER, spec_of
 from swe_argo.steps.grading import swebench_harness
 from swe_argo.steps.grading.saved_logs import as_read
 
-_REFUSED = (
+_FAILURES = (
     ">>>>> Patch Apply Failed",
     ">>>>> Reset Failed",
     ">>>>> Tests Errored",
@@ -31,11 +31,11 @@ _APPLIED = re.compile(r"^Applied patch .+ cleanly\.\r?$", re.MULTILINE)
 
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
-    """Return the verdict on the script's output. Raises ConfigError for a row without lists or a known repository."""
+    """Return the verdict on the script's output. Raises ConfigError if a row has no lists or an unknown repository."""
     spec_of(row)
     log, halves = as_read(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
-    if refusal := "the tests did not end in time" if timed_out else _why_unreadable(log):
+    if refusal := "the tests timed out" if timed_out else _why_unreadable(log):
         return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal)
     statuses = parse_statuses(log.rpartition(_PREDICTION_APPLIED)[2])
     lists = {name: sort_tests(half, statuses) for name, half in zip(LISTS, halves, strict=True)}
@@ -59,13 +59,14 @@ def parse_statuses(text: str) -> dict[str, str]:
 
 
 def _why_unreadable(log: str) -> str:
-    if words := next((words for words in _REFUSED if words in log), ""):
-        return f"{words.removeprefix('>>>>> ')!r} stands in the log"
-    return "" if "applied patch" in log.lower() else "no patch of tests was applied"
+    """Return the reason why a log has no results by SWE-bench's rule; empty if it has."""
+    if words := next((words for words in _FAILURES if words in log), ""):
+        return f"the log contains {words.removeprefix('>>>>> ')!r}"
+    return "" if "applied patch" in log.lower() else "no test patch was applied"
 
 
 def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
-    """Return a finding if git did not apply all test files. The rule's two words may come from the patch in the log."""
+    """Return a finding if git did not apply all test files; the rule's words may also come from a patch in the log."""
     files = list_test_files(row)
     applied = len(_APPLIED.findall(log))
     if applied >= len(files):

@@ -1,1 +1,1 @@
-"""Tasks of SWE-smith: a bug put into a repository on a branch, graded by lists of tests."""
+"""SWE-smith: bugs inserted into repositories on branches, graded by lists of tests."""

@@ -12,7 +12,7 @@ from swe_argo.steps.families.swesmith.rows import list_test_files
 
 
 def make_row(issue: Row) -> Row:
-    """See ``Example``. Ids with blanks are in no list: SWE-smith's parser does not read them."""
+    """See ``Example``. The lists have no ids with blanks, which SWE-smith's parser cannot read."""
     name, commit = issue["repo"].partition("/")[2], issue["base_commit"][:8]
     return {
         "instance_id": f"mini__{name}.{commit}.issue__{issue['instance_id'].rpartition('-')[2]}",
@@ -27,7 +27,7 @@ def make_row(issue: Row) -> Row:
 
 
 def change_image(testbed: Path, issue: Row, git: RunGit) -> None:  # noqa: ARG001
-    """See ``Example``. HEAD has no bug; a branch inserts it, then removes its tests."""
+    """See ``Example``. HEAD has no bug; a branch inserts the bug, and then removes its tests."""
     row = make_row(issue)
     git("checkout", "-q", "--orphan", row["instance_id"], "future")
     git("commit", "-qm", "Initial commit")

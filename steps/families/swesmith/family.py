@@ -1,4 +1,4 @@
-"""SWE-smith: a bug in a repository that worked; all tests that passed must pass again."""
+"""SWE-smith: a bug inserted into a repository; all tests that passed before must pass again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _check(row: SourceRow) -> None:
 
 
 def _test_script(row: SourceRow) -> str:
-    """Return the test script, preceded by the restoration of the tests, which the log does not show."""
+    """Return the test script, preceded by a restoration of the tests without output."""
     restore = script.restore_script(row)
     return f"(\n{restore}) >/dev/null 2>&1\n{script.eval_script(row)}"
 
@@ -56,9 +56,9 @@ FAMILY = ScriptedFamily(
     judge=judge,
     twins=TwinRules(issue_columns.listed_tests, _read_id, _list_stored_files),
     test_files=rows.list_test_files,
-    setup_failures={script.NO_BRANCH: "has no branch of the instance, nor has the repository that it came from"},
+    setup_failures={script.NO_BRANCH: "has no branch of the instance, and neither has its upstream repository"},
     offline_failures={
-        script.NOT_FETCHED: "has no branch of the instance, which an agent's machine cannot fetch without a network: "
-        "put it into the image, or let it (--solve-network)"
+        script.NOT_FETCHED: "has no branch of the instance, which an agent's machine cannot fetch without network: "
+        "add it to the image, or use --solve-network"
     },
 )

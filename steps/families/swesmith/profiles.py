@@ -1,8 +1,7 @@
-"""SWE-smith's command, parser and timeout of each repository (swesmith 0.0.9, profiles/{python,golang}.py).
+"""SWE-smith's command, parser and timeout per repository (swesmith 0.0.9, profiles/{python,golang}.py).
 
-A profile is of one repository at one commit. Profiles of a language differ in few things; only these are listed here.
-An unlisted repository has its language's profile. Other languages, and profiles with a parser or command of their own,
-are rejected by name.
+A profile belongs to a repository at a commit. Only profiles that differ from their language's are listed. Other
+languages, and profiles with their own parser and command, are rejected by name.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from swe_argo.steps.families.listed_tests import STATUSES
 from swe_argo.steps.families.swesmith.rows import bug_patch, instance_id, profile_key
 
 Results = list[tuple[str, str]]
-"""(test, status) in the order of the log; the last pair of a test counts."""
+"""(test, status) pairs in the log's order; a test's last pair counts."""
 
 _CONDA = "source /opt/miniconda3/bin/activate; conda activate testbed; "
 _PYTEST = "pytest --disable-warnings --color=no --tb=no --verbose"
@@ -27,16 +26,17 @@ _ANY = "|".join(STATUSES)
 
 @dataclass(frozen=True)
 class SmithProfile:
-    """A command to run, and a parser for its output."""
+    """A test command, and a parser of its output."""
 
     test_command: str
     parse: Callable[[str], Results]
     names_test_files: bool = False
-    """Whether the files of the listed tests follow the command (``min_testing``); else the whole suite runs."""
+    """Whether the command gets the files of the listed tests (``min_testing``) instead of running the whole suite."""
     timeout_s: int = 90
 
 
 def _line_parser(pattern: str, name: int, status: int) -> Callable[[str], Results]:
+    """Return a parser of lines; ``name`` and ``status`` are the pattern's groups with the test and its status."""
     line_pattern = re.compile(pattern)
 
     def parse(text: str) -> Results:
@@ -47,7 +47,7 @@ def _line_parser(pattern: str, name: int, status: int) -> Callable[[str], Result
 
 
 parse_pytest: Final = _line_parser(rf"(\S+)\s+({_ANY})", 1, 2)
-"""Parser of ``pytest --verbose``: an id without blanks at the start of a line, then the status. Others are lost."""
+"""Parser of ``pytest --verbose``: an id at the start of a line, then the status. Ids with blanks are lost."""
 
 _GO = (
     (re.compile(r"--- PASS: (\S+)"), "PASSED"),
@@ -58,7 +58,7 @@ _GO = (
 
 
 def parse_go(text: str) -> Results:
-    """Parse ``go test -v``: tests and failed packages by their names; blanks around a line do not count."""
+    """Parse ``go test -v``: tests and failed packages by name, ignoring blanks around a line."""
     results = []
     for line in text.split("\n"):
         matches = ((pattern.match(line.strip()), status) for pattern, status in _GO)
@@ -100,26 +100,26 @@ _OWN: Final = {
     replace(_PYTHON, names_test_files=True),
 )
 _OF_BUNDLED: Final = replace(_PYTHON, test_command=f"python -m {_PYTEST}")
-_REFUSED: Final = ("python__mypy.e93f06ce", "tornadoweb__tornado.d5ac65c1", "un33k__python-slugify.872b3750")
+_UNSUPPORTED: Final = ("python__mypy.e93f06ce", "tornadoweb__tornado.d5ac65c1", "un33k__python-slugify.872b3750")
 
 
 def profile_of(row: SourceRow) -> SmithProfile:
-    """Return the profile of a row's repository, by its name, else by the suffixes of the files that the bug changes.
+    """Return the profile of a row's repository, by name, else by the suffixes of the files that the bug changes.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError for an unsupported repository.
     """
     key = profile_key(row)
     if key in _OWN:
         return _OWN[key]
     if key.startswith("mini__"):
         return _OF_BUNDLED
-    if key in _REFUSED:
-        raise bad_column(instance_id(row), "repo", f"{key} has a test command and a parser of its own: not supported")
+    if key in _UNSUPPORTED:
+        raise bad_column(instance_id(row), "repo", f"{key} needs its own test command and parser: not supported")
     suffixes = {PurePosixPath(path).suffix for path in _changed_files(bug_patch(row))}
     of_language = [_BY_SUFFIX[suffix] for suffix in sorted(suffixes) if suffix in _BY_SUFFIX]
     if len(of_language) != 1:
-        seen = ", ".join(sorted(suffixes)) or "no files"
-        raise bad_column(instance_id(row), "repo", f"is neither Python nor Go (its bug changes {seen})")
+        changed = ", ".join(sorted(suffixes)) or "no files"
+        raise bad_column(instance_id(row), "repo", f"is neither Python nor Go (its bug changes {changed})")
     return of_language[0]
 
 

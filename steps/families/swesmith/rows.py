@@ -1,7 +1,7 @@
 """Columns of a SWE-smith row (SWE-bench/SWE-smith, SWE-bench/SWE-smith-py).
 
-The column ``patch`` is the bug. The image's repository already has it, on a branch with the name of the instance; the
-top commit of that branch removes the tests that the bug fails.
+The column ``patch`` is the bug. The image's repository has it on a branch named like the instance, whose top commit
+removes the tests that the bug fails.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _OWN_IMAGE = re.compile(r"(?:(?:docker\.io/)?(?:jyangballin|swebench)/)?swesmith
 
 
 def instance_id(row: SourceRow) -> str:
-    """Return ``<owner>__<repo>.<commit>.<method>__<hash>``. Raises ConfigError, as every function here does."""
+    """Return ``<owner>__<repo>.<commit>.<method>__<hash>``. Raises ConfigError, like every function here."""
     return read_id(row)
 
 
 def branch(row: SourceRow) -> str:
-    """Return the branch in the image's repository; none of the published repositories has ``base_commit``."""
+    """Return the branch in the image's repository; the published repositories do not have ``base_commit``."""
     return read_id(row)
 
 
 def repo(row: SourceRow) -> str:
-    """Return ``<owner>/<repo>`` of the repository behind the mirror ``swesmith/<owner>__<repo>.<commit>``."""
+    """Return ``<owner>/<repo>`` of the mirror ``swesmith/<owner>__<repo>.<commit>``."""
     owner, name, _ = _mirror(row)
     return f"{owner}/{name}"
 
@@ -44,15 +44,15 @@ def profile_key(row: SourceRow) -> str:
 
 
 def base_commit(row: SourceRow) -> str:
-    """Return the column unchanged, empty if there is none. Nothing checks it out (see ``branch``)."""
+    """Return the column, or ""; it is never checked out (see ``branch``)."""
     return read_text(row, "base_commit", instance_id(row)) if row.get("base_commit") else ""
 
 
 def image(row: SourceRow) -> str:
-    """Return ``swebench/swesmith.x86_64.<owner>_1776_<repo>.<commit>`` in lower case, whatever form the row has.
+    """Return ``swebench/swesmith.x86_64.<owner>_1776_<repo>.<commit>`` in lower case.
 
-    Older rows name the user ``jyangballin``, or no user and ``__`` for ``_1776_`` (swesmith 0.0.9, profiles/base.py,
-    ``image_name``: it never reads the column). A name in another registry is kept, in lower case.
+    Older rows have the user ``jyangballin``, or no user and ``__`` for ``_1776_`` (swesmith 0.0.9, profiles/base.py,
+    ``image_name`` ignores the column). A name in another registry is only lowercased.
     """
     name = read_text(row, "image_name", instance_id(row))
     if _OWN_IMAGE.fullmatch(name):
@@ -61,17 +61,17 @@ def image(row: SourceRow) -> str:
     place, at, digest = name.partition("@")
     lower = place.lower() + at + digest
     if not IMAGE.fullmatch(lower):
-        raise bad_column(instance_id(row), "image_name", f"{name!r} is no image")
+        raise bad_column(instance_id(row), "image_name", f"{name!r} is not an image name")
     return lower
 
 
 def problem_statement(row: SourceRow) -> str:
-    """Return the issue as an agent may see it; empty in some rows, and if there is no such column."""
+    """Return the issue text for an agent; empty in some rows, or without the column."""
     return "" if row.get("problem_statement") is None else read_text(row, "problem_statement", instance_id(row))
 
 
 def bug_patch(row: SourceRow) -> str:
-    """Return the bug, as a unified diff against the repository without it: part of the answer."""
+    """Return the bug as a unified diff against the repository without it, a part of the answer."""
     text = read_text(row, "patch", instance_id(row))
     if not text.strip():
         raise bad_column(instance_id(row), "patch", "is empty: there is no bug")
@@ -87,15 +87,16 @@ def gold_patch(row: SourceRow) -> str:
 
 
 def list_test_files(row: SourceRow) -> list[str]:
-    """Return the files of the listed tests, those of FAIL_TO_PASS first, each half in order.
+    """Return the files of the listed tests, those of FAIL_TO_PASS first.
 
-    Only ids of pytest name a file. One profile (mido) runs with another root, from which files are ``../dev/...``.
+    Only pytest ids have a file. One profile (mido) runs with another root, where files are ``../dev/...``.
     """
     halves = [sorted({test.partition("::")[0] for test in tests if "::" in test}) for tests in listed_tests(row)]
     return list(dict.fromkeys(file.removeprefix("../dev/") for half in halves for file in half))
 
 
 def _mirror(row: SourceRow) -> tuple[str, str, str]:
+    """Return owner, repository and commit from the mirror's name. Raises ConfigError if it has another form."""
     text = read_text(row, "repo", instance_id(row))
     parts = _REPO.fullmatch(text)
     if parts is None:

@@ -1,8 +1,7 @@
-"""SWE-smith's verdict: every listed test passes, by the text between the markers of its script.
+"""SWE-smith's verdict: every listed test passes, by the text between the script's markers.
 
-Source: swesmith 0.0.9, harness/grading.py (``read_test_output``, ``get_eval_report``) with swebench 4.1. One thing is
-stricter here: a skipped listed test does not pass. In swesmith it is in neither list, so a patch that skips every test
-would be a fix.
+Source: swesmith 0.0.9, harness/grading.py (``read_test_output``, ``get_eval_report``) with swebench 4.1. A skipped
+listed test does not pass here. In swesmith it is in neither list, so a patch that skips every test would be a fix.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from swe_argo.steps.grading.saved_logs import as_read
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _TRACED_START, _TRACED_END = (f"+ : '{words}'" for words in (START, END))
-_REFUSED = {
-    ">>>>> Patch Apply Failed": "the log says that the patch does not apply",
-    ">>>>> Tests Timed Out": "the tests did not end in time",
+_FAILURES = {
+    ">>>>> Patch Apply Failed": "the log reports that the patch does not apply",
+    ">>>>> Tests Timed Out": "the tests timed out",
 }
 
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
-    """Return the verdict on the script's output. Raises ConfigError for a row without lists or a known profile."""
+    """Return the verdict on the script's output. Raises ConfigError if a row has no lists or an unknown profile."""
     log, halves = as_read(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
     profile = profile_of(row)
     region, refusal = marked_region(log)
     if timed_out:
-        refusal = _REFUSED[">>>>> Tests Timed Out"]
+        refusal = _FAILURES[">>>>> Tests Timed Out"]
     if refusal:
         return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal, findings=_marks(log))
     results = profile.parse(region)
@@ -46,23 +45,23 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
 
 
 def marked_region(log: str) -> tuple[str, str]:
-    """Return the text between the first traces of the two markers, and the reason if there is none (else empty)."""
-    for words, reason in _REFUSED.items():
+    """Return the text between the first traces of the two markers, and the reason if there is none, else ""."""
+    for words, reason in _FAILURES.items():
         if words in log:
             return "", reason
     if START not in log or END not in log:
-        return "", "the markers of the script are not in the log"
+        return "", "the log lacks the script's markers"
     start, end = log.find(_TRACED_START), log.find(_TRACED_END)
     if start < 0 or end < start:
-        return "", "the markers of the script are not in order"
+        return "", "the script's markers are in the wrong order"
     return log[start + len(_TRACED_START) : end], ""
 
 
 def _marks(log: str) -> list[Finding]:
-    """Return findings of repeated markers: something else printed them, and the first END ends the region."""
+    """Return findings on repeated markers; the first END ends the region."""
     counts = {"start_markers": log.count(_TRACED_START), "end_markers": log.count(_TRACED_END)}
     return [
-        Finding(code=code, detail=f"{count} in the log where the script prints one")
+        Finding(code=code, detail=f"{count} in the log; the script prints one")
         for code, count in counts.items()
         if count > 1
     ]

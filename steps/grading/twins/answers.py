@@ -44,7 +44,7 @@ def has_one_answer(value: object, original: object) -> bool:
         case str(), _:
             return not _CHOSEN.search(value)
         case ((list() | tuple()), (list() | tuple())):
-            return all(any(has_one_answer(each, other) for other in original) for each in value)
+            return all(any(has_one_answer(item, other) for other in original) for item in value)
         case dict(), dict():
             return has_one_answer([*value], [*original]) and has_one_answer([*value.values()], [*original.values()])
     return type(value) is int
@@ -58,8 +58,8 @@ def write_recorder(site: Site, mark: str) -> str:
     line = f"' {mark} ' + __import__('json').dumps(b.repr(other))"
     prints = "[b.print(line, flush=True), __import__('atexit').register(b.print, line)]"
     method = f"lambda self, other: (lambda line: {prints} is None)({line})"
-    made = f"b.type('Recorder', (), {{'__eq__': {method}, '__hash__': lambda self: 0}})()"
-    return keep_lines(f"(lambda b: {made})(__import__('builtins'))", site)
+    recorder = f"b.type('Recorder', (), {{'__eq__': {method}, '__hash__': lambda self: 0}})()"
+    return keep_lines(f"(lambda b: {recorder})(__import__('builtins'))", site)
 
 
 def read_records(log: bytes, mark: str) -> list[Any]:
@@ -69,6 +69,7 @@ def read_records(log: bytes, mark: str) -> list[Any]:
 
 
 def _read_literal(line: bytes) -> Any:
+    """Return the value of which a recorder printed the ``repr`` as JSON; ``...`` if it is no plain literal."""
     try:
         text = json.loads(line)
         value = ast.literal_eval(text)

@@ -33,50 +33,56 @@ class Assertions:
                 comparisons += self._read_branch(node)
             elif call := read_call(node):
                 comparisons += self._read_assertion(call)
-        return [([unwrap(each) for each in operands], kinds) for operands, kinds in comparisons]
+        return [([unwrap(operand) for operand in operands], kinds) for operands, kinds in comparisons]
 
     @cached_property
     def operands(self) -> set[Node]:
         """All operands."""
-        return {each for operands, _ in self.equalities for each in operands}
+        return {operand for operands, _ in self.equalities for operand in operands}
 
     @cached_property
     def messages(self) -> set[Node]:
         """The arguments of assertions that only describe a failure."""
         calls = [call for node in self._walk() if (call := read_call(node))]
         return {
-            each
+            argument
             for call in calls
             for assertion in self._table.assertions
             if re.fullmatch(assertion.pattern, call.label)
-            for each in call.arguments[assertion.first + 2 + bool(assertion.between) :]
+            for argument in call.arguments[assertion.first + 2 + bool(assertion.between) :]
         }
 
     @cached_property
     def remarks(self) -> str:
         """Comments, messages of assertions and reports, which may repeat an expected value."""
         table = self._table
-        texts = [each.text for each in self.messages]
+        texts = [argument.text for argument in self.messages]
         for node in self._walk():
             if "comment" in node.type:
                 texts.append(node.text)
             elif (call := read_call(node)) and re.fullmatch(f"{table.reports}|{table.failing}", call.label):
-                texts += [each.text for each in call.arguments if self._tree.read_text(each) is not None]
+                texts += [argument.text for argument in call.arguments if self._tree.read_text(argument) is not None]
         return "\n".join(texts)
 
     def _read_branch(self, node: Node) -> Iterator[tuple[list[Node], str]]:
+        """Yield the comparisons that must hold so that the test does not enter an ``if`` branch that fails it."""
         condition, body = node.get("condition"), node.get("consequence")
-        statements = [each for part in (body.children if body else ()) for each in (part, *part.children)]
-        calls = [call for each in statements for part in each.children[:1] if (call := read_call(part))]
+        statements = [statement for part in (body.children if body else ()) for statement in (part, *part.children)]
+        calls = [call for statement in statements for part in statement.children[:1] if (call := read_call(part))]
         if condition and any(re.fullmatch(self._table.failing, call.label) for call in calls):
             yield from self._read_condition(condition, negated=True)
 
     def _read_assertion(self, call: CallNode) -> Iterator[tuple[list[Node], str]]:
+        """Yield the comparisons that a call requires: of two arguments, in a condition, or ``expect(a).toBe(b)``.
+
+        Each is a pair of operands, and the kinds of constants that it compares by value.
+        """
         table = self._table
         arguments = call.arguments
         for assertion in table.assertions:
             if not re.fullmatch(assertion.pattern, call.label):
                 continue
+            # Go's `assert.Equal(t, a, b)` is also called as `is.Equal(a, b)`.
             first = assertion.first if not assertion.first or len(arguments) > 2 else 0
             rest = arguments[first:]
             if assertion.between:
@@ -105,10 +111,11 @@ class Assertions:
             node = receiver
 
     def _read_condition(self, node: Node, *, negated: bool) -> Iterator[tuple[list[Node], str]]:
+        """Yield the comparisons that must hold if a condition is true, or false if ``negated``."""
         node = unwrap(node)
         left, right = node.get("left"), node.get("right")
         if left and right and node.type in ("binary_expression", "binary"):
-            operator = next((each.text for each in node.children if not each.named), "")
+            operator = next((child.text for child in node.children if not child.is_named), "")
             if operator == ("||" if negated else "&&"):
                 yield from self._read_condition(left, negated=negated)
                 yield from self._read_condition(right, negated=negated)
@@ -124,6 +131,7 @@ class Assertions:
             yield from self._read_comparison(node)
 
     def _read_comparison(self, node: Node) -> Iterator[tuple[list[Node], str]]:
+        """Yield the operands of a call that is true if they are equal; ``strcmp`` returns 0 then."""
         call = read_call(unwrap(node))
         if call and re.fullmatch(self._table.comparisons, call.label) and not call.name.startswith("str"):
             operands = (

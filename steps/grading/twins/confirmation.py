@@ -29,6 +29,7 @@ MAX_DRAWS = 3
 UNCLEAR_DRAWS = 20
 """The most draws that may be discarded because two tests would have the same id."""
 SHOWN = 20
+"""The most tests that a confirmation names."""
 _SECOND_TRY = 1_000
 """The first number of the draws for second tries."""
 
@@ -82,13 +83,13 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
         reason = f"infrastructure: {error.reason}; `swe-argo regrade` tries again"
         confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
     except SystemExit:  # an order to stop: the official verdict is complete
-        reason = "the step was told to stop; `swe-argo regrade` tries again"
+        reason = "the step was stopped; `swe-argo regrade` tries again"
         confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
     except NoTwinsError as error:
         confirmation = Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason=str(error))
     except Exception as error:  # noqa: BLE001 - a fault of this code must not cost the official verdict
         traceback.print_exc()
-        reason = f"a fault of swe-argo ({type(error).__name__}: {error}); `swe-argo regrade` tries again"
+        reason = f"an internal error of swe-argo ({type(error).__name__}: {error}); `swe-argo regrade` tries again"
         confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
     update = {
         "runs": runs.of_patch,
@@ -100,8 +101,9 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
 
 
 def _fits(twins: ValidatedTwins, runs: TestRuns, request: ConfirmationRequest) -> bool:
-    known = (twins.version, twins.row_sha256, twins.image)
-    if known != (TWINS_VERSION, runs.tests.row_sha256, request.image):
+    """Return whether validated twins are of this version, row and image; an unknown digest fits any."""
+    identity = (twins.version, twins.row_sha256, twins.image)
+    if identity != (TWINS_VERSION, runs.tests.row_sha256, request.image):
         return False
     return twins.image_digest == request.image_digest or None in (twins.image_digest, request.image_digest)
 
@@ -141,11 +143,11 @@ class _Confirmer:
         self._files: list[TestFile] = []
         if twins.base:
             self._files = runs.tests.find_files(twins.base, twins.passed)
-        known = {test: set(keys) for test, keys in twins.sites.items()}
+        valid_keys = {test: set(keys) for test, keys in twins.sites.items()}
         self._sites: dict[str, list[Site]] = {
-            test: [site for site in sites if site.key in known[test]]
+            test: [site for site in sites if site.key in valid_keys[test]]
             for test, sites in collect_sites(self._files).items()
-            if test in known
+            if test in valid_keys
         }
         self._vocabularies = {file.path: Vocabulary(file.source, file.path) for file in self._files}
         self._expected: dict[TwinRun, Expectation] = {}
@@ -189,6 +191,7 @@ class _Confirmer:
         raise NoTwinsError("changed values give tests the same id in every draw")
 
     def _expect(self, run: TwinRun) -> Expectation:
+        """Return the expected results of a planned run, from a cache."""
         if run not in self._expected:
             passed = set(self._twins.passed)
             self._expected[run] = expect(
@@ -202,6 +205,7 @@ class _Confirmer:
         return self._expected[run]
 
     def _follow(self, draw: Draw, attempt: int) -> Confirmation:
+        """Run a draw until a surprise decides. Raises _UnstableError if the reference patch does not go as drawn."""
         for run in draw.runs:
             if surprise := self._try(run):
                 self._require_stable(run)
@@ -218,7 +222,7 @@ class _Confirmer:
         try:
             return judge_neighbours(self._runs, self._twins, plan, self._request.patch) if plan else {}
         except (StepError, SystemExit) as error:  # the confirmation is complete
-            return {"general_reason": f"not tried: {error}"}
+            return {"general_reason": f"not checked: {error}"}
 
     def _weigh(self, draw: Draw) -> Confirmation:
         """Return the outcome if all runs went as drawn."""
@@ -249,6 +253,7 @@ class _Confirmer:
         if self._is_forgiven:
             return self._describe(ConfirmationOutcome.NOT_CONFIRMED, first, "again")
         self._is_forgiven = True
+        # The second try is one run of a fresh draw.
         runs = self._draw(_SECOND_TRY + attempt).runs
         # After a passed twin nothing can confirm the patch, and only a run with a twin can contradict it.
         extra = next((run for run in runs if run.twins or not first.passed_twins), runs[0])
@@ -265,15 +270,16 @@ class _Confirmer:
         return None
 
     def _describe(self, outcome: ConfirmationOutcome, surprise: Surprise, when: str) -> Confirmation:
+        """Return a confirmation whose reason describes a surprise; ``when`` ends the sentence."""
         if surprise.passed_twins:
             tests = sorted(surprise.passed_twins)
-            what = f"{_count(tests)} with a wrong expected value passed, {tests[0]} first"
+            summary = f"{_count(tests)} with a wrong expected value passed, {tests[0]} first"
         elif surprise.problem:
-            tests, what = [], surprise.problem
+            tests, summary = [], surprise.problem
         else:
             tests = sorted(surprise.fallen)
-            what = f"{_count(tests)} that had passed did not pass again, {tests[0]} first"
-        reason = f"{what}, {when}"
+            summary = f"{_count(tests)} that had passed did not pass again, {tests[0]} first"
+        reason = f"{summary}, {when}"
         return Confirmation(outcome=outcome, reason=reason, tests=tests[:SHOWN], excerpt=surprise.excerpt)
 
     def _require_stable(self, run: TwinRun) -> None:
@@ -284,6 +290,7 @@ class _Confirmer:
             raise _UnstableError
 
     def _try(self, run: TwinRun) -> Surprise:
+        """Run the tests of a planned run on the patch, and return unexpected results."""
         expected, twins = self._expect(run), self._twins
         finished = self._runs.run(self._request.patch, expected.contents, base=twins.base, network=twins.needs_network)
         return compare(expected, finished.reading, finished.log)

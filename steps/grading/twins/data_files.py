@@ -14,12 +14,13 @@ _OUTPUT = re.compile(
 """Files that hold nothing but expected output: of Jest, insta, syrupy, Lombok, Babel, pylint."""
 _DOCTESTS = re.compile(r".+\.(?:rst|txt|md)")
 _JQ = re.compile(r"(?:.*/)?tests/.+\.test")
+"""Files with tests of jq."""
 _RUN = re.compile(rb"(?<![\w.-])(?:[A-Za-z]{3,}|\d+)(?![\w.-])")
 
 
 def is_data(path: str) -> bool:
     """Return whether tests may expect the content of the file, byte for byte."""
-    return any(each.fullmatch(path) for each in (_OUTPUT, _DOCTESTS, _JQ))
+    return any(pattern.fullmatch(path) for pattern in (_OUTPUT, _DOCTESTS, _JQ))
 
 
 def find_words(path: str, source: bytes, added_lines: Collection[int]) -> list[Site]:
@@ -71,7 +72,7 @@ def _list_results(lines: list[bytes]) -> Iterator[int]:
             place = 0
         elif not line.lstrip().startswith(b"#"):
             place = -len(lines) if line.startswith(b"%%") else place + 1  # a program that must fail has no result
-            if place > 2:
+            if place > 2:  # after the program and its input
                 yield number
 
 

@@ -82,25 +82,26 @@ def group_tests(sites: Mapping[str, Sequence[Site]], fail_to_pass: Collection[st
         sites: The sites of each test id. A parametrized id has those of its row and of the body.
         fail_to_pass: The FAIL_TO_PASS ids.
     """
-    strong = {test: [site for site in found if site.strong] for test, found in sites.items()}
+    strong = {test: [site for site in test_sites if site.strong] for test, test_sites in sites.items()}
     holders: dict[tuple[str, Span], set[str]] = defaultdict(set)
-    for test, found in strong.items():
-        for site in found:
+    for test, test_sites in strong.items():
+        for site in test_sites:
             for span in site.spans:
                 holders[site.path, span].add(test)
     members: dict[tuple[str, ...], dict[tuple[str, tuple[Span, ...]], Site]] = defaultdict(dict)
     for test in sorted(strong):
         shared = {site: frozenset(t for span in site.spans for t in holders[site.path, span]) for site in strong[test]}
         if shared:
+            # The group of a test: those that share its least shared constant.
             fewest = min(shared.values(), key=lambda tests: (len(tests), sorted(tests)))
             for site, tests in shared.items():
                 if tests == fewest:
                     members[tuple(sorted(tests))].setdefault((site.path, site.spans), site)
     groups = []
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     for ids, own in sorted(members.items(), key=lambda item: (len(item[0]), item[0])):
-        if taken.isdisjoint(ids):  # a test of two groups would be original and twin at once
-            taken.update(ids)
+        if used_ids.isdisjoint(ids):  # a test of two groups would be original and twin at once
+            used_ids.update(ids)
             groups.append(TwinGroup(ids, tuple(own.values()), any(test in fail_to_pass for test in ids)))
     return groups
 
@@ -130,9 +131,9 @@ def plan_runs(
     """
     random = Random(int.from_bytes(hashlib.sha256(b"%d:%d:" % (len(seed), number) + seed).digest()))
     groups = group_tests(sites, fail_to_pass)
-    made = {g: _draw_changes(g, 1, vocabularies, random) for g in groups if not g.fail_to_pass}
-    others = [group for group, changes in made.items() if changes]
-    wanted, count, chance = _choose_groups(
+    group_changes = {g: _draw_changes(g, 1, vocabularies, random) for g in groups if not g.fail_to_pass}
+    others = [group for group, changes in group_changes.items() if changes]
+    required_changes, count, chance = _choose_groups(
         [group for group in groups if group.fail_to_pass],
         vocabularies,
         random,
@@ -140,9 +141,10 @@ def plan_runs(
         max_runs=max_runs,
         rate=rate,
     )
-    made |= wanted
-    plans = dict(zip(wanted, draw_patterns(len(wanted), count, random), strict=True))
+    group_changes |= required_changes
+    plans = dict(zip(required_changes, draw_patterns(len(required_changes), count, random), strict=True))
     for _ in range(count):
+        # A third to a half of the other groups are twins in each run.
         least = math.ceil(len(others) / 3)
         chosen = random.sample(others, random.randint(least, max(least, len(others) // 2)))
         for group in others:
@@ -150,17 +152,20 @@ def plan_runs(
     changes: list[list[SiteChange]] = [[] for _ in range(count)]
     twins: list[set[str]] = [set() for _ in range(count)]
     for group, pattern in plans.items():
+        # The wrong values of a group take turns.
         places = [run for run, is_twin in enumerate(pattern) if is_twin]
-        for run, change in zip(places, itertools.cycle(made[group]), strict=False):
+        for run, change in zip(places, itertools.cycle(group_changes[group]), strict=False):
             changes[run].append(change)
             twins[run].update(group.tests)
-    with_site = {test for group in wanted for test in group.tests}
+    with_site = {test for group in required_changes for test in group.tests}
     return Draw(
-        runs=tuple(TwinRun(tuple(each), frozenset(ids)) for each, ids in zip(changes, twins, strict=True)),
+        runs=tuple(
+            TwinRun(tuple(run_changes), frozenset(ids)) for run_changes, ids in zip(changes, twins, strict=True)
+        ),
         with_site=tuple(test for test in fail_to_pass if test in with_site),
         without_site=tuple(test for test in fail_to_pass if test not in with_site),
         chance=chance,
-        is_bounded=bool(wanted) and chance <= max_chance,
+        is_bounded=bool(required_changes) and chance <= max_chance,
     )
 
 
@@ -208,8 +213,11 @@ def bound_chance(values: Sequence[int], runs: int, rate: float, *, second_try: b
         return 1.0
     patterns = list_patterns(len(values), runs)
     twins = sum(map(sum, patterns)) / (len(patterns) * runs)  # the second try is the first run of such a draw
+    # The chance to pass the second try with the best strategy for it.
     again: float = max(rate, twins, 1 - twins) ** len(values) if second_try else 0.0
-    tables = [_rate_strategies(len(values) == 1, each, runs, rate) for each in values]
+    # Each row is a strategy: the chance to pass all runs, and for each run, the chance to pass if this one may fail.
+    # The difference is the chance that this one fails.
+    tables = [_rate_strategies(len(values) == 1, count, runs, rate) for count in values]
     if len(values) == 1:
         clean_and_tolerant = tables[0]
         return min(1.0, max(clean + again * sum(e - clean for e in rest) for clean, *rest in clean_and_tolerant))
@@ -242,15 +250,15 @@ def _rate_strategy(
     """
     total = 0.0
     for pattern in patterns:
-        chance, seen, twins = 1.0, set(), 0
+        chance, past_values, twins = 1.0, set(), 0
         for run, (call, is_twin) in enumerate(zip(strategy, pattern, strict=True)):
             value = twins % values if is_twin else -1
             twins += is_twin
             if run == tolerated and not is_twin:
                 continue
             if call == "l":
-                chance *= 1.0 if value in seen else rate
-                seen.add(value)
+                chance *= 1.0 if value in past_values else rate
+                past_values.add(value)
             elif (call == "t") != is_twin:
                 chance = 0.0
                 break
@@ -268,19 +276,19 @@ def _choose_groups(
     rate: float,
 ) -> tuple[dict[TwinGroup, list[SiteChange]], int, float]:
     """Return the FAIL_TO_PASS groups with different changes of each, the runs, and the chance of guessing."""
-    made = {group: changes for group in groups if (changes := _draw_changes(group, 1, vocabularies, random))}
-    least = min(count_runs(len(made)), max_runs)
-    if not made:
-        return made, least, 1.0
+    group_changes = {group: changes for group in groups if (changes := _draw_changes(group, 1, vocabularies, random))}
+    least = min(count_runs(len(group_changes)), max_runs)
+    if not group_changes:
+        return group_changes, least, 1.0
     chances = {}
     for count in range(least, max_runs + 1):
-        most = max(map(sum, list_patterns(len(made), count)))
-        for group, known in made.items():
-            known.extend(_draw_changes(group, most - len(known), vocabularies, random, known))
-        chances[count] = bound_chance(sorted(map(len, made.values())), count, rate)
+        most = max(map(sum, list_patterns(len(group_changes), count)))
+        for group, drawn_changes in group_changes.items():
+            drawn_changes.extend(_draw_changes(group, most - len(drawn_changes), vocabularies, random, drawn_changes))
+        chances[count] = bound_chance(sorted(map(len, group_changes.values())), count, rate)
         if chances[count] <= max_chance:
-            return made, count, chances[count]
-    return made, least, chances[least]  # no number of runs is enough: the outcome is at most ``partly``
+            return group_changes, count, chances[count]
+    return group_changes, least, chances[least]  # no number of runs is enough: the outcome is at most ``partly``
 
 
 def _draw_changes(

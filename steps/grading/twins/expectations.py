@@ -37,6 +37,7 @@ EQUALITY_METHODS = {
 """Methods of ``unittest.TestCase`` that compare two values with Python's own equality."""
 UNORDERED_METHODS = {"assertCountEqual", "assertItemsEqual"}
 REPORTING_CALLS = {"subTest", "print", "fail"}
+"""Calls that only show their arguments."""
 
 
 @dataclass
@@ -54,7 +55,7 @@ class Module:
     """The expected parameters of helpers, as far as they are known."""
 
     def __post_init__(self) -> None:
-        self.functions = {each.name: each for each in self.tree.body if isinstance(each, Function)}
+        self.functions = {statement.name: statement for statement in self.tree.body if isinstance(statement, Function)}
 
     @classmethod
     def parse(cls, source: bytes) -> Module | None:
@@ -66,7 +67,7 @@ class Module:
         tree = parse_quietly(source)
         if tree is None:
             return None
-        first = 3 if source.startswith(b"\xef\xbb\xbf") else 0
+        first = 3 if source.startswith(b"\xef\xbb\xbf") else 0  # the byte order mark
         return cls(source, encoding, tree, [first, *(end.end() for end in re.finditer(rb"\r\n|\r|\n", source))])
 
     def locate(self, node: ast.expr | ast.stmt) -> Span:
@@ -89,12 +90,12 @@ class Module:
         *class_names, function_name = name.split(".")
         classes: list[ast.ClassDef] = []
         for class_name in class_names:
-            found = find_definition(classes[-1].body if classes else self.tree.body, class_name, ast.ClassDef)
-            if found is None:
+            definition = find_definition(classes[-1].body if classes else self.tree.body, class_name, ast.ClassDef)
+            if definition is None:
                 return None
-            classes.append(found)
+            classes.append(definition)
         chain = self._linearize(classes[-1]) if classes else []
-        for body in [each.body for each in chain] if classes else [self.tree.body]:
+        for body in [cls.body for cls in chain] if classes else [self.tree.body]:
             function = find_definition(body, function_name, Function)
             if function is not None:
                 return Test(self, function, name, chain)
@@ -122,7 +123,14 @@ def parse_module(source: bytes) -> Module | None:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A constant or display on the expected side of an assertion."""
+    """A constant or display on the expected side of an assertion.
+
+    Attributes:
+        node: The constant or display.
+        root: The whole expected value that it is part of.
+        strong: Whether the original and a changed value cannot both pass.
+        row: The parametrized row that it is in; None for one in the body.
+    """
 
     node: ast.expr
     root: ast.expr
@@ -131,27 +139,41 @@ class Leaf:
 
 
 class Test:
-    """A test function and the values that its assertions expect."""
+    """A test function and the values that its assertions expect.
+
+    Attributes:
+        parents: Node below the function -> the node that contains it.
+        reads: Name -> the places that read it.
+        compared_only: Name -> whether assertions alone read it; a cache.
+        nested: Name -> the function of this name inside the test.
+        rows: The rows of its ``parametrize`` decorators.
+        bindings: Name -> the values that it may hold.
+        other_decorators: The decorators except ``parametrize``.
+    """
 
     def __init__(self, module: Module, function: Function, name: str, classes: list[ast.ClassDef]) -> None:
         self.module, self.function, self.name, self.classes = module, function, name, classes
-        decorators = [*function.decorator_list, *(each for cls in classes[:1] for each in cls.decorator_list)]
-        tables = [table for each in decorators if (table := read_parametrize(each))]
+        decorators = [*function.decorator_list, *(decorator for cls in classes[:1] for decorator in cls.decorator_list)]
+        tables = [table for decorator in decorators if (table := read_parametrize(decorator))]
         self.parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
         self.reads: dict[str, list[ast.Name]] = defaultdict(list)
         for node in self.parents:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 self.reads[node.id].append(node)
         self.compared_only: dict[str, bool] = {}
-        self.nested = {each.name: each for each in self.parents if isinstance(each, Function)}
+        self.nested = {node.name: node for node in self.parents if isinstance(node, Function)}
         names = Names(function, tables, self.parents)
         self.rows, self.bindings = names.rows, names.bindings
-        self.other_decorators = [each for each in function.decorator_list if not read_parametrize(each)]
+        self.other_decorators = [decorator for decorator in function.decorator_list if not read_parametrize(decorator)]
 
     def held_values(self, after: Test, leaf: Leaf) -> set[str]:
-        """Return values of this version of a test that a site of a later version must not have.
+        """Return the values, of the leaf's type, in this base version of a test: a twin must not show them.
 
         A new row of a table is a new test: of the rows, only those with equal other cells count.
+
+        Args:
+            after: The version with the official test patch.
+            leaf: The leaf of that version.
         """
         rows = list(self.rows.values())
         if leaf.row is not None:
@@ -166,12 +188,12 @@ class Test:
         }
 
     def list_scope(self, row: ParameterRow | None) -> list[ast.expr | ast.stmt]:
-        """Return the nodes of the test: body, decorators, and the given row or all rows."""
+        """Return the nodes of the test: body, decorators, and the given row, or all rows if ``row`` is None."""
         rows = self.rows.values() if row is None else [self.rows[row]]
         return [self.function, *self.other_decorators, *rows]
 
     def index_literals(self, row: ParameterRow | None) -> dict[tuple[str, str], list[ast.expr]]:
-        """Return the places of each value in the test."""
+        """Return the places of each value in the test, by ``identify``; of all rows if ``row`` is None."""
         index = defaultdict(list)
         for part in self.list_scope(row):
             for node in iterate_values(part):
@@ -183,7 +205,7 @@ class Test:
         nodes = [node.msg for node in self.parents if isinstance(node, ast.Assert) and node.msg is not None]
         for node in self.parents:
             if isinstance(node, ast.Call) and name_call(node).startswith("assert"):
-                nodes += [each.value for each in node.keywords if each.arg == "msg"]
+                nodes += [keyword.value for keyword in node.keywords if keyword.arg == "msg"]
         source, encoding = self.module.source, self.module.encoding
         start, end = self.module.locate(self.function)
         body = source[start : end + len(source[end:].partition(b"\n")[0])].decode(encoding)
@@ -192,10 +214,10 @@ class Test:
 
     def _resolve(self, name: ast.Name) -> list[BoundValue] | None:
         """Return the literals that a name may hold, if only assertions read it."""
-        found = self.bindings.get(name.id)
-        if found and name.id not in self.compared_only:
+        values = self.bindings.get(name.id)
+        if values and name.id not in self.compared_only:
             self.compared_only[name.id] = all(self._is_harmless(node) for node in self.reads[name.id])
-        return found if found and self.compared_only[name.id] else None
+        return values if values and self.compared_only[name.id] else None
 
     def _is_harmless(self, node: ast.AST) -> bool:
         """Return whether a read only compares or reports the value."""
@@ -204,6 +226,7 @@ class Test:
             child, parent = parent, self.parents[parent]
         if isinstance(parent, ast.Compare) or (isinstance(parent, ast.For | ast.AsyncFor) and parent.iter is child):
             return True
+        # Farther up: an assertion's message, a reporting call, or an argument that a helper expects.
         while child is not self.function:
             if isinstance(parent, ast.Assert) and parent.msg is child:
                 return True
@@ -240,6 +263,7 @@ class Test:
         return expected
 
     def _read_condition(self, node: ast.expr, *, strong: bool) -> Iterator[Leaf]:
+        """Yield the constants that a condition expects; ``strong`` if the test fails whenever it is false."""
         match node:
             case ast.BoolOp(op=operator, values=values):
                 for value in values:
@@ -247,13 +271,14 @@ class Test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 yield from self._read_condition(operand, strong=False)
             case ast.Compare(left=left, ops=operators, comparators=others):
-                if all(isinstance(each, ast.Eq | ast.Is) for each in operators):
+                if all(isinstance(op, ast.Eq | ast.Is) for op in operators):
                     yield from self._compare([left, *others], strong=strong)
                 else:
-                    literals = [each for each in [left, *others] if self._classify(each) == "literal"]
-                    yield from (leaf for each in literals or others[-1:] for leaf in self._weaken(each))
+                    literals = [side for side in [left, *others] if self._classify(side) == "literal"]
+                    yield from (leaf for side in literals or others[-1:] for leaf in self._weaken(side))
 
     def _read_call(self, call: ast.Call) -> Iterator[Leaf]:
+        """Yield the constants that a helper, ``raises(match=…)`` or an assertion method expects."""
         name = name_call(call)
         helper = self._find_helper(call)
         if helper is not None:
@@ -261,16 +286,20 @@ class Test:
                 if self._classify(argument) != "result":
                     yield from self._expand(argument, argument, strong=True)
         elif name == "raises" or not isinstance(call.func, ast.Attribute):
-            yield from (leaf for each in call.keywords if each.arg == "match" for leaf in self._weaken(each.value))
+            yield from (
+                leaf for keyword in call.keywords if keyword.arg == "match" for leaf in self._weaken(keyword.value)
+            )
         elif name in EQUALITY_METHODS and self._find_function(call) is None:
-            named = [each.value for each in call.keywords if each.arg in ("first", "second", "expr1", "expr2")]
-            operands = [*call.args[: 2 - len(named)], *named]
-            if len(operands) == 2 and not any(isinstance(each, ast.Starred) for each in operands):
+            keyword_operands = [
+                keyword.value for keyword in call.keywords if keyword.arg in ("first", "second", "expr1", "expr2")
+            ]
+            operands = [*call.args[: 2 - len(keyword_operands)], *keyword_operands]
+            if len(operands) == 2 and not any(isinstance(operand, ast.Starred) for operand in operands):
                 yield from self._compare(operands, strong=True, ordered=name not in UNORDERED_METHODS)
         elif name in ("assertTrue", "assertFalse") and call.args:
             yield from self._read_condition(call.args[0], strong=name == "assertTrue")
         elif name.startswith("assert"):
-            yield from (leaf for each in call.args[1:] for leaf in self._weaken(each))
+            yield from (leaf for argument in call.args[1:] for leaf in self._weaken(argument))
 
     def _find_function(self, call: ast.Call) -> Function | None:
         """Return the definition of the helper in this file that a call refers to."""
@@ -279,16 +308,16 @@ class Test:
                 return self.nested.get(name) or self.module.functions.get(name)
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
                 bodies = [find_definition(cls.body, name, Function) for cls in self.classes]
-                return next((each for each in bodies if each is not None), None)
+                return next((definition for definition in bodies if definition is not None), None)
         return None
 
     def _find_helper(self, call: ast.Call) -> list[ast.expr] | None:
-        """Return the arguments of a helper's call that the helper expects; None if it expects none."""
+        """Return the arguments that a helper in this file expects as values; None if it expects none."""
         definition = self._find_function(call)
         if (
             definition is None
             or definition is self.function
-            or any(isinstance(each, ast.Starred) for each in call.args)
+            or any(isinstance(argument, ast.Starred) for argument in call.args)
         ):
             return None
         expected = self.module.expected.get(definition)
@@ -296,15 +325,15 @@ class Test:
             self.module.expected[definition] = set()  # a helper that calls itself expects nothing by that call
             expected = Test(self.module, definition, definition.name, self.classes).expected_parameters()
             self.module.expected[definition] = expected
-        names = [each.arg for each in (*definition.args.posonlyargs, *definition.args.args)]
+        names = [parameter.arg for parameter in (*definition.args.posonlyargs, *definition.args.args)]
         if isinstance(call.func, ast.Attribute):
             names = names[1:]
-        given = [*zip(names, call.args, strict=False), *((each.arg, each.value) for each in call.keywords)]
+        given = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
         return [value for name, value in given if name in expected] or None
 
     def _compare(self, operands: list[ast.expr], *, strong: bool, ordered: bool = True) -> Iterator[Leaf]:
         """Yield the constants of the literal side, if another side is a result."""
-        shapes = [self._classify(each) for each in operands]
+        shapes = [self._classify(operand) for operand in operands]
         results = [shape != "literal" for shape in shapes]
         for operand, shape in zip(operands, shapes, strict=True):
             if (shape == "literal" and any(results)) or (shape == "mixed" and "result" in shapes):
@@ -313,13 +342,14 @@ class Test:
             yield from self._weaken(operands[-1])
 
     def _classify(self, node: ast.expr, depth: int = 0) -> Literal["literal", "mixed", "result"]:
+        """Return whether an expression has only literals, some, or none; ``depth`` counts the names followed."""
         if isinstance(node, ast.Constant) or is_signed_number(node) or is_string(node):
             return "literal"
         if isinstance(node, ast.Name) and depth < 5:
-            shapes = {self._classify(each.value, depth + 1) for each in self._resolve(node) or []}
+            shapes = {self._classify(bound.value, depth + 1) for bound in self._resolve(node) or []}
             return "result" if not shapes or "result" in shapes else "mixed" if "mixed" in shapes else "literal"
         if isinstance(node, DISPLAYS):
-            parts = [self._classify(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+            parts = [self._classify(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
             return "literal" if all(part == "literal" for part in parts) else "mixed"
         return "result"
 

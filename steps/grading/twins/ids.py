@@ -57,6 +57,7 @@ def locate_tests(ids: Iterable[str], sources: Mapping[str, bytes], read_id: Read
         located = {place for place in (locator.locate(test), titles.locate(test)) if place}
         if len(located) == 1:
             places[test] = located.pop()
+    # Two ids of one place cannot be told apart.
     times = Counter(places.values())
     return {test: place for test, place in places.items() if times[place] == 1}
 
@@ -82,8 +83,8 @@ def rename_test(test: str, place: TestPlace, change: SiteChange, source: bytes, 
     prefix = test.partition("[")[0]
     tables = _read_tables(case) or []
     before, after = (
-        _RowId(prefix, tuple(table.render(place.rows[table.number].index, each) for table in tables), read_id)
-        for each in (None, change)
+        _RowId(prefix, tuple(table.render(place.rows[table.number].index, row_change) for table in tables), read_id)
+        for row_change in (None, change)
     )
     texts = before.match(test)
     return test if texts is None else read_id(after.fill(texts))
@@ -98,6 +99,7 @@ class _Locator:
         self.row_ids: dict[str, dict[tuple[ParameterRow, ...], _RowId]] = {}
 
     def locate(self, test: str) -> TestPlace | None:
+        """Return the place of an id; None if it is unknown or not certain."""
         head, bracket, _ = test.partition("[")
         path, *names = head.split("::")
         if names and path in self.modules:
@@ -108,10 +110,11 @@ class _Locator:
             candidates = {(path, head) for path in self.modules}
         else:
             return self._find_description(test)
-        found = [(path, each) for path, name in candidates if (each := self._find_test(path, name))]
-        if len(found) != 1:
+        matches = [(path, test_case) for path, name in candidates if (test_case := self._find_test(path, name))]
+        if len(matches) != 1:
             return None
-        path, case = found[0]
+        path, case = matches[0]
+        # A test has brackets in its id if and only if it is parametrized.
         if bool(bracket) != (_read_tables(case) != []):
             return None
         rows = self._find_rows(test, head, case) if bracket else ()
@@ -145,24 +148,25 @@ class _Locator:
     def _find_description(self, test: str) -> TestPlace | None:
         """Return the only method with this description by the unittest runner, in the classes that it may run."""
         places = {
-            TestPlace(path, found.name)
+            TestPlace(path, method.name)
             for path, name in self._described.get(test, ())
             for class_name in _list_classes(self.modules[path].tree)
-            if (found := self._find_test(path, f"{class_name}.{name}")) and _describe(found.function) == test
+            if (method := self._find_test(path, f"{class_name}.{name}")) and _describe(method.function) == test
         }
         return places.pop() if test and len(places) == 1 else None
 
     def _find_rows(self, test: str, prefix: str, case: Test) -> tuple[ParameterRow, ...] | None:
+        """Return the rows that an id stands for, given its part before the bracket; None if they are not certain."""
         if " - " in test:  # parsers cut the id of a failed test there
             return None
         if prefix not in self.row_ids:
             self.row_ids[prefix] = _list_row_ids(prefix, case, self.read_id)
         ids = self.row_ids[prefix]
         # Whole ids of pytest are unique, so an id that is spelled out is certain unless it is cut off.
-        spelled = [rows for rows, each in ids.items() if each.shown == test]
-        if len(spelled) == 1 and (ids[spelled[0]].guess == test or not any(each.unknowns for each in ids.values())):
+        spelled = [rows for rows, row_id in ids.items() if row_id.log_id == test]
+        if len(spelled) == 1 and (ids[spelled[0]].guess == test or not any(row_id.unknowns for row_id in ids.values())):
             return spelled[0]
-        matches = {rows: texts for rows, each in ids.items() if (texts := each.match(test)) is not None}
+        matches = {rows: texts for rows, row_id in ids.items() if (texts := row_id.match(test)) is not None}
         if len(matches) != 1:
             return None
         rows, texts = matches.popitem()
@@ -170,6 +174,7 @@ class _Locator:
 
 
 def _describe(function: Function) -> str:
+    """Return the first line of a test's docstring, which the unittest runner shows."""
     return (ast.get_docstring(function, clean=False) or "").strip().split("\n")[0].strip()
 
 
@@ -217,10 +222,10 @@ class _RowId:
 
     @cached_property
     def guess(self) -> str:
-        return self.fill([each.guess for each in self.unknowns])
+        return self.fill([unknown.guess for unknown in self.unknowns])
 
     @cached_property
-    def shown(self) -> str:
+    def log_id(self) -> str:
         return self.read_id(self.guess)
 
     def fill(self, texts: Sequence[str], count: str = "") -> str:
@@ -231,20 +236,24 @@ class _RowId:
 
     @cached_property
     def patterns(self) -> list[re.Pattern[str]]:
-        """Patterns of the shown id: of a text without blank for every unknown, then of a blank in each in turn."""
+        """Patterns of the id in the log.
+
+        The first takes every unknown text to be without blanks. As parsers cut ids at a blank, each further one takes
+        one of these texts to have a blank.
+        """
         patterns = []
         for blank in (None, *range(len(self.unknowns))):
             texts = [_UNKNOWN + (" " if at == blank else "") for at in range(len(self.unknowns))]
-            shown = re.escape(self.read_id(self.fill(texts, _COUNT))).replace(_COUNT, r"(?:_?\d+)?")
+            pattern = re.escape(self.read_id(self.fill(texts, _COUNT))).replace(_COUNT, r"(?:_?\d+)?")
             for unknown in self.unknowns:
-                shown = shown.replace(_UNKNOWN, unknown.pattern, 1)
-            patterns.append(re.compile(shown))
+                pattern = pattern.replace(_UNKNOWN, unknown.pattern, 1)
+            patterns.append(re.compile(pattern))
         return patterns
 
     def match(self, test: str) -> list[str] | None:
         """Return the unknown texts of this id if ``test`` may be this id, numbered by pytest or not."""
-        guesses = [each.guess for each in self.unknowns]
-        if self.shown == test:
+        guesses = [unknown.guess for unknown in self.unknowns]
+        if self.log_id == test:
             return guesses
         whole = test.endswith("]") and test.count("[") == test.count("]")
         for blank, pattern in enumerate(self.patterns[: 1 if whole else None], start=-1):
@@ -267,9 +276,9 @@ class _Table:
         """Return the part of an id that a row adds, as pytest's ``IdMaker`` makes it."""
         row, names = self.table.rows[index], self.table.names
         keywords = row.keywords if isinstance(row, ast.Call) and name_call(row) == "param" else []
-        for each in (*(keyword.value for keyword in keywords if keyword.arg == "id"), *self.ids[index : index + 1]):
-            if not (isinstance(each, ast.Constant) and each.value is None):
-                return [_render(each, names[0], index)]
+        for id_node in (*(keyword.value for keyword in keywords if keyword.arg == "id"), *self.ids[index : index + 1]):
+            if not (isinstance(id_node, ast.Constant) and id_node.value is None):
+                return [_render(id_node, names[0], index)]
         cells = [cell for column in range(len(names)) if (cell := read_cell(row, column, len(names)))]
         if len(cells) < len(names):
             return [_Unknown("-".join(f"{name}{index}" for name in names), names[0], index)]
@@ -280,7 +289,7 @@ class _Table:
 
 def _read_tables(test: Test) -> list[_Table] | None:
     """Return the tables in the order of their parts in the id; None if rows or ids of a table are unknown."""
-    of_class = [each for cls in test.classes[:1] for each in cls.decorator_list]
+    of_class = [decorator for cls in test.classes[:1] for decorator in cls.decorator_list]
     groups: list[list[_Table]] = []
     number = 0
     for group in (test.function.decorator_list, of_class):
@@ -289,11 +298,13 @@ def _read_tables(test: Test) -> list[_Table] | None:
             table = read_parametrize(decorator)
             if table is None or not isinstance(decorator, ast.Call):
                 continue
-            keywords = {each.arg: each.value for each in decorator.keywords}
+            keywords = {keyword.arg: keyword.value for keyword in decorator.keywords}
             match keywords.get("ids"):
                 case None | ast.Constant(value=None):
                     ids: list[ast.expr] = []
-                case ast.List(elts=ids) | ast.Tuple(elts=ids) if not any(isinstance(each, ast.Starred) for each in ids):
+                case ast.List(elts=ids) | ast.Tuple(elts=ids) if not any(
+                    isinstance(element, ast.Starred) for element in ids
+                ):
                     pass
                 case _:
                     return None
@@ -305,12 +316,14 @@ def _read_tables(test: Test) -> list[_Table] | None:
 
 
 def _list_row_ids(prefix: str, test: Test, read_id: ReadId) -> dict[tuple[ParameterRow, ...], _RowId]:
+    """Return the id of each combination of a test's rows; nothing if rows are unknown, or over MOST_ROWS."""
     tables = _read_tables(test)
     if not tables or math.prod(len(table.table.rows) for table in tables) > MOST_ROWS:
         return {}
     rendered = [[(index, table.render(index)) for index in range(len(table.table.rows))] for table in tables]
     numbers = [table.number for table in tables]
     ids = {}
+    # Ids have the parts in the order of `tables`, keys the rows in the order of the decorators.
     for combination in itertools.product(*rendered):
         indices, parts = zip(*combination, strict=True)
         rows = (ParameterRow(number, index) for number, index in sorted(zip(numbers, indices, strict=True)))
@@ -329,7 +342,7 @@ def _change_cell(module: Module, cell: ast.expr, change: SiteChange) -> ast.expr
 
 
 def _render(value: ast.expr, argument: str, index: int) -> str | _Unknown:
-    """Return the part of an id that a value adds: a plain constant's value, else the argument with the row's number."""
+    """Return the part of an id that a value adds: a plain constant's value, else the argument with the row's index."""
     fallback = f"{argument}{index}"
     if isinstance(value, ast.Name | ast.Attribute):  # a class or function shows its name
         return _Unknown(value.id if isinstance(value, ast.Name) else value.attr, argument, index)
@@ -341,10 +354,12 @@ def _render(value: ast.expr, argument: str, index: int) -> str | _Unknown:
     if isinstance(constant, str | bytes):
         data = constant.encode("unicode_escape") if isinstance(constant, str) else constant
         return data.decode("ascii", "backslashreplace").translate(_CONTROLS)
+    # The literal `...` is no plain constant for pytest.
     return fallback if constant is ... else str(constant)
 
 
 def _evaluate(node: ast.expr) -> object:
+    """Return the value of a literal or a sum of strings."""
     if isinstance(node, ast.BinOp):
         return _evaluate(node.left) + _evaluate(node.right)  # type: ignore[operator]
     return ast.literal_eval(node)

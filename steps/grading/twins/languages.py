@@ -37,6 +37,8 @@ class Assertion:
 class Language:
     """The table of one language. Node types are those of its tree-sitter grammar; patterns match whole texts.
 
+    The default pattern ``(?!)`` matches nothing.
+
     Attributes:
         name: The language.
         suffixes: The suffixes of its files.
@@ -313,7 +315,7 @@ LANGUAGES = (
 def find_language(path: str) -> Language | None:
     """Return the language of a file; None for Python and unknown languages."""
     suffix = PurePosixPath(path).suffix
-    return next((each for each in LANGUAGES if suffix in each.suffixes), None)
+    return next((language for language in LANGUAGES if suffix in language.suffixes), None)
 
 
 _QUOTED = re.compile(r"(?P<open>r?#*(?P<quote>[\"'`]))(?P<body>.*)(?P<close>(?P=quote)#*)", re.DOTALL)
@@ -321,6 +323,7 @@ _NUMBER = re.compile(
     r"(?P<core>-?(?:0[xX][\da-fA-F]+(?:_[\da-fA-F]+)*|(?:0|[1-9]\d*(?:_\d+)*)(?P<point>\.\d+)?(?:[eE][+-]?\d+)?|\.\d+))"
     r"(?P<suffix>_?(?:[iuf](?:8|16|32|64|128|size)|[uUlL]{1,3}|[fFdDn])?)"
 )
+# The bounds of integer types, and of the integers that a 64-bit float holds exactly.
 _SIZES = [2**bits for bits in (7, 8, 15, 16, 31, 32, 53, 63, 64)]
 
 
@@ -331,6 +334,7 @@ def to_python(language: Language, text: str) -> str | None:
     if number := _NUMBER.fullmatch(text):
         digits = len(re.sub(r"[eE].*|\D", "", number["core"]))
         is_single = number["suffix"].lower() in ("f", "f32")
+        # The digits that every 32-bit or 64-bit float keeps.
         return number["core"] if digits <= (6 if is_single else 15) else None
     quoted = _QUOTED.fullmatch(text)
     if quoted is None:

@@ -70,6 +70,7 @@ class PatchedFiles:
 
     @cached_property
     def _patch(self) -> OfficialPatch:
+        """The test patch. Raises NoTwinsError if the script does not have exactly one."""
         try:
             return OfficialPatch.of(list(self.script))
         except PatchFormError as error:
@@ -77,6 +78,7 @@ class PatchedFiles:
 
     @property
     def _files(self) -> list[PatchedFile]:
+        """The patched files that can have sites. Raises NoTwinsError if there are none."""
         files = [file for file in self._patch.files() if is_supported(file.path) or is_data(file.path)]
         if not files:
             raise NoTwinsError("the test patch changes no file of a known language")
@@ -91,6 +93,7 @@ class PatchedFiles:
         return {file.path: self._read(box, file) for file in self._files}
 
     def _read(self, box: Sandbox, file: PatchedFile) -> str | None:
+        """Return a file at the base commit; None if it is new, not there, too long or not UTF-8."""
         if file.before is None:
             return None
         result = box.exec(
@@ -243,12 +246,14 @@ class ListedTwinTests:
         sites_by_file = {path: self._find_sites(path, files[path], set(passed)) for path in self._sources}
         with_site = {test for sites in sites_by_file.values() for test in sites if sites[test]}
         others = [test for test in self.fail_to_pass or () if test in passed and test not in with_site]
+        # FAIL_TO_PASS tests without a site may expect words of data files.
         for path in files.keys() - sites_by_file.keys():
             words = find_words(path, files[path].source, files[path].added_lines)
             sites_by_file[path] = dict.fromkeys(others, words) if words else {}
         return [TestFile(path, file.source, sites_by_file[path]) for path, file in files.items()]
 
     def _find_sites(self, path: str, file: OfficialFile, passed: set[str]) -> dict[str, list[Site]]:
+        """Return the strong sites of each passed test in a file, those of its own rows only."""
         here = {test: place for test, place in self._places.items() if place.path == path and test in passed}
         failing = set(self.fail_to_pass or ())
         sites = find_sites(
@@ -310,6 +315,7 @@ def find_id(parse: Callable[[str], Mapping[str, str]], node_id: str) -> str:
 
 
 def _decode(data: bytes) -> str | None:
+    """Return a text, or None if it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -322,4 +328,4 @@ def _describe_end(run: ProcedureRun) -> str:
         return run.broken.reason
     if run.log is None:
         return "the patch did not apply"
-    return "the tests did not end within their time" if run.timed_out else "the log is too long"
+    return "the tests timed out" if run.timed_out else "the log is too long"

@@ -34,6 +34,7 @@ class Names:
             self._bind_node(node)
 
     def _bind_parameters(self, tables: list[ParameterTable]) -> None:
+        """Bind the parameters to the cells of their ``parametrize`` column; the values of others are unknown."""
         arguments = self._function.args
         for argument in (
             *arguments.posonlyargs,
@@ -52,6 +53,7 @@ class Names:
                 self.bindings[name] = values if values and name in self.bindings else None
 
     def _bind_node(self, node: ast.AST) -> None:
+        """Bind the names that a node assigns; the values of names that are bound in other ways are unknown."""
         match node:
             case ast.Assign(targets=[target], value=value):
                 self._bind(target, [value])
@@ -75,6 +77,7 @@ class Names:
         return node
 
     def _bind(self, target: ast.expr, values: list[ast.expr] | None) -> None:
+        """Add the values that an assignment may give to the names of its target; None if they are unknown."""
         if isinstance(target, ast.Name):
             before = self.bindings.get(target.id, [])
             self.bindings[target.id] = (
@@ -89,10 +92,10 @@ class Names:
             self._bind(target.value, None)
 
     def _read_table(self, table: ast.expr) -> list[ast.expr] | None:
-        """Return the rows of a literal that a loop iterates over."""
+        """Return the rows of a literal that a loop iterates over; None if they are unknown."""
         match table:
             case ast.Name(id=name):
-                values = [each.value for each in self.bindings.get(name) or [] if each.row is None]
+                values = [binding.value for binding in self.bindings.get(name) or [] if binding.row is None]
                 return self._read_table(values[0]) if len(values) == 1 and not isinstance(values[0], ast.Name) else None
             case ast.List(elts=rows) | ast.Tuple(elts=rows) | ast.Set(elts=rows):
                 return rows

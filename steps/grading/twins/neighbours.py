@@ -46,6 +46,7 @@ TIME_SHARE = 5
 MOST = 40
 """The most neighbours of an instance, those of FAIL_TO_PASS tests first."""
 _DRAWS = 5
+"""The number of other texts that are drawn for an input until one is plausible."""
 _PADDED = re.compile(r"(?<![\d.])0\d")
 """A number with leading zeros, which some solutions reject."""
 _MESSAGES = re.compile(
@@ -55,7 +56,9 @@ _MESSAGES = re.compile(
 
 
 def find_inputs(source: bytes, site: Site) -> list[Site]:
-    """Return the input literals of an assertion or a row with an expected value: each a site that holds equal ones.
+    """Return the input literals beside an expected value as sites, equal literals as one site.
+
+    They are in the same assertion or table row.
 
     Args:
         source: The test file.
@@ -76,11 +79,11 @@ def find_inputs(source: bytes, site: Site) -> list[Site]:
             places.setdefault(identify(literal), []).append(literal)
     inputs = []
     for (kind, _), nodes in places.items():
-        spans = tuple(sorted(module.locate(each) for each in nodes))
+        spans = tuple(sorted(module.locate(literal) for literal in nodes))
         texts = {source[start:end].decode(module.encoding) for start, end in spans}
         if len(texts) == 1:
             inputs.append(replace(site, spans=spans, text=texts.pop(), kind=kind, root=spans[0], avoid=()))
-    return sorted(inputs, key=lambda each: each.spans)
+    return sorted(inputs, key=lambda item: item.spans)
 
 
 def _list_neighbours(parent: ast.AST | None) -> list[ast.expr]:
@@ -89,6 +92,7 @@ def _list_neighbours(parent: ast.AST | None) -> list[ast.expr]:
         case ast.Compare(left=left, comparators=others):
             return [left, *others]
         case ast.Call(args=arguments):
+            # A third argument of an assertion is its message.
             return arguments[:2] if name_call(parent).startswith("assert") else arguments
         case ast.Tuple(elts=cells) | ast.List(elts=cells):
             return cells
@@ -96,10 +100,11 @@ def _list_neighbours(parent: ast.AST | None) -> list[ast.expr]:
 
 
 def _iterate_inputs(node: ast.AST, leaves: set[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the outermost literals below a node that no assertion expects."""
+    """Yield the outermost literals below a node that contain none of ``leaves``, the nodes that assertions expect."""
     if isinstance(node, ast.JoinedStr) or node in leaves:
         return
-    is_empty = isinstance(node, ast.Tuple | ast.List | ast.Dict) and len(list(ast.walk(node))) <= 2  # with its context
+    # An empty list or tuple has one node below it, its context.
+    is_empty = isinstance(node, ast.Tuple | ast.List | ast.Dict) and len(list(ast.walk(node))) <= 2
     if isinstance(node, ast.expr) and is_literal(node) and not is_empty and not leaves.intersection(ast.walk(node)):
         yield node
         return
@@ -108,24 +113,31 @@ def _iterate_inputs(node: ast.AST, leaves: set[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _reads_messages(test: Test) -> bool:
-    names = (getattr(each, field, None) for each in test.parents for field in ("id", "attr", "arg"))
+    """Return whether a test uses one of the names of ``_MESSAGES``."""
+    names = (getattr(node, field, None) for node in test.parents for field in ("id", "attr", "arg"))
     return any(isinstance(name, str) and _MESSAGES.fullmatch(name) for name in names)
 
 
 def draw_neighbour(site: Site, vocabulary: Vocabulary, random: Random) -> SiteChange | None:
-    """Return a change of one input of an expected value, which keeps its own text for now; None if there is none."""
+    """Return a change of one input of an expected value; None if there is none.
+
+    The expected value keeps its own text until the reference patch has returned the right one (``_answer``).
+    """
     inputs = find_inputs(vocabulary.source, site) if has_one_answer(evaluate(site.text), evaluate(site.text)) else []
-    for each in random.sample(inputs, len(inputs)):
+    for input_site in random.sample(inputs, len(inputs)):
         for _ in range(_DRAWS):
-            text = draw_input(each, vocabulary, random)
-            if text is not None and _is_plausible(text, each.text):
-                return SiteChange(site, site.text, tuple((span, text) for span in each.spans))
+            text = draw_input(input_site, vocabulary, random)
+            if text is not None and _is_plausible(text, input_site.text):
+                return SiteChange(site, site.text, tuple((span, text) for span in input_site.spans))
     return None
 
 
 def _is_plausible(text: str, original: str) -> bool:
-    """Return whether a solution that accepts one input accepts the other, as far as the texts show."""
-    padded, before = (len(_PADDED.findall(each)) for each in (text, original))
+    """Return whether a solution that accepts the original input accepts ``text``, too, as far as the texts show.
+
+    It must have as many numbers with leading zeros, and a number must have the same length.
+    """
+    padded, before = (len(_PADDED.findall(value)) for value in (text, original))
     is_number = original[-1].isdigit()
     is_long = is_number and len(text) != len(original)
     return is_alike(evaluate(text), evaluate(original)) and padded == before and not is_long
@@ -137,18 +149,18 @@ class NeighbourRun:
 
     Attributes:
         expected: The expected results.
-        shown: The tests that are neighbours -> the ids that the log shows.
+        log_ids: The tests that are neighbours -> the ids that the log shows.
     """
 
     expected: Expectation
-    shown: Mapping[str, str]
+    log_ids: Mapping[str, str]
 
     def list_failed(self, surprise: Surprise) -> set[str]:
         """Return the tests that did not give the expected result; neighbours by their own ids."""
         if surprise.problem:
-            return {*self.shown, *self.expected.originals}
-        tests = {shown: test for test, shown in self.shown.items()}
-        return {tests.get(shown, shown) for shown in surprise.passed_twins | surprise.fallen}
+            return {*self.log_ids, *self.expected.originals}
+        tests = {log_id: test for test, log_id in self.log_ids.items()}
+        return {tests.get(log_id, log_id) for log_id in surprise.passed_twins | surprise.fallen}
 
 
 def find_neighbours(
@@ -159,6 +171,7 @@ def find_neighbours(
     Raises:
         InfraError: The infrastructure failed in every try.
     """
+    # The tests are too slow: see TIME_SHARE.
     if 2 * TIME_SHARE * twins.seconds > runs.timeout_s:
         return []
     vocabularies = {file.path: Vocabulary(file.source, file.path) for file in files}
@@ -166,19 +179,24 @@ def find_neighbours(
     groups = sorted(random.sample(groups, len(groups)), key=lambda group: not group.fail_to_pass)
     neighbours: dict[TwinGroup, SiteChange] = {}
     for number in range(ROUNDS):
-        if sum(each.fail_to_pass for each in neighbours) >= ENOUGH:
+        if sum(group.fail_to_pass for group in neighbours) >= ENOUGH:
             break
-        waiting = [each for each in groups if each not in neighbours and (each.fail_to_pass or number == 0)]
+        # PASS_TO_PASS tests have one round.
+        waiting = [group for group in groups if group not in neighbours and (group.fail_to_pass or number == 0)]
         answers = _answer(runs, twins, files, _draw_inputs(waiting, vocabularies, random))
-        # A test that fails before its recorder shows nothing about the untouched repository.
+        # The untouched repository must give another value. A test that fails before its recorder gives none: that shows
+        # something only for a FAIL_TO_PASS test.
         for group, values in _record(runs.run_untouched, limit_time(runs), twins, files, answers).items():
             if evaluate(answers[group].text) not in values and (values or group.fail_to_pass):
                 neighbours[group] = answers[group]
     return [
         Neighbour(
-            site=each.site.key, spans=[span for span, _ in each.inputs], text=each.inputs[0][1], expected=each.text
+            site=change.site.key,
+            spans=[span for span, _ in change.inputs],
+            text=change.inputs[0][1],
+            expected=change.text,
         )
-        for each in _check(runs, twins, files, list(neighbours.values()))
+        for change in _check(runs, twins, files, list(neighbours.values()))
     ]
 
 
@@ -192,7 +210,7 @@ def _draw_inputs(
             break
         for site in random.sample(group.sites, len(group.sites)):
             change = draw_neighbour(site, vocabularies[site.path], random)
-            here = [each for each in drawn.values() if each.site.path == site.path]
+            here = [other for other in drawn.values() if other.site.path == site.path]
             if change and _fit(vocabularies[site.path].source, [*here, change]):
                 drawn[group] = change
                 break
@@ -200,6 +218,7 @@ def _draw_inputs(
 
 
 def _fit(source: bytes, changes: list[SiteChange]) -> bool:
+    """Return whether the changes can be applied together."""
     try:
         apply_changes(source, changes)
     except ValueError:
@@ -210,7 +229,10 @@ def _fit(source: bytes, changes: list[SiteChange]) -> bool:
 def _answer(
     runs: TestRuns, twins: ValidatedTwins, files: Iterable[TestFile], drawn: Mapping[TwinGroup, SiteChange]
 ) -> dict[TwinGroup, SiteChange]:
-    """Return the changes with the values that the reference patch returns, if these are the only right ones."""
+    """Return the changes with the values that the reference patch returns as expected values.
+
+    Changes for which it returns no single value, or not the only right one, are left out.
+    """
     encodings = {file.path: read_encoding(file.source) for file in files}
     answers = {}
     for group, values in _record(runs.run_reference, limit_time(runs), twins, files, drawn).items():
@@ -222,10 +244,10 @@ def _answer(
 
 
 def _list_whole(files: Iterable[TestFile], twins: ValidatedTwins) -> dict[str, list[Site]]:
-    """Return the sites of Python tests that are the whole expected value, by test."""
+    """Return, by test, the strong sites of passed Python tests that are a whole expected value."""
     passed = set(twins.passed)
     return {
-        test: [each for each in sites if each.strong and each.spans == (each.root,) and is_python(each)]
+        test: [site for site in sites if site.strong and site.spans == (site.root,) and is_python(site)]
         for test, sites in collect_sites(files).items()
         if test in passed
     }
@@ -238,15 +260,18 @@ def _record(
     files: Iterable[TestFile],
     changes: Mapping[TwinGroup, SiteChange],
 ) -> dict[TwinGroup, list[Any]]:
-    """Return the values that the tests get for other inputs in one kind of run."""
+    """Return the values that tests compare with an expected value after a change of their inputs.
+
+    ``run`` is the method of TestRuns that runs the tests. Recorders stand in place of the expected values.
+    """
     if not changes:
         return {}
     marks = {group: secrets.token_hex(8) for group in changes}
-    recorders = [replace(each, text=write_recorder(each.site, marks[group])) for group, each in changes.items()]
+    recorders = [replace(change, text=write_recorder(change.site, marks[group])) for group, change in changes.items()]
     contents = {
         file.path: apply_changes(file.source, here)
         for file in files
-        if (here := [each for each in recorders if each.site.path == file.path])
+        if (here := [recorder for recorder in recorders if recorder.site.path == file.path])
     }
     log = run(contents, base=twins.base, network=twins.needs_network, timeout_s=limit_s).log
     return {group: read_records(log, mark) for group, mark in marks.items()}
@@ -260,11 +285,12 @@ def limit_time(runs: TestRuns) -> int:
 def _check(
     runs: TestRuns, twins: ValidatedTwins, files: Sequence[TestFile], changes: list[SiteChange]
 ) -> list[SiteChange]:
-    """Return the neighbours that the reference patch passes, in a second sandbox, apart from their recording."""
+    """Return the neighbours that the reference patch passes in a run of their own, without recorders."""
     plan = _plan(runs.tests, files, twins, changes)
-    times = Counter([*plan.shown.values(), *(set(twins.passed) - plan.shown.keys())])
-    unclear = {test for test, shown in plan.shown.items() if times[shown] > 1}
-    changes = [each for each in changes if unclear.isdisjoint(_list_holders(files, [each]))]
+    # Changes that give two tests the same id in the log are left out.
+    times = Counter([*plan.log_ids.values(), *(set(twins.passed) - plan.log_ids.keys())])
+    unclear = {test for test, log_id in plan.log_ids.items() if times[log_id] > 1}
+    changes = [change for change in changes if unclear.isdisjoint(_list_holders(files, [change]))]
     if not changes:
         return []
     plan = _plan(runs.tests, files, twins, changes)
@@ -272,9 +298,10 @@ def _check(
         plan.expected.contents, base=twins.base, network=twins.needs_network, timeout_s=limit_time(runs)
     )
     failed = plan.list_failed(compare(plan.expected, run.reading, run.log))
-    if failed - plan.shown.keys() or run.seconds > twins.seconds * SLOWER + GRACE_S:  # other tests notice these inputs
+    # Other tests fail with these inputs, or the run takes too long.
+    if failed - plan.log_ids.keys() or run.seconds > twins.seconds * SLOWER + GRACE_S:
         return []
-    return [each for each in changes if failed.isdisjoint(_list_holders(files, [each]))]
+    return [change for change in changes if failed.isdisjoint(_list_holders(files, [change]))]
 
 
 def _list_holders(files: Iterable[TestFile], changes: Iterable[SiteChange]) -> set[str]:
@@ -302,16 +329,17 @@ def _plan(
     passed = set(twins.passed)
     failing = passed & _list_holders(files, wrong)
     holders = failing | (passed & _list_holders(files, changes))
+    # `expect` takes all changed tests for twins; those with a right value must pass.
     everything = expect(tests, files, [*changes, *wrong], holders, passed=passed, unreported=twins.unreported)
-    shown = everything.twins
+    log_ids = everything.twins
     return NeighbourRun(
         Expectation(
             everything.contents,
-            {test: shown[test] for test in failing},
-            everything.originals | {shown[test] for test in holders - failing},
+            {test: log_ids[test] for test in failing},
+            everything.originals | {log_ids[test] for test in holders - failing},
             everything.unreported,
         ),
-        shown,
+        log_ids,
     )
 
 
@@ -325,20 +353,22 @@ def plan_neighbours(
     random = Random(int.from_bytes(hashlib.sha256(b"neighbours:" + seed).digest()))
     sites = {site.key: site for whole in _list_whole(files, twins).values() for site in whole}
     changes = [
-        SiteChange(sites[each.site], each.expected, tuple((span, each.text) for span in each.spans))
-        for each in twins.neighbours
-        if each.site in sites
+        SiteChange(sites[neighbour.site], neighbour.expected, tuple((span, neighbour.text) for span in neighbour.spans))
+        for neighbour in twins.neighbours
+        if neighbour.site in sites
     ]
     chosen = random.sample(changes, len(changes) // 2)
     wrong = {
         change: text
         for file in files
-        for change, text in _draw_wrong([each for each in changes if each.site.path == file.path], file, random)
+        for change, text in _draw_wrong(
+            [candidate for candidate in changes if candidate.site.path == file.path], file, random
+        )
         if change in chosen
     }
-    right = [each for each in changes if each not in wrong]
-    plan = _plan(tests, files, twins, right, [replace(each, text=text) for each, text in wrong.items()])
-    return plan if plan.shown and plan.expected.is_clear else None
+    right = [change for change in changes if change not in wrong]
+    plan = _plan(tests, files, twins, right, [replace(change, text=text) for change, text in wrong.items()])
+    return plan if plan.log_ids and plan.expected.is_clear else None
 
 
 def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> Iterator[tuple[SiteChange, str]]:
@@ -348,13 +378,14 @@ def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> It
     edits = [edit for change in changes for edit in change.edits]
     sites = find_sites(file.path, source, pass_to_pass={change.site.test for change in changes})
     for change in changes:
+        # The place of the expected value after all edits before it.
         begin = change.site.root[0]
         begin += sum(
             len(text.encode(vocabulary.encoding)) - (end - start) for (start, end), text in edits if start < begin
         )
         # Brackets around a value of several lines are not part of it.
         places = (begin, begin + change.text.startswith("(") * change.text.endswith("\n)"))
-        matching = [each for each in sites if each.spans == (each.root,) and each.root[0] in places]
+        matching = [site for site in sites if site.spans == (site.root,) and site.root[0] in places]
         text = draw_value(matching[0], vocabulary, random) if matching else None
         if text is not None:
             yield change, keep_lines(text, change.site)
@@ -363,7 +394,8 @@ def _draw_wrong(changes: list[SiteChange], file: TestFile, random: Random) -> It
 def judge_neighbours(runs: TestRuns, twins: ValidatedTwins, plan: NeighbourRun, patch: bytes | None) -> dict[str, Any]:
     """Run neighbours on a patch, and return the fields of the confirmation on whether it is general.
 
-    A patch that fails is tried twice: a flaky test costs nothing. If the reference patch fails too, nothing is known.
+    A patch that fails is tried twice: a flaky test costs nothing. If the reference patch fails too, nothing is known,
+    and no field is returned.
 
     Raises:
         InfraError: The infrastructure failed in every try.
@@ -379,7 +411,7 @@ def judge_neighbours(runs: TestRuns, twins: ValidatedTwins, plan: NeighbourRun, 
         if attempt(runs.run_reference):
             return {}
         failed = plan.list_failed(surprise) & plan.list_failed(attempt(partial(runs.run, patch)))
-    tests = sorted(failed & plan.shown.keys()) or sorted(failed)
-    reason = f"{len(tests)} of {len(plan.shown)} tests fail with other inputs, {tests[0]} first" if tests else ""
-    counts = TestCounts(passed=len(plan.shown.keys() - failed), total=len(plan.shown))
+    tests = sorted(failed & plan.log_ids.keys()) or sorted(failed)
+    reason = f"{len(tests)} of {len(plan.log_ids)} tests fail with other inputs, {tests[0]} first" if tests else ""
+    counts = TestCounts(passed=len(plan.log_ids.keys() - failed), total=len(plan.log_ids))
     return {"neighbours": counts, "general": not failed, "general_reason": reason}

@@ -26,7 +26,21 @@ STRING = re.compile(
 
 
 class Judge:
-    """A judge that compares candidates for one site with its original."""
+    """A judge that compares candidates for one site with its original.
+
+    Attributes:
+        scope: The words of the test outside the site, with their counts.
+        own: The words of the site, with their counts.
+        original: The value of the site.
+        scope_text: The text of the test without the site.
+        tokens: The text in which a candidate must not stand: ``scope_text``, without strings for other kinds.
+        pairs: The pairs of adjacent words in ``scope_text``.
+        rest: The text of the file without the site.
+        root: The text of the whole expected value.
+        order, profile, relations: The traits of the original that a candidate must share.
+        is_familiar: Whether the file has all words of the site elsewhere.
+        input: The string in the rest of the test that is most similar to the value.
+    """
 
     def __init__(self, site: Site, vocabulary: Vocabulary) -> None:
         self.site, self.vocabulary = site, vocabulary
@@ -34,9 +48,9 @@ class Judge:
         self.scope = vocabulary.count_scope(site)
         self.own = Counter(RUN.findall(vocabulary.read(site.spans)))
         self.original = evaluate(site.text)
-        self.held = vocabulary.read(cut_spans(site.scope, site.spans))
-        self.tokens = self.held if self.is_string else STRING.sub("''", self.held)
-        self.pairs = set(itertools.pairwise(run.lower() for run in RUN.findall(self.held)))
+        self.scope_text = vocabulary.read(cut_spans(site.scope, site.spans))
+        self.tokens = self.scope_text if self.is_string else STRING.sub("''", self.scope_text)
+        self.pairs = set(itertools.pairwise(run.lower() for run in RUN.findall(self.scope_text)))
         self.rest = vocabulary.read(cut_spans([(0, len(vocabulary.source))], site.spans))
         self.root = vocabulary.read([site.root])
         self.order = _describe_order(self.root)
@@ -46,7 +60,6 @@ class Judge:
         texts = {fold_letters(match["body"]) for match in STRING.finditer(outside)} if site.kind == "str" else set()
         letters = fold_letters(site.text)
         self.input = max(sorted(texts), key=lambda text: count_common_letters(letters, text), default="")
-        """The text of the test that is most similar to the value."""
         self.relations = self._relate(site.text)
         self._like: dict[str, list[str]] = {}
 
@@ -74,6 +87,7 @@ class Judge:
             return False
         if isinstance(node, ast.Constant | ast.UnaryOp) and _stands_in(candidate, self.tokens):
             return False
+        # A display may have an element more or less.
         if is_display and self._profile(candidate) != self.profile and not self._keeps_mix(candidate):
             return False
         if strict and self._relate(candidate) != self.relations:
@@ -81,6 +95,7 @@ class Judge:
         return self._keeps_order(candidate) and self._balance(candidate, random)
 
     def _is_wrong(self, node: ast.expr, candidate: str) -> bool:
+        """Return whether a candidate has the original's type, is allowed, and changes the whole expected value."""
         value = ast.literal_eval(node)
         is_part = self.site.root not in self.site.spans
         if is_part and isinstance(node, DISPLAYS) and len(value) != len(self.original):  # siblings reveal its length
@@ -93,6 +108,7 @@ class Judge:
         return bool(ast.literal_eval(before) != ast.literal_eval(after))
 
     def _replace_in_root(self, candidate: str) -> str:
+        """Return the text of the whole expected value with a candidate in place of the site."""
         start, end = self.site.root
         parts, position = [], start
         for first, last in self.site.spans:
@@ -112,6 +128,11 @@ class Judge:
         return measures, count_false_dates(root), count_common_letters(fold_letters(candidate), self.input)
 
     def _profile(self, text: str) -> tuple[Any, ...]:
+        """Return the visible traits of a value.
+
+        They are its sign and, of its words and numbers, how many there are, how familiar each is, and how long the
+        numbers of an int or a string are.
+        """
         if self.site.kind == "bool":
             return ()
         runs = RUN.findall(text)
@@ -135,19 +156,21 @@ class Judge:
         return sum(pair in self.pairs for pair in itertools.pairwise(run.lower() for run in runs))
 
     def _rate_run(self, run: str) -> tuple[int, bool]:
-        """Return how familiar a run is: to the file outside the site, and to the test."""
+        """Return how familiar a word is: its count in the file outside the site (at most 2), and if the test has it."""
         return min(self.vocabulary.words[run] - self.own[run], 2), self.scope[run.lower()] > 0
 
     def _balance(self, candidate: str, random: Random) -> bool:
         """Return whether new words look as natural as old ones: more natural as often as less."""
         before, after = Counter(RUN.findall(self.site.text)), Counter(RUN.findall(candidate))
-        old, new = ([run for run in each if not run.isdigit()] for each in (before - after, after - before))
+        old, new = ([run for run in runs if not run.isdigit()] for runs in (before - after, after - before))
         if not old or not new or self.site.kind == "bool":
             return True
+        # In mean log probability; a larger difference would show which value is the original.
         change = self._rate_words(new) - self._rate_words(old)
         return abs(change) < 0.4 and (change >= 0) == (random.random() < 0.5)
 
     def _rate_words(self, words: list[str]) -> float:
+        """Return the rating of the most natural of some words (``Vocabulary.rate_word``)."""
         return max(self.vocabulary.rate_word(word, self.site) for word in words)
 
 
@@ -170,19 +193,22 @@ def parse_literal(text: str) -> ast.expr | None:
 
 
 def _describe_order(text: str) -> tuple[Any, ...]:
-    """Return, for each sequence of a literal, whether it is sorted and whether its elements differ."""
+    """Return, for each sequence of a literal, whether it is sorted and whether its elements differ.
+
+    The first is None if the elements cannot be compared.
+    """
     node = parse_literal(text)
-    found: list[tuple[bool | None, bool]] = []
-    for each in ast.walk(node) if node else ():
-        if isinstance(each, ast.List | ast.Tuple | ast.Set | ast.Dict):
-            parts = each.values if isinstance(each, ast.Dict) else each.elts
+    orders: list[tuple[bool | None, bool]] = []
+    for display in ast.walk(node) if node else ():
+        if isinstance(display, ast.List | ast.Tuple | ast.Set | ast.Dict):
+            parts = display.values if isinstance(display, ast.Dict) else display.elts
             values = [ast.literal_eval(part) for part in parts]
             try:
                 is_sorted = values == sorted(values)
             except TypeError:
                 is_sorted = None
-            found.append((is_sorted, len(set(map(repr, values))) == len(values)))
-    return tuple(found)
+            orders.append((is_sorted, len(set(map(repr, values))) == len(values)))
+    return tuple(orders)
 
 
 def _stands_in(text: str, scope: str) -> bool:

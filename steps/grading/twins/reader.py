@@ -37,7 +37,13 @@ WHOLE_FILE = "*"
 
 @dataclass(frozen=True)
 class Scope:
-    """A test, or a group of tests, with its own titles."""
+    """A test, or a group of tests.
+
+    Attributes:
+        titles: Its own titles, without those of the groups around it; None for one that the source does not show.
+        nodes: The nodes that hold it: a call and, after a macro, its block.
+        is_group: Whether it is a group.
+    """
 
     titles: tuple[str | None, ...]
     nodes: list[Node]
@@ -46,7 +52,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Expected:
-    """A constant that a test expects; see ``Site``."""
+    """A constant that a test expects; see ``Site``. ``lines`` are the line numbers of all its places."""
 
     row: ParameterRow | None
     spans: tuple[Span, ...]
@@ -75,25 +81,27 @@ class ParsedFile(SyntaxTree):
 
     def find_test(self, name: str) -> ParsedTest | None:
         """Return the only test of a name."""
-        matching = [each for each in self.tests if each.name == name]
+        matching = [test for test in self.tests if test.name == name]
         return matching[0] if len(matching) == 1 else None
 
     def _scan(self, node: Node, titles: tuple[str | None, ...], *, inside: bool = False) -> None:
-        taken: list[Node] = []
+        """Collect the tests below a node. ``titles`` are those of the groups around it, ``inside``: it is in a test."""
+        scope_nodes: list[Node] = []
         for child, following in zip_longest(node.children, node.children[1:]):
-            scope = self._read_scope(child, following, inside=inside) if child not in taken else None
+            scope = self._read_scope(child, following, inside=inside) if child not in scope_nodes else None
             if scope is None:
-                if child not in taken and child.type != "ERROR":  # the content of an error node may belong elsewhere
+                # The content of an error node may belong elsewhere.
+                if child not in scope_nodes and child.type != "ERROR":
                     self._scan(child, titles, inside=inside)
                 continue
-            taken = scope.nodes
+            scope_nodes = scope.nodes
             test = ParsedTest(self, (*titles, *scope.titles), scope.nodes, is_group=scope.is_group)
             self.tests.append(test)
-            for each in scope.nodes:
-                self._scan(each, test.titles, inside=not scope.is_group)
+            for scope_node in scope.nodes:
+                self._scan(scope_node, test.titles, inside=not scope.is_group)
 
     def _read_scope(self, node: Node, following: Node | None, *, inside: bool) -> Scope | None:
-        """Return the test or group at a node."""
+        """Return the test or group at a node, with ``following`` as its block after a macro; None for neither."""
         table = self.language
         if node.type in table.containers and (name := node.get("name")):
             return Scope((name.text,), [node], True)
@@ -101,7 +109,7 @@ class ParsedFile(SyntaxTree):
             declarator = node.get("declarator") or node
             name, parameters = node.get("name") or declarator.get("declarator"), declarator.get("parameters")
             if name and parameters and re.fullmatch(table.macros, name.text):
-                return Scope(tuple(each.text for each in parameters.list_named()), [node], False)
+                return Scope(tuple(parameter.text for parameter in parameters.list_named()), [node], False)
             is_test = name and (
                 re.fullmatch(table.test_names, name.text) or re.search(table.test_marks, read_marks(node))
             )
@@ -111,19 +119,20 @@ class ParsedFile(SyntaxTree):
         if call is None or not call.arguments:
             return None
         if is_statement:  # before a block, in C and C++
-            texts = [text for each in call.arguments[0].walk() if (text := self.read_text(each)) is not None]
+            texts = [text for part in call.arguments[0].walk() if (text := self.read_text(part)) is not None]
             text = texts[0] if texts else None
-            titles = (text,) if text is not None else tuple(each.text for each in call.arguments)
+            titles = (text,) if text is not None else tuple(argument.text for argument in call.arguments)
             has_block = following is not None and following.type == "compound_statement"
             is_macro = has_block and re.fullmatch(table.macros, call.label)
             return Scope(titles, [node, following], False) if following and is_macro else None
         return self._read_titled(node, call, inside=inside)
 
     def _read_titled(self, node: Node, call: CallNode, *, inside: bool) -> Scope | None:
-        """Return the test or group that a call with a title and a function declares."""
+        """Return the test or group that a call with a title and a function declares; None for another call."""
         table, first = self.language, call.arguments[0]
         title = first.text if first.type in ("constant", "scope_resolution") else self.read_text(first)
         is_group = bool(re.fullmatch(table.group_calls, call.label))
+        # In ``test.each(rows)(title, function)``, the call with the rows.
         is_first_of_two = call.label.endswith(".each") and not call.curried
         has_body = call.block is not None or len(call.arguments) > 1
         if has_body and not is_first_of_two and (is_group or re.fullmatch(table.test_calls, call.label)):
@@ -134,6 +143,8 @@ class ParsedFile(SyntaxTree):
 
 @dataclass
 class _Leaf:
+    """A constant that an assertion expects: its node, the whole expected value, and the row that holds it, if any."""
+
     node: Node
     root: Node
     row: ParameterRow | None
@@ -149,7 +160,7 @@ class ParsedTest:
 
     def __init__(self, file: ParsedFile, titles: tuple[str | None, ...], nodes: list[Node], *, is_group: bool) -> None:
         self.file, self.titles, self.nodes, self.is_group = file, titles, nodes, is_group
-        self.name = " > ".join(each or "" for each in titles) or WHOLE_FILE
+        self.name = " > ".join(title or "" for title in titles) or WHOLE_FILE
 
     @cached_property
     def _assertions(self) -> Assertions:
@@ -162,6 +173,7 @@ class ParsedTest:
 
     @cached_property
     def _tables(self) -> tuple[dict[ParameterRow, TableRow], list[Binding]]:
+        """The rows of the test's tables, and the values that each column's name stands for."""
         rows: dict[ParameterRow, TableRow] = {}
         bindings: list[Binding] = []
         for number, table in enumerate(() if self.is_group else self._reader.find_tables()):
@@ -191,14 +203,14 @@ class ParsedTest:
         if not re.fullmatch(r"[\w$]+(?:\.\w+)?", text) or self.file.is_constant(node):
             return []
         bindings = [
-            each
-            for each in (*self._reader.declarations, *self._tables[1])
-            if each.key == text and each.block.start <= node.start and node.end <= each.block.end
+            binding
+            for binding in (*self._reader.declarations, *self._tables[1])
+            if binding.key == text and binding.block.start <= node.start and node.end <= binding.block.end
         ]
         if not bindings:
             return []
-        shortest = min(each.block.end - each.block.start for each in bindings)
-        nearest = [each for each in bindings if each.block.end - each.block.start == shortest]
+        shortest = min(binding.block.end - binding.block.start for binding in bindings)
+        nearest = [binding for binding in bindings if binding.block.end - binding.block.start == shortest]
         return nearest[0].values if len(nearest) == 1 and self._is_harmless(nearest[0]) else []
 
     def _is_harmless(self, binding: Binding) -> bool:
@@ -207,20 +219,22 @@ class ParsedTest:
         for node in binding.block.walk():
             if node is binding.declared or binding.declared.start <= node.start < binding.declared.end:
                 continue
-            if not node.named or any(each.text == node.text for each in node.children):
+            if not node.is_named or any(child.text == node.text for child in node.children):
                 continue
             parent = node.parent
             if node.text == binding.key:
-                is_name = parent and any(node in parent.fields.get(each, ()) for each in NAME_FIELDS)
+                is_name = parent and any(node in parent.fields.get(name, ()) for name in NAME_FIELDS)
                 if not is_name and not self._only_compares(node):
                     return False
             elif node.text == base and parent:
+                # In Go, `case := case` copies a loop variable.
                 is_copied = parent.parent is not None and parent.parent.text == f"{base} := {base}"
                 if split_member(parent)[0] is not node and not is_copied:
                     return False
         return True
 
     def _only_compares(self, node: Node) -> bool:
+        """Return whether a read of a name is part of a comparison, a message or a call that shows it."""
         direct, current = True, node
         while current.parent is not None and current not in self.nodes:
             if (direct and current in self._assertions.operands) or current in self._assertions.messages:
@@ -236,31 +250,38 @@ class ParsedTest:
     # Expected values.
 
     def _classify(self, node: Node, depth: int = 0) -> Literal["literal", "mixed", "result"]:
+        """Return whether an expression has only constants, some, or none; ``depth`` counts the levels followed."""
         if self.file.is_constant(node) or node.type in NOTHING:
             return "literal"
+        # A declaration may contain its own name.
         if depth > 20:
             return "result"
         values = self._resolve(node)
-        parts = [each for each, _ in values] or self.file.list_parts(node)
+        parts = [part for part, _ in values] or self.file.list_parts(node)
         if not parts:
             return "result"
-        shapes = [self._classify(unwrap(each), depth + 1) for each in parts]
+        shapes = [self._classify(unwrap(part), depth + 1) for part in parts]
         if all(shape == "literal" for shape in shapes):
             return "literal"
         return "result" if values and "result" in shapes else "mixed"
 
     def _find_leaves(self) -> Iterator[_Leaf]:
+        """Yield the constants on the expected sides of the test's equalities."""
         for operands, kinds in self._assertions.equalities:
-            shapes = [self._classify(each) for each in operands]
+            shapes = [self._classify(operand) for operand in operands]
             for operand, shape, other in zip(operands, shapes, reversed(shapes), strict=True):
                 if (shape == "literal" and other != "literal") or (shape == "mixed" and other == "result"):
                     yield from self._expand(operand, operand, kinds, None, 0)
 
     def _expand(self, node: Node, root: Node, kinds: str, row: ParameterRow | None, depth: int) -> Iterator[_Leaf]:
-        """Yield the constants of an expected value that only one of two values can equal."""
+        """Yield the constants of an expected value that only one of two values can equal.
+
+        ``kinds`` are the types that the comparison compares by value, or ``loose`` if it converts types.
+        """
         node = unwrap(node)
         if constant := self.file.read_constant(node):
             kind = type(constant[1]).__name__
+            # A loose comparison takes such a string, or an empty one, for a number.
             is_number = kind == "str" and re.fullmatch(r"\s*[-+.\d].*|", constant[1], re.DOTALL)
             if kind in kinds.split() or (kinds == "loose" and not is_number):
                 yield _Leaf(node, root, row)
@@ -276,18 +297,18 @@ class ParsedTest:
         spans = self._list_scope(row)
         index = defaultdict(list)
         for node in self.nodes:
-            for each, _, value in self.file.iterate_constants(node):
-                if any(start <= each.start and each.end <= end for start, end in spans):
-                    index[type(value).__name__, repr(value)].append(each)
+            for constant, _, value in self.file.iterate_constants(node):
+                if any(start <= constant.start and constant.end <= end for start, end in spans):
+                    index[type(value).__name__, repr(value)].append(constant)
         if row is not None:
-            for each, _, value in self.file.iterate_constants(self.rows[row].node):
-                if each not in index[type(value).__name__, repr(value)]:
-                    index[type(value).__name__, repr(value)].append(each)
+            for constant, _, value in self.file.iterate_constants(self.rows[row].node):
+                if constant not in index[type(value).__name__, repr(value)]:
+                    index[type(value).__name__, repr(value)].append(constant)
         return index
 
     def _list_scope(self, row: ParameterRow | None) -> list[Span]:
         """Return the bytes of the test and the given row, or all rows."""
-        spans = [each.span for each in self.nodes]
+        spans = [node.span for node in self.nodes]
         if row is None:
             return spans
         spans = cut_spans(spans, [other.node.span for key, other in self.rows.items() if key != row])
@@ -295,16 +316,16 @@ class ParsedTest:
         return spans if any(start <= own[0] and own[1] <= end for start, end in spans) else [*spans, own]
 
     def _held_values(self, after: ParsedTest, leaf: _Leaf, kind: str) -> set[str]:
-        """Return values of this version of a test that a site of a later version must not have."""
-        rows = [each.node for each in self.rows.values()]
-        body = [node for node in self.nodes for node, *_ in self.file.iterate_constants(node)]
-        held = [each for each in body if not any(row.start <= each.start < row.end for row in rows)]
+        """Return the values of type ``kind`` in this base version of a test; see ``Test.held_values``."""
+        rows = [row.node for row in self.rows.values()]
+        body = [child for node in self.nodes for child, *_ in self.file.iterate_constants(node)]
+        nodes = [node for node in body if not any(row.start <= node.start < row.end for row in rows)]
         if leaf.row is None:
-            held = body
+            nodes = body
         else:
             mine = _cut(after.rows[leaf.row].node, leaf.node)
-            held += [each for row in rows for each, *_ in self.file.iterate_constants(row) if _cut(row, each) == mine]
-        values = [constant[1] for each in held if (constant := self.file.read_constant(each))]
+            nodes += [node for row in rows for node, *_ in self.file.iterate_constants(row) if _cut(row, node) == mine]
+        values = [constant[1] for node in nodes if (constant := self.file.read_constant(node))]
         return {repr(value) for value in values if type(value).__name__ == kind}
 
     def find_expected(self, before: ParsedTest | None) -> Iterator[Expected]:
@@ -315,34 +336,36 @@ class ParsedTest:
         for leaf in self._find_leaves():
             leaves.setdefault(leaf.node, leaf)
         places: dict[ParameterRow | None, dict[tuple[str, str], list[Node]]] = {}
-        seen: set[Node] = set()
+        visited_nodes: set[Node] = set()
         for leaf in leaves.values():
             constant = self.file.read_constant(leaf.node)
-            if leaf.node in seen or constant is None or is_repeated(constant[1], self._assertions.remarks):
+            if leaf.node in visited_nodes or constant is None or is_repeated(constant[1], self._assertions.remarks):
                 continue
             if leaf.row not in places:
                 places[leaf.row] = self._index(leaf.row)
             kind = type(constant[1]).__name__
             nodes = places[leaf.row].get((kind, repr(constant[1])), [])
-            others = [leaves.get(each) for each in nodes]
-            if leaf.node not in nodes or any(each is None or each.row != leaf.row for each in others):
+            others = [leaves.get(node) for node in nodes]
+            # The value also stands where no assertion expects it, or in another row.
+            if leaf.node not in nodes or any(other is None or other.row != leaf.row for other in others):
                 continue
             avoid = before._held_values(self, leaf, kind) if before else set()
-            held = self.rows[leaf.row] if leaf.row else None
+            row = self.rows[leaf.row] if leaf.row else None
             value = str(constant[1]).lower()
-            is_shown = held and held.is_rendered and (held.title is None or value in held.title.lower())
-            if len({each.text for each in nodes}) > 1 or repr(constant[1]) in avoid or is_shown:
+            is_shown = row and row.is_rendered and (row.title is None or value in row.title.lower())
+            # It is written in several ways, was in the base version, or is shown in the test's id.
+            if len({node.text for node in nodes}) > 1 or repr(constant[1]) in avoid or is_shown:
                 continue
-            seen.update(nodes)
+            visited_nodes.update(nodes)
             yield Expected(
                 row=leaf.row,
-                spans=tuple(sorted(each.span for each in nodes)),
+                spans=tuple(sorted(node.span for node in nodes)),
                 text=leaf.node.text,
                 kind=kind,
-                root=leaves[min(nodes, key=lambda each: each.span)].root.span,
+                root=leaves[min(nodes, key=lambda node: node.span)].root.span,
                 scope=tuple(self._list_scope(leaf.row)),
                 avoid=tuple(sorted(avoid)),
-                lines=frozenset(line for each in nodes for line in range(each.line, each.last_line + 1)),
+                lines=frozenset(line for node in nodes for line in range(node.line, node.last_line + 1)),
             )
 
 

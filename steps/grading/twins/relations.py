@@ -22,7 +22,7 @@ def measure_display(value: object) -> tuple[int, Decimal | None]:
     if not isinstance(value, list | tuple | set | dict):
         return 0, None
     try:
-        parts = [Decimal(str(each)) for each in (value.values() if isinstance(value, dict) else value)]
+        parts = [Decimal(str(element)) for element in (value.values() if isinstance(value, dict) else value)]
     except InvalidOperation:
         return len(value), None
     return len(value), sum(parts, Decimal()) if all(part.is_finite() for part in parts) else None
@@ -30,6 +30,7 @@ def measure_display(value: object) -> tuple[int, Decimal | None]:
 
 def count_false_dates(text: str) -> int:
     """Return how many texts with the form of a date are not valid dates."""
+    # Without a year, 29 February is valid; the calendar has no year 0.
     return sum(
         not (1 <= int(month) <= 12 and 1 <= int(day) <= monthrange(int(year or 2000) or 1, int(month))[1])
         for year, month, day in DATE.findall(text)
@@ -39,7 +40,7 @@ def count_false_dates(text: str) -> int:
 def fold_letters(text: str) -> str:
     """Return the letters and digits of a text in lower case, without accents."""
     plain = unicodedata.normalize("NFKD", text[:MOST_LETTERS]).encode("ascii", "ignore").decode()
-    return "".join(each for each in plain.lower() if each.isalnum())
+    return "".join(letter for letter in plain.lower() if letter.isalnum())
 
 
 @lru_cache(maxsize=65536)

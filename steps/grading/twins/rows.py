@@ -16,7 +16,13 @@ PROVIDER = re.compile(r"@dataProvider\s+(\w+)|DataProvider\(\s*['\"](\w+)|@Metho
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table: its node and the title its test has in ids; None if ids do not show it."""
+    """A row of a table.
+
+    Attributes:
+        node: The row.
+        title: The title that its test has in ids; None if it is not certain.
+        is_rendered: Whether the title shows the cells.
+    """
 
     node: Node
     title: str | None
@@ -44,7 +50,14 @@ class RowTable:
 
 @dataclass(frozen=True)
 class Binding:
-    """Values that a name, or a name with a field, stands for within a block."""
+    """Values that a name, or a name with a field, stands for within a block.
+
+    Attributes:
+        key: ``name`` or ``name.field``.
+        block: The block.
+        declared: The node that declares the name.
+        values: The values, each with the row that it is a cell of.
+    """
 
     key: str
     block: Node
@@ -61,15 +74,17 @@ class TableReader:
     @cached_property
     def declarations(self) -> list[Binding]:
         """The names to which the test assigns one value each."""
-        return [each for top in self.nodes for node in top.walk() for each in self._read_declaration(node)]
+        return [binding for top in self.nodes for node in top.walk() for binding in self._read_declaration(node)]
 
     @cached_property
     def _of_file(self) -> list[Binding]:
-        return [each for node in self.tree.root.walk() for each in self._read_declaration(node)]
+        """The names to which the file assigns one value each."""
+        return [binding for node in self.tree.root.walk() for binding in self._read_declaration(node)]
 
     def _read_declaration(self, node: Node) -> Iterator[Binding]:
+        """Yield the names that a node declares with one value each, within the block around it."""
         fields = self.tree.language.declarations.get(node.type)
-        left, right = (node.get(each) for each in fields) if fields else (None, None)
+        left, right = (node.get(field_name) for field_name in fields) if fields else (None, None)
         if not left or not right:
             return
         names, values = ([e] if e.type != "expression_list" else e.list_named() for e in (left, right))
@@ -84,14 +99,16 @@ class TableReader:
     def find_tables(self) -> Iterator[RowTable]:
         """Yield the tables that are written out in the test, or at the declaration of a name it uses."""
         for node in (node for top in self.nodes for node in top.walk()):
+            # A loop over a table.
             if fields := self.tree.language.loops.get(node.type):
                 pattern, table = node.get(fields[0]), node.get(fields[1])
                 block = node if node.type != "range_clause" else node.parent
                 if pattern and table and block and (values := self._list_rows(table)):
                     yield RowTable(pattern, values, block, self._read_subtest(block))
+            # A call with a function for each row: `test.each(rows)(title, function)` or `rows.forEach(function)`.
             elif call := read_call(node):
                 function = next(
-                    (each for each in reversed(call.arguments) if each.get("parameters", "parameter")), None
+                    (argument for argument in reversed(call.arguments) if argument.get("parameters", "parameter")), None
                 )
                 holder = function or call.block
                 pattern = holder.get("parameters", "parameter") if holder else None
@@ -109,18 +126,19 @@ class TableReader:
         """Yield the tables that methods of the file provide to a parametrized test."""
         function = self.nodes[0]
         parameters = function.get("parameters")
-        marks = [each for each in function.walk() if each.type == "annotation" and each.text.startswith("@CsvSource")]
-        lines = [_split_line(each) for mark in marks for each in mark.walk() if each.type == "string_literal"]
+        # JUnit's CsvSource, unless it has named arguments, which may change how lines are split.
+        marks = [mark for mark in function.walk() if mark.type == "annotation" and mark.text.startswith("@CsvSource")]
+        lines = [_split_line(part) for mark in marks for part in mark.walk() if part.type == "string_literal"]
         if parameters and lines and "=" not in marks[0].text.partition("{")[0]:
-            yield RowTable(parameters, [each for each in lines if each], function)
-        named = PROVIDER.search(read_marks(function))
-        if not parameters or not named or not self.name:
+            yield RowTable(parameters, [line for line in lines if line], function)
+        provider_match = PROVIDER.search(read_marks(function))
+        if not parameters or not provider_match or not self.name:
             return
-        name = next((each for each in named.groups() if each), self.name)
+        name = next((group for group in provider_match.groups() if group), self.name)
         calls = [
-            each
-            for each in self.tree.root.walk()
-            if each.type in self.tree.language.functions and (own := each.get("name")) and own.text == name
+            node
+            for node in self.tree.root.walk()
+            if node.type in self.tree.language.functions and (own := node.get("name")) and own.text == name
         ]
         values: list[Node] = []
         for node in calls[0].walk() if len(calls) == 1 else ():
@@ -144,7 +162,7 @@ class TableReader:
 
     def _read_subtest(self, block: Node) -> Callable[[int, dict[str, Node]], str | None]:
         """Return a function that reads the title of a row from the call that starts a subtest for it."""
-        calls = [call for each in block.walk() if (call := read_call(each))]
+        calls = [call for node in block.walk() if (call := read_call(node))]
         titles = [
             c.arguments[0].text for c in calls if c.arguments and re.fullmatch(self.tree.language.subtests, c.label)
         ]
@@ -156,11 +174,15 @@ class TableReader:
         return title
 
     def _fill(self, template: str | None, index: int, cells: dict[str, Node]) -> str | None:
-        """Return the title of a row of ``test.each``; None if it is not certain."""
+        """Return the title that ``test.each`` makes of a template and a row; None if it is not certain."""
+        # Only constants have a certain text.
         constants = {name: value for name, cell in cells.items() if (value := self.tree.read_constant(cell))}
         if template is None or "%p" in template or "%j" in template or "%o" in template:
             return None
-        texts = [str(each[1]) if each[0] not in ("True", "False") else each[0].lower() for each in constants.values()]
+        texts = [
+            str(constant[1]) if constant[0] not in ("True", "False") else constant[0].lower()
+            for constant in constants.values()
+        ]
         texts_by_name = dict(zip(constants, texts, strict=True))
         waiting = iter(texts_by_name.get(name) for name in cells)
         parts: list[str | None] = []
@@ -176,18 +198,19 @@ class TableReader:
                 )
             else:
                 parts.append("%" if part == "%%" else part)
-        return None if None in parts else "".join(each or "" for each in parts)
+        return None if None in parts else "".join(part or "" for part in parts)
 
     def _list_rows(self, table: Node) -> list[Node]:
         """Return the rows of a table that is written out, here or at the declaration of its name."""
         table = unwrap(table)
         if re.fullmatch(r"\w+", table.text):
-            declarations = [each for each in self.declarations if each.key == table.text]
-            declarations = declarations or [each for each in self._of_file if each.key == table.text]
+            declarations = [binding for binding in self.declarations if binding.key == table.text]
+            declarations = declarations or [binding for binding in self._of_file if binding.key == table.text]
             if len(declarations) != 1 or declarations[0].values[0][0].text == table.text:
                 return []
             table = unwrap(declarations[0].values[0][0])
         call = read_call(table)
+        # A call such as Java's `List.of(row, row)`.
         if call and re.fullmatch(self.tree.language.wrappers, call.label):
             return call.arguments
         if table.type not in self.tree.language.displays:
@@ -199,7 +222,7 @@ class TableReader:
         """Return the cells that the names in a pattern stand for in a row; fields follow the names of whole rows."""
         names = [pattern]
         if pattern.type in ("expression_list", "formal_parameters", "block_parameters"):
-            names = [each.get("pattern", "name") or each for each in pattern.list_named()]
+            names = [parameter.get("pattern", "name") or parameter for parameter in pattern.list_named()]
         value = unwrap(row)
         key = None
         if value.type in ("keyed_element", "pair") or (value.type == "array_element_initializer"):
@@ -234,16 +257,16 @@ class TableReader:
             return {n: c for one, part in zip(names, parts, strict=False) for n, c in self._match(one, part).items()}
         fields = self._read_fields(value)
         if pattern.type == "object_pattern":
-            return {each.text: fields[each.text] for each in pattern.list_named() if each.text in fields}
+            return {node.text: fields[node.text] for node in pattern.list_named() if node.text in fields}
         name = pattern.text
-        return {name: value, **{f"{name}.{each}": cell for each, cell in fields.items()}}
+        return {name: value, **{f"{name}.{field_name}": cell for field_name, cell in fields.items()}}
 
     def _read_fields(self, value: Node) -> dict[str, Node]:
         """Return the named fields of a display; those of a Go struct without names come from its declaration."""
         body = value.get("body") or value
         fields = {}
-        for each in body.list_named():
-            key, cell = each.get("key"), each.get("value")
+        for child in body.list_named():
+            key, cell = child.get("key"), child.get("value")
             if key and cell:
                 fields[key.text.strip("'\"")] = unwrap(cell)
         if fields or value.type != "literal_value":
@@ -260,12 +283,12 @@ class TableReader:
         kind = table.get("type") if table else None
         while kind and kind.type != "struct_type":
             if kind.type == "type_identifier":
-                specs = [each for each in self.tree.root.walk() if each.type == "type_spec"]
+                specs = [node for node in self.tree.root.walk() if node.type == "type_spec"]
                 kind = next((s.get("type") for s in specs if (n := s.get("name")) and n.text == kind.text), None)
                 break
             kind = kind.get("element", "value") or (kind.list_named()[0] if kind.list_named() else None)
         nodes = kind.walk() if kind and kind.type == "struct_type" else ()
-        return [name.text for each in nodes if each.type == "field_declaration" for name in each.fields.get("name", [])]
+        return [name.text for node in nodes if node.type == "field_declaration" for name in node.fields.get("name", [])]
 
 
 def _split_line(node: Node) -> Node | None:

@@ -18,7 +18,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 OpenSandbox = Callable[[bool], AbstractContextManager[Sandbox]]
 """Creates a fresh sandbox, with a network or without one."""
 MakeReference = Callable[[], tuple[bytes, str]]
-"""A function that makes a reference that is no patch, by running it; empty with the reason if it changes nothing."""
+"""A function that runs a reference that is a program, and returns its layer (empty if none) and its problem, if any."""
 TRIES = 3
 """The number of tries of a run that the infrastructure ended."""
 PASSING = frozenset({"PASSED", "XFAIL"})
@@ -49,8 +49,8 @@ class Expectation:
     @property
     def is_clear(self) -> bool:
         """Whether no two tests have the same id in the log."""
-        shown = set(self.twins.values())
-        return len(shown) == len(self.twins) and not shown & self.originals
+        log_ids = set(self.twins.values())
+        return len(log_ids) == len(self.twins) and not log_ids & self.originals
 
 
 def expect(
@@ -69,16 +69,16 @@ def expect(
     """
     changes = list(changes)
     contents = {}
-    shown = {test: test for test in twins}
+    log_ids = {test: test for test in twins}
     for file in files:
         here = [change for change in changes if change.site.path == file.path]
         if here:
             contents[file.path] = apply_changes(file.source, here)
         for change in here:
-            for test in shown.keys() & file.sites.keys():
+            for test in log_ids.keys() & file.sites.keys():
                 if change.site in file.sites[test]:
-                    shown[test] = tests.rename(test, change)
-    return Expectation(contents, shown, frozenset(passed - shown.keys()), frozenset(unreported))
+                    log_ids[test] = tests.rename(test, change)
+    return Expectation(contents, log_ids, frozenset(passed - log_ids.keys()), frozenset(unreported))
 
 
 @dataclass(frozen=True)
@@ -107,21 +107,23 @@ def compare(expected: Expectation, reading: TestReading, log: bytes) -> Surprise
         return Surprise(problem=reading.problem, excerpt=_excerpt(log, ()))
     statuses = reading.statuses
     passed_twins, fallen = set(), {test for test in expected.originals if statuses.get(test) != "PASSED"}
-    for test, shown in expected.twins.items():
-        if statuses.get(shown) in PASSING or (test not in expected.twins.values() and statuses.get(test) in PASSING):
+    for test, log_id in expected.twins.items():
+        # A result under the old id counts, too, unless a twin has that id now.
+        if statuses.get(log_id) in PASSING or (test not in expected.twins.values() and statuses.get(test) in PASSING):
             passed_twins.add(test)
-        elif statuses.get(shown, "absent" if test not in expected.unreported else "FAILED") not in FAILING:
+        elif statuses.get(log_id, "absent" if test not in expected.unreported else "FAILED") not in FAILING:
             fallen.add(test)
     names = {*passed_twins, *fallen, *(expected.twins.get(test, test) for test in passed_twins | fallen)}
     return Surprise(frozenset(passed_twins), frozenset(fallen), excerpt=_excerpt(log, names) if names else "")
 
 
 def _excerpt(log: bytes, names: Iterable[str]) -> str:
+    """Return the lines of a log that contain one of the names, and the end of the log; both cut off."""
     # Lines of three bytes take thirty times their size: a longer log, which nobody reads, would fill the memory.
     lines = [line[:300] for line in log[-SMALL_BYTES:].decode(errors="replace").split("\n")]
     words = sorted(names)[:_EXCERPT_LINES]
-    named = [line for line in lines if any(word in line for word in words)]
-    return "\n".join([*named[:_EXCERPT_LINES], "# the end of the log", *lines[-_EXCERPT_LINES:]])
+    matches = [line for line in lines if any(word in line for word in words)]
+    return "\n".join([*matches[:_EXCERPT_LINES], "# the end of the log", *lines[-_EXCERPT_LINES:]])
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ class TestRuns:
 
     Attributes:
         hide_answer: Hides things that a patch must not see in a prepared sandbox: the repository's history.
-        make_reference: Makes a reference that is no patch; None if the tests have one.
+        make_reference: Makes a reference that is no patch (see ``MakeReference``); None if the tests have a patch.
         of_patch: Runs of the patch so far.
         of_reference: Runs of the reference patch, and of the untouched repository, so far.
         had_network: Whether a sandbox of the patch had a network, requested or not.
@@ -217,6 +219,7 @@ class TestRuns:
 
     @cached_property
     def _reference(self) -> bytes:
+        """The reference patch, or the layer that the reference makes. Raises NoTwinsError if it makes none."""
         if self.make_reference is None:
             return self.tests.reference
         reference, problem = self.make_reference()
@@ -233,6 +236,7 @@ class TestRuns:
         network: bool,
         timeout_s: int | None,
     ) -> FinishedRun:
+        """Run the tests, up to TRIES times if the infrastructure fails; ``get_patch`` is called in each try."""
         again = Retrying(
             retry=retry_if_exception_type(InfraError),
             wait=wait_exponential_jitter(multiplier=self._wait_s, max=60, jitter=self._wait_s),
@@ -250,6 +254,7 @@ class TestRuns:
         network: bool,
         timeout_s: int,
     ) -> FinishedRun:
+        """Run the tests in a fresh sandbox, with ``contents`` in place of the official files. See ``run``."""
         patch = get_patch()
         with self.open_sandbox(network) as box:
             had_network = box.machine.network
@@ -260,5 +265,5 @@ class TestRuns:
             if self.hide_answer is not None:
                 self.hide_answer(box)
             run = self.tests.run(box, base, contents, patch, timeout_s=timeout_s, folder=self.folder)
-        log = run.log if run.log is not None else run.journal.to_bytes()
+        log = run.log if run.log is not None else run.recorder.to_bytes()
         return FinishedRun(self.tests.read(run), log, run.seconds.get("tests", 0.0), base, had_network)

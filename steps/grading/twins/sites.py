@@ -123,7 +123,7 @@ def find_sites(
     """
     language = find_language(path)
     if language is not None:
-        file, old = (ParsedFile.parse(language, each) if each is not None else None for each in (source, base))
+        file, old = (ParsedFile.parse(language, content) if content is not None else None for content in (source, base))
         sites = [
             site
             for name in sorted({*fail_to_pass, *pass_to_pass})
@@ -159,14 +159,17 @@ def apply_changes(source: bytes, changes: Iterable[SiteChange]) -> bytes:
     language = find_language(changes[0].site.path)
     is_data = any(change.site.kind == WORD for change in changes)
     encoding = "utf-8" if language or is_data else read_encoding(source)
-    held = {span: change.site.text for change in changes for span in change.site.spans}
+    old_texts = {span: change.site.text for change in changes for span in change.site.spans}
     result, position = [], 0
     for (start, end), text in sorted(edit for change in changes for edit in change.edits):
         if start < position:
             raise ValueError(f"two changes overlap at byte {start}")
         before = source[start:end].decode(encoding)
-        if before != held.get((start, end), before):
-            raise ValueError(f"bytes {start} to {end} do not hold {held[start, end]}: the site is of another source")
+        # The old texts of inputs are not known.
+        if before != old_texts.get((start, end), before):
+            raise ValueError(
+                f"bytes {start} to {end} do not hold {old_texts[start, end]}: the site is of another source"
+            )
         result += [source[position:start], text.encode(encoding)]
         position = end
     changed = b"".join([*result, source[position:]])
@@ -205,21 +208,21 @@ def _read_expected(
 ) -> Iterator[tuple[Site, set[int]]]:
     """Yield each site of a test in another language with its lines."""
     test = file.find_test(name) if file else None
-    for each in test.find_expected(old.find_test(name) if old else None) if test else ():
+    for expected in test.find_expected(old.find_test(name) if old else None) if test else ():
         yield (
             Site(
                 path=path,
                 test=name,
-                row=each.row,
-                spans=each.spans,
-                text=each.text,
-                kind=each.kind,
+                row=expected.row,
+                spans=expected.spans,
+                text=expected.text,
+                kind=expected.kind,
                 strong=True,
-                root=each.root,
-                scope=each.scope,
-                avoid=each.avoid,
+                root=expected.root,
+                scope=expected.scope,
+                avoid=expected.avoid,
             ),
-            set(each.lines),
+            set(expected.lines),
         )
 
 
@@ -228,28 +231,31 @@ def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Sit
     places: dict[ParameterRow | None, dict[tuple[str, str], list[ast.expr]]] = {}
     leaves: dict[ast.expr, Leaf] = {}
     for leaf in test.find_leaves():
-        known = leaves.get(leaf.node)
-        leaves[leaf.node] = leaf if known is None or known.strong >= leaf.strong else known
-    seen: set[ast.expr] = set()
+        # A constant that several assertions expect is weak if one of these leaves is.
+        previous = leaves.get(leaf.node)
+        leaves[leaf.node] = leaf if previous is None or previous.strong >= leaf.strong else previous
+    visited_nodes: set[ast.expr] = set()
     remarks = test.read_remarks()
     for leaf in leaves.values():
         is_scalar = isinstance(leaf.node, ast.Constant | ast.UnaryOp)
-        if leaf.node in seen or (is_scalar and is_repeated(ast.literal_eval(leaf.node), remarks)):
+        if leaf.node in visited_nodes or (is_scalar and is_repeated(ast.literal_eval(leaf.node), remarks)):
             continue
         if leaf.row not in places:
             places[leaf.row] = test.index_literals(leaf.row)
-        held = places[leaf.row]
+        literals = places[leaf.row]
         key = identify(leaf.node)
-        nodes = held[key]
+        nodes = literals[key]
         others = [leaves.get(node) for node in nodes]
-        if any(each is None or (each.row, each.strong) != (leaf.row, leaf.strong) for each in others):
+        # The value also stands where no assertion expects it, in another row, or as weak and strong.
+        if any(other is None or (other.row, other.strong) != (leaf.row, leaf.strong) for other in others):
             continue
         spans = sorted(test.module.locate(node) for node in nodes)
         texts = {test.module.source[start:end] for start, end in spans}
         avoid = before.held_values(test, leaf) if before else set()
+        # It is written in several ways, or was in the base version.
         if len(texts) > 1 or key[1] in avoid:
             continue
-        seen.update(nodes)
+        visited_nodes.update(nodes)
         yield (
             Site(
                 path=path,

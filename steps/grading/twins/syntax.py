@@ -64,9 +64,9 @@ def iterate_values(node: ast.AST) -> Iterator[ast.expr]:
     for part in (node.args, *node.body) if isinstance(node, Function) else (node,):
         for literal, _ in iterate_literals(part):
             yield literal
-        for each in ast.walk(part):
-            if isinstance(each, DISPLAYS) and is_literal(each):
-                yield each
+        for descendant in ast.walk(part):
+            if isinstance(descendant, DISPLAYS) and is_literal(descendant):
+                yield descendant
 
 
 def is_signed_number(node: ast.AST) -> bool:
@@ -140,14 +140,14 @@ def name_call(call: ast.Call) -> str:
 
 def find_definition(body: list[ast.stmt], name: str, kind: Any) -> Any:
     """Return the last definition of a name in a body, branches included."""
-    found = None
+    definition = None
     for statement in body:
         if isinstance(statement, kind) and statement.name == name:
-            found = statement
+            definition = statement
         elif isinstance(statement, ast.If | ast.Try | ast.With):
             parts = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
-            found = find_definition([each for part in parts for each in part], name, kind) or found
-    return found
+            definition = find_definition([child for part in parts for child in part], name, kind) or definition
+    return definition
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def read_parametrize(decorator: ast.expr) -> ParameterTable | None:
         return None
     given: Mapping[str | None, ast.expr] = {
         **dict(zip(("argnames", "argvalues"), decorator.args, strict=False)),
-        **{each.arg: each.value for each in decorator.keywords},
+        **{keyword.arg: keyword.value for keyword in decorator.keywords},
     }
     match given.get("argnames"):
         case ast.Constant(value=str() as text):
@@ -184,7 +184,7 @@ def read_parametrize(decorator: ast.expr) -> ParameterTable | None:
     values = given.get("argvalues")
     if "indirect" in given or not isinstance(values, ast.List | ast.Tuple):
         return ParameterTable(names)
-    if any(isinstance(each, ast.Starred) for each in values.elts):
+    if any(isinstance(element, ast.Starred) for element in values.elts):
         return ParameterTable(names)
     return ParameterTable(names, values.elts)
 

@@ -33,23 +33,24 @@ class TitleIndex:
                     if title := test.rows[key].title:
                         titled[title].append(key)
                 for title, rows in titled.items():
+                    # A title of `test.each` replaces the test's; other titles of rows follow it.
                     titles = (*test.titles[:-1], title) if is_rendered else (*test.titles, title)
                     for form in _list_forms(file.language, path, titles):
                         self.tests[form].add(TestPlace(path, test.name, tuple(rows)))
 
     def locate(self, test: str) -> TestPlace | None:
-        """Return the only place of an id."""
+        """Return the only place of an id; None if there are none or several."""
         description = re.fullmatch(r"(.+) - \./(\S+)\[[\d:]+\]", test)  # the format of RSpec that swebench sets
         folded = _fold(description[1] if description else test.replace("#test_: ", " "))
         for index in (self.tests, self.groups):
-            places = {each for each in index.get(folded, ()) if not description or each.path == description[2]}
+            places = {place for place in index.get(folded, ()) if not description or place.path == description[2]}
             if places:
                 return places.pop() if len(places) == 1 else None
         return None
 
 
 def _list_forms(language: Language, path: str, titles: Sequence[str | None]) -> set[str]:
-    """Return the forms in which ids may show a test."""
+    """Return the forms in which ids may show a test: its last titles, or a part of the path and all titles."""
     trimmed = [re.sub(language.trims, "", title or "") for title in titles]
     forms = {_fold("".join(trimmed[at:])) for at in range(len(trimmed)) if None not in titles[at:]}
     if None in titles:
@@ -62,4 +63,5 @@ def _list_forms(language: Language, path: str, titles: Sequence[str | None]) -> 
 
 
 def _fold(text: str) -> str:
-    return "".join(each for each in text.lower() if each.isalnum())
+    """Return the letters and digits of a text, in lower case."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())

@@ -25,7 +25,9 @@ _SIGNED = ("unary_expression", "unary", "unary_op_expression")
 LISTS = ("argument", "expression_list", "argument_list", "arguments", "literal_element", "parenthesized_expression")
 BLOCK = re.compile(r".*(?:block|body|body_statement|compound_statement|statement_list)|program|source_file|do_block")
 NAME_FIELDS = ("key", "name", "field", "type", "property")
+"""Fields of a node that hold a name, not a value."""
 _TRAILING = ("comment", "line_comment", "block_comment", "attribute_item")
+"""Nodes that describe another node and are no part of it."""
 
 
 @dataclass(eq=False)
@@ -38,7 +40,7 @@ class Node:
     line: int
     last_line: int
     text: str
-    named: bool
+    is_named: bool
     parent: Node | None
     children: list[Node] = field(default_factory=list)
     fields: dict[str, list[Node]] = field(default_factory=dict)
@@ -62,7 +64,7 @@ class Node:
 
     def list_named(self) -> list[Node]:
         """Return the named children, comments left out."""
-        return [each for each in self.children if each.named and each.type not in _TRAILING]
+        return [child for child in self.children if child.is_named and child.type not in _TRAILING]
 
 
 @cache
@@ -84,11 +86,14 @@ def parse(language: Language, source: bytes) -> Node | None:
 
 def count_errors(root: Node) -> int:
     """Return the number of errors of a syntax tree."""
-    return sum(each.type == "ERROR" for each in root.walk())
+    return sum(node.type == "ERROR" for node in root.walk())
 
 
 def _parse(language: Language, source: bytes, within: Any, depth: int) -> Node | None:
-    """Return the tree of a file, or of the bytes of the one node ``within``."""
+    """Return the tree of a file, or of the bytes of the one node ``within``; None if it is too deep or takes too long.
+
+    ``depth`` counts the macros around it.
+    """
     import tree_sitter
 
     ranges = None
@@ -100,6 +105,7 @@ def _parse(language: Language, source: bytes, within: Any, depth: int) -> Node |
         tree = parser.parse(lambda at, _: source[at : at + 65536], progress_callback=lambda *_: next(left) <= 0)
     except ValueError:
         return None
+    # Copy the tree in depth-first order.
     cursor = tree.walk()
     root = parent = None
     while True:
@@ -131,12 +137,12 @@ def _parse(language: Language, source: bytes, within: Any, depth: int) -> Node |
 def _parse_macro(language: Language, source: bytes, here: Any, node: Node, depth: int) -> Node:
     """Return the arguments of a macro as an expression; unchanged if they are no expression."""
     tree = _parse(language, source, here, depth + 1)
-    for each in tree.walk() if tree else ():
-        if each.span == node.span and each.type.endswith("_expression"):
-            if any(part.type == "ERROR" for part in each.walk()):
+    for expression in tree.walk() if tree else ():
+        if expression.span == node.span and expression.type.endswith("_expression"):
+            if any(part.type == "ERROR" for part in expression.walk()):
                 break
-            each.parent = node.parent
-            return each
+            expression.parent = node.parent
+            return expression
     return node
 
 
@@ -146,6 +152,8 @@ class CallNode:
 
     Attributes:
         label: ``receiver.name``, or ``name``; ``().name`` if the receiver is no plain name.
+        receiver: The object of a method call.
+        block: The block that follows the arguments, in Ruby.
         curried: The call before it in ``test.each(rows)(title, function)``; both have the same label.
     """
 
@@ -158,14 +166,15 @@ class CallNode:
 
 
 def read_call(node: Node) -> CallNode | None:
-    """Return the call at a node."""
+    """Return the call at a node; None if it is no call."""
     arguments = node.get("arguments")
     if node.type == "macro_invocation":
         arguments = node.children[-1] if node.children else None
     elif not node.type.endswith(("call_expression", "method_invocation")) and node.type != "call":
         return None
-    values = [unwrap(each) for each in arguments.list_named()] if arguments else []
+    values = [unwrap(argument) for argument in arguments.list_named()] if arguments else []
     if arguments and arguments.type == "token_tree":
+        # Arguments of a macro that are no expressions.
         values = []
     callee = node.get("function", "macro")
     if callee is not None and (inner := read_call(callee)):
@@ -207,7 +216,7 @@ def read_marks(node: Node) -> str:
     while at and siblings[at - 1].type in _TRAILING:
         at -= 1
         marks.append(siblings[at].text)
-    own = [each.text for each in node.children if each.type in ("modifiers", "attribute_list")]
+    own = [child.text for child in node.children if child.type in ("modifiers", "attribute_list")]
     return "\n".join([*marks, *own])
 
 
@@ -238,12 +247,12 @@ class SyntaxTree:
         """Yield the constants below a node with their Python literals and values."""
         waiting = [node]
         while waiting:
-            each = waiting.pop()
-            if self.is_constant(each):
-                if constant := self.read_constant(each):
-                    yield each, *constant
+            descendant = waiting.pop()
+            if self.is_constant(descendant):
+                if constant := self.read_constant(descendant):
+                    yield descendant, *constant
             else:
-                waiting += reversed(each.children)
+                waiting += reversed(descendant.children)
 
     def list_parts(self, node: Node) -> list[Node]:
         """Return the values of a display, or of a call that keeps equality."""
@@ -254,9 +263,10 @@ class SyntaxTree:
             )
             parts = call.arguments or ([call.receiver] if call.receiver else [])
             return parts if is_wrapper else []
-        if node.type in ("binary_expression", "binary") and any(each.text in ("+", ".") for each in node.children):
-            operands = [unwrap(each) for each in node.list_named()]
-            return operands if all(self._is_text(each) for each in operands) else []
+        # A sum of strings.
+        if node.type in ("binary_expression", "binary") and any(child.text in ("+", ".") for child in node.children):
+            operands = [unwrap(child) for child in node.list_named()]
+            return operands if all(self._is_text(operand) for operand in operands) else []
         if node.type not in (*self.language.displays, *LISTS):
             return []
         if value := node.get("value", "body"):
@@ -267,8 +277,8 @@ class SyntaxTree:
             )
         if node.type == "array_element_initializer":
             return node.list_named()[-1:]
-        left_out = [each for name in NAME_FIELDS for each in node.fields.get(name, ())]
-        return [unwrap(each) for each in node.list_named() if each not in left_out]
+        left_out = [child for name in NAME_FIELDS for child in node.fields.get(name, ())]
+        return [unwrap(child) for child in node.list_named() if child not in left_out]
 
     def _is_text(self, node: Node) -> bool:
         """Return whether a node is a string or a sum of strings."""

@@ -106,8 +106,8 @@ def collect_sites(files: Iterable[TestFile]) -> dict[str, list[Site]]:
     """Return the sites of each test, of all files."""
     sites: dict[str, list[Site]] = defaultdict(list)
     for file in files:
-        for test, found in file.sites.items():
-            sites[test].extend(found)
+        for test, test_sites in file.sites.items():
+            sites[test].extend(test_sites)
     return sites
 
 

@@ -57,6 +57,7 @@ def _run_unchanged(runs: TestRuns, twins: ValidatedTwins, *, network: bool) -> V
     tests = runs.tests
     listed = [*(tests.fail_to_pass or ()), *tests.pass_to_pass]
     best: ValidatedTwins | None = None
+    # First without a network.
     for needs_network in (False, True)[: 1 + network]:
         run = runs.run_reference({}, network=needs_network)
         passed = [test for test in listed if run.reading.statuses.get(test) == "PASSED"]
@@ -84,8 +85,10 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
     waiting = {group: _shuffle(group.sites, random) for group in groups}
     valid: dict[str, list[str]] = defaultdict(list)
     passed, unreported = set(twins.passed), set[str]()
+    # Few FAIL_TO_PASS groups need more sites, as each group is a twin in more runs.
     number, rounds = 0, 4 if len(failing) <= 2 else 2
     while number < rounds and runs.of_reference < MAX_RUNS:
+        # One validated site is enough for the groups of PASS_TO_PASS tests.
         chosen = failing if number else groups
         changes = _draw_changes({group: waiting[group] for group in chosen}, vocabularies, random)
         others = [group for group in changes if not group.fail_to_pass]
@@ -97,7 +100,7 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
         expected = expect(runs.tests, files, changes.values(), changed, passed=passed)
         run = runs.run_reference(expected.contents, base=twins.base, network=twins.needs_network)
         surprise = compare(expected, run.reading, run.log)
-        absent = {test for test, shown in expected.twins.items() if shown not in run.reading.statuses}
+        absent = {test for test, log_id in expected.twins.items() if log_id not in run.reading.statuses}
         fallen = surprise.fallen - changed
         # A value that does not compile makes all tests of its file fail.
         is_broken = 2 * len(fallen) > len(expected.originals) if expected.originals else absent == changed
@@ -106,7 +109,7 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
         number += 1
         passed -= fallen  # another test's constant made it fail
         unreported |= absent - surprise.passed_twins
-        unclear = surprise.fallen - absent
+        unclear = surprise.fallen - absent  # of the changed tests: neither passed nor failed
         for group, change in changes.items():
             failed = set(group.tests) - surprise.passed_twins
             is_shared = change.site.kind == WORD  # the run shows which of the tests read the data file
@@ -127,10 +130,10 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
 def _shuffle(sites: Sequence[Site], random: Random) -> list[Site]:
     """Return sites in random order, to be taken from the end: first one of each function, then the others."""
     order: list[tuple[int, Site]] = []
-    seen: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for site in random.sample(sites, len(sites)):
-        order.append((seen[site.path, site.test], site))
-        seen[site.path, site.test] += 1
+        order.append((counts[site.path, site.test], site))
+        counts[site.path, site.test] += 1
     return [site for _, site in sorted(order, key=lambda item: item[0], reverse=True)]
 
 

@@ -28,6 +28,7 @@ from swe_argo.steps.grading.twins.vocabulary import FIXED, RUN, Vocabulary
 CLASSIFIER_RATE = 0.55
 """The share of values that a classifier judges correctly, as measured in the tests: half is pure guessing."""
 TRIES = 300
+"""The number of candidates that are made for a site until one is accepted."""
 MAX_BOOL_RATIO = 1.5
 """The largest ratio of the file's expected truth values at which a truth value is exchanged for the other."""
 VOWELS = "aeiouy"
@@ -46,7 +47,7 @@ def draw_value(
         strict: Whether the value keeps the relations that a reader can check (``relations``). Many sites have no such
             value.
     """
-    if site.kind == WORD:
+    if site.kind == WORD:  # of a data file: drawn like a string
         quoted = draw_value(
             replace(site, text=f'"{site.text}"', kind="str", path=""), vocabulary, random, strict=strict
         )
@@ -88,10 +89,11 @@ def _name_type(text: str) -> str:
 
 
 def _mutate(text: str, kind: str, judge: Judge, random: Random) -> str | None:
+    """Return a literal with one random change that its kind allows; None if that change does not apply."""
     if kind == "bool":
         return _take_other_bool(text, judge)
     if kind in ("str", "bytes"):
-        changes = [_take_literal, _mutate_string, _mutate_string, _mutate_string]
+        changes = [_take_literal, _mutate_string, _mutate_string, _mutate_string]  # three times as often
     elif kind in ("int", "float", "complex"):
         changes = [_take_number]
         if kind != "int" or not judge.is_familiar:
@@ -105,13 +107,13 @@ def _mutate(text: str, kind: str, judge: Judge, random: Random) -> str | None:
 
 def _take_other_bool(text: str, judge: Judge) -> str | None:
     """Return the other truth value if the file's assertions expect both about as often."""
-    few, many = sorted(judge.vocabulary.truths[each] + 1 for each in (True, False))
+    few, many = sorted(judge.vocabulary.truths[truth] + 1 for truth in (True, False))
     return ("False" if text == "True" else "True") if many <= MAX_BOOL_RATIO * few else None
 
 
 def _take_literal(text: str, judge: Judge, random: Random) -> str | None:
     """Return another string of the file with the same punctuation."""
-    like = [each for each in judge.vocabulary.list_alike(text) if each != text]
+    like = [literal for literal in judge.vocabulary.list_alike(text) if literal != text]
     return random.choice(like) if like else None
 
 
@@ -144,24 +146,27 @@ def _iterate_runs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _take_word(run: str, judge: Judge, random: Random) -> str | None:
+    """Return another word of the file that is as long and familiar."""
     like = judge.list_like_words(run)
     return random.choice(like) if like else None
 
 
 def _replace_letter(run: str, judge: Judge, random: Random) -> str | None:
+    """Return a word with one letter replaced: a vowel by a vowel, in the same case."""
     place = random.randrange(len(run))
     letter = run[place]
     like = [
-        each
-        for each in judge.vocabulary.letters
-        if each != letter
-        and each.islower() == letter.islower()
-        and (each.lower() in VOWELS) == (letter.lower() in VOWELS)
+        other
+        for other in judge.vocabulary.letters
+        if other != letter
+        and other.islower() == letter.islower()
+        and (other.lower() in VOWELS) == (letter.lower() in VOWELS)
     ]
     return run[:place] + random.choice(like) + run[place + 1 :] if like else None
 
 
 def _exchange_letters(run: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
+    """Return a word with two adjacent letters of the same case exchanged."""
     places = [i for i in range(len(run) - 1) if run[i] != run[i + 1] and run[i].islower() == run[i + 1].islower()]
     if not places:
         return None
@@ -180,11 +185,13 @@ def _exchange_runs(text: str, runs: list[tuple[int, int]], random: Random) -> st
 
 
 def _exchange(text: str, first: tuple[int, int], second: tuple[int, int]) -> str:
+    """Return a text with two spans exchanged."""
     (a, b), (c, d) = first, second
     return text[:a] + text[c:d] + text[b:c] + text[a:b] + text[d:]
 
 
 def _replace_digit(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
+    """Return a number with one digit replaced; the prefix of another base stays."""
     prefix = 2 if text[:2].lower() in ("0x", "0o", "0b") else 0
     digits = "01" if text[:2].lower() == "0b" else "01234567" if text[:2].lower() == "0o" else "0123456789"
     places = [i for i in range(prefix, len(text)) if text[i] in digits]
@@ -195,6 +202,7 @@ def _replace_digit(text: str, judge: Judge, random: Random) -> str | None:  # no
 
 
 def _exchange_digits(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
+    """Return a number with two adjacent digits exchanged; the prefix of another base stays."""
     prefix = 2 if text[:2].lower() in ("0x", "0o", "0b") else 0
     places = [i for i in range(prefix, len(text) - 1) if text[i].isdigit() and text[i + 1].isdigit()]
     if not places:
@@ -232,12 +240,14 @@ def _locate_elements(text: str) -> list[tuple[int, int]] | None:
 
 
 def _exchange_elements(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
+    """Return a display with two of its elements exchanged."""
     places = _locate_elements(text)
     pairs = [(a, b) for a, b in itertools.combinations(places or [], 2) if text[slice(*a)] != text[slice(*b)]]
     return _exchange(text, *random.choice(pairs)) if pairs else None
 
 
 def _drop_element(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
+    """Return a display of at least three elements without one of them."""
     places = _locate_elements(text)
     if not places or len(places) < 3 or "\n" in text:
         return None
@@ -248,6 +258,7 @@ def _drop_element(text: str, judge: Judge, random: Random) -> str | None:  # noq
 
 
 def _add_element(text: str, judge: Judge, random: Random) -> str | None:
+    """Return a display with one more element, a changed copy of another."""
     places = _locate_elements(text)
     if not places or len(places) < 2 or "\n" in text:
         return None
@@ -259,4 +270,5 @@ def _add_element(text: str, judge: Judge, random: Random) -> str | None:
     if new is None:
         return None
     place, _ = random.choice(places)
+    # The text between the first two elements is the separator.
     return text[:place] + new + text[places[0][1] : places[1][0]] + text[place:]

@@ -45,10 +45,11 @@ class Vocabulary:
         elif file := ParsedFile.parse(language, source):
             for _, written, value in file.iterate_constants(file.root):
                 self.constants[type(value).__name__][written] += 1
+            # The last test is the group of all tests of the file.
             self.truths.update(
-                each.text == "true" for each in file.tests[-1].find_expected(None) if each.kind == "bool"
+                expected.text == "true" for expected in file.tests[-1].find_expected(None) if expected.kind == "bool"
             )
-        self.letters = sorted({each for word in self.words for each in word if each.isalpha()})
+        self.letters = sorted({letter for word in self.words for letter in word if letter.isalpha()})
         self._pairs = _count_letter_pairs(self.words)
         self._firsts = Counter[str]()
         for (first, _), count in self._pairs.items():
@@ -59,13 +60,14 @@ class Vocabulary:
         self._contexts: dict[tuple[Any, ...], Counter[str]] = {}
 
     def _read_python(self, text: str) -> None:
+        """Count the constants of a Python file, and the truth values that its assertions expect."""
         lines = text.encode().splitlines()
         tree = parse_quietly(self.source) or ast.Module([], [])
         for node, value in iterate_literals(tree):
             if node.lineno == node.end_lineno and len(lines) >= node.lineno:
                 written = lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode(errors="replace")
                 self.constants[type(value).__name__][written] += 1
-        self.truths.update(each.value for each in _list_compared(tree) if isinstance(each.value, bool))
+        self.truths.update(constant.value for constant in _list_compared(tree) if isinstance(constant.value, bool))
 
     def list_alike(self, text: str) -> list[str]:
         """Return the string literals of the file with the punctuation, escapes and directives of another."""
@@ -76,6 +78,7 @@ class Vocabulary:
         own = Counter(RUN.findall(self.read(site.spans)))
         left_out = _count_letter_pairs(run for run, count in own.items() if self.words[run] == count)
         pairs = _list_letter_pairs(word)
+        # Smoothed: a pair that the file lacks is rare, not impossible.
         chances = [(self._pairs[pair] - left_out[pair] + 0.1) / (self._firsts[pair[0]] + 3) for pair in pairs]
         return sum(map(math.log, chances)) / len(pairs)
 
@@ -107,6 +110,7 @@ def _list_compared(tree: ast.Module) -> Iterator[ast.Constant]:
 
 
 def _list_letter_pairs(word: str) -> list[tuple[str, str]]:
+    """Return the pairs of adjacent letters of a word; ``^`` and ``$`` stand for its ends."""
     return list(itertools.pairwise(f"^{word.lower()}$"))
 
 

@@ -16,12 +16,13 @@ from swe_argo.steps.models.response_body import read_content
 
 ARGUMENTS = "arguments"
 _MARK = "swe-argo:"
+"""Beginning of packed text, which tells it from a signature of the endpoint's own."""
 
 
 def reasoning_of(message: dict[str, Any]) -> str:
     """Return the model's reasoning from a field of an assistant message or from parts of its content."""
-    named = _reasoning_field(message)
-    return message[named] if named else read_content(message.get("content"))[1]
+    field = _reasoning_field(message)
+    return message[field] if field else read_content(message.get("content"))[1]
 
 
 def _reasoning_field(message: dict[str, Any]) -> str | None:
@@ -34,17 +35,17 @@ def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str
     ``again``: a call -> its arguments as the agent will send them back. If the model wrote the same JSON differently,
     its text is packed, too, for it is the text of its tokens.
     """
-    named, content = _reasoning_field(message), message.get("content")
+    field, content = _reasoning_field(message), message.get("content")
     fields = {name: value for name, value in fields_to_return(message, "message").items() if value is not None}
-    fields.pop(named or "", None)
+    fields.pop(field or "", None)
     calls: dict[str, dict[str, Any]] = {}
     for call in message.get("tool_calls") or []:
-        kept = {"call": fields_to_return(call, "call"), "function": fields_to_return(call["function"], "function")}
-        calls[str(call.get("id"))] = {name: part for name, part in kept.items() if part} | _letters(call, again(call))
+        rest = {"call": fields_to_return(call, "call"), "function": fields_to_return(call["function"], "function")}
+        calls[str(call.get("id"))] = {name: part for name, part in rest.items() if part} | _letters(call, again(call))
     packed = {
-        "reasoning": named,
+        "reasoning": field,
         "message": fields,
-        "calls": {name: each for name, each in calls.items() if each},
+        "calls": {name: item for name, item in calls.items() if item},
         "content": content if isinstance(content, list) else None,
     }
     if not any(packed.values()):
@@ -53,27 +54,33 @@ def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str
 
 
 def unpack(text: object, thought: str, message: dict[str, Any]) -> None:
-    """Restore the fields packed by ``pack``, and the reasoning, in the assistant message and its calls."""
+    """Restore the fields packed by ``pack``, and the reasoning, in the assistant message and its calls.
+
+    ``text`` is the packed text as the agent sent it back, ``thought`` the reasoning text. Other opaque text is ignored.
+    """
     packed: dict[str, Any] = {}
     if isinstance(text, str) and text.startswith(_MARK):
         packed = json.loads(base64.b64decode(text.removeprefix(_MARK)))
-    said, thoughts = read_content(parts := packed.get("content"))
-    if parts and said == (message["content"] or ""):
+    answer, thoughts = read_content(parts := packed.get("content"))
+    # Parts replace the text only if the agent did not change it.
+    if parts and answer == (message["content"] or ""):
         message["content"] = parts
+    # Reasoning inside these parts is not repeated in a field.
     if thought and (packed.get("reasoning") or thought != thoughts):
         message[packed.get("reasoning") or REASONING[0]] = thought
     message |= fields_to_return(packed.get("message", {}), "message")
     for call in message.get("tool_calls") or []:
-        kept = packed.get("calls", {}).get(call["id"], {})
-        call.update(fields_to_return(kept.get("call", {}), "call"))
-        call["function"] |= fields_to_return(kept.get("function", {}), "function")
-        if _same(kept.get(ARGUMENTS), call["function"][ARGUMENTS]):
-            call["function"][ARGUMENTS] = kept[ARGUMENTS]
+        rest = packed.get("calls", {}).get(call["id"], {})
+        call.update(fields_to_return(rest.get("call", {}), "call"))
+        call["function"] |= fields_to_return(rest.get("function", {}), "function")
+        if _same(rest.get(ARGUMENTS), call["function"][ARGUMENTS]):
+            call["function"][ARGUMENTS] = rest[ARGUMENTS]
 
 
 def _letters(call: dict[str, Any], again: str) -> dict[str, str]:
-    said = call["function"].get(ARGUMENTS)
-    return {ARGUMENTS: said} if said != again and _same(said, again) else {}
+    """Return a call's original arguments if the agent will send back the same JSON, written differently; else {}."""
+    answer = call["function"].get(ARGUMENTS)
+    return {ARGUMENTS: answer} if answer != again and _same(answer, again) else {}
 
 
 def _same(one: str | None, other: str) -> bool:

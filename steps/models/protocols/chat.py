@@ -21,8 +21,8 @@ def _answer(completion: Body, request: Body) -> Body:
     unasked = {"prompt_token_ids", "token_ids", *(() if request.get("logprobs") else ("logprobs",))}
     choices = [
         {"message": {"role": "assistant", "content": None}}  # some filters send no message
-        | {name: each[name] for name in each if name not in unasked}
-        for each in completion["choices"]
+        | {name: choice[name] for name in choice if name not in unasked}
+        for choice in completion["choices"]
     ]
     return {name: completion[name] for name in completion if name not in unasked} | {"choices": choices}
 
@@ -31,31 +31,32 @@ def _events(completion: Body, request: Body) -> bytes:
     """Return a stream of one chunk with all content, one with the finish reason, and one with usage if requested."""
     names = ("id", "created", "model", "system_fingerprint", "service_tier")
     frame = {name: completion[name] for name in names if name in completion} | {"object": "chat.completion.chunk"}
-    said, ends = [], []
+    deltas, ends = [], []
     for choice in completion["choices"]:
         place = {"index": choice.get("index", 0)}
         logprobs = {"logprobs": choice["logprobs"]} if choice.get("logprobs") else {}
-        said.append(place | {"delta": _delta(choice["message"]), "finish_reason": None} | logprobs)
+        deltas.append(place | {"delta": _delta(choice["message"]), "finish_reason": None} | logprobs)
         ends.append(place | {"delta": {}, "finish_reason": choice.get("finish_reason") or "stop"})
-    chunks = [frame | {"choices": said}, frame | {"choices": ends}]
+    chunks = [frame | {"choices": deltas}, frame | {"choices": ends}]
     if (request.get("stream_options") or {}).get("include_usage") and completion.get("usage"):
         chunks.append(frame | {"choices": [], "usage": completion["usage"]})
     return b"".join(map(event, chunks)) + b"data: [DONE]\n\n"
 
 
 def _delta(message: Body) -> Body:
+    """Return a message as the only delta of a stream, with an index for each call."""
     called = [call for call in message.get("tool_calls") or [] if isinstance(call, dict)]
     calls = [call | {"index": place} for place, call in enumerate(called)]
     return {"role": "assistant"} | message | ({"tool_calls": calls} if calls else {})
 
 
-def _error(trouble: Trouble, told: str) -> Body:
-    return {"error": openai_error(trouble, told)}
+def _error(trouble: Trouble, message: str) -> Body:
+    return {"error": openai_error(trouble, message)}
 
 
-def openai_error(trouble: Trouble, told: str) -> dict[str, Any]:
+def openai_error(trouble: Trouble, message: str) -> dict[str, Any]:
     """Return an error in the format of OpenAI's APIs."""
-    return {"message": told, "type": "invalid_request_error", "param": None, "code": CODES.get(trouble)}
+    return {"message": message, "type": "invalid_request_error", "param": None, "code": CODES.get(trouble)}
 
 
 CHAT = Wire(

@@ -56,7 +56,10 @@ def check_chat_request(request: Body) -> None:
 
 
 def find_form_fault(messages: list[Message]) -> str:
-    """Return the fault in a valid conversation's tool calls; "" if there is none."""
+    """Return the first fault in the tool calls of a conversation, "" if there is none.
+
+    Faults: arguments that are not a JSON object, a call without a result, a result without a call.
+    """
     unanswered: set[str] = set()
     for message in messages:
         if message["role"] == "tool":

@@ -14,7 +14,9 @@ def lead_by_one_system(messages: list[Body]) -> list[Body]:
 
     Chat templates of open models (Qwen's, Mistral's) accept only one such message, at the beginning.
     """
-    leading = list(takewhile(lambda each: each["role"] in _SYSTEM, messages))
-    rest = [each | {"role": "user"} if each["role"] in _SYSTEM else each for each in messages[len(leading) :]]
-    text = "\n\n".join(each["content"] for each in leading if each["content"])
+    leading = list(takewhile(lambda message: message["role"] in _SYSTEM, messages))
+    rest = [
+        message | {"role": "user"} if message["role"] in _SYSTEM else message for message in messages[len(leading) :]
+    ]
+    text = "\n\n".join(message["content"] for message in leading if message["content"])
     return [{"role": "system", "content": text}, *rest] if text else rest

@@ -16,18 +16,18 @@ from swe_argo.steps.models.protocols.wire import Wire
 WIRES: Mapping[WireProtocol, Wire] = MappingProxyType({wire.protocol: wire for wire in (CHAT, RESPONSES, ANTHROPIC)})
 
 
-def endpoint_wire(asked: WireProtocol, speaks: Collection[WireProtocol], spec: RunSpec) -> Wire:
+def endpoint_wire(protocol: WireProtocol, speaks: Collection[WireProtocol], spec: RunSpec) -> Wire:
     """Return the agent's protocol if the endpoint supports it, else chat completions.
 
     Recorded token ids need chat completions, too. Raises ConfigError if the endpoint supports neither.
     """
-    if asked in speaks and not (spec.llm.logprobs and WireProtocol.CHAT in speaks):
-        return WIRES[asked]
+    if protocol in speaks and not (spec.llm.logprobs and WireProtocol.CHAT in speaks):
+        return WIRES[protocol]
     if WireProtocol.CHAT in speaks:
         return CHAT
     spoken = ", ".join(speaks) or "none of them"
     raise ConfigError(
-        f"the agent asks in the protocol {asked}, the endpoint speaks {spoken}: neither that nor chat, to which it "
+        f"the agent uses the protocol {protocol}, the endpoint speaks {spoken}: neither that nor chat, to which it "
         "could be translated",
         field="llm.base_url",
     )

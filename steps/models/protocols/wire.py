@@ -31,9 +31,9 @@ class Trouble(StrEnum):
 class AnswerAssembly(Protocol):
     """The merged events of one streamed answer."""
 
-    begun: bool
+    has_output: bool
     """Whether the model has produced any output."""
-    done: bool
+    is_complete: bool
     """Whether the answer is complete."""
 
     def add(self, data: str) -> Body | None:
@@ -68,8 +68,8 @@ class Wire:
     """Complete answer, and its request -> stream of server-sent events, as one byte string."""
     error: Callable[[Trouble, str], Body]
     """Cause and one-line message -> body of an error."""
-    error_stream: Callable[[Trouble, str], bytes | None] = lambda _trouble, _told: None
-    """The same as a stream with status 200, if the protocol reports errors so in streams; else None."""
+    error_stream: Callable[[Trouble, str], bytes | None] = lambda _trouble, _message: None
+    """Cause and message -> stream with status 200 that reports the error; None: send the body of ``error`` instead."""
 
 
 COST_FIELDS = ("cost", "estimated_cost", "is_byok", "cost_details")

@@ -1,4 +1,4 @@
-"""Choice of the run to compare with: a named one, or the last finished one of the same spec."""
+"""Choice of the run to compare with: a named run, or the last finished run of the same spec."""
 
 from __future__ import annotations
 
@@ -21,36 +21,39 @@ def last_of_same_spec(store: Store, run: RunFile) -> str | None:
     """
     names = [name for name in store.folders("runs/") if name != run.run_id]
     stored = store.get_many(key(RunFile, name) for name in names)
-    began = _time(run.created_at)
+    began = _parse_time(run.created_at)
     earlier = [
-        other
-        for other in map(_run, stored.values())
-        if other is not None and _time(other.created_at) < began and is_same_spec(other, run)
+        candidate
+        for candidate in map(_parse_run, stored.values())
+        if candidate is not None and _parse_time(candidate.created_at) < began and is_same_spec(candidate, run)
     ]
-    for other in sorted(earlier, key=lambda other: (_time(other.created_at), other.run_id), reverse=True):
-        if _complete(store, other.run_id):
-            return other.run_id
+    for candidate in sorted(
+        earlier, key=lambda candidate: (_parse_time(candidate.created_at), candidate.run_id), reverse=True
+    ):
+        if _is_complete(store, candidate.run_id):
+            return candidate.run_id
     return None
 
 
-def _run(data: bytes) -> RunFile | None:
+def _parse_run(data: bytes) -> RunFile | None:
     try:
         return RunFile.from_bytes(data)
     except ValueError:  # from another version, or truncated: not a run to compare with
         return None
 
 
-def _complete(store: Store, run_id: str) -> bool:
-    # Not parsed as a Summary: a summary of an older version may lack a field and still be complete.
+def _is_complete(store: Store, run_id: str) -> bool:
+    # Not parsed as a Summary: that of an older version may lack a field.
     try:
         return json.loads(store.get(key(Summary, run_id))).get("complete") is True
     except (FileNotFoundError, ValueError, AttributeError):
         return False
 
 
-def _time(stamp: str) -> datetime:
+def _parse_time(stamp: str) -> datetime:
+    """Return a time in UTC unless it names a zone; the latest possible time if it cannot be parsed."""
     try:
-        when = datetime.fromisoformat(stamp)
+        time = datetime.fromisoformat(stamp)
     except ValueError:
         return datetime.max.replace(tzinfo=UTC)
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

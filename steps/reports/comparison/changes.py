@@ -1,4 +1,4 @@
-"""Differences in the set-up of two runs, which exist before any score: rows, images, versions, spec, conditions."""
+"""Differences in the set-up of two runs: rows, images, versions, spec, conditions."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from swe_argo.steps.reports.figures.conditions import run_conditions
 from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
 from swe_argo.steps.reports.text.formatting import listing
 
-HASH_SHOWN = 12
-_RECORDED = {
+HASH_LENGTH = 12
+"""Characters shown of a digest."""
+_CONDITION_TITLES = {
     "sandbox.backend": "Sandboxes",
     "sandbox.solve_network": "Agent's network",
     "grading.network": "Tests' network",
 }
-"""Spec field -> title of the condition that the machines recorded for it, which contains more."""
+"""Spec field -> title of the condition that the machines recorded for it, which replaces it in the list."""
 
 
 def find_changes(before: StoredRun, after: StoredRun) -> list[Change]:
-    """Return the differences, most relevant first: dataset, versions, conditions, spec (images: ``image_changes``)."""
-    conditional = list(_conditions(before, after))
-    conditions = {change.what for change in conditional}
+    """Return the differences, most relevant first: dataset, versions, conditions, spec; images are not included."""
+    condition_changes = list(_conditions(before, after))
+    titles = {change.title for change in condition_changes}
     spec_changes = [
-        change for change in _spec_changes(before.run, after.run) if _RECORDED.get(change.what) not in conditions
+        change for change in _spec_changes(before.run, after.run) if _CONDITION_TITLES.get(change.title) not in titles
     ]
-    return [*_dataset(before.run, after.run), *_versions(before, after), *conditional, *spec_changes]
+    return [*_dataset(before.run, after.run), *_versions(before, after), *condition_changes, *spec_changes]
 
 
 def file_changes(before: RunFile, after: RunFile) -> list[Change]:
-    """Return the differences that ``run.json`` alone shows: rows, versions, image digests."""
+    """Return the differences recorded in ``run.json``: rows, versions, image digests."""
     old, new = (StoredRun(run=run, plan=None, units=[], unreadable=[]) for run in (before, after))
     was, now = before.image_digests, after.image_digests
     moved = [name for name in sorted(was.keys() & now.keys()) if was[name] != now[name]]
@@ -47,26 +48,26 @@ def image_changes(
 
     The same name does not prove the same image: tags move. Only instances whose tests ran are counted.
     """
-    names = [
+    images_by_run = [
         {unit.instance_id: unit.image for unit in view.plan.units} if view.plan else {} for view in (before, after)
     ]
     changed, unknown = [], 0
     for pair in pairs:
-        one = pair[0].instance_id
-        images = [digest_of.get(one, "") for digest_of in names]
+        instance = pair[0].instance_id
+        images = [image_of.get(instance, "") for image_of in images_by_run]
         digests = [
             _digest(unit, image, view.run) for unit, image, view in zip(pair, images, (before, after), strict=True)
         ]
         if None in digests:
             unknown += all(unit.grade is not None and unit.grade.machine is not None for unit in pair)
-        was, now = images if None in digests else digests
-        if was != now:
-            changed.append(ImageChange(instance_id=one, before=str(was), after=str(now)))
+        old, new = images if None in digests else digests
+        if old != new:
+            changed.append(ImageChange(instance_id=instance, before=str(old), after=str(new)))
     return changed, unknown
 
 
 def _digest(unit: StoredUnit, image: str, run: RunFile) -> str | None:
-    """Return the digest recorded by the machine that ran the tests, else by the agent's, else by plan."""
+    """Return the digest recorded when grading, else when solving, else when planning."""
     for record in (unit.grade, unit.solve):
         if record is not None and record.machine is not None and record.machine.image_digest:
             return record.machine.image_digest
@@ -74,27 +75,29 @@ def _digest(unit: StoredUnit, image: str, run: RunFile) -> str | None:
 
 
 def _dataset(before: RunFile, after: RunFile) -> Iterator[Change]:
+    """Yield the differences of dataset, revision, validation and rows."""
     old, new = before.dataset, after.dataset
-    used = [run.validation.validation_id if run.validation else "none" for run in (before, after)]
-    for what, was, now in (
+    validations = [run.validation.validation_id if run.validation else "none" for run in (before, after)]
+    for title, was, now in (
         ("Dataset", f"{old.name}, {old.split}", f"{new.name}, {new.split}"),
         ("Revision", old.revision or "none", new.revision or "none"),
-        ("Validation", used[0], used[1]),
-        ("Rows", f"{old.rows:,} ({old.sha256[:HASH_SHOWN]})", f"{new.rows:,} ({new.sha256[:HASH_SHOWN]})"),
+        ("Validation", validations[0], validations[1]),
+        ("Rows", f"{old.rows:,} ({old.sha256[:HASH_LENGTH]})", f"{new.rows:,} ({new.sha256[:HASH_LENGTH]})"),
     ):
         if was != now:
-            yield Change(kind="dataset", what=what, before=was, after=now)
+            yield Change(kind="dataset", what=title, before=was, after=now)
 
 
 def _versions(before: StoredRun, after: StoredRun) -> Iterator[Change]:
+    """Yield the packages and tools with different versions."""
     old, new = _recorded_versions(before), _recorded_versions(after)
     for name in dict.fromkeys((*old, *new)):
         was, now = listing(sorted(old.get(name, {"unknown"}))), listing(sorted(new.get(name, {"unknown"})))
         if was != now:
-            yield Change(kind="version", what=_VERSIONS.get(name, name), before=was, after=now)
+            yield Change(kind="version", what=_VERSION_TITLES.get(name, name), before=was, after=now)
 
 
-_VERSIONS = {"code": "Code", "python": "Python", "platform": "Platform"}
+_VERSION_TITLES = {"code": "Code", "python": "Python", "platform": "Platform"}
 
 
 def _recorded_versions(run: StoredRun) -> dict[str, set[str]]:
@@ -107,17 +110,18 @@ def _recorded_versions(run: StoredRun) -> dict[str, set[str]]:
 
 
 def _conditions(before: StoredRun, after: StoredRun) -> Iterator[Change]:
+    """Yield the differences between the machines, networks and call formats that both runs recorded."""
     old, new = run_conditions(before), run_conditions(after)
     pairs = [
         ("Sandboxes", "; ".join(old.machines), "; ".join(new.machines)),
         ("Agent's network", old.solve_network, new.solve_network),
         ("Tests' network", old.grading_network, new.grading_network),
-        ("Tools called", old.format, new.format),
+        ("Tool calls", old.format, new.format),
     ]
-    for what, was, now in pairs:
-        # A condition without a record is not known to differ.
+    for title, was, now in pairs:
+        # A condition that a run did not record may be the same.
         if was not in (None, "") and now not in (None, "") and was != now:
-            yield Change(kind="condition", what=what, before=_describe_value(was), after=_describe_value(now))
+            yield Change(kind="condition", what=title, before=_describe_value(was), after=_describe_value(now))
 
 
 def _describe_value(value: str | bool | None) -> str:
@@ -125,37 +129,39 @@ def _describe_value(value: str | bool | None) -> str:
 
 
 def _spec_changes(before: RunFile, after: RunFile) -> Iterator[Change]:
+    """Yield the differences between the specs, between their models, and between their input files."""
     for name, was, now in _differing(before, after):
-        if name not in ("dataset", "split", "revision"):  # the dataset lock contains the values that these resolved to
+        if name not in ("dataset", "split", "revision"):  # compared by their resolved values in the dataset lock
             yield Change(kind="wish", what=name, before=_format_value(was), after=_format_value(now))
     if before.model != after.model and before.spec.agent.model == after.spec.agent.model:
         yield Change(kind="wish", what="model", before=before.model, after=after.model)
     for name in sorted(before.input_hashes.keys() & after.input_hashes.keys()):
         was, now = before.input_hashes[name], after.input_hashes[name]
         if was != now:
-            yield Change(kind="wish", what=f"{name}, its content", before=was[:HASH_SHOWN], after=now[:HASH_SHOWN])
+            yield Change(kind="wish", what=f"content of {name}", before=was[:HASH_LENGTH], after=now[:HASH_LENGTH])
 
 
-def is_same_spec(one: RunFile, other: RunFile) -> bool:
-    """Return whether both specs are the same, except the run's name and fields that only affect execution.
+def is_same_spec(first: RunFile, second: RunFile) -> bool:
+    """Return whether both specs are equal, apart from the run id and fields that only affect execution.
 
-    A dataset equals its alias, and a file of predictions or trajectories is compared by content, not by path.
+    A dataset equals its alias, and files of predictions or trajectories are compared by content, not by path.
     """
-    return one.model == other.model and not any(_differing(one, other))
+    return first.model == second.model and not any(_differing(first, second))
 
 
-def _differing(one: RunFile, other: RunFile) -> Iterator[tuple[str, Any, Any]]:
-    resolved = {"dataset": (one.dataset.name, other.dataset.name), "split": (one.dataset.split, other.dataset.split)}
-    same_files = {name for name, content in one.input_hashes.items() if other.input_hashes.get(name) == content}
+def _differing(old: RunFile, new: RunFile) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (field, old value, new value) for fields that decide the results. Input files are compared by content."""
+    resolved = {"dataset": (old.dataset.name, new.dataset.name), "split": (old.dataset.split, new.dataset.split)}
+    same_files = {name for name, content in old.input_hashes.items() if new.input_hashes.get(name) == content}
     for field in fields():
-        was, now = resolved.get(field.name, (field.of(one.spec), field.of(other.spec)))
-        if not field.is_how and field.name != "run_id" and field.name not in same_files and was != now:
+        was, now = resolved.get(field.name, (field.of(old.spec), field.of(new.spec)))
+        if not field.is_changeable and field.name != "run_id" and field.name not in same_files and was != now:
             yield field.name, was, now
 
 
 def _format_value(value: Any) -> str:
     if value is None or value == []:
-        return "not given"
+        return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""Comparison of two StoredRuns in memory: nothing is read and nothing is graded again."""
+"""Comparison of two StoredRuns in memory."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from swe_argo.steps.reports.figures.confirmations import confirmation_note, gene
 from swe_argo.steps.reports.figures.stats import mcnemar, mean_interval
 from swe_argo.steps.reports.stored_run import Standing, StoredRun, StoredUnit
 
-TESTS_KEPT = 20
+MAX_TESTS = 20
+"""Maximum number of failing tests of an instance in the comparison."""
 
 
-def _nothing_known(_: StoredUnit) -> str:
+def _no_doubts(_: StoredUnit) -> str:
     return ""
 
 
-def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], str] = _nothing_known) -> Comparison:
+def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], str] = _no_doubts) -> Comparison:
     """Return ``after`` minus ``before``.
 
     Args:
         before: First run.
         after: Second run; instances are in the order of its plan.
-        doubts: Returns what is known against a verdict.
+        doubts: Returns the known doubts about a unit's verdict.
     """
-    old, new = _first(before), _first(after)
-    common = [one for one in new if one in old]
-    judged = [one for one in common if old[one].grade is not None and new[one].grade is not None]
-    gained = [one for one in judged if not _resolved(old[one]) and _resolved(new[one])]
-    losses = [one for one in judged if _resolved(old[one]) and not _resolved(new[one])]
-    both = sum(_resolved(old[one]) and _resolved(new[one]) for one in judged)
-    pairs = [(old[one], new[one]) for one in common]
+    old, new = _first_attempts(before), _first_attempts(after)
+    common = [instance for instance in new if instance in old]
+    judged = [instance for instance in common if old[instance].grade is not None and new[instance].grade is not None]
+    gained = [instance for instance in judged if not _is_resolved(old[instance]) and _is_resolved(new[instance])]
+    losses = [instance for instance in judged if _is_resolved(old[instance]) and not _is_resolved(new[instance])]
+    both = sum(_is_resolved(old[instance]) and _is_resolved(new[instance]) for instance in judged)
+    pairs = [(old[instance], new[instance]) for instance in common]
     images, unknown = image_changes(before, after, pairs)
     return Comparison(
         against=before.run.run_id,
@@ -52,34 +53,35 @@ def compare(before: StoredRun, after: StoredRun, doubts: Callable[[StoredUnit], 
         judged=len(judged),
         both=both,
         neither=len(judged) - both - len(gained) - len(losses),
-        gained=[_changed_outcome(old[one], new[one], old[one], doubts) for one in gained],
-        lost=[_changed_outcome(old[one], new[one], new[one], doubts) for one in losses],
+        gained=[_changed_outcome(old[instance], new[instance], old[instance], doubts) for instance in gained],
+        lost=[_changed_outcome(old[instance], new[instance], new[instance], doubts) for instance in losses],
         without_verdict=[_unjudged(unit, now) for unit, now in pairs if unit.grade is None or now.grade is None],
-        only_before=[one for one in old if one not in new],
-        only_after=[one for one in new if one not in old],
+        only_before=[instance for instance in old if instance not in new],
+        only_after=[instance for instance in new if instance not in old],
         test=_paired_test(len(gained), len(losses)),
         mean=_means(before, after),
     )
 
 
-def _first(run: StoredRun) -> dict[str, StoredUnit]:
+def _first_attempts(run: StoredRun) -> dict[str, StoredUnit]:
     return {unit.instance_id: unit for unit in run.attempt(1)}
 
 
-def _resolved(unit: StoredUnit) -> bool:
+def _is_resolved(unit: StoredUnit) -> bool:
     return unit.standing is Standing.RESOLVED
 
 
 def _changed_outcome(
     old: StoredUnit, new: StoredUnit, unresolved: StoredUnit, doubts: Callable[[StoredUnit], str]
 ) -> ChangedOutcome:
+    """Return a gained or lost instance; ``unresolved`` is that one of ``old`` and ``new`` that is not resolved."""
     assert old.grade is not None
     assert new.grade is not None
     return ChangedOutcome(
         instance_id=new.instance_id,
         before=old.standing.value,
         after=new.standing.value,
-        failing_tests=unresolved.grade.failing_tests[:TESTS_KEPT] if unresolved.grade else [],
+        failing_tests=unresolved.grade.failing_tests[:MAX_TESTS] if unresolved.grade else [],
         failing=unresolved.failing_tests,
         doubt="; ".join(filter(None, [doubts(unresolved), _integrity(new if unresolved is old else old)])),
         same_patch=old.grade.patch_sha256 == new.grade.patch_sha256,
@@ -87,12 +89,13 @@ def _changed_outcome(
 
 
 def _integrity(resolved: StoredUnit) -> str:
-    """Return why the verdict of the resolved side may be wrong."""
+    """Return why the verdict of the resolved unit may be wrong; empty if there is no reason."""
     note = "resolved, but suspect" if resolved.suspect else confirmation_note(resolved)
     return "; ".join(filter(None, [note, generality_note(resolved)]))
 
 
 def _unjudged(old: StoredUnit, new: StoredUnit) -> Unjudged:
+    """Return an instance without a verdict in one run, with the newest failure."""
     failure = new.failure or old.failure
     return Unjudged(
         instance_id=new.instance_id,
@@ -112,15 +115,15 @@ def _means(before: StoredRun, after: StoredRun) -> MeanRates | None:
     if len(before.attempts) < 2 and len(after.attempts) < 2:
         return None
     old, new = _shares(before), _shares(after)
-    common = [one for one in new if one in old]
+    common = [instance for instance in new if instance in old]
     if not common:
         return None
-    differences = [new[one] - old[one] for one in common]
+    differences = [new[instance] - old[instance] for instance in common]
     low, high = mean_interval(differences)
     return MeanRates(
         instances=len(common),
-        before=fmean(old[one] for one in common),
-        after=fmean(new[one] for one in common),
+        before=fmean(old[instance] for instance in common),
+        after=fmean(new[instance] for instance in common),
         difference=fmean(differences),
         low=low,
         high=high,
@@ -128,8 +131,9 @@ def _means(before: StoredRun, after: StoredRun) -> MeanRates | None:
 
 
 def _shares(run: StoredRun) -> dict[str, float]:
+    """Return, by instance, the share of its attempts with a verdict that are resolved."""
     verdicts: dict[str, list[bool]] = defaultdict(list)
     for unit in run.units:
         if unit.grade is not None:
-            verdicts[unit.instance_id].append(_resolved(unit))
-    return {one: fmean(resolved) for one, resolved in verdicts.items()}
+            verdicts[unit.instance_id].append(_is_resolved(unit))
+    return {instance: fmean(resolved) for instance, resolved in verdicts.items()}

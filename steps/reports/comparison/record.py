@@ -1,8 +1,10 @@
-"""``compare.json``: the second of two runs minus the first, for programs; pages and texts are made from it."""
+"""``compare.json``: the comparison of two runs, second minus first; pages and texts are made from it."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
+
+from pydantic import Field
 
 from swe_argo.steps.contracts.record import Part, Place, Record
 from swe_argo.steps.reports.figures.summary import Rate
@@ -12,8 +14,8 @@ class Change(Part):
     """A difference between the set-ups of the runs."""
 
     kind: Literal["dataset", "image", "version", "wish", "condition"]
-    what: str
-    """Title for people: a spec field by its name in TOML."""
+    title: str = Field(alias="what")
+    """For a spec field its name in TOML."""
     before: str
     after: str
 
@@ -23,26 +25,26 @@ class ImageChange(Part):
 
     instance_id: str
     before: str
-    """Digest, or the name if one of the runs has no digest."""
+    """Digest; the image's name if one of the runs has no digest."""
     after: str
 
 
 class ChangedOutcome(Part):
-    """An instance that is resolved in one run and not in the other; both have a verdict."""
+    """An instance that only one of the runs resolved; both have a verdict."""
 
     instance_id: str
     before: str
     """Outcome."""
     after: str
     failing_tests: list[str]
-    """Listed tests that do not pass in the run that does not resolve it, at most 20, fail-to-pass first."""
+    """Listed tests that do not pass in the unresolved run, at most 20, fail-to-pass first."""
     failing: int
     """Number of all such tests."""
     doubt: str = ""
-    """Known reasons against it: its class in the newest validation, failing tests that flip, and the integrity of the
-    resolved side if that is not ok."""
+    """Known doubts: the instance's class in the newest validation, failing tests that flip, and the integrity of the
+    resolved unit if that is not ok."""
     same_patch: bool
-    """Both runs graded the same bytes, so the agent did not cause the difference."""
+    """Whether both runs graded the same patch, so that the agent did not cause the difference."""
 
 
 class Unjudged(Part):
@@ -62,16 +64,16 @@ class PairedTest(Part):
     gained: int
     lost: int
     p: float
-    """Two-sided, exact and conditional on the instances that moved: a binomial test of gained against lost."""
+    """Exact two-sided p: a binomial test of gained against lost."""
     p_mid: float
-    """With the mid-p correction (Fagerland, Lydersen and Laake 2013): less conservative if few instances moved."""
+    """Mid-p (Fagerland, Lydersen and Laake 2013), which is less conservative if few instances changed."""
 
 
 class MeanRates(Part):
     """pass@1 as the mean over all attempts with a verdict, per instance and then over instances."""
 
     instances: int
-    """With a verdict in both runs."""
+    """Instances with a verdict in both runs."""
     before: float
     after: float
     difference: float
@@ -95,14 +97,14 @@ class Comparison(Record):
     changes: list[Change]
     images: list[ImageChange]
     images_unknown: int
-    """Common instances whose tests ran in both runs, in images of which one or both are known by name only."""
+    """Common instances whose tests ran in both runs, but with an image known only by name in at least one run."""
     common: int
     """Instances in both runs."""
     before: Rate
     after: Rate
     """First attempts at the common instances; those without a verdict are in the denominator."""
     invalid: list[str] = []
-    """Run ids of the invalid ones of the two, which have no score."""
+    """Ids of the runs that are invalid and have no score."""
     judged: int
     """Common instances with a verdict in both runs."""
     both: int
@@ -120,8 +122,8 @@ class Comparison(Record):
 
     @property
     def same_patches(self) -> bool:
-        """Whether each instance that moved was graded on the same patch in both runs."""
-        return all(one.same_patch for one in (*self.gained, *self.lost))
+        """Whether each gained or lost instance had the same patch in both runs."""
+        return all(instance.same_patch for instance in (*self.gained, *self.lost))
 
     @property
     def word(self) -> str:

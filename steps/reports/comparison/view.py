@@ -1,19 +1,20 @@
-"""A Comparison as text: the page, the terminal and a message show the same sentences and lists."""
+"""Texts of a Comparison, for pages, terminals and messages alike."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from swe_argo.steps.reports.comparison.record import Change, ChangedOutcome, Comparison
-from swe_argo.steps.reports.figures.stats import LEAST_MOVED
+from swe_argo.steps.reports.figures.stats import MIN_DISCORDANT
 from swe_argo.steps.reports.figures.summary import Rate
 from swe_argo.steps.reports.labels import STANDINGS
 from swe_argo.steps.reports.text.formatting import count, listing, percent, utc
 from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
 ALPHA = 0.05
-IMAGES_NAMED = 3
-TESTS_NAMED = 3
+"""Significance level."""
+MAX_IMAGES = 3
+MAX_TESTS = 3
 VALUE_WIDTH = 80
 TEST_WIDTH = 120
 REASON_WIDTH = 160
@@ -25,22 +26,22 @@ class InstanceLine:
 
     instance_id: str
     note: str = ""
-    """Its outcomes in the first and second run, and the reason."""
+    """Outcomes in the first and second run, and the reason."""
     tests: tuple[str, ...] = ()
-    """The first tests that do not pass in the run that does not resolve it."""
+    """The first failing tests of the unresolved run."""
     failing: int = 0
     """Number of all such tests."""
 
     @property
     def test_lines(self) -> list[str]:
-        """The tests, and the number of those that are not named."""
+        """The tests, and a line with the number of further tests."""
         more = self.failing - len(self.tests)
         return [*self.tests, f"and {count(more, 'more test')}"] if self.tests and more > 0 else [*self.tests]
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceList:
-    """A list of instances of one kind, never empty."""
+    """A titled list of instances."""
 
     title: str
     lines: list[InstanceLine]
@@ -53,28 +54,28 @@ class InstanceList:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """The texts of a comparison, sanitized for display; each value, test and reason is cut."""
+    """The texts of a comparison, sanitized for display; long values, tests and reasons are cut."""
 
     run_id: str
-    """Second run: gains, losses and differences are its figures minus those of ``against``."""
+    """Id of the second run."""
     against: str
-    """First run."""
+    """Id of the first run."""
     planned: str
     """Planning time of the first run."""
     changes: list[str]
     """Differences in set-up, ``first → second``, one line each."""
     unchanged: str
-    """Statement that the set-up is the same; empty if it differs."""
+    """Sentence that the set-up is the same; empty if it differs."""
     unknown: str
-    """Facts of which it is unknown whether they differ; empty if there are none."""
+    """Sentence about facts that may differ; empty if there are none."""
     headline: str
     """Scores of both runs over their common instances, and the gains and losses."""
     significance: str
-    """McNemar's test in plain words; empty if the runs have no instance in common."""
+    """Result of McNemar's test as a sentence; empty if the runs have no instance in common."""
     means: str
-    """pass@1 over all attempts; empty if both runs made one."""
+    """pass@1 over all attempts; empty if both runs made one attempt."""
     rates: list[tuple[str, Rate]]
-    """Run id and score of both runs; empty if they have no instance in common, or one of them is not valid."""
+    """Run id and score of both runs; empty if they have no instance in common, or if one is not valid."""
     moved: list[InstanceList]
     """Non-empty lists: lost, gained and without a verdict."""
     apart: list[InstanceList]
@@ -85,18 +86,18 @@ def view_comparison(compared: Comparison) -> ComparisonView:
     """Return the comparison as text."""
     run_id, against = make_visible(compared.run_id), make_visible(compared.against)
     changes = _changes(compared)
-    same = f"rows, images, versions, spec and machines are those of {against}"
+    parts = f"rows, images, versions, spec and machines are the same as in {against}"
     unjudged = [
-        InstanceLine(make_visible(one.instance_id), _stand(one.before, one.after, _reason(one.reason)))
-        for one in compared.without_verdict
+        InstanceLine(make_visible(item.instance_id), _outcome_note(item.before, item.after, _reason(item.reason)))
+        for item in compared.without_verdict
     ]
     moved = [
-        InstanceList("Lost", [_changed(one, tests=True) for one in compared.lost]),
-        InstanceList("Gained", [_changed(one, tests=False) for one in compared.gained]),
+        InstanceList("Lost", [_changed(item, tests=True) for item in compared.lost]),
+        InstanceList("Gained", [_changed(item, tests=False) for item in compared.gained]),
         InstanceList("Without a verdict", unjudged),
     ]
     apart = [
-        InstanceList(f"Only in {name}", [InstanceLine(make_visible(one)) for one in ids])
+        InstanceList(f"Only in {name}", [InstanceLine(make_visible(item)) for item in ids])
         for name, ids in ((against, compared.only_before), (run_id, compared.only_after))
     ]
     return ComparisonView(
@@ -104,18 +105,19 @@ def view_comparison(compared: Comparison) -> ComparisonView:
         against=against,
         planned=make_visible(utc(compared.against_created_at)),
         changes=changes,
-        unchanged="" if changes else f"No difference in set-up is known: {same}.",
+        unchanged="" if changes else f"No known difference in set-up: {parts}.",
         unknown=_unknown(compared),
         headline=_headline(compared),
         significance=_significance(compared),
         means=_means(compared),
         rates=[] if compared.invalid or not compared.common else [(against, compared.before), (run_id, compared.after)],
-        moved=[one for one in moved if one.lines],
-        apart=[one for one in apart if one.lines],
+        moved=[item for item in moved if item.lines],
+        apart=[item for item in apart if item.lines],
     )
 
 
 def _headline(compared: Comparison) -> str:
+    """Return the scores of both runs over their common instances, their difference, and the gains and losses."""
     if not compared.common:
         return "The two runs have no instance in common."
     first, second = make_visible(compared.against), make_visible(compared.run_id)
@@ -127,6 +129,7 @@ def _headline(compared: Comparison) -> str:
 
 
 def _score(rate: Rate, *, with_rate: bool) -> str:
+    """Return a run's score as text; without the rate in percent if one of the runs is not valid."""
     about = [f"{percent(rate.rate or 0.0)} %"] if with_rate else []
     about += filter(None, [rate.by_integrity, rate.on_neighbours])
     return f"{rate.resolved:,} of {rate.total:,} resolved" + (f" ({'; '.join(about)})" if about else "")
@@ -136,20 +139,21 @@ def _score(rate: Rate, *, with_rate: bool) -> str:
 
 
 def _changes(compared: Comparison) -> list[str]:
+    """Return the differences in set-up as lines: dataset, instances, images, then all others."""
     dataset = [_change(change) for change in compared.changes if change.kind == "dataset"]
-    others = [_change(change) for change in compared.changes if change.kind != "dataset"]
-    return [*dataset, *_instances(compared), *_images(compared), *others]
+    remaining = [_change(change) for change in compared.changes if change.kind != "dataset"]
+    return [*dataset, *_instances(compared), *_images(compared), *remaining]
 
 
 def _unknown(compared: Comparison) -> str:
     if not compared.images_unknown:
         return ""
-    of = f"{compared.images_unknown:,} of {count(compared.common, 'instance')}"
-    return f"The images of {of} are known by name only: they may differ."
+    share = f"{compared.images_unknown:,} of {count(compared.common, 'instance')}"
+    return f"The images of {share} are known by name only: they may differ."
 
 
 def _change(change: Change) -> str:
-    return f"{change.what}: {_short(change.before)} → {_short(change.after)}"
+    return f"{change.title}: {_short(change.before)} → {_short(change.after)}"
 
 
 def _short(value: str) -> str:
@@ -167,7 +171,8 @@ def _images(compared: Comparison) -> list[str]:
     if not compared.images:
         return []
     images = [
-        f"{one.instance_id} ({_image(one.before)} → {_image(one.after)})" for one in compared.images[:IMAGES_NAMED]
+        f"{change.instance_id} ({_image(change.before)} → {_image(change.after)})"
+        for change in compared.images[:MAX_IMAGES]
     ]
     more = len(compared.images) - len(images)
     images += [f"{more:,} more"] if more else []
@@ -178,36 +183,39 @@ def _image(identity: str) -> str:
     return identity.removeprefix("sha256:")[:12] if identity.startswith("sha256:") else _short(identity)
 
 
-# -- what the difference says ----------------------------------------------------------------------------------------
+# -- significance ----------------------------------------------------------------------------------------------------
 
 
 def _significance(compared: Comparison) -> str:
+    """Return the result of McNemar's test as a sentence; empty without a common instance."""
     if not compared.common:
         return ""
     if not compared.judged:
-        return "No instance has a verdict in both runs: nothing can be said of the difference."
+        return "No instance has a verdict in both runs, so the runs cannot be compared."
     test, judged = compared.test, count(compared.judged, "instance")
     discordant = test.gained + test.lost
     if not discordant:
-        return f"None of the {judged} with a verdict in both runs changed sides."
+        return f"Of {judged} with a verdict in both runs, none was gained or lost."
     sides = f"{test.gained:,} gained and {test.lost:,} lost"
-    return f"{sides} of {judged} with a verdict in both{_why(compared)}"
+    return f"{sides} of {judged} with a verdict in both{_explanation(compared)}"
 
 
-def _why(compared: Comparison) -> str:
+def _explanation(compared: Comparison) -> str:
+    """Return the end of that sentence: whether chance alone can explain the change."""
     test = compared.test
     name = f"McNemar's exact test, {_p(test.p)}"
     if compared.same_patches:
-        why = "it was not the agent that moved them, but images, machines or tests"
-        return f", each on the same patch in both runs: {why} ({name})."
+        cause = "images, machines or tests caused the change, not the agent"
+        return f", each with the same patch in both runs: {cause} ({name})."
     if test.p < ALPHA:
         return f": more than chance alone explains ({name})."
-    if test.gained + test.lost < LEAST_MOVED:
-        return f": too few to tell from chance ({name}; fewer than {LEAST_MOVED} never can)."
-    return f": within what chance alone does ({name})."
+    if test.gained + test.lost < MIN_DISCORDANT:
+        return f": too few to rule out chance ({name}; that needs at least {MIN_DISCORDANT})."
+    return f": chance alone can explain this ({name})."
 
 
 def _p(p: float) -> str:
+    """Return p as text: three decimals, two from 0.1 on."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.{3 if p < 0.0995 else 2}f}" if p < 0.995 else "p = 1"
 
 
@@ -226,19 +234,22 @@ def _means(compared: Comparison) -> str:
 # -- instances -------------------------------------------------------------------------------------------------------
 
 
-def _changed(one: ChangedOutcome, *, tests: bool) -> InstanceLine:
-    names = [cut_line(make_visible(name), TEST_WIDTH) for name in one.failing_tests[: TESTS_NAMED if tests else 0]]
-    doubt = _reason(one.doubt) if one.doubt else ""
-    note = _stand(one.before, one.after, "; ".join(filter(None, ["same patch" if one.same_patch else "", doubt])))
-    return InstanceLine(make_visible(one.instance_id), note, tuple(names), one.failing)
+def _changed(outcome: ChangedOutcome, *, tests: bool) -> InstanceLine:
+    """Return the line of a gained or lost instance, with its failing tests if ``tests``."""
+    names = [cut_line(make_visible(name), TEST_WIDTH) for name in outcome.failing_tests[: MAX_TESTS if tests else 0]]
+    doubt = _reason(outcome.doubt) if outcome.doubt else ""
+    note = _outcome_note(
+        outcome.before, outcome.after, "; ".join(filter(None, ["same patch" if outcome.same_patch else "", doubt]))
+    )
+    return InstanceLine(make_visible(outcome.instance_id), note, tuple(names), outcome.failing)
 
 
-def _stand(before: str, after: str, why: str) -> str:
-    return f"{_outcome(before)} → {_outcome(after)}" + (f"; {why}" if why else "")
+def _outcome_note(before: str, after: str, reason: str) -> str:
+    return f"{_outcome(before)} → {_outcome(after)}" + (f"; {reason}" if reason else "")
 
 
 def _outcome(standing: str) -> str:
-    """Return the outcome's display name, or the outcome itself if this version does not know it."""
+    """Return the outcome's display name; an unknown outcome is returned unchanged."""
     return STANDINGS[standing].short if standing in STANDINGS else make_visible(standing)
 
 

@@ -12,7 +12,7 @@ from swe_argo.steps.reports.figures.caveats import early_ends, find_caveats, is_
 from swe_argo.steps.reports.figures.conditions import describe_conditions, run_conditions
 from swe_argo.steps.reports.figures.confirmations import confirmation_figures, is_general, unconfirmed_reasons
 from swe_argo.steps.reports.figures.flips import flipping_units
-from swe_argo.steps.reports.figures.stats import attempts_shown, pass_rates, quantile, wilson
+from swe_argo.steps.reports.figures.stats import pass_at_ks, pass_rates, quantile, wilson
 from swe_argo.steps.reports.figures.summary import (
     AttemptFigures,
     CanaryFigures,
@@ -91,15 +91,15 @@ def resolved_rate(units: list[StoredUnit]) -> Rate:
         unit.grade.integrity.verdict for unit in units if unit.grade and unit.standing is Standing.RESOLVED
     )
     resolved = verdicts.total()
-    tried = [is_general(unit) for unit in units if is_general(unit) is not None]
+    general = [is_general(unit) for unit in units if is_general(unit) is not None]
     low, high = wilson(resolved, len(units))
     return Rate(
         resolved=resolved,
         ok=verdicts["ok"],
         unconfirmed=verdicts["unconfirmed"],
         suspect=verdicts["suspect"],
-        neighbours=len(tried),
-        general=sum(map(bool, tried)),
+        neighbours=len(general),
+        general=sum(map(bool, general)),
         graded=sum(unit.grade is not None for unit in units),
         total=len(units),
         rate=resolved / len(units) if units else None,
@@ -128,19 +128,22 @@ def _attempt_counts(units: Iterable[StoredUnit]) -> list[tuple[int, int]]:
 
 
 def _mean_reward(units: list[StoredUnit]) -> float | None:
+    """Return the mean reward of graded units; None if all rewards are 0 or 1, so that the rate says the same."""
     rewards = [unit.grade.reward for unit in units if unit.grade is not None]
     return sum(rewards) / len(rewards) if set(rewards) - {0.0, 1.0} else None
 
 
 def _pass_at(run: StoredRun) -> list[PassAtK]:
+    """Return pass@k over attempts with a verdict; empty with one attempt."""
     if len(run.attempts) < 2:
         return []
     counts = _attempt_counts(unit for unit in run.units if unit.grade is not None)
-    rates = pass_rates(counts, attempts_shown(len(run.attempts)))
+    rates = pass_rates(counts, pass_at_ks(len(run.attempts)))
     return [PassAtK(k=r.k, instances=r.instances, estimate=r.estimate, low=r.low, high=r.high) for r in rates]
 
 
 def _stopped(units: list[StoredUnit]) -> dict[str, dict[str, int]]:
+    """Return outcome -> stop reason -> number of graded units whose agent did not finish by itself."""
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for unit in units:
         if unit.solve is not None and unit.solve.stop_reason is not StopReason.FINISHED and unit.grade is not None:
@@ -149,14 +152,15 @@ def _stopped(units: list[StoredUnit]) -> dict[str, dict[str, int]]:
 
 
 def _stops(units: list[StoredUnit]) -> list[StopFigures]:
+    """Return every stop reason with its units and resolved units; empty if no agent has ended."""
     solved = [(unit.solve.stop_reason, unit.standing is Standing.RESOLVED) for unit in units if unit.solve is not None]
     if not solved:
         return []
     return [
         StopFigures(
             reason=reason.value,
-            units=sum(why is reason for why, _ in solved),
-            resolved=sum(why is reason and resolved for why, resolved in solved),
+            units=sum(stop is reason for stop, _ in solved),
+            resolved=sum(stop is reason and resolved for stop, resolved in solved),
         )
         for reason in StopReason
     ]
@@ -177,6 +181,7 @@ _DIFFICULTIES = {"<15 min fix": 1, "15 min - 1 hour": 2, "1-4 hours": 3, ">4 hou
 
 
 def _groups(units: list[StoredUnit], name: Callable[[StoredUnit], str | None]) -> list[GroupFigures]:
+    """Return the rates of units by the label that ``name`` returns: difficulties easiest first, others by size."""
     members: dict[str, list[StoredUnit]] = defaultdict(list)
     for unit in units:
         if (label := name(unit)) is not None:
@@ -186,6 +191,7 @@ def _groups(units: list[StoredUnit], name: Callable[[StoredUnit], str | None]) -
 
 
 def _seconds(units: list[StoredUnit]) -> dict[str, Spread]:
+    """Return stage -> distribution of its durations over units, and that of whole units as "total"."""
     by_stage: dict[str, list[float]] = defaultdict(list)
     for unit in units:
         for stage, seconds in unit.seconds.items():
@@ -208,6 +214,7 @@ def _seconds(units: list[StoredUnit]) -> dict[str, Spread]:
 
 
 def _cost(units: list[StoredUnit], planning: Usage) -> Cost:
+    """Return the usage and cost of the run; ``planning``: that of plan's own calls."""
     usage = add_usage([planning, *(unit.usage for unit in units)])
     resolved = sum(unit.standing is Standing.RESOLVED for unit in units)
     tokens = usage.prompt_tokens + usage.completion_tokens
@@ -223,6 +230,7 @@ def _cost(units: list[StoredUnit], planning: Usage) -> Cost:
 
 
 def _integrity(units: list[StoredUnit]) -> IntegrityFigures:
+    """Return the number of units by integrity, and of findings by code."""
     suspect = [unit for unit in units if unit.suspect]
     codes = (code for unit in suspect if unit.grade for code in {f.code for f in unit.grade.integrity.findings})
     rate = resolved_rate(units)

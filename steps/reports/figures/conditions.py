@@ -15,7 +15,8 @@ from swe_argo.steps.reports.figures.summary import Conditions
 from swe_argo.steps.reports.stored_run import StoredRun
 from swe_argo.steps.reports.text.formatting import count, listing
 
-_IDS_SHOWN = 3
+_MAX_IDS = 3
+"""Maximum number of a selection's values that are named."""
 _LIMITS = (
     "max_steps",
     "max_steps_absolute",
@@ -30,15 +31,15 @@ _LIMITS = (
 
 
 def run_conditions(run: StoredRun) -> Conditions:
-    """Return the facts that a reader needs to compare the run with another."""
-    spec, value = run.run.spec, agent_of(run.run.spec.agent)
-    agent, llm, asks, used = spec.agent, spec.llm, value.asks_model, run.run.validation
+    """Return the conditions to know when comparing the run with another."""
+    spec, definition = run.run.spec, agent_of(run.run.spec.agent)
+    agent, llm, asks_model, validation = spec.agent, spec.llm, definition.asks_model, run.run.validation
     solved = [unit.solve.machine for unit in run.units if unit.solve is not None]
     graded = [unit.grade.machine for unit in run.units if unit.grade is not None and unit.grade.machine is not None]
     return Conditions.model_validate(
         {
             "agent": run.run.agent_title,
-            "kind": "regraded" if agent.earlier_run is not None else value.kind.value,
+            "kind": "regraded" if agent.earlier_run is not None else definition.kind.value,
             "hints": saw_hints(agent),
             "solve_network": any(machine.network for machine in solved) if solved else None,
             "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
@@ -46,22 +47,22 @@ def run_conditions(run: StoredRun) -> Conditions:
             "machines": _machines(solved + graded),
             "selected": len({unit.instance_id for unit in run.units}),
             "selection": _selection(spec.select),
-            "validation": used.validation_id if used else None,
-            "unfit": used.unfit if used else {},
-            "unfit_kept": used is not None and used.kept,
+            "validation": validation.validation_id if validation else None,
+            "unfit": validation.unfit if validation else {},
+            "unfit_kept": validation is not None and validation.keeps_unfit,
             "not_gradeable": run.run.not_gradeable,
-            "model": (agent.model or run.run.model) if asks else None,
-            "helper_model": agent.helper_model if asks else None,
+            "model": (agent.model or run.run.model) if asks_model else None,
+            "helper_model": agent.helper_model if asks_model else None,
             "translated": _translated(run.run),
-            "endpoint": _endpoint(run) if asks else None,
-            "format": run.run.call_format if asks else None,
-            "sampling": _sampling(llm) if asks else {},
-            "prompt_style": agent.prompt_style if value.takes_prompt_style else None,
+            "endpoint": _endpoint(run) if asks_model else None,
+            "format": run.run.call_format if asks_model else None,
+            "sampling": _sampling(llm) if asks_model else {},
+            "prompt_style": agent.prompt_style if definition.takes_prompt_style else None,
             "instruction_template": agent.instruction_template,
             "scaffold_words": agent.scaffold_words,
-            "iterative_attempts": agent.iterative_max_attempts if asks and agent.iterative else None,
-            "critic": agent.critic if asks and agent.iterative else None,
-            "limits": _limits(agent, llm) if asks or value.kind is AgentKind.REPLAY else {},
+            "iterative_attempts": agent.iterative_max_attempts if asks_model and agent.iterative else None,
+            "critic": agent.critic if asks_model and agent.iterative else None,
+            "limits": _limits(agent, llm) if asks_model or definition.kind is AgentKind.REPLAY else {},
             "max_cost_usd": spec.max_cost_usd,
         }
     )
@@ -73,14 +74,15 @@ def saw_hints(agent: AgentSpec) -> bool:
 
 
 def _selection(select: SelectSpec) -> list[str]:
+    """Return the fields that select instances, with their values, or their number if there are many."""
     parts = []
     for name in SelectSpec.model_fields:
         value = getattr(select, name)
-        if name in ("keep_invalid", "skip_not_gradeable"):  # the report has separate sentences about their effect
+        if name in ("keep_invalid", "skip_not_gradeable"):  # the report describes their effect elsewhere
             continue
         if value not in (None, 0, []) or (name == "shuffle_seed" and value == 0):
-            few = value if not isinstance(value, list) else listing(value) if len(value) <= _IDS_SHOWN else len(value)
-            parts.append(f"{name} {few}")
+            text = value if not isinstance(value, list) else listing(value) if len(value) <= _MAX_IDS else len(value)
+            parts.append(f"{name} {text}")
     return parts
 
 
@@ -88,26 +90,27 @@ def describe_conditions(conditions: Conditions) -> list[str]:
     """Return the conditions as sentences: agent, model, and every limit that is not the default."""
     sentences = []
     if conditions.model is not None:
-        where = f" at {conditions.endpoint}" if conditions.endpoint else ""
-        way = {"function_calling": " by function calling", "text": " in text"}.get(conditions.format or "", "")
+        endpoint = f" at {conditions.endpoint}" if conditions.endpoint else ""
+        call_format = {"function_calling": " by function calling", "text": " in text"}.get(conditions.format or "", "")
         style = f" in prompt style {conditions.prompt_style}" if conditions.prompt_style else ""
-        sampled = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in conditions.sampling.items())
-        sentences.append(f"{conditions.agent} asked {conditions.model}{where}{way}{style}, {sampled}.")
+        sampling = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in conditions.sampling.items())
+        sentences.append(f"{conditions.agent} asked {conditions.model}{endpoint}{call_format}{style}, {sampling}.")
     if conditions.helper_model:
-        sentences.append(f"Its helpers asked {conditions.helper_model}.")
+        sentences.append(f"Its helper model was {conditions.helper_model}.")
     if conditions.translated:
         sentences.append(f"Its calls in {conditions.translated} were translated to {NAMES[WireProtocol.CHAT]}.")
     if conditions.instruction_template:
-        sentences.append(f"Instructed by the template {conditions.instruction_template}, not the agent's own.")
+        sentences.append(f"The instruction came from the template {conditions.instruction_template}.")
     if conditions.scaffold_words:
-        sentences.append(f"Its system prompt, tools and frames in the words of {conditions.scaffold_words}.")
+        sentences.append(f"The texts of its system prompt, tools and frames came from {conditions.scaffold_words}.")
     if conditions.unfit:
         classes = Counter(conditions.unfit.values())
         counts = listing([f"{n:,} {name}" for name, n in classes.most_common()])
-        way = "Run although not valid" if conditions.unfit_kept else "Left out as not valid"
-        sentences.append(f"{way} by {conditions.validation}: {count(len(conditions.unfit), 'instance')} ({counts}).")
+        way = "Run although not valid" if conditions.unfit_kept else "Excluded as not valid"
+        instances = f"{count(len(conditions.unfit), 'instance')} ({counts})"
+        sentences.append(f"{way} by validation {conditions.validation}: {instances}.")
     if conditions.not_gradeable:
-        sentences.append(f"Left out as not gradeable: {_describe_first(conditions.not_gradeable)}.")
+        sentences.append(f"Excluded as not gradeable: {_describe_first(conditions.not_gradeable)}.")
     if conditions.limits:
         limits = ", ".join(f"{name} {value}" for name, value in conditions.limits.items())
         sentences.append(f"Limits other than the defaults: {limits}.")
@@ -115,9 +118,10 @@ def describe_conditions(conditions: Conditions) -> list[str]:
 
 
 def _describe_first(reasons: dict[str, str]) -> str:
+    """Return the number of instances, and the reason of the first."""
     first, reason = next(iter(reasons.items()))
-    which = f"{first} for one" if len(reasons) > 1 else first
-    return f"{count(len(reasons), 'instance')} ({which}: {reason.removeprefix(f'{first}: ')})"
+    example = f"for example {first}" if len(reasons) > 1 else first
+    return f"{count(len(reasons), 'instance')} ({example}: {reason.removeprefix(f'{first}: ')})"
 
 
 def _machines(machines: list[Machine]) -> list[str]:
@@ -134,15 +138,16 @@ def _sampling(llm: LlmSpec) -> dict[str, str]:
 
 
 def _limits(agent: AgentSpec, llm: LlmSpec) -> dict[str, str]:
+    """Return name -> value of the limits that are not the agent's defaults."""
     limits, scaffold = {}, agent_of(agent).is_scaffold
     for name in _LIMITS:
-        usual, value = getattr(AgentSpec(name=agent.name), name), getattr(agent, name)
+        default, value = getattr(AgentSpec(name=agent.name), name), getattr(agent, name)
         if name == "max_steps":
-            usual = AgentSpec(name=agent.name).told_after
+            default = AgentSpec(name=agent.name).soft_step_limit
         elif name == "max_steps_absolute":
-            usual = AgentSpec(name=agent.name, max_steps=agent.max_steps).ended_after if scaffold else None
-        if value is not None and value != usual:
-            limits[name] = f"{value:,g}" + (f" (by default {usual:,g})" if usual is not None else "")
+            default = AgentSpec(name=agent.name, max_steps=agent.max_steps).hard_step_limit if scaffold else None
+        if value is not None and value != default:
+            limits[name] = f"{value:,g}" + (f" (by default {default:,g})" if default is not None else "")
     return limits | ({"max_output_tokens": f"{llm.max_output_tokens:,}"} if llm.max_output_tokens else {})
 
 
@@ -150,13 +155,13 @@ def _translated(run: RunFile) -> str | None:
     """Return the protocol of an agent program whose calls were translated to chat completions, else None."""
     if run.program is None or not run.speaks:
         return None
-    asked = WireProtocol(run.program.recipe.protocol)
-    translated = asked not in run.speaks or (run.spec.llm.logprobs and WireProtocol.CHAT in run.speaks)
-    return NAMES[asked] if translated and asked is not WireProtocol.CHAT else None
+    protocol = WireProtocol(run.program.recipe.protocol)
+    translated = protocol not in run.speaks or (run.spec.llm.logprobs and WireProtocol.CHAT in run.speaks)
+    return NAMES[protocol] if translated and protocol is not WireProtocol.CHAT else None
 
 
 def _endpoint(run: StoredRun) -> str | None:
-    """Return the requested endpoint, else the endpoints in the trajectories."""
+    """Return the endpoint of the spec, else the endpoints in the trajectories."""
     requested = run.run.spec.llm.base_url
     urls = [requested] if requested else sorted({unit.endpoint for unit in run.units if unit.endpoint})
     return listing([_address(url) for url in urls]) if urls else None

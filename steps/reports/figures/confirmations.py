@@ -1,4 +1,4 @@
-"""Figures about confirmations: how many resolved units are confirmed, and why the others are not."""
+"""Figures about confirmations of resolved units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swe_argo.steps.reports.stored_run import Standing, StoredUnit
 from swe_argo.steps.reports.text.formatting import listing
 
 NEVER_TRIED = "none"
-WORDS = {each.value: each.value.replace("_", " ") for each in ConfirmationOutcome} | {NEVER_TRIED: "never tried"}
+OUTCOME_TEXTS = {item.value: item.replace("_", " ") for item in ConfirmationOutcome} | {NEVER_TRIED: "never tried"}
 """Outcome of a confirmation -> text for people."""
 
 
@@ -19,7 +19,7 @@ def confirmation_figures(units: list[StoredUnit]) -> ConfirmationFigures | None:
     if not any(confirmation_of(unit) for unit in units):
         return None
     resolved = [unit for unit in units if unit.standing is Standing.RESOLVED]
-    tried = [confirmation for unit in resolved if (confirmation := confirmation_of(unit))]
+    confirmations = [confirmation for unit in resolved if (confirmation := confirmation_of(unit))]
     outcomes = Counter(map(_outcome, resolved))
     confirmed = outcomes[ConfirmationOutcome.CONFIRMED]
     return ConfirmationFigures(
@@ -29,37 +29,39 @@ def confirmation_figures(units: list[StoredUnit]) -> ConfirmationFigures | None:
         outcomes=dict(sorted(outcomes.items())),
         seconds=round(sum(one.seconds for unit in units if (one := confirmation_of(unit))), 3),
         unconfirmed=[_unconfirmed(unit) for unit in resolved if _outcome(unit) != ConfirmationOutcome.CONFIRMED],
-        tests_with_site=sum(one.tests_with_site for one in tried),
-        fail_to_pass=sum(one.fail_to_pass for one in tried),
+        tests_with_site=sum(one.tests_with_site for one in confirmations),
+        fail_to_pass=sum(one.fail_to_pass for one in confirmations),
     )
 
 
 def unconfirmed_reasons(units: list[StoredUnit]) -> dict[str, int]:
-    """Return the number of unconfirmed resolved units by outcome of the confirmation, without the suspect ones.
+    """Return the number of unconfirmed resolved units by outcome of the confirmation, without suspect units.
 
-    Units of older releases count, too, whose integrity is ``ok`` whatever the result of their confirmation.
+    Includes units of older releases, which recorded the integrity ``ok`` whatever the result of the confirmation.
     """
     resolved = [unit for unit in units if unit.standing is Standing.RESOLVED]
     return dict(sorted(Counter(_outcome(unit) for unit in resolved if confirmation_note(unit)).items()))
 
 
 def shared_reason(units: list[StoredUnit]) -> str:
-    """Return why no resolved unit can be confirmed, if that is the same for all of several; else empty."""
-    found = [confirmation_of(unit) for unit in units if unit.standing is Standing.RESOLVED]
-    reasons = {one.reason if one and one.outcome is ConfirmationOutcome.UNAVAILABLE else "" for one in found}
-    return reasons.pop() if len(found) > 1 and len(reasons) == 1 else ""
+    """Return the reason why no resolved unit can be confirmed, if several units share it; else empty."""
+    confirmations = [confirmation_of(unit) for unit in units if unit.standing is Standing.RESOLVED]
+    unavailable = ConfirmationOutcome.UNAVAILABLE
+    reasons = {item.reason if item and item.outcome is unavailable else "" for item in confirmations}
+    return reasons.pop() if len(confirmations) > 1 and len(reasons) == 1 else ""
 
 
 def format_confirmations(figures: ConfirmationFigures) -> str:
     """Return ``7 of 9 resolved confirmed, 1 partly and 1 contradicted; 30 of 34 FAIL_TO_PASS tests with a site``."""
-    others = {name: number for name, number in figures.outcomes.items() if name != ConfirmationOutcome.CONFIRMED}
-    counts = [f"{figures.confirmed:,} of {figures.resolved:,} resolved confirmed", *filter(None, [count_words(others)])]
+    remaining = {name: number for name, number in figures.outcomes.items() if name != ConfirmationOutcome.CONFIRMED}
+    confirmed = f"{figures.confirmed:,} of {figures.resolved:,} resolved confirmed"
+    counts = filter(None, [confirmed, format_outcomes(remaining)])
     return "; ".join(filter(None, [", ".join(counts), describe_sites(figures.tests_with_site, figures.fail_to_pass)]))
 
 
-def count_words(outcomes: dict[str, int]) -> str:
+def format_outcomes(outcomes: dict[str, int]) -> str:
     """Return ``1 partly and 2 never tried``."""
-    return listing([f"{number:,} {WORDS.get(name, name)}" for name, number in outcomes.items()])
+    return listing([f"{number:,} {OUTCOME_TEXTS.get(name, name)}" for name, number in outcomes.items()])
 
 
 def describe_sites(tests_with_site: int, fail_to_pass: int) -> str:
@@ -71,10 +73,10 @@ def confirmation_note(unit: StoredUnit) -> str:
     """Return why a unit is not confirmed, as ``describe_integrity``."""
     if unit.grade is None:
         return ""
-    verdict, one = unit.grade.integrity.verdict, unit.grade.confirmation
-    if one is None:
+    verdict, item = unit.grade.integrity.verdict, unit.grade.confirmation
+    if item is None:
         return describe_integrity(verdict, None)
-    return describe_integrity(verdict, one.outcome, one.tests_with_site, one.fail_to_pass, one.reason)
+    return describe_integrity(verdict, item.outcome, item.tests_with_site, item.fail_to_pass, item.reason)
 
 
 def describe_integrity(
@@ -82,27 +84,27 @@ def describe_integrity(
 ) -> str:
     """Return ``confirmation: partly, 2 of 5 FAIL_TO_PASS tests with a site; REASON``.
 
-    Empty if the unit is confirmed, needs no confirmation, or is suspect, for which the findings are the reason.
+    Empty if the unit is confirmed, needs no confirmation, or is suspect: then its findings are the reason.
     ``outcome``: None if no confirmation was tried.
     """
     never_needed = outcome is None and verdict != "unconfirmed"
     if verdict == "suspect" or outcome == ConfirmationOutcome.CONFIRMED or never_needed:
         return ""
-    word = WORDS.get(outcome or NEVER_TRIED, outcome or "")
+    word = OUTCOME_TEXTS.get(outcome or NEVER_TRIED, outcome or "")
     words = ", ".join(filter(None, [word, describe_sites(tests_with_site, fail_to_pass)]))
     return "; ".join(filter(None, [f"confirmation: {words}", reason]))
 
 
 def is_general(unit: StoredUnit) -> bool | None:
-    """Return whether a resolved unit passed neighbours, too; None if they were not tried."""
-    one = confirmation_of(unit)
-    return one.general if one and unit.standing is Standing.RESOLVED else None
+    """Return whether a resolved unit passed neighbours; None if they were not tried."""
+    confirmation = confirmation_of(unit)
+    return confirmation.general if confirmation and unit.standing is Standing.RESOLVED else None
 
 
 def generality_note(unit: StoredUnit) -> str:
     """Return ``not general: REASON``; empty if the unit is general, or not tried."""
-    one = confirmation_of(unit)
-    return f"not general: {one.general_reason}" if one and is_general(unit) is False else ""
+    confirmation = confirmation_of(unit)
+    return f"not general: {confirmation.general_reason}" if confirmation and is_general(unit) is False else ""
 
 
 def confirmation_of(unit: StoredUnit) -> Confirmation | None:
@@ -111,18 +113,18 @@ def confirmation_of(unit: StoredUnit) -> Confirmation | None:
 
 
 def _outcome(unit: StoredUnit) -> str:
-    one = confirmation_of(unit)
-    return one.outcome.value if one else NEVER_TRIED
+    confirmation = confirmation_of(unit)
+    return confirmation.outcome.value if confirmation else NEVER_TRIED
 
 
 def _unconfirmed(unit: StoredUnit) -> Unconfirmed:
-    one = confirmation_of(unit)
+    confirmation = confirmation_of(unit)
     return Unconfirmed(
         instance_id=unit.instance_id,
         attempt=unit.attempt,
-        outcome=one.outcome.value if one else None,
-        reason=one.reason if one else WORDS[NEVER_TRIED],
-        tests_with_site=one.tests_with_site if one else 0,
-        fail_to_pass=one.fail_to_pass if one else 0,
-        flipped=one.flipped if one else [],
+        outcome=confirmation.outcome.value if confirmation else None,
+        reason=confirmation.reason if confirmation else OUTCOME_TEXTS[NEVER_TRIED],
+        tests_with_site=confirmation.tests_with_site if confirmation else 0,
+        fail_to_pass=confirmation.fail_to_pass if confirmation else 0,
+        flipped=confirmation.flipped if confirmation else [],
     )

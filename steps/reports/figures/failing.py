@@ -1,4 +1,4 @@
-"""Features of a failed unit that it may share with others: names of failing tests, and the error line."""
+"""Failing tests and error line of a failed unit, which it may share with other units."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from swe_argo.steps.reports.stored_run import StoredUnit
 from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
-TESTS_NAMED = 20
+MAX_TESTS = 20
 WIDTH = 160
 
 
 def first_failing(unit: StoredUnit) -> list[str]:
     """Return the first listed tests that do not pass, sanitized and cut."""
-    names = unit.grade.failing_tests[:TESTS_NAMED] if unit.grade else []
+    names = unit.grade.failing_tests[:MAX_TESTS] if unit.grade else []
     return [cut_line(make_visible(name), WIDTH) for name in names]
 
 
 def error_of(unit: StoredUnit) -> str:
-    """Return why it has no verdict, else the error line at the end of its log, sanitized and cut; empty if unknown.
+    """Return why the unit has no verdict, else the last error in its log, sanitized and cut; empty if unknown.
 
     Logs are read only for a report: while a run is in progress, only failures have an error.
     """
@@ -28,7 +28,7 @@ def error_of(unit: StoredUnit) -> str:
 
 
 def error_line(lines: Iterable[str]) -> str:
-    """Return the last line that names an error, without its location; empty if there is none."""
+    """Return the last error message in the lines; empty if there is none."""
     for line in reversed([*lines]):
         if match := _ERROR.search(line):
             return match.group(1).strip()

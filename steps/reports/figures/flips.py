@@ -6,22 +6,24 @@ from swe_argo.steps.reports.figures.summary import FlippingUnit
 from swe_argo.steps.reports.stored_run import StoredUnit
 from swe_argo.steps.reports.text.formatting import count
 
-NAMED = 3
+MAX_TESTS = 3
 
 
 def describe_flips(unit: StoredUnit) -> str:
-    """Return ``1 of its 2 failing tests is known to flip: test_x (seen 6, flipped 2)``; empty if none is."""
+    """Return ``1 of its 2 failing tests is known to flip: test_x (seen 6, flipped 2)``; empty without flips."""
     if not unit.flips:
         return ""
-    named = ", ".join(f"{flip.test} (seen {flip.seen}, flipped {flip.flipped})" for flip in unit.flips[:NAMED])
-    more = f" and {len(unit.flips) - NAMED} more" if len(unit.flips) > NAMED else ""
+    examples = ", ".join(
+        f"{flip.test} (seen {flip.gradings}, flipped {flip.flipped})" for flip in unit.flips[:MAX_TESTS]
+    )
+    more = f" and {len(unit.flips) - MAX_TESTS} more" if len(unit.flips) > MAX_TESTS else ""
     if unit.failing_tests == 1:
-        return f"its failing test is known to flip: {named}"
-    is_known = "is" if len(unit.flips) == 1 else "are"
-    return f"{len(unit.flips)} of its {unit.failing_tests:,} failing tests {is_known} known to flip: {named}{more}"
+        return f"its failing test is known to flip: {examples}"
+    verb = "is" if len(unit.flips) == 1 else "are"
+    return f"{len(unit.flips)} of its {unit.failing_tests:,} failing tests {verb} known to flip: {examples}{more}"
 
 
-def hangs_on_flips(unit: StoredUnit) -> bool:
+def depends_on_flips(unit: StoredUnit) -> bool:
     """Return whether all failing tests are known to flip: the same patch may be resolved in another run."""
     return bool(unit.flips) and len(unit.flips) == unit.failing_tests
 
@@ -33,16 +35,18 @@ def flipping_units(units: list[StoredUnit]) -> list[FlippingUnit]:
             instance_id=unit.instance_id,
             attempt=unit.attempt,
             failing_tests=unit.failing_tests,
-            flips={flip.test: (flip.seen, flip.flipped) for flip in unit.flips},
+            flips={flip.test: (flip.gradings, flip.flipped) for flip in unit.flips},
         )
         for unit in units
         if unit.flips
     ]
 
 
-def doubt_flips(units: list[StoredUnit]) -> list[str]:
+def flip_caveats(units: list[StoredUnit]) -> list[str]:
     """Return a caveat if units are unresolved only because of flipping tests."""
-    hanging = [unit for unit in units if hangs_on_flips(unit)]
-    if not hanging:
+    units_of_flips = [unit for unit in units if depends_on_flips(unit)]
+    if not units_of_flips:
         return []
-    return [f"{count(len(hanging), 'unit is', 'units are')} unresolved by nothing but tests that are known to flip."]
+    return [
+        f"{count(len(units_of_flips), 'unit is', 'units are')} unresolved only because of tests that are known to flip."
+    ]

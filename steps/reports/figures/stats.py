@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from math import comb, sqrt
 
 Z_95 = 1.959963984540054
+"""Quantile 0.975 of the normal distribution."""
 RESAMPLES = 1000
+"""Number of bootstrap samples."""
 SEED = 20251
+"""Any fixed number, so that the same results give the same intervals."""
 
 
 def wilson(successes: int, total: int, z: float = Z_95) -> tuple[float, float]:
-    """Return the score interval of a rate (Wilson 1927), sound even for n = 5, unlike the normal approximation.
-
-    Without measurements, (0, 1).
-    """
+    """Return the score interval of a rate (Wilson 1927), which is sound for small ``total``; (0, 1) for none."""
     if total == 0:
         return 0.0, 1.0
     rate = successes / total
@@ -28,14 +28,15 @@ def wilson(successes: int, total: int, z: float = Z_95) -> tuple[float, float]:
 
 
 def upper_bound(successes: int, total: int, chance: float = 0.05) -> float:
-    """Return the rate above which so few successes have at most this chance (Clopper and Pearson 1934, one-sided)."""
+    """Return the one-sided upper confidence bound of a rate, with error ``chance`` (Clopper and Pearson 1934)."""
     if successes >= total:
         return 1.0
     low, high = 0.0, 1.0
+    # Bisection: the probability of so few successes falls as the rate grows.
     while high - low > 1e-9:
         rate = (low + high) / 2
-        few = sum(comb(total, n) * rate**n * (1 - rate) ** (total - n) for n in range(successes + 1))
-        low, high = (rate, high) if few > chance else (low, rate)
+        probability = sum(comb(total, n) * rate**n * (1 - rate) ** (total - n) for n in range(successes + 1))
+        low, high = (rate, high) if probability > chance else (low, rate)
     return high
 
 
@@ -45,7 +46,7 @@ def pass_at_k(attempts: int, resolved: int, k: int) -> float:
     1 - C(n-c, k) / C(n, k), for n >= k.
     """
     if attempts < k:
-        raise ValueError(f"pass@{k} needs {k} attempts, there are {attempts}")
+        raise ValueError(f"pass@{k} needs {k} attempts, not {attempts}")
     return 1.0 - comb(attempts - resolved, k) / comb(attempts, k)
 
 
@@ -55,7 +56,7 @@ class PassRate:
 
     k: int
     instances: int
-    """Instances with at least k attempts that have a verdict; the others say nothing about pass@k."""
+    """Instances with at least k attempts that have a verdict; the others do not count."""
     estimate: float
     low: float
     high: float
@@ -65,7 +66,7 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
     """Return pass@k for each k that some instance allows; ``counts``: (attempts with a verdict, resolved) per instance.
 
     The 95 % interval is a percentile bootstrap over instances, because attempts at one instance are not independent.
-    If all are at 0 or all at 1, there is nothing to resample: then it is Wilson's interval for that many instances.
+    If all instances are at 0 or all at 1, resampling shows no variance, and Wilson's interval is returned instead.
     """
     kinds = Counter(counts)  # few distinct pairs stand for thousands of instances
     rates = []
@@ -86,7 +87,7 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
 
 
 def _resampled_means(values: list[float], weights: list[int], seed: int) -> list[float]:
-    """Return resampled means: one multinomial draw of frequencies per resample, not one draw per instance."""
+    """Return RESAMPLES bootstrap means, each from a multinomial draw of the values' frequencies."""
     import numpy as np  # takes 0.1 s, so only resampling imports it
 
     if len(values) == 1:
@@ -98,17 +99,17 @@ def _resampled_means(values: list[float], weights: list[int], seed: int) -> list
 
 
 def mcnemar(gains: int, losses: int) -> tuple[float, float]:
-    """Return (exact p, mid-p) of McNemar's test (1947), two-sided, from the pairs that moved; (1, 1) if none did.
+    """Return (exact p, mid-p) of the two-sided McNemar test (1947) from the discordant pairs; (1, 1) without any.
 
-    Exact: a binomial test with chance 1/2, conditional on how many moved, statsmodels' default; conservative. mid-p
-    counts half of the probability of the observed outcome (Fagerland, Lydersen and Laake 2013, BMC Medical Research
-    Methodology 13:91). Integers until the last division: no rounding, however many moved.
+    The exact p is a binomial test with chance 1/2, as in statsmodels, and conservative. mid-p counts only half of the
+    probability of the observed outcome (Fagerland, Lydersen and Laake 2013, BMC Medical Research Methodology 13:91).
+    Computed in integers until the last division, to avoid rounding.
     """
     discordant, fewer = gains + losses, min(gains, losses)
     if not discordant:
         return 1.0, 1.0
     whole, term, tail = 1 << discordant, 1, 1
-    for n in range(fewer):  # C(moved, n + 1) from C(moved, n)
+    for n in range(fewer):  # C(discordant, n + 1) from C(discordant, n)
         term = term * (discordant - n) // (n + 1)
         tail += term
     if gains == losses:
@@ -116,8 +117,8 @@ def mcnemar(gains: int, losses: int) -> tuple[float, float]:
     return 2 * tail / whole, (2 * tail - term) / whole
 
 
-LEAST_MOVED = 6
-"""With fewer pairs that moved, mcnemar's exact p cannot fall below 0.05: 2 / 2**5 is 0.0625."""
+MIN_DISCORDANT = 6
+"""With fewer discordant pairs, mcnemar's exact p cannot fall below 0.05: 2 / 2**5 is 0.0625."""
 
 
 def mean_interval(values: Sequence[float], seed: int = SEED) -> tuple[float, float]:
@@ -127,9 +128,9 @@ def mean_interval(values: Sequence[float], seed: int = SEED) -> tuple[float, flo
     return quantile(means, 0.025), quantile(means, 0.975)
 
 
-def attempts_shown(most: int) -> list[int]:
+def pass_at_ks(attempts: int) -> list[int]:
     """Return the values of k to show: powers of two and the maximum."""
-    return sorted({1, *(2**n for n in range(7) if 2**n <= most), most})
+    return sorted({1, *(2**n for n in range(7) if 2**n <= attempts), attempts})
 
 
 def quantile(values: Sequence[float], share: float) -> float:

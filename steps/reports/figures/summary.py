@@ -1,4 +1,4 @@
-"""``summary.json``: every figure of the report for programs, each defined once."""
+"""``summary.json``: every figure of the report, for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from swe_argo.steps.reports.text.formatting import count
 
 
 def _by_integrity(ok: int | None, unconfirmed: int, suspect: int) -> str:
-    """Return ``7 ok, 1 unconfirmed, 1 suspect``; empty if nothing is counted, or by an older release."""
+    """Return ``7 ok, 1 unconfirmed, 1 suspect``; empty if all are 0, or if ``ok`` is unknown."""
     counts = ((ok or 0, "ok"), (unconfirmed, "unconfirmed"), (suspect, "suspect"))
     return "" if ok is None else ", ".join(f"{number:,} {word}" for number, word in counts if number)
 
@@ -29,7 +29,7 @@ class Rate(Part):
     """resolved / total, including units without a verdict; None if total is 0."""
     low: float
     high: float
-    """95 % interval of rate: Wilson score; of a headline over several attempts a bootstrap over instances."""
+    """95 % interval of rate: Wilson score; for a headline over several attempts, a bootstrap over instances."""
     ok: int | None = None
     """Resolved units with integrity ``ok``; None in figures of an older release."""
     unconfirmed: int = 0
@@ -37,7 +37,7 @@ class Rate(Part):
     suspect: int = 0
     """Resolved units with integrity ``suspect``."""
     neighbours: int = 0
-    """Resolved units that were tried with neighbour inputs."""
+    """Resolved units that were tested with neighbour inputs."""
     general: int = 0
     """Resolved units that passed neighbour inputs."""
 
@@ -90,8 +90,8 @@ class PassAtK(Part):
 class Spread(Part):
     """Distribution of a duration over units, in seconds.
 
-    For whole units (``total`` in ``seconds`` of the summary) only those with a verdict count, if there are any; the
-    field ``total`` is over all units.
+    For whole units (``total`` in ``seconds`` of the summary) only units with a verdict count, if there are any; the
+    field ``total`` is the sum over all units.
     """
 
     units: int
@@ -107,7 +107,7 @@ class Cost(Part):
     usage: Usage
     """Total, including failed tries and the calls of plan."""
     planning: Usage = Usage()
-    """Calls of plan, which belong to no unit."""
+    """Model calls of plan, which belong to no unit."""
     failed_tries: Usage
     """Failed tries only."""
     sandboxes_usd: float | None = None
@@ -117,10 +117,10 @@ class Cost(Part):
 
 
 class IntegrityFigures(Part):
-    """Integrity of the verdicts by our own checks; never the official verdict."""
+    """Integrity of the verdicts by swe-argo's own checks, which never change the official verdict."""
 
     suspect: int
-    """All units with integrity ``suspect``, unresolved ones too."""
+    """All units with integrity ``suspect``, including unresolved ones."""
     findings: dict[str, int]
     """Code -> number of units."""
     units: list[str]
@@ -146,14 +146,14 @@ class Unconfirmed(Part):
     instance_id: str
     attempt: int
     outcome: str | None
-    """partly, contradicted, not_confirmed or unavailable, in older releases flaky; None if none was tried."""
+    """partly, contradicted, not_confirmed or unavailable, in older releases flaky; None if not tried."""
     reason: str
     tests_with_site: int = 0
     """FAIL_TO_PASS tests with a site."""
     fail_to_pass: int = 0
     """All FAIL_TO_PASS tests."""
     flipped: list[str] = []
-    """Only of older releases: listed tests that passed officially but not a second time, at most 20."""
+    """Only in older releases: listed tests that passed officially but not a second time, at most 20."""
 
 
 class ConfirmationFigures(Part):
@@ -169,7 +169,7 @@ class ConfirmationFigures(Part):
     """Duration of all confirmations together."""
     unconfirmed: list[Unconfirmed]
     tests_with_site: int = 0
-    """FAIL_TO_PASS tests with a site, of the resolved units whose confirmation was tried."""
+    """FAIL_TO_PASS tests with a site, in resolved units whose confirmation was tried."""
     fail_to_pass: int = 0
     """All FAIL_TO_PASS tests of these units."""
 
@@ -185,7 +185,7 @@ class FlippingUnit(Part):
 
 
 class CanaryFigures(Part):
-    """The reference patches that were graded before anything else, on the run's own machines."""
+    """Results of the reference patches that the run graded first."""
 
     resolved: list[str]
     failed: dict[str, str]
@@ -210,7 +210,7 @@ class NoVerdict(Part):
     instance_id: str
     attempt: int
     failure_class: str | None
-    """None if it was not run, or was in progress when the run stopped."""
+    """None if the unit was not run, or was in progress when the run stopped."""
     reason: str
 
 
@@ -223,7 +223,7 @@ class Conditions(Part):
     hints: bool
     """Whether the agent was shown the discussion of its issue."""
     solve_network: bool | None
-    """Whether any agent could reach the network, as its sandbox recorded it; None if nothing was solved."""
+    """Whether any agent had network access, as its sandbox recorded it; None if nothing was solved."""
     grading_network: bool
     timeout_s: int
     machines: list[str]
@@ -233,7 +233,7 @@ class Conditions(Part):
     selection: list[str]
     """The selection, as in ``k 3``; empty for the whole dataset."""
     validation: str | None = None
-    """The validation by which instances were selected, if there is one."""
+    """Id of the validation by which instances were selected."""
     unfit: dict[str, str] = {}
     """Selected instance that the validation does not call valid -> its class there."""
     unfit_kept: bool = False
@@ -241,13 +241,13 @@ class Conditions(Part):
     not_gradeable: dict[str, str] = {}
     """Selected instance that cannot be graded -> reason; the denominator excludes it."""
     model: str | None = None
-    """The model; this and the following fields are None if no model was asked."""
+    """The model; this field and the following ones are None or empty if no model was asked."""
     helper_model: str | None = None
     """Model of an agent program's helpers, if it differs."""
     translated: str | None = None
-    """Protocol of an agent program, as text, if its calls were translated to chat completions."""
+    """Protocol of an agent program's calls, if they were translated to chat completions."""
     endpoint: str | None = None
-    """Address of the endpoint; None for the provider's own, or if the address is not part of the spec."""
+    """Address of the endpoint; None if unknown."""
     format: Literal["function_calling", "text"] | None = None
     """Format of tool calls."""
     sampling: dict[str, str] = {}
@@ -283,15 +283,15 @@ class Summary(Record):
     valid: bool = True
     """Whether enough units have a verdict for a score."""
     early_ends: int = 0
-    """Units whose conversation the model's endpoint ended at turn 1 or 2, in a run with at least half of its units like
-    this: they have no verdict, and the first of ``doubts`` says so."""
+    """Units without a verdict because the model endpoint ended their conversation at turn 1 or 2; counted only if these
+    are at least half of the run, and then reported as the first of ``doubts``."""
     headline: Rate
     """Rate over all attempts: pass@1, for which an attempt without a verdict counts as not resolved."""
     attempts: list[AttemptFigures]
     families: list[str] = [SWEBENCH]
-    """Families whose rules graded the units."""
+    """Task families of the units."""
     mean_reward: float | None = None
-    """Mean over the graded units, if any of their rewards is neither 0 nor 1."""
+    """Mean over the graded units; None if every reward is 0 or 1."""
     pass_at: list[PassAtK]
     """Empty with one attempt."""
     units: int
@@ -307,9 +307,9 @@ class Summary(Record):
     """Class -> failed tries, also of units that got a verdict later."""
     without_verdict: list[NoVerdict]
     repositories: list[GroupFigures]
-    """First attempts, largest repository first."""
+    """Figures by repository over first attempts, largest repository first."""
     difficulties: list[GroupFigures]
-    """First attempts, if the dataset has the difficulty of issues."""
+    """Figures by difficulty over first attempts; empty if the dataset has no difficulties."""
     seconds: dict[str, Spread]
     """Durations by stage, such as ``solve.agent``; ``total`` for all stages and failed tries of a unit."""
     cost: Cost
@@ -323,7 +323,7 @@ class Summary(Record):
     flipping: list[FlippingUnit] = []
     """Units with a failing test that is known to flip."""
     histories_verified: int | None
-    """Solved units whose repository was proven to contain nothing newer than its head; None if nothing was solved."""
+    """Solved units whose repository verifiably had no later history; None if nothing was solved."""
     histories: int | None
     conditions: Conditions
     dataset: DatasetLock
@@ -333,11 +333,11 @@ class Summary(Record):
     how: list[str] = []
     """Agent, model and limits, as sentences."""
     doubts: list[str]
-    """All reasons against taking the headline at face value, as sentences; empty if there are none."""
+    """Caveats: reasons to doubt the headline, as sentences; empty if there are none."""
 
     @property
     def score(self) -> Rate | None:
-        """The headline of a valid run; None if there is no rate to show."""
+        """The headline of a valid run; None if the run has no score."""
         return self.headline if self.valid and self.headline.rate is not None else None
 
     @property
@@ -348,11 +348,11 @@ class Summary(Record):
         missing, units = len(self.without_verdict), count(self.units, "unit")
         if not self.failures:
             return f"Stopped after {self.units - missing:,} of {units}. No score yet."
-        return f"INVALID, no score: {missing:,} of {units} without a verdict."
+        return f"INVALID, no score: {missing:,} of {units} have no verdict."
 
     @property
     def graders(self) -> str:
-        """The graders whose rules gave the verdicts."""
+        """Names of the graders that gave the verdicts."""
         swebench = f"swebench {self.versions.get('swebench', 'unknown')}"
         return ", ".join(swebench if family == SWEBENCH else f"{family}'s own rule" for family in self.families)
 

@@ -13,18 +13,19 @@ from swe_argo.steps.reports.stored_run import StoredUnit
 def try_times(unit: StoredUnit) -> list[dict[str, Any]]:
     """Return failed tries, then successful ones: step, began_at and ended_at (ISO 8601, UTC), failure_class or None.
 
-    Left out are tries without times, and tries of a verdict that --redo archived.
+    Excludes tries without times, and tries of verdicts that --redo archived.
     """
-    failed = [times for one in unit.tries if (times := _failed(one.failure)) is not None]
-    done = [
+    failed = [times for failed_try in unit.tries if (times := _failed(failed_try.failure)) is not None]
+    successful = [
         {"step": step, "began_at": record.began_at, "ended_at": record.ended_at, "failure_class": None}
         for step, record in (("solve", unit.solve), ("grade", unit.grade))
         if record is not None and record.began_at
     ]
-    return [*failed, *done]
+    return [*failed, *successful]
 
 
 def _failed(failure: Failure) -> dict[str, Any] | None:
+    """Return the times of a failed try, or None if its end cannot be parsed. A failure records its end and duration."""
     with suppress(ValueError, OverflowError):
         ended = datetime.fromisoformat(failure.occurred_at)
         return {

@@ -1,7 +1,6 @@
 """``units.parquet``: one row per unit, one column per figure.
 
-Model calls of ``plan`` itself belong to no unit and are in no row: they are ``cost.planning`` of summary.json, and
-together with the rows give ``cost.usage``.
+Model calls of ``plan`` belong to no unit and are in no row: summary.json has them as ``cost.planning``.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def units_table(run: StoredRun) -> pa.Table:
             ("resolved", truth),
             ("reward", real),
             *((name, text) for name in ("failure_class", "failure_step", "failure_reason", "stop_reason")),
-            *((name, whole) for name in _COUNTS),
+            *((name, whole) for name in _COUNT_COLUMNS),
             ("integrity", text),
             ("findings", pa.list_(text)),
             *((name, text) for name in ("confirmation", "confirmation_reason")),
@@ -55,9 +54,9 @@ def units_table(run: StoredRun) -> pa.Table:
             ("test_exit_code", whole),
             ("seconds", pa.map_(text, real)),
             ("total_seconds", real),
-            *((name, whole) for name in _USED),
+            *((name, whole) for name in _USAGE_COLUMNS),
             *((name, real) for name in ("cost_usd", "model_seconds", "sandboxes_usd")),
-            *((f"failed_tries_{name}", whole) for name in _USED),
+            *((f"failed_tries_{name}", whole) for name in _USAGE_COLUMNS),
             *((f"failed_tries_{name}", real) for name in ("cost_usd", "model_seconds")),
             *((name, whole) for name in ("turns", "inner_attempts", "replay_compared", "replay_differing")),
             ("replay_same_patch", truth),
@@ -65,13 +64,13 @@ def units_table(run: StoredRun) -> pa.Table:
             *((name, truth) for name in ("solve_network", "history_verified")),
             *((name, text) for name in ("patch_sha256", "error")),
             ("first_failing_tests", pa.list_(text)),
-            ("tries", pa.list_(pa.struct([(name, text) for name in _TRY]))),
+            ("tries", pa.list_(pa.struct([(name, text) for name in _TRY_FIELDS]))),
         ]
     )
     return make_table([_row(run, unit) for unit in run.units], schema)
 
 
-_COUNTS = (
+_COUNT_COLUMNS = (
     "failed_tries",
     "fail_to_pass_passed",
     "fail_to_pass_total",
@@ -82,13 +81,14 @@ _COUNTS = (
 )
 
 
-_TRY = ("step", "began_at", "ended_at", "failure_class")
+_TRY_FIELDS = ("step", "began_at", "ended_at", "failure_class")
 
 
-_USED = ("calls", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
+_USAGE_COLUMNS = ("calls", "requests", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
+    """Return the values of a unit's row; columns that are missing here are null."""
     usage, failure = unit.usage, unit.failure
     return {
         "run_id": run.run.run_id,
@@ -109,28 +109,28 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         "patch_bytes": len(unit.patch) if unit.patch is not None else None,
         "seconds": dict(unit.seconds),
         "total_seconds": unit.total_s,
-        **_used(usage, ""),
-        **_used(unit.wasted, "failed_tries_"),
+        **_usage_columns(usage, ""),
+        **_usage_columns(unit.wasted, "failed_tries_"),
         "sandboxes_usd": unit.sandboxes_usd,
         "turns": unit.turns,
         "error": error_of(unit) or None,
         "first_failing_tests": first_failing(unit),
         "tries": try_times(unit),
         "official_reason": unit.official.reason[0] if unit.official.reason else None,
-        **_solved(unit),
-        **_graded(unit),
+        **_solve_columns(unit),
+        **_grade_columns(unit),
     }
 
 
-def _used(usage: Usage, prefix: str) -> dict[str, Any]:
+def _usage_columns(usage: Usage, prefix: str) -> dict[str, Any]:
     return {
-        **{f"{prefix}{name}": getattr(usage, name) for name in _USED},
+        **{f"{prefix}{name}": getattr(usage, name) for name in _USAGE_COLUMNS},
         f"{prefix}cost_usd": usage.cost_usd,
         f"{prefix}model_seconds": usage.seconds,
     }
 
 
-def _solved(unit: StoredUnit) -> dict[str, Any]:
+def _solve_columns(unit: StoredUnit) -> dict[str, Any]:
     solve = unit.solve
     if solve is None:
         return {}
@@ -145,7 +145,7 @@ def _solved(unit: StoredUnit) -> dict[str, Any]:
     }
 
 
-def _graded(unit: StoredUnit) -> dict[str, Any]:
+def _grade_columns(unit: StoredUnit) -> dict[str, Any]:
     grade = unit.grade
     if grade is None:
         return {}
@@ -159,7 +159,7 @@ def _graded(unit: StoredUnit) -> dict[str, Any]:
         "pass_to_pass_total": p2p.total if p2p else None,
         "integrity": grade.integrity.verdict,
         "findings": [finding.code for finding in grade.integrity.findings],
-        **(_confirmed(confirmation) if confirmation else {}),
+        **(_confirmation_columns(confirmation) if confirmation else {}),
         "apply_command": grade.apply_command,
         "test_exit_code": grade.evidence.exit_code if grade.evidence else None,
         "backend": machine.backend if machine else None,
@@ -170,8 +170,8 @@ def _graded(unit: StoredUnit) -> dict[str, Any]:
     }
 
 
-def _confirmed(confirmation: Confirmation) -> dict[str, Any]:
-    """Return the columns of a confirmation, for one more release also under their earlier names."""
+def _confirmation_columns(confirmation: Confirmation) -> dict[str, Any]:
+    """Return the columns of a confirmation, also under the names of an earlier release (``counter_proof``)."""
     neighbours = confirmation.neighbours
     return {
         "confirmation": confirmation.outcome.value,

@@ -32,17 +32,17 @@ class Grading:
     instance_id: str
     patch_sha256: str
     seen_at: str
-    """Time at which its run was planned: verdicts have no time of their own."""
+    """Time at which its run was planned; verdicts have no time."""
     failing: frozenset[str]
-    """Listed tests without the expected result; all others of the instance had it."""
+    """Listed tests without the expected result; all other listed tests had it."""
 
 
 def find_gradings(run: StoredRun) -> Iterator[Grading]:
     """Yield the gradings of reference patches and untouched repositories, including canary and pre-``--redo`` ones.
 
-    Patches of agents and confirmations are excluded: their code could flip tests, which would excuse the next run. Also
-    excluded are logs without a verdict on tests, suspect ones, and those with so many failing tests that not all are
-    recorded: there the suite broke, and no single test flipped.
+    Excluded are patches of agents and confirmations, whose code could flip tests and so excuse the next run; logs
+    without results of tests; suspect logs; and logs with more failing tests than are recorded, because there the whole
+    suite broke.
     """
     is_trusted = agent_of(run.run.spec.agent).kind in (AgentKind.REFERENCE, AgentKind.CONTROL)
     grades = [grade for unit in run.units for grade in _whole_grades(unit)] if is_trusted else []
@@ -74,7 +74,10 @@ def gradings_key(run_id: str) -> str:
 
 def write_gradings(gradings: list[Grading]) -> bytes:
     """Return the content of the parquet file."""
-    rows = [{name: getattr(one, name) for name in _TEXTS} | {"failing": sorted(one.failing)} for one in gradings]
+    rows = [
+        {name: getattr(grading, name) for name in _TEXT_COLUMNS} | {"failing": sorted(grading.failing)}
+        for grading in gradings
+    ]
     return write_parquet(make_table(rows, _schema()))
 
 
@@ -99,7 +102,7 @@ def _schema() -> pa.Schema:
     import pyarrow as pa
 
     text = pa.string()
-    return pa.schema([*((name, text) for name in _TEXTS), ("failing", pa.list_(text))])
+    return pa.schema([*((name, text) for name in _TEXT_COLUMNS), ("failing", pa.list_(text))])
 
 
-_TEXTS = ("dataset", "instance_id", "patch_sha256", "seen_at")
+_TEXT_COLUMNS = ("dataset", "instance_id", "patch_sha256", "seen_at")

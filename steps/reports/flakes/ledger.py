@@ -1,4 +1,4 @@
-"""``flakes.parquet``: all flipping tests that a store has seen, merged from the files of its runs."""
+"""``flakes.parquet``: all known flipping tests of a store, merged from the files of its runs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 LEDGER = "flakes.parquet"
 MERGES = 5
-"""Maximum number of merges after conflicts with another writer; the next report merges again."""
-AT_ONCE = 64
+"""Maximum number of merges if other writers change the ledger meanwhile; the next report merges again."""
+FILES_AT_ONCE = 64
+"""Number of files in memory at once."""
 _COLUMNS = ("dataset", "instance_id", "test", "times_seen", "times_flipped", "last_seen")
 
 Flips = Mapping[str, Mapping[str, KnownFlip]]
@@ -37,8 +38,8 @@ Flips = Mapping[str, Mapping[str, KnownFlip]]
 def record_flips(store: Store, run: StoredRun) -> Flips:
     """Store the run's gradings, merge the ledger, and return the known flips of the run's dataset.
 
-    The run's own file is written first. A writer of the ledger has read all files after the ledger that it replaces was
-    written, so several writers lose nothing. Raises InfraError if the store fails.
+    The run's own file is written first. Each writer reads all files after the ledger that it replaces was written, so
+    concurrent writers lose nothing. Raises InfraError if the store fails.
     """
     gradings, name = list(find_gradings(run)), gradings_key(run.run.run_id)
     if gradings or store.get_many([name]):  # an older release stored the gradings of agents' patches
@@ -53,7 +54,7 @@ def record_flips(store: Store, run: StoredRun) -> Flips:
 
 
 def read_flips(store: Store, dataset: str) -> Flips:
-    """Return the ledger's flips of a dataset. Raises InfraError."""
+    """Return the ledger's flips of a dataset. Raises InfraError if the store fails."""
     data = store.get_many([LEDGER]).get(LEDGER)
     rows = read_rows(data, _schema()) if data is not None else []
     return _of_dataset(
@@ -70,9 +71,9 @@ def read_flips(store: Store, dataset: str) -> Flips:
 def mark_flips(units: Iterable[StoredUnit], flips: Flips) -> None:
     """Set ``flips`` of each unit to its failing tests that are known to flip."""
     for unit in units:
-        known = flips.get(unit.instance_id, {})
-        tests = unit.grade.failing_tests if unit.grade and known else []
-        unit.flips = [known[test] for test in tests if test in known]
+        flips_of = flips.get(unit.instance_id, {})
+        tests = unit.grade.failing_tests if unit.grade and flips_of else []
+        unit.flips = [flips_of[test] for test in tests if test in flips_of]
 
 
 @dataclass
@@ -89,35 +90,36 @@ def count_flips(gradings: Iterable[Grading]) -> dict[tuple[str, str, str], Known
     A test counts as seen in every grading of a patch that was graded more than once.
     """
     tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)
-    for one in gradings:
-        tally = tallies[one.dataset, one.instance_id]
-        tally.failing[one.patch_sha256].append(one.failing)
-        tally.last_seen = max(tally.last_seen, one.seen_at)
-    known = {}
+    for grading in gradings:
+        tally = tallies[grading.dataset, grading.instance_id]
+        tally.failing[grading.patch_sha256].append(grading.failing)
+        tally.last_seen = max(tally.last_seen, grading.seen_at)
+    flips = {}
     for (dataset, instance_id), tally in tallies.items():
         repeated = [failing for failing in tally.failing.values() if len(failing) > 1]
         flipped: Counter[str] = Counter()
         for group in repeated:
             fails = Counter(test for failing in group for test in failing)
-            flipped.update({test: min(times, len(group) - times) for test, times in fails.items()})
-        seen = sum(map(len, repeated))
-        for test, times in flipped.items():
-            if times:
-                known[dataset, instance_id, test] = KnownFlip(test, seen, times, tally.last_seen)
-    return dict(sorted(known.items()))
+            # Number of gradings with the less frequent result: failed or passed.
+            flipped.update({test: min(number, len(group) - number) for test, number in fails.items()})
+        times_seen = sum(map(len, repeated))
+        for test, number in flipped.items():
+            if number:
+                flips[dataset, instance_id, test] = KnownFlip(test, times_seen, number, tally.last_seen)
+    return dict(sorted(flips.items()))
 
 
 def _all_gradings(store: Store) -> Iterable[Grading]:
     names = [name for name in store.keys(FOLDER) if name.endswith(".parquet")]
-    for start in range(0, len(names), AT_ONCE):
-        for data in store.get_many(names[start : start + AT_ONCE]).values():
+    for start in range(0, len(names), FILES_AT_ONCE):
+        for data in store.get_many(names[start : start + FILES_AT_ONCE]).values():
             yield from read_gradings(data)
 
 
 def _write(flips: Mapping[tuple[str, str, str], KnownFlip]) -> bytes:
     rows = [
-        dict(zip(_COLUMNS, (dataset, one, test, flip.seen, flip.flipped, flip.last_seen), strict=True))
-        for (dataset, one, test), flip in flips.items()
+        dict(zip(_COLUMNS, (dataset, instance, test, flip.gradings, flip.flipped, flip.last_seen), strict=True))
+        for (dataset, instance, test), flip in flips.items()
     ]
     return write_parquet(make_table(rows, _schema()))
 
@@ -130,9 +132,10 @@ def _schema() -> pa.Schema:
 
 
 def _of_dataset(flips: Mapping[tuple[str, str, str], KnownFlip], dataset: str) -> Flips:
-    known: dict[str, dict[str, KnownFlip]] = defaultdict(dict)
+    """Return the flips of one dataset, by instance and test."""
+    by_instance: dict[str, dict[str, KnownFlip]] = defaultdict(dict)
     dataset = dataset_key(dataset)
     for (name, instance_id, test), flip in flips.items():
         if name == dataset:
-            known[instance_id][test] = flip
-    return known
+            by_instance[instance_id][test] = flip
+    return by_instance

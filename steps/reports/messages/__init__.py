@@ -1,1 +1,1 @@
-"""Texts about a run outside of its page: a chat message, the summary at a terminal."""
+"""Texts about a run for chats and terminals."""

@@ -17,11 +17,12 @@ from swe_argo.steps.reports.text.visible import make_visible
 # (docs.slack.dev, reference/block-kit/blocks: header-block, section-block).
 HEADER = 150
 SECTION = 3000
-NAMED = 15
+MAX_ITEMS = 15
+"""Maximum number of items in a list."""
 
 
 def build_message(summary: Summary, compared: Comparison | None, link: str = "") -> dict[str, Any]:
-    """Return the message: ``text`` is a one-line summary, ``blocks`` the rest with differences in set-up first.
+    """Return the message: ``text`` is a one-line summary, ``blocks`` are the details, differences in set-up first.
 
     ``link``: address of the report for people; empty if there is none.
     """
@@ -37,29 +38,30 @@ def build_message(summary: Summary, compared: Comparison | None, link: str = "")
         *(_compared(view_comparison(compared)) if compared else ["Not compared with an earlier run."]),
     ]
     notes = [escape(make_visible(line)) for line in (*summary.how, *summary.doubts)]
-    parts += [_listed("To be known", notes)] if notes else []
-    blocks: list[dict[str, Any]] = [{"type": "header", "text": {"type": "plain_text", "text": _within(head, HEADER)}}]
-    blocks += [{"type": "section", "text": {"type": "mrkdwn", "text": _within(part, SECTION)}} for part in parts]
+    parts += [_format_list("Notes", notes)] if notes else []
+    blocks: list[dict[str, Any]] = [{"type": "header", "text": {"type": "plain_text", "text": _truncate(head, HEADER)}}]
+    blocks += [{"type": "section", "text": {"type": "mrkdwn", "text": _truncate(part, SECTION)}} for part in parts]
     if link:
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"<{escape(link)}|Open the report>"}})
     return {"text": escape(make_visible(head)) + (f" {escape(link)}" if link else ""), "blocks": blocks}
 
 
 def _compared(view: ComparisonView) -> Iterable[str]:
+    """Yield the sections about the comparison, in Slack's mark-up."""
     changes = [escape(line) for line in (*view.changes, view.unknown) if line]
     if view.changes:
-        yield _listed(f"Differences in set-up, {view.against} → {view.run_id}", changes)
+        yield _format_list(f"Differences in set-up, {view.against} → {view.run_id}", changes)
     else:
         yield " ".join([escape(view.unchanged), *changes])
     yield escape(" ".join(filter(None, [view.headline, view.significance, view.means])))
     for part in view.moved:
-        yield _listed(part.heading, [_format_instance(one) for one in part.lines])
+        yield _format_list(part.heading, [_format_instance(one) for one in part.lines])
 
 
-def _format_instance(one: InstanceLine) -> str:
-    first = f": {_code(one.tests[0])}" if one.tests else ""
-    more = f" and {one.failing - 1:,} more" if one.failing > 1 and one.tests else ""
-    return f"{_code(one.instance_id)} {escape(one.note)}{first}{more}"
+def _format_instance(line: InstanceLine) -> str:
+    first = f": {_code(line.tests[0])}" if line.tests else ""
+    more = f" and {line.failing - 1:,} more" if line.failing > 1 and line.tests else ""
+    return f"{_code(line.instance_id)} {escape(line.note)}{first}{more}"
 
 
 def _code(name: str) -> str:
@@ -67,10 +69,11 @@ def _code(name: str) -> str:
     return f"`{escape(name).replace('`', chr(39))}`"
 
 
-def _listed(title: str, items: list[str]) -> str:
-    """Return the first items that fit, at most NAMED, and the number of the others."""
+def _format_list(title: str, items: list[str]) -> str:
+    """Return the first items that fit, at most MAX_ITEMS, and the number of the others."""
+    # 60 characters for the mark-up and the last line; below, 3 for each bullet and line end.
     lines, room = [f"*{escape(title)}*"], SECTION - len(title) - 60
-    for item in items[:NAMED]:
+    for item in items[:MAX_ITEMS]:
         room -= len(item) + 3
         if room < 0:
             break
@@ -84,5 +87,5 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _within(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,4 +1,4 @@
-"""The summary of a run for a terminal, at most 12 lines of 80 columns, and a comparison; plain text."""
+"""Summary of a run for a terminal, in at most 12 lines of 80 columns, and comparison of runs; plain text."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ LINES = 12
 
 
 def summary_lines(summary: Summary, place: str = "") -> list[str]:
-    """Return the last output of ``run`` and ``show``. ``place``, the location of the report, may exceed the width."""
-    top = _distrust(summary)
-    output = [*_wrapped(_name(summary), 1), *_wrapped(kind_phrase(summary.conditions.kind), 1)]
-    output += _wrapped(_rate(summary), 2)
-    output += _wrapped(_pass_at(summary), 1)
+    """Return the final lines of ``run`` and ``show``; only ``place``, the report's location, may exceed the width."""
+    top = _warnings(summary)
+    output = [*_wrap(_name(summary), 1), *_wrap(kind_phrase(summary.conditions.kind), 1)]
+    output += _wrap(_rate(summary), 2)
+    output += _wrap(_pass_at(summary), 1)
     if summary.mean_reward is not None:
-        output += _wrapped(f"mean reward {summary.mean_reward:.3f} over what was graded", 1)
+        output += _wrap(f"mean reward {summary.mean_reward:.3f} over the graded units", 1)
     ours, endpoint = _failures(summary)
     outcomes = summary.outcomes | {Standing.FAILED.value: ours}
     trust = {str(Standing.RESOLVED): f" ({words})" for words in [summary.integrity.resolved] if words}
     counts = [f"{STANDINGS[name].short} {n:,}{trust.get(name, '')}" for name, n in outcomes.items() if n]
     counts += [f"model endpoint {endpoint:,}"] if endpoint else []
-    output += [*_wrapped(listing(counts), 2), *_wrapped(_cost(summary), 1)]
+    output += [*_wrap(listing(counts), 2), *_wrap(_cost(summary), 1)]
     confirmed = summary.confirmation or summary.counter_proof
     if confirmed is not None and not confirmed.unconfirmed and confirmed.resolved:
-        output += _wrapped(format_confirmations(confirmed), 1)
-    manner = [line for sentence in summary.how for line in _wrapped(sentence, 2, indent="  ")]
-    output[1:1] = manner[:1]
+        output += _wrap(format_confirmations(confirmed), 1)
+    conditions = [line for sentence in summary.how for line in _wrap(sentence, 2, indent="  ")]
+    # The first condition comes below the name; more of them, if caveats leave room, below that.
+    output[1:1] = conditions[:1]
     room = LINES - 1 - len(top) - len(output)
-    later = summary.doubts[1:] if summary.early_ends else summary.doubts
-    others = [doubt for doubt in later if not summary.canary or doubt != summary.canary.word]
-    doubts = [line for doubt in others for line in _wrapped(f"! {doubt}", 2, indent="  ")]
+    candidates = summary.doubts[1:] if summary.early_ends else summary.doubts
+    remaining = [doubt for doubt in candidates if not summary.canary or doubt != summary.canary.word]
+    doubts = [line for doubt in remaining for line in _wrap(f"! {doubt}", 2, indent="  ")]
     if len(doubts) > room:
-        doubts = [*doubts[: room - 1], f"! ... {count(len(summary.doubts), 'doubt')} in the report"]
-    output[2:2] = manner[1 : 1 + room - len(doubts)]
-    return [*top, *output, *doubts, _last(summary, place)]
+        doubts = [*doubts[: room - 1], f"! ... {count(len(summary.doubts), 'caveat')} in the report"]
+    output[2:2] = conditions[1 : 1 + room - len(doubts)]
+    return [*top, *output, *doubts, _result_line(summary, place)]
 
 
-def _distrust(summary: Summary) -> list[str]:
+def _warnings(summary: Summary) -> list[str]:
     """Return the most important warnings: the endpoint ended most conversations, or the canary failed."""
     canary = summary.canary
-    early = _wrapped(f"! {summary.doubts[0]}", 4, indent="  ") if summary.early_ends else []
-    return early + (_wrapped(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else [])
+    early = _wrap(f"! {summary.doubts[0]}", 4, indent="  ") if summary.early_ends else []
+    return early + (_wrap(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else [])
 
 
 def _name(summary: Summary) -> str:
@@ -59,6 +60,7 @@ def _name(summary: Summary) -> str:
 
 
 def _rate(summary: Summary) -> str:
+    """Return the score with its interval as a sentence, or the reason why there is none."""
     rate = summary.score
     if rate is None or rate.rate is None:
         return summary.why_no_score
@@ -76,22 +78,23 @@ def _rate(summary: Summary) -> str:
 
 
 def _pass_at(summary: Summary) -> str:
-    """Return pass@k for k > 1, each with its own denominator if some instances have fewer than k verdicts."""
+    """Return pass@k for k > 1, with the number of instances if some have fewer than k verdicts."""
     if summary.score is None:
         return ""
-    everything = summary.attempts[0].rate.total if summary.attempts else 0
+    all_instances = summary.attempts[0].rate.total if summary.attempts else 0
     return ", ".join(
         f"pass@{p.k} {percent(p.estimate)} %"
-        + (f" ({p.instances} of {everything})" if p.instances < everything else "")
+        + (f" ({p.instances} of {all_instances})" if p.instances < all_instances else "")
         for p in summary.pass_at
         if p.k > 1
     )
 
 
 def _cost(summary: Summary) -> str:
+    """Return the time per unit, tokens and cost of the run, as far as known."""
     parts = []
     if total := summary.seconds.get("total"):
-        parts.append(f"{duration(total.median)} a unit (median), {duration(total.p95)} (p95)")
+        parts.append(f"median {duration(total.median)}, p95 {duration(total.p95)} per unit")
     usage = summary.cost.usage
     if usage.calls:
         parts.append(f"{tokens(usage.prompt_tokens + usage.completion_tokens)} tokens")
@@ -102,7 +105,8 @@ def _cost(summary: Summary) -> str:
     return ", ".join(parts)
 
 
-def _last(summary: Summary, place: str) -> str:
+def _result_line(summary: Summary, place: str) -> str:
+    """Return the last line: the score, the failures, and the report's location."""
     rate = summary.headline
     ours, endpoint = _failures(summary)
     where = place or page_key(summary.run_id)
@@ -116,10 +120,10 @@ def _failures(summary: Summary) -> tuple[int, int]:
     return sum(summary.failures.values()) - endpoint, endpoint
 
 
-def _wrapped(text: str, most: int, indent: str = "") -> list[str]:
-    """Wrap the text to the terminal's width, in at most ``most`` lines; a longer text ends in dots."""
+def _wrap(text: str, max_lines: int, indent: str = "") -> list[str]:
+    """Wrap the text to the terminal's width, in at most ``max_lines`` lines; a longer text ends in dots."""
     flat = make_visible(text).replace("\n", " ").replace("\t", " ")
-    return textwrap.wrap(flat, WIDTH, max_lines=most, placeholder=" ...", subsequent_indent=indent)
+    return textwrap.wrap(flat, WIDTH, max_lines=max_lines, placeholder=" ...", subsequent_indent=indent)
 
 
 def comparison_lines(compared: Comparison, most: int | None = None) -> list[str]:
@@ -139,8 +143,8 @@ def comparison_lines(compared: Comparison, most: int | None = None) -> list[str]
     lines += ["", *filter(None, [view.headline, view.significance, view.means])]
     for part in (*view.moved, *view.apart):
         lines += ["", f"{part.heading}:"]
-        for one in part.lines[:most]:
-            lines += [f"  {one.instance_id}" + (f": {one.note}" if one.note else "")]
-            lines += [f"      {test}" for test in one.test_lines]
+        for instance in part.lines[:most]:
+            lines += [f"  {instance.instance_id}" + (f": {instance.note}" if instance.note else "")]
+            lines += [f"      {test}" for test in instance.test_lines]
         lines += [f"  and {len(part.lines) - most:,} more"] if most and len(part.lines) > most else []
     return lines

@@ -1,7 +1,7 @@
 """Client that posts one JSON message to a webhook. The address is a secret: no message of this module contains it.
 
 Uses urllib: a single POST needs no connection pool, and urllib respects the proxy and certificates of the
-environment. No library of the step image does more.
+environment.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from swe_argo.steps.models.backoff import retry_after_s
 
 TRIES = 5
+"""Maximum number of requests for one message."""
 TIMEOUT_S = 10.0
 LONGEST_WAIT_S = 60.0
 """Maximum length of one wait; a longer Retry-After is an error."""
@@ -49,7 +50,7 @@ class WebhookError(Exception):
 def post(url: str, body: dict[str, Any], pause: Callable[[int], float] = lambda tries: float(2 ** (tries - 1))) -> None:
     """Post the message; retry 429, 5xx and connection errors after ``pause`` seconds or those of Retry-After.
 
-    Raises WebhookError.
+    Raises WebhookError if the message is rejected, or the last try failed.
     """
 
     def wait(state: RetryCallState) -> float:
@@ -60,8 +61,8 @@ def post(url: str, body: dict[str, Any], pause: Callable[[int], float] = lambda 
     if not url.startswith(("https://", "http://")):
         raise WebhookError("its address does not begin with https://", again=False)
     data = json.dumps(body).encode()
-    again = retry_if_exception(lambda error: isinstance(error, WebhookError) and error.again)
-    Retrying(retry=again, wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(_once, url, data)
+    is_retried = retry_if_exception(lambda error: isinstance(error, WebhookError) and error.again)
+    Retrying(retry=is_retried, wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(_send, url, data)
 
 
 def _opener() -> OpenerDirector:
@@ -72,7 +73,8 @@ def _opener() -> OpenerDirector:
     return opener
 
 
-def _once(url: str, data: bytes) -> None:
+def _send(url: str, data: bytes) -> None:
+    """Send one request. Raises WebhookError, which says whether a retry may succeed."""
     try:
         # the scheme is checked above
         request = Request(url, data, {"Content-Type": "application/json", "User-Agent": "swe-argo"})  # noqa: S310
@@ -81,26 +83,27 @@ def _once(url: str, data: bytes) -> None:
             answer.read()
     except HTTPError as error:
         with error:
-            raise _refused(error) from None
+            raise _http_error(error) from None
     except TimeoutError:
         raise WebhookError(f"it did not answer in {TIMEOUT_S:.0f} s", again=True) from None
     except URLError as error:
         why = error.reason
-        reason = f"it did not answer in {TIMEOUT_S:.0f} s" if isinstance(why, TimeoutError) else _plain(why)
+        reason = f"it did not answer in {TIMEOUT_S:.0f} s" if isinstance(why, TimeoutError) else _redact(why)
         raise WebhookError(reason, again=True) from None
     except (InvalidURL, ValueError):
         raise WebhookError("its address is malformed", again=False) from None
     except (OSError, HTTPException) as error:
-        raise WebhookError(_plain(error), again=True) from None
+        raise WebhookError(_redact(error), again=True) from None
 
 
-def _plain(error: str | BaseException) -> str:
+def _redact(error: str | BaseException) -> str:
     """Return the error without texts that could contain the address."""
     words = getattr(error, "strerror", None)
     return f"no connection ({words or type(error).__name__})"
 
 
-def _refused(error: HTTPError) -> WebhookError:
+def _http_error(error: HTTPError) -> WebhookError:
+    """Return the error for an HTTP status; other than 429 and 5xx, or a long wait, a retry makes no sense."""
     requested_s = retry_after_s({name.lower(): value for name, value in error.headers.items()})
     if error.code != 429 and error.code < 500:
         return WebhookError(f"it answered {error.code}", again=False)

@@ -1,1 +1,1 @@
-"""Files for swebench and its leaderboard, identical to the official ones byte for byte."""
+"""Files for swebench and its leaderboard, byte for byte as swebench writes them."""

@@ -15,7 +15,7 @@ from swe_argo.steps.reports.stored_run import StoredUnit
 
 
 def official_name(model: str, run_id: str, attempt: int) -> str:
-    """Return the file's name: the official one for the first attempt, with the attempt's number for the others."""
+    """Return the file's name: the official name for the first attempt, with the attempt's number for the others."""
     return f"{model_token(model)}.{run_id}{'' if attempt == 1 else f'.attempt-{attempt}'}.json"
 
 
@@ -35,7 +35,7 @@ def official_summary(units: list[StoredUnit]) -> bytes:
             reason, tier = unit.official.reason
             reasons[unit.instance_id] = reason
             ids["infra_failure" if is_environment(tier) else "ambiguous_failure"].add(unit.instance_id)
-    return (json.dumps(_as_written(len(units), ids, reasons), indent=4) + "\n").encode()
+    return (json.dumps(_official_fields(len(units), ids, reasons), indent=4) + "\n").encode()
 
 
 _LISTS = (
@@ -52,6 +52,7 @@ _LISTS = (
 
 
 def _lists_of(unit: StoredUnit) -> set[str]:
+    """Return the names of the official lists that the unit is in."""
     if unit.patch is None:
         return {"incomplete"}
     if not unit.patch and not _has_layer(unit):
@@ -68,7 +69,7 @@ def _has_layer(unit: StoredUnit) -> bool:
     return graded not in ("", hashlib.sha256(unit.patch or b"").hexdigest())
 
 
-def _as_written(total: int, ids: dict[str, set[str]], reasons: dict[str, str]) -> dict[str, Any]:
+def _official_fields(total: int, ids: dict[str, set[str]], reasons: dict[str, str]) -> dict[str, Any]:
     listed = {name: sorted(members) for name, members in ids.items()}
     return {
         "total_instances": total,

@@ -13,7 +13,9 @@ from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing
 from swe_argo.steps.reports.text.formatting import money, tokens
 
 BINS = 20
-LEAST_UNITS = 5
+"""Maximum number of columns."""
+MIN_UNITS = 5
+"""Minimum number of units for a chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class AgainstResolved:
     most: int
     """Number of units in the highest column."""
     end: str
-    """Label of the axis' end, the 99th percentile; the last column includes all units beyond it."""
+    """Label of the end of the axis, the 99th percentile; the last column includes all units beyond it."""
     medians: str
     bins: int = BINS
     """Number of columns; each covers a whole number of turns."""
@@ -50,30 +52,33 @@ def _chart(
     name: str,
     units: Sequence[UnitFigures],
     measure: Callable[[UnitFigures], float | None],
-    word: Callable[[float], str],
+    format_value: Callable[[float], str],
     *,
     whole: bool = False,
 ) -> AgainstResolved | None:
-    """Return the chart, or None if too few units have the measure or all are alike.
+    """Return the chart, or None if too few units have a value or all values are equal.
 
     Args:
         name: Name of the measure.
         units: Units with a verdict.
         measure: Function that returns a unit's value.
-        word: Function that formats a value.
-        whole: Whether each column is a whole number wide, and so the axis ends at one.
+        format_value: Function that formats a value.
+        whole: Whether the width of a column is a whole number.
     """
-    known = [(value, unit.standing == Standing.RESOLVED) for unit in units if (value := measure(unit)) is not None]
-    values = [value for value, _ in known]
-    if len(values) < LEAST_UNITS or min(values) == max(values):
+    pairs = [(value, unit.standing == Standing.RESOLVED) for unit in units if (value := measure(unit)) is not None]
+    values = [value for value, _ in pairs]
+    if len(values) < MIN_UNITS or min(values) == max(values):
         return None
     end = quantile(values, 0.99) or max(values)
     width = ceil(end / BINS) if whole else end / BINS
     number = ceil(end / width) if whole else BINS
     bins = [[0.0, 0.0] for _ in range(number)]
-    for value, resolved in known:
+    for value, resolved in pairs:
+        # A column includes its upper end; the last one includes all greater values, the first one 0.
         bins[min(number, max(1, ceil(value / width))) - 1][0 if resolved else 1] += 1
     paths, most = columns(bins)
-    sides = {"resolved": [v for v, good in known if good], "others": [v for v, good in known if not good]}
-    medians = ", ".join(f"{side} {word(quantile(some, 0.5))}" for side, some in sides.items() if some)
-    return AgainstResolved(name, paths[0], paths[1], int(most), word(number * width), f"median of {medians}", number)
+    sides = {"resolved": [v for v, good in pairs if good], "others": [v for v, good in pairs if not good]}
+    medians = ", ".join(f"{side} {format_value(quantile(group, 0.5))}" for side, group in sides.items() if group)
+    return AgainstResolved(
+        name, paths[0], paths[1], int(most), format_value(number * width), f"median of {medians}", number
+    )

@@ -1,4 +1,4 @@
-"""Geometry of the charts: coordinates for the templates, in percent of the width or in a box of 100 by 100."""
+"""Geometry of the charts: coordinates in percent, or in a box of 100 by 100."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def histogram(values: Sequence[float], bins: int = 24) -> Histogram:
 
 
 def columns(values: Sequence[Sequence[float]]) -> tuple[list[str], float]:
-    """Return (a path for each part, the largest sum) of stacked columns, one per row, in a box as wide as rows."""
+    """Return (a path for each part, the largest sum) of stacked columns, one per row, 1 wide and up to 100 high."""
     most = max((sum(row) for row in values), default=0.0)
     paths = [""] * max((len(row) for row in values), default=0)
     for place, row in enumerate(values):
@@ -66,6 +66,7 @@ def columns(values: Sequence[Sequence[float]]) -> tuple[list[str], float]:
         for part, value in enumerate(row):
             top = floor - (100 * value / most if most else 0.0)
             if floor - top >= 0.01:
+                # A column is 0.84 wide, with a gap of 0.08 on each side.
                 paths[part] += f"M{place + 0.08:.2f} {floor:.2f}V{top:.2f}h.84V{floor:.2f}z"
             floor = top
     return paths, most

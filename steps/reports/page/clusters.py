@@ -13,15 +13,16 @@ from swe_argo.steps.reports.page.unit_figures import UnitFigures
 from swe_argo.steps.reports.stored_run import Standing
 from swe_argo.steps.reports.text.formatting import count
 
-CLUSTERS_SHOWN = 8
-LEAST = 2
+MAX_CLUSTERS = 8
+MIN_UNITS = 2
 """Minimum number of units in a cluster."""
-UNITS_NAMED = 5
+MAX_UNITS = 5
+"""Maximum number of units named per cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureCluster:
-    """Failures with a common feature."""
+    """Failed units with a common feature."""
 
     name: str
     number: int
@@ -34,14 +35,14 @@ def cluster_failures(units: Sequence[UnitFigures]) -> list[tuple[str, list[Failu
     failures = [unit for unit in units if unit.standing not in (Standing.RESOLVED, Standing.NOT_RUN)]
     kinds = [
         ("Failing test", _by_tests(failures)),
-        ("Line of an error", _by_error(failures)),
-        ("Agent stopped", _by_stop(failures)),
+        ("Error", _by_error(failures)),
+        ("Stop reason", _by_stop(failures)),
     ]
     return [(name, clusters) for name, clusters in kinds if clusters]
 
 
-_CHANGING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
-"""Parts in which equal errors differ: addresses and numbers."""
+_VARIABLE_PARTS = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
+"""Addresses and numbers, which differ between messages of the same error."""
 
 
 def _by_tests(failures: Sequence[UnitFigures]) -> list[FailureCluster]:
@@ -52,26 +53,28 @@ def _by_tests(failures: Sequence[UnitFigures]) -> list[FailureCluster]:
             failed_by[test].append(place)
     tests_of: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for test, places in failed_by.items():
-        if len(places) >= LEAST:
+        if len(places) >= MIN_UNITS:
             tests_of[tuple(places)].append(test)
     groups = {}
-    for together, tests in tests_of.items():
+    for shared_places, tests in tests_of.items():
         more = f" and {count(len(tests) - 1, 'more test')}" if len(tests) > 1 else ""
-        groups[f"{tests[0]}{more}"] = [failures[place] for place in together]
+        groups[f"{tests[0]}{more}"] = [failures[place] for place in shared_places]
     return _largest(groups)
 
 
 def _by_error(failures: Sequence[UnitFigures]) -> list[FailureCluster]:
+    """Return clusters by error line; lines that differ only in numbers are one cluster, named after the first."""
     groups: dict[str, list[UnitFigures]] = defaultdict(list)
     names: dict[str, str] = {}
     for unit in failures:
         if unit.error:
-            kind = _CHANGING.sub("0", unit.error)
+            kind = _VARIABLE_PARTS.sub("0", unit.error)
             groups[names.setdefault(kind, unit.error)].append(unit)
     return _largest(groups)
 
 
 def _by_stop(failures: Sequence[UnitFigures]) -> list[FailureCluster]:
+    """Return clusters by stop reason, of agents that did not finish by themselves."""
     groups: dict[str, list[UnitFigures]] = defaultdict(list)
     for unit in failures:
         if unit.stop not in ("", StopReason.FINISHED):
@@ -80,5 +83,6 @@ def _by_stop(failures: Sequence[UnitFigures]) -> list[FailureCluster]:
 
 
 def _largest(groups: Mapping[str, Sequence[UnitFigures]]) -> list[FailureCluster]:
-    shared = sorted((item for item in groups.items() if len(item[1]) >= LEAST), key=lambda item: -len(item[1]))
-    return [FailureCluster(name, len(units), [*units[:UNITS_NAMED]]) for name, units in shared[:CLUSTERS_SHOWN]]
+    """Return the largest groups as clusters."""
+    shared = sorted((item for item in groups.items() if len(item[1]) >= MIN_UNITS), key=lambda item: -len(item[1]))
+    return [FailureCluster(name, len(units), [*units[:MAX_UNITS]]) for name, units in shared[:MAX_CLUSTERS]]

@@ -48,7 +48,7 @@ def cross_stops(units: Sequence[UnitFigures]) -> CrossTable | None:
     rows = []
     for standing, label in STANDINGS.items():
         cells = [cell(pairs[standing, reason], outcome=standing, stop=reason) for reason in reasons]
-        if number := sum(one.number for one in cells):
+        if number := sum(column.number for column in cells):
             rows.append((label, cell(number, outcome=standing), cells))
     names = [STOPS[reason].name if reason in STOPS else reason for reason in reasons]
     return CrossTable(

@@ -1,6 +1,6 @@
 """The dataset's reference patch, for the page of a unit.
 
-The answers are in the run's store, out of reach of agents; readers of a report can read that store, too.
+The answers are in the run's store, which agents cannot read but readers of a report can.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from swe_argo.steps.contracts.data import Patch
 
 
 def reference_patch(answer: bytes | None) -> bytes:
-    """Return the patch in ``answer.json`` (SWE-bench: ``patch``, others: in their row); empty if there is none."""
+    """Return the patch in ``answer.json``, from ``patch`` or ``source.patch``; empty if there is none."""
     try:
         read = json.loads(answer or b"{}")
         source = read.get("source")

@@ -18,12 +18,12 @@ from swe_argo.steps.reports.stored_run import Standing, StoredRun
 
 
 def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = None, why_not: str = "") -> bytes:
-    """Return the page as UTF-8. Hostile text is made visible first and escaped by the template.
+    """Return the page as UTF-8. Hostile text is sanitized first, then escaped by the template.
 
     ``why_not``: reason why a requested comparison with an earlier run is missing.
     """
     rows = make_rows(run)
-    is_said_once = bool(confirmations.shared_reason(run.units))
+    is_shared = bool(confirmations.shared_reason(run.units))
     units = [
         UnitFigures(
             instance_id=unit.instance_id,
@@ -32,7 +32,7 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
             standing=unit.standing,
             suspect=unit.suspect,
             unconfirmed=(
-                confirmations.confirmation_note(unit) if unit.standing is Standing.RESOLVED and not is_said_once else ""
+                confirmations.confirmation_note(unit) if unit.standing is Standing.RESOLVED and not is_shared else ""
             ),
             seconds=unit.seconds,
             total_s=unit.total_s,

@@ -26,16 +26,16 @@ from swe_argo.steps.reports.text.visible import make_visible
 __all__ = ["UnitFigures", "report_sections"]
 
 SLOWEST = 10
-NAMED = 50
+MAX_UNITS = 50
 """Maximum number of named units without a verdict, suspect units, and unconfirmed units."""
-STAGES_SHOWN = 8
-LEAST_SHARE = 0.005  # of all time, for a stage to be drawn
+MAX_STAGES = 8
+MIN_SHARE = 0.005  # of the total time; shorter stages are not drawn
 
 
 def report_sections(
     summary: Summary, units: Sequence[UnitFigures], compared: Comparison | None = None, why_not: str = ""
 ) -> dict[str, Any]:
-    """Return the sections' template variables. ``units``: in the order of the plan; ``why_not`` as of the page."""
+    """Return the sections' template variables. ``units``: in plan order; ``why_not``: see ``render_page``."""
     slowest = sorted(units, key=lambda unit: -unit.total_s)[:SLOWEST]
     longest = slowest[0].total_s if slowest else 0.0
     return {
@@ -56,11 +56,11 @@ def report_sections(
         "grid": attempt_grid(units),
         "stages": _stages(summary, units),
         "slowest": [(unit, round(100 * unit.total_s / longest, 2)) for unit in slowest] if longest else [],
-        "without": [unit for unit in units if unit.standing == Standing.FAILED][:NAMED],
-        "suspects": [unit for unit in units if unit.suspect][:NAMED],
+        "without": [unit for unit in units if unit.standing == Standing.FAILED][:MAX_UNITS],
+        "suspects": [unit for unit in units if unit.suspect][:MAX_UNITS],
         "unconfirmed": _by_reason(units),
         "many": len(summary.attempts) > 1,
-        "beside": view_comparison(compared) if compared else None,
+        "comparison": view_comparison(compared) if compared else None,
         "hrefs": {unit.instance_id: unit.href for unit in units if unit.attempt == 1},
         "why_not": make_visible(why_not),
     }
@@ -69,31 +69,34 @@ def report_sections(
 def _by_reason(units: Sequence[UnitFigures]) -> dict[str, list[UnitFigures]]:
     """Return the resolved units that are not confirmed, by reason."""
     reasons: dict[str, list[UnitFigures]] = {}
-    for unit in [unit for unit in units if unit.unconfirmed][:NAMED]:
+    for unit in [unit for unit in units if unit.unconfirmed][:MAX_UNITS]:
         reasons.setdefault(unit.unconfirmed, []).append(unit)
     return reasons
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
     """Return (name, value) pairs: dataset, agent, model and conditions."""
-    how, dataset, versions = summary.conditions, summary.dataset, summary.versions
-    solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[how.solve_network]
-    selection = ", ".join(how.selection)
-    confirmed = summary.confirmation or summary.counter_proof
+    conditions, dataset, versions = summary.conditions, summary.dataset, summary.versions
+    solving = {None: "", True: "open for the agent, ", False: "none for the agent, "}[conditions.solve_network]
+    selection, selected = ", ".join(conditions.selection), conditions.selected
+    confirmation = summary.confirmation or summary.counter_proof
     facts = [
         ("Dataset", f"{dataset.name}, {dataset.split}"),
         ("Revision", dataset.revision or f"rows {dataset.sha256[:12]}"),
-        ("Instances", f"{how.selected:,}, chosen by {selection}" if selection else f"all {how.selected:,}"),
-        ("Attempts", f"{len(summary.attempts)} an instance"),
-        ("Agent", how.agent),
+        (
+            "Instances",
+            f"{selected:,}, selected by {selection}" if selection else f"all {selected:,}",
+        ),
+        ("Attempts", f"{len(summary.attempts)} per instance"),
+        ("Agent", conditions.agent),
         ("Model", summary.model),
-        ("Hints", "shown" if how.hints else "not shown"),
-        ("Network", f"{solving}{'open' if how.grading_network else 'none'} for the tests"),
+        ("Hints", "shown" if conditions.hints else "not shown"),
+        ("Network", f"{solving}{'open' if conditions.grading_network else 'none'} for the tests"),
         ("Graded by", describe_grading(summary)),
         *([("Canary", summary.canary.word)] if summary.canary else []),
-        *([("Confirmation", confirmations.format_confirmations(confirmed))] if confirmed else []),
+        *([("Confirmation", confirmations.format_confirmations(confirmation))] if confirmation else []),
         *([("Neighbour inputs", summary.headline.on_neighbours)] if summary.headline.neighbours else []),
-        *([("Sandboxes", "; ".join(how.machines))] if how.machines else []),
+        *([("Sandboxes", "; ".join(conditions.machines))] if conditions.machines else []),
         ("Code", f"swe-argo {versions.get('swe-argo', 'unknown')} {versions.get('code', '')[:12]}".strip()),
         ("Planned", utc(summary.created_at)),
         *([("Tags", listing(summary.tags))] if summary.tags else []),
@@ -102,13 +105,14 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
 
 
 def describe_grading(summary: Summary) -> str:
-    """Return grader and time limit, if the run has it: other families than SWE-bench have limits of their own."""
+    """Return grader and time limit of the tests; families other than SWE-bench have their own limits."""
     limit_s = summary.conditions.timeout_s
     own_limit = summary.families != [SWEBENCH] and limit_s == OFFICIAL_TIMEOUT_S
     return f"{summary.graders}, {'its own limit' if own_limit else f'{limit_s:,} s'} for tests"
 
 
 def _bar(summary: Summary) -> Any:
+    """Return the bar of outcomes; units whose agent was stopped by a limit are hatched."""
     parts = []
     for name, label in standing_labels(summary.failures).items():
         stopped_early = sum(summary.stopped.get(name, {}).values())
@@ -123,10 +127,10 @@ def _outcomes(summary: Summary) -> list[dict[str, Any]]:
     bars = []
     for name, label in standing_labels(summary.failures).items():
         if number := summary.outcomes.get(name, 0):
-            causes = {stop_phrase(why): n for why, n in summary.stopped.get(name, {}).items()}
+            causes = {stop_phrase(reason): n for reason, n in summary.stopped.get(name, {}).items()}
             causes |= summary.failures if name == Standing.FAILED else {}
-            one = {"label": label, "number": number, "share": number / summary.units, "causes": causes}
-            bars.append(one | {"standing": name})
+            outcome = {"label": label, "number": number, "share": number / summary.units, "causes": causes}
+            bars.append(outcome | {"standing": name})
     return bars
 
 
@@ -134,31 +138,31 @@ def _stops(summary: Summary) -> list[dict[str, Any]]:
     """Return the stop reasons that occurred, most frequent first; empty without an agent."""
     if summary.conditions.kind != "agent":
         return []
-    total = sum(one.units for one in summary.stops)
+    total = sum(stop.units for stop in summary.stops)
     return [
         {
-            "name": STOPS[one.reason].name,
-            "meaning": STOPS[one.reason].meaning,
-            "units": one.units,
-            "resolved": one.resolved,
-            "width": round(100 * one.units / total, 2),
-            "good": round(100 * one.resolved / total, 2),
+            "name": STOPS[stop.reason].name,
+            "meaning": STOPS[stop.reason].meaning,
+            "units": stop.units,
+            "resolved": stop.resolved,
+            "width": round(100 * stop.units / total, 2),
+            "good": round(100 * stop.resolved / total, 2),
         }
-        for one in sorted(summary.stops, key=lambda one: -one.units)
-        if one.units
+        for stop in sorted(summary.stops, key=lambda stop: -stop.units)
+        if stop.units
     ]
 
 
 def _stages(summary: Summary, units: Sequence[UnitFigures]) -> list[dict[str, Any]]:
-    """Return the stages that take most of the time, in the order in which they happen."""
+    """Return the stages that take most of the time, in chronological order."""
     whole = summary.seconds.get("total")
-    ranked = sorted(summary.seconds, key=lambda stage: -summary.seconds[stage].total)[:STAGES_SHOWN]
+    ranked = sorted(summary.seconds, key=lambda stage: -summary.seconds[stage].total)[:MAX_STAGES]
     bars = []
     for stage in in_order(ranked):
         values = [unit.total_s if stage == "total" else unit.seconds.get(stage, 0.0) for unit in units]
         spread = summary.seconds[stage]
         share = spread.total / whole.total if whole and whole.total else 0.0
-        if share < LEAST_SHARE:
+        if share < MIN_SHARE:
             continue
         spread_columns = histogram([value for value in values if value] or [0.0])
         bars.append({"name": STAGES.get(stage, stage), "spread": spread, "share": share, "columns": spread_columns})

@@ -1,4 +1,4 @@
-"""The time of one unit as one bar of its stages."""
+"""Bar chart of the stages of one unit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from swe_argo.steps.reports.page.charts import Segment, stacked
 from swe_argo.steps.reports.stored_run import StoredUnit
 from swe_argo.steps.reports.text.formatting import duration
 
-LEAST_S = 0.5
+MIN_S = 0.5
 """Minimum seconds of a stage in the bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageBar:
-    """Stages in order, after the failed tries and the results replaced by --redo."""
+    """Failed tries and results replaced by --redo, then the stages in order."""
 
     segments: list[Segment]
     words: list[tuple[str, str, str]]
@@ -26,12 +26,12 @@ class StageBar:
 def stage_bar(unit: StoredUnit) -> StageBar | None:
     """Return the bar, or None if nothing took time."""
     seconds = unit.seconds
-    past = [
-        ("past", "Failed tries", sum(one.failure.seconds for one in unit.tries)),
-        ("past", "Done again since", sum(earlier.seconds for earlier in unit.redone)),
+    earlier_parts = [
+        ("past", "Failed tries", sum(failed_try.failure.seconds for failed_try in unit.tries)),
+        ("past", "Replaced by --redo", sum(earlier.seconds for earlier in unit.redone)),
     ]
     stages = [(name.partition(".")[2] or name, STAGES.get(name, name), seconds[name]) for name in in_order(seconds)]
-    parts = [part for part in (*past, *stages) if part[2] >= LEAST_S]
+    parts = [part for part in (*earlier_parts, *stages) if part[2] >= MIN_S]
     if not parts:
         return None
     return StageBar(

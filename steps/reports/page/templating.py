@@ -23,7 +23,7 @@ PAGE_FOLDER = TEMPLATES / "report"
 
 @cache
 def page_templates() -> Environment:
-    """Return the environment. It escapes hostile text, which must be made visible first; ``as_page`` encodes it."""
+    """Return the environment. It escapes HTML, but hostile text must be sanitized before; ``as_page`` encodes pages."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

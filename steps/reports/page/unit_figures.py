@@ -22,18 +22,17 @@ class UnitFigures:
     unconfirmed: str
     """Reason why a resolved unit is not confirmed; else empty."""
     seconds: Mapping[str, float]
-    """By stage."""
+    """Durations by stage."""
     total_s: float
     stop: str = ""
     """Stop reason of its agent; empty without an agent."""
     turns: int | None = None
-    """Answers of the agent; None if unknown."""
+    """Number of the agent's turns; None if unknown."""
     tokens: int = 0
     cost_usd: float | None = None
     failing_tests: Sequence[str] = ()
-    """The first of them, as ``first_failing``."""
+    """The first failing tests."""
     error: str = ""
-    """As ``error_of``."""
 
     @property
     def label(self) -> StandingLabel:

@@ -1,4 +1,4 @@
-"""The page of one unit: its agent's turns, its result, and its failures."""
+"""Page of one unit: the agent's turns, the result, and failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swe_argo.steps.reports.page.templating import as_page, page_templates
 from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
 from swe_argo.steps.reports.text.formatting import money, tokens
 from swe_argo.steps.reports.text.issue_blocks import issue_blocks
-from swe_argo.steps.reports.text.patch_files import FILES_NAMED, PatchFile, patch_files
+from swe_argo.steps.reports.text.patch_files import MAX_FILES, PatchFile, patch_files
 from swe_argo.steps.reports.text.visible import WHOLE, make_visible, patch_head
 from swe_argo.steps.reports.unit.conversation import Conversation
 from swe_argo.steps.reports.unit.edits import first_edit
@@ -23,11 +23,13 @@ from swe_argo.steps.reports.unit.turns import ShownTurn, text_allowance
 from swe_argo.steps.reports.unit.view import view_unit
 
 PATCH_BYTES = 600_000
+"""Maximum bytes shown of the unit's patch."""
 PATCH_WIDTH = 2_000
 REFERENCE_BYTES = 200_000
 LONG_ISSUE, LONG_PATCH = 1_500, 60
 """Characters and lines beyond which a text is folded."""
-ERRORS_NAMED = 12
+MAX_ERRORS = 12
+"""Maximum number of links to errors."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,21 @@ class UnitPageInputs:
     remarks: Sequence[str]
     """Remarks about the whole run."""
     folder: str = ""
-    """Address of its files; by default beside the report's folder."""
+    """Address of the unit's files; by default its folder relative to the report."""
     reference: bytes = b""
     """The dataset's reference patch; empty if it has none."""
 
 
 def instance_page(
-    run: StoredRun, unit: StoredUnit, material: UnitPageInputs, template: str = "instance.html.j2", **others: object
+    run: StoredRun, unit: StoredUnit, inputs: UnitPageInputs, template: str = "instance.html.j2", **variables: object
 ) -> bytes:
     """Return the page as UTF-8, at most about 4 MB whatever the size of the unit.
 
-    ``template``: extends the report's own template; ``others``: its additional variables.
+    ``template``: a template that extends the report's; ``variables``: additional variables of that template.
     """
-    conversation, partial = material.conversation, material.partial
-    limit = text_allowance([*_flat(conversation), *(one for other in partial.values() for one in _flat(other))])
-    # An endpoint named in the spec is in the remarks on the run.
+    conversation, partial = inputs.conversation, inputs.partial
+    limit = text_allowance([*_flat(conversation), *(part for attempt in partial.values() for part in _flat(attempt))])
+    # The remarks contain the endpoint of a spec.
     view = view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
     text = (
         page_templates()
@@ -71,7 +73,7 @@ def instance_page(
             run=make_visible(run.run.run_id),
             model=make_visible(run.run.model),
             dataset=make_visible(f"{run.run.dataset.name}, {run.run.dataset.split}"),
-            material=material,
+            inputs=inputs,
             many=len(run.attempts) > 1,
             chart=_chart(conversation) if conversation else None,
             attempts=_attempts(unit.solve.attempts) if unit.solve else [],
@@ -80,11 +82,11 @@ def instance_page(
             bar=stage_bar(unit),
             jumps=_jumps(view.turns, first_edit(conversation) if conversation else None),
             patch=_shown_patch(unit.patch or b"", PATCH_BYTES) or _shown_changes(view.changes),
-            reference=_shown_patch(material.reference, REFERENCE_BYTES),
-            reference_is_patch=bool(material.reference) and material.reference == unit.patch,
-            folder=material.folder or f"../../units/{unit.instance_id}/{unit.attempt}/",
+            reference=_shown_patch(inputs.reference, REFERENCE_BYTES),
+            reference_is_patch=bool(inputs.reference) and inputs.reference == unit.patch,
+            folder=inputs.folder or f"../../units/{unit.instance_id}/{unit.attempt}/",
             files=linked_files(unit),
-            **others,
+            **variables,
         )
     )
     return as_page(text)
@@ -109,6 +111,7 @@ class ShownPatch:
 
 
 def _shown_patch(patch: bytes, most_bytes: int) -> ShownPatch | None:
+    """Return a patch for the page, with its first ``most_bytes`` bytes; None if it is empty."""
     if not patch.strip():
         return None
     head = patch_head(patch[:most_bytes], WHOLE, PATCH_WIDTH)
@@ -116,8 +119,8 @@ def _shown_patch(patch: bytes, most_bytes: int) -> ShownPatch | None:
     total = patch.count(b"\n") + (not patch.endswith(b"\n"))
     return ShownPatch(
         runs=diff_runs(head.lines),
-        files=files[:FILES_NAMED],
-        files_left_out=max(0, len(files) - FILES_NAMED),
+        files=files[:MAX_FILES],
+        files_left_out=max(0, len(files) - MAX_FILES),
         lines=len(head.lines),
         left_out=total - len(head.lines),
     )
@@ -129,7 +132,7 @@ def _shown_changes(changes: Sequence[str]) -> ShownPatch | None:
 
 @dataclass(frozen=True, slots=True)
 class Jumps:
-    """Anchors of places in the conversation that people look for."""
+    """Anchors of the first edit and of errors in the conversation."""
 
     first_edit: str
     """Empty if there is none."""
@@ -139,22 +142,24 @@ class Jumps:
 
 
 def _jumps(turns: Sequence[ShownTurn], edit: int | None) -> Jumps:
+    """Return the links to the first edit (``edit``: number of the call) and to turns with errors."""
     errors = [
         (turn.anchor, str(turn.number or turn.source))
         for turn in turns
         if turn.malformed
-        or any(one.failed for one in turn.other_results)
-        or any(one.failed for call in turn.calls for one in call.results)
+        or any(result.failed for result in turn.other_results)
+        or any(result.failed for call in turn.calls for result in call.results)
     ]
     return Jumps(
         first_edit=next((call.anchor for turn in turns for call in turn.calls if call.anchor == f"c{edit}"), ""),
-        errors=errors[:ERRORS_NAMED],
-        errors_left_out=max(0, len(errors) - ERRORS_NAMED),
+        errors=errors[:MAX_ERRORS],
+        errors_left_out=max(0, len(errors) - MAX_ERRORS),
     )
 
 
 def _flat(conversation: Conversation | None) -> list[Conversation]:
-    return [conversation, *(one for other in conversation.others for one in _flat(other))] if conversation else []
+    """Return a conversation and all conversations within it."""
+    return [conversation, *(part for other in conversation.others for part in _flat(other))] if conversation else []
 
 
 def _chart(conversation: Conversation) -> dict[str, Any] | None:
@@ -166,7 +171,7 @@ def _chart(conversation: Conversation) -> dict[str, Any] | None:
         [(s.completion, min(s.cached, s.prompt), max(0, s.prompt - s.cached)) for s in usages]
     )
     priced = [s.cost for s in usages if s.cost is not None]
-    money_columns, dearest = columns([(s.cost or 0.0,) for s in usages])
+    money_columns, highest_cost = columns([(s.cost or 0.0,) for s in usages])
     second_columns, slowest = columns([(s.seconds,) for s in usages])
     return {
         "width": max(len(usages), 16),
@@ -174,7 +179,7 @@ def _chart(conversation: Conversation) -> dict[str, Any] | None:
         "tokens": list(zip(("out", "cached", "in"), token_columns, strict=True)),
         "most": int(most),
         "money": money_columns[0] if priced else "",
-        "dearest": dearest,
+        "dearest": highest_cost,
         "total": sum(priced) if priced else None,
         "seconds": second_columns[0] if slowest else "",
         "slowest": slowest,
@@ -183,17 +188,18 @@ def _chart(conversation: Conversation) -> dict[str, Any] | None:
 
 
 def _attempts(attempts: Sequence[SolveAttempt]) -> list[dict[str, Any]]:
+    """Return the attempts of iterative mode as texts for the page."""
     return [
         {
-            "number": one.number,
-            "stop": STOPS[one.stop_reason].name,
-            "temperature": "" if one.temperature is None else f"{one.temperature:g}",
-            "critic": "accepted" if one.accepted else "refused",
-            "chosen": one.chosen,
-            "patch": f"{one.patch_bytes:,} B",
-            "calls": f"{one.usage.calls:,}",
-            "tokens": tokens(one.usage.prompt_tokens + one.usage.completion_tokens),
-            "cost": "" if one.usage.cost_usd is None else money(one.usage.cost_usd),
+            "number": attempt.number,
+            "stop": STOPS[attempt.stop_reason].name,
+            "temperature": "" if attempt.temperature is None else f"{attempt.temperature:g}",
+            "critic": "accepted" if attempt.accepted else "rejected",
+            "chosen": attempt.chosen,
+            "patch": f"{attempt.patch_bytes:,} B",
+            "calls": f"{attempt.usage.calls:,}",
+            "tokens": tokens(attempt.usage.prompt_tokens + attempt.usage.completion_tokens),
+            "cost": "" if attempt.usage.cost_usd is None else money(attempt.usage.cost_usd),
         }
-        for one in attempts
+        for attempt in attempts
     ]

@@ -1,10 +1,10 @@
-"""Pages of all units, written in small batches: only one trajectory at a time is parsed in memory."""
+"""Writer of all units' pages, in small batches: only one parsed trajectory is in memory at a time."""
 
 from __future__ import annotations
 
 from swe_argo.steps.contracts.chain import PAGE
 from swe_argo.steps.contracts.data import Answer
-from swe_argo.steps.contracts.progress_lines import counted
+from swe_argo.steps.contracts.progress_lines import count_progress
 from swe_argo.steps.contracts.record import Place, key
 from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.reports.batches import TRAJECTORIES_AT_ONCE, batches
@@ -19,8 +19,8 @@ from swe_argo.steps.reports.unit.view import TRIES_SHOWN
 from swe_argo.steps.store import Store
 
 FOLDER = "instances"
-ANSWER_SHOWN = 200
-"""Maximum characters of the last useless answer, for the caveat about all answers."""
+ANSWER_CHARACTERS = 200
+"""Maximum length of the excerpt of a useless answer."""
 
 
 def page_name(unit: StoredUnit) -> str:
@@ -42,44 +42,46 @@ def write_instances(store: Store, run: StoredRun) -> None:
     neighbours = {
         page: (before, after) for before, page, after in zip(["", *pages], pages, [*pages[1:], ""], strict=False)
     }
-    for some in counted([*batches(numbered, TRAJECTORIES_AT_ONCE)], f"writing pages, {TRAJECTORIES_AT_ONCE} at a time"):
-        answers = {unit.instance_id: key(Answer, run.run.run_id, unit.instance_id) for _, unit in some}
-        trajectories = [name for _, unit in some for name in _trajectory_keys(run, unit).values()]
+    for batch in count_progress(
+        [*batches(numbered, TRAJECTORIES_AT_ONCE)], f"writing {TRAJECTORIES_AT_ONCE} pages at a time"
+    ):
+        answers = {unit.instance_id: key(Answer, run.run.run_id, unit.instance_id) for _, unit in batch}
+        trajectories = [name for _, unit in batch for name in _trajectory_keys(run, unit).values()]
         contents = store.get_many([*trajectories, *answers.values()])
         pages_written = {}
-        for place, unit in some:
+        for place, unit in batch:
             before, after = (name.removeprefix(f"{FOLDER}/") for name in neighbours[unit.page])
-            partial = _read(run, unit, contents)
+            partial = _read_conversations(run, unit, contents)
             conversation = partial.pop("", None)
             if conversation is not None:
                 count_answers(unit, conversation)
                 unit.endpoint = make_visible(conversation.endpoint)[:200]
             reference = reference_patch(contents.get(answers[unit.instance_id]))
-            material = UnitPageInputs(
+            inputs = UnitPageInputs(
                 conversation, partial, f"../{PAGE}#u{place}", before, after, notes, reference=reference
             )
-            pages_written[f"{folder}{unit.page}"] = instance_page(run, unit, material)
+            pages_written[f"{folder}{unit.page}"] = instance_page(run, unit, inputs)
         store.put_many(pages_written)
 
 
 def count_answers(unit: StoredUnit, conversation: Conversation) -> None:
-    """Set the number of answers in the unit's trajectory, and of those that its agent could not use."""
+    """Set the unit's numbers of turns, model answers and useless answers, and an excerpt of a useless one."""
     unit.turns, unit.model_answers = conversation.answers, len(conversation.model_answers)
     useless = conversation.useless_answers
     unit.useless_answers = len(useless)
     texts = (turn.message.strip() or turn.reasoning.strip() for turn in reversed(useless))
-    unit.useless_answer = make_visible(next(filter(None, texts), "")[:ANSWER_SHOWN])
+    unit.useless_answer = make_visible(next(filter(None, texts), "")[:ANSWER_CHARACTERS])
 
 
 def _trajectory_keys(run: StoredRun, unit: StoredUnit) -> dict[str, str]:
-    """Return trajectory keys by failed try; the empty name is the try that did not fail."""
+    """Return trajectory keys by name of the failed try; the empty name is the successful try."""
     folder = Place.UNIT.format(run=run.run.run_id, instance=unit.instance_id, attempt=unit.attempt)
-    names = [one.name for one in unit.tries[-TRIES_SHOWN:]]
+    names = [failed_try.name for failed_try in unit.tries[-TRIES_SHOWN:]]
     files = {"": Trajectory.file} | {name: f"tries/{name}/{Trajectory.file}" for name in names}
     return {name: f"{folder}/{file}" for name, file in files.items() if file in unit.trajectories}
 
 
-def _read(run: StoredRun, unit: StoredUnit, contents: dict[str, bytes]) -> dict[str, Conversation]:
+def _read_conversations(run: StoredRun, unit: StoredUnit, contents: dict[str, bytes]) -> dict[str, Conversation]:
     """Return the readable conversations, by the names of ``_trajectory_keys``."""
     conversations: dict[str, Conversation] = {}
     for name, place in _trajectory_keys(run, unit).items():

@@ -76,9 +76,9 @@ class RowColumn:
 
 
 _COLUMNS = (
-    RowColumn("turns", "Turns", "Answers of the agent"),
-    RowColumn("f2p", "F2P", "Failing tests that should pass: passed of listed", roomy=True),
-    RowColumn("p2p", "P2P", "Passing tests that should stay so: passed of listed", roomy=True),
+    RowColumn("turns", "Turns", "Turns of the agent"),
+    RowColumn("f2p", "F2P", "FAIL_TO_PASS tests: passed of listed", roomy=True),
+    RowColumn("p2p", "P2P", "PASS_TO_PASS tests: passed of listed", roomy=True),
     RowColumn("time", "Time"),
     RowColumn("tokens", "Tokens", roomy=True),
     RowColumn("cost", "Cost", roomy=True),
@@ -86,7 +86,7 @@ _COLUMNS = (
 
 
 def row_columns(rows: list[Row]) -> list[RowColumn]:
-    """Return the columns that are not empty for all rows; tokens only if no row has a cost."""
+    """Return the columns that have a value in some row; tokens only if no row has a cost."""
     columns = [column for column in _COLUMNS if any(getattr(row, column.name) for row in rows)]
     has_cost = any(column.name == "cost" for column in columns)
     return [column for column in columns if column.name != "tokens" or not has_cost]
@@ -96,37 +96,41 @@ def make_rows(run: StoredRun) -> list[Row]:
     """Return the rows in the order of the plan."""
     repos = {name: number for number, name in enumerate(repository_names(run))}
     stops = {reason: number for number, reason in enumerate(stop_reasons(run))}
-    unit_excerpts, is_said_once = share_out(run.units), bool(shared_reason(run.units))
+    unit_excerpts, is_reason_shared = share_out(run.units), bool(shared_reason(run.units))
     pairs = enumerate(zip(run.units, unit_excerpts, strict=True))
     return [
-        _row(unit, excerpts, f"u{number}", [f"r{repos[unit.repo]}", *_stop_class(unit, stops)], is_said_once)
+        _row(unit, excerpts, f"u{number}", [f"r{repos[unit.repo]}", *_stop_class(unit, stops)], is_reason_shared)
         for number, (unit, excerpts) in pairs
     ]
 
 
 def repository_names(run: StoredRun) -> list[str]:
-    """Return the sorted repository names, the choices of a filter."""
+    """Return the sorted repository names, for a filter."""
     return sorted({unit.repo for unit in run.units}, key=str.lower)
 
 
 def stop_reasons(run: StoredRun) -> list[str]:
-    """Return the stop reasons that occur, in the order of the enum, the choices of a filter."""
-    found = {unit.solve.stop_reason for unit in run.units if unit.solve is not None}
-    return [reason.value for reason in StopReason if reason in found]
+    """Return the stop reasons that occur, in the order of the enum, for a filter."""
+    reasons = {unit.solve.stop_reason for unit in run.units if unit.solve is not None}
+    return [reason.value for reason in StopReason if reason in reasons]
 
 
 def _stop_class(unit: StoredUnit, stops: dict[str, int]) -> list[str]:
     return [f"s{stops[unit.solve.stop_reason.value]}"] if unit.solve is not None else []
 
 
-def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str], is_said_once: bool) -> Row:
+def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str], is_reason_shared: bool) -> Row:
+    """Return a unit's row.
+
+    ``groups``: classes for filters; ``is_reason_shared``: the page states it above the table.
+    """
     grade, failure = unit.grade, unit.failure
     label = standing_label(unit.standing, failure.failure_class if failure else None)
     integrity = grade.integrity.verdict if grade and grade.integrity.verdict != "ok" else ""
     classes = ["u", label.tone, *groups, f"a{unit.attempt}", *filter(None, [integrity])]
     f2p, p2p = (grade.fail_to_pass, grade.pass_to_pass) if grade else (None, None)
     usage, total_s = unit.usage, unit.total_s
-    used = usage.prompt_tokens + usage.completion_tokens
+    token_count = usage.prompt_tokens + usage.completion_tokens
     return Row(
         anchor=anchor,
         instance_id=unit.instance_id,
@@ -138,15 +142,15 @@ def _row(unit: StoredUnit, excerpts: UnitExcerpts, anchor: str, groups: list[str
         f2p=f"{f2p.passed}/{f2p.total}" if f2p else "",
         p2p=f"{p2p.passed:,}/{p2p.total:,}" if p2p else "",
         time=duration(total_s) if total_s else "",
-        tokens=tokens(used) if used else "",
+        tokens=tokens(token_count) if token_count else "",
         cost="" if usage.cost_usd is None else money(usage.cost_usd),
-        amounts=_amounts(time=round(total_s, 1), tokens=used, cost=usage.cost_usd),
+        amounts=_amounts(time=round(total_s, 1), tokens=token_count, cost=usage.cost_usd),
         integrity=integrity,
         findings=[_short(f"{finding.code}: {finding.detail}") for finding in grade.integrity.findings] if grade else [],
         reason=_short(
             failure.reason
             if failure
-            else ("" if is_said_once else confirmation_note(unit))
+            else ("" if is_reason_shared else confirmation_note(unit))
             or generality_note(unit)
             or describe_flips(unit)
             or (unit.solve.patch_note if unit.solve else "")
@@ -181,6 +185,10 @@ def _short(text: str) -> str:
 
 
 def _left_out(lines: int, name: str, data_bytes: int) -> str:
+    """Return the note about lines that are not shown and the file that has them; empty if there are none.
+
+    ``data_bytes``: size of the file, 0 if it is not to be named.
+    """
     if not lines:
         return ""
     whole = f" ({size(data_bytes)})" if data_bytes else ""

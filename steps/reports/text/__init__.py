@@ -1,1 +1,1 @@
-"""Text for people: numbers, names and sanitized hostile text."""
+"""Formatting of numbers and names, and sanitizing of hostile text."""

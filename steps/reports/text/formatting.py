@@ -48,9 +48,9 @@ def percent(share: float) -> str:
     return "< 0.1" if text == "0.0" and share > 0 else text.removesuffix(".0") if share in (0, 1) else text
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, singular: str, plural: str = "") -> str:
     """Return ``1 unit``, ``2 units``."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+    return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
 def unit_name(instance_id: str, attempt: int) -> str:

@@ -1,6 +1,6 @@
 """Parser of an issue's text into blocks for a page: the subset of Markdown that issues use.
 
-Nothing is hidden: all other text, including HTML and comments, is shown as the agent read it. There are no links.
+All other text, including HTML, comments and links, is shown verbatim, as the agent read it.
 """
 
 from __future__ import annotations
@@ -55,19 +55,20 @@ def _fences(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
 
 
 def _plain_blocks(lines: list[str]) -> Iterator[IssueBlock]:
+    """Yield the blocks of text outside fences: lines of one kind that follow each other are one block."""
     for kind, group in groupby(enumerate(lines), key=lambda item: _kind(lines, item[0])):
-        some = [line for _, line in group]
+        block = [line for _, line in group]
         match kind:
             case "h":
-                yield from (IssueBlock("h", _spans(line.strip().strip("#").strip())) for line in some)
+                yield from (IssueBlock("h", _spans(line.strip().strip("#").strip())) for line in block)
             case "pre":
-                yield IssueBlock("pre", text="\n".join(line[4:] for line in some))
+                yield IssueBlock("pre", text="\n".join(line[4:] for line in block))
             case "ul":
-                yield IssueBlock("ul", items=[_spans(_BULLET.sub("", line)) for line in some])
+                yield IssueBlock("ul", items=[_spans(_BULLET.sub("", line)) for line in block])
             case "quote":
-                yield IssueBlock("quote", _spans("\n".join(line.lstrip()[1:].strip() for line in some)))
+                yield IssueBlock("quote", _spans("\n".join(line.lstrip()[1:].strip() for line in block)))
             case "p":
-                yield IssueBlock("p", _spans("\n".join(some)))
+                yield IssueBlock("p", _spans("\n".join(block)))
 
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
@@ -77,6 +78,7 @@ _SPAN = re.compile(r"(`+)(?P<code>[^`\n]+)\1|\*\*(?P<b>[^*\n]+)\*\*")
 
 
 def _kind(lines: list[str], place: int) -> str:
+    """Return the kind of a line by its beginning, as in IssueBlock; empty for a blank line."""
     line = lines[place]
     if not line.strip():
         return ""
@@ -90,6 +92,7 @@ def _kind(lines: list[str], place: int) -> str:
 
 
 def _spans(text: str) -> Spans:
+    """Return the text in parts: code between backquotes, bold between asterisks, and plain text."""
     spans: Spans = []
     end = 0
     for match in _SPAN.finditer(text):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from swe_argo.steps.reports.text.visible import cut_line, make_visible
 
 NAME_WIDTH = 160
-FILES_NAMED = 100
+MAX_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class PatchFile:
 
 
 def patch_files(patch: bytes) -> list[PatchFile]:
-    """Return the files in the patch's order. Hunk headers define the lines: content may look like a header."""
+    """Return the files in order. Line counts come from hunk headers, because content may look like a header."""
     files: list[PatchFile] = []
     name, added, removed, hunks = b"", 0, 0, 0
     old = new = 0  # remaining lines of the hunk
-    for line in [*patch.split(b"\n"), b"diff --git "]:
+    for line in [*patch.split(b"\n"), b"diff --git "]:  # the added line ends the last file
         sign = line[:1]
         if (old > 0 or new > 0) and sign in (b"+", b"-", b" ", b"\\", b""):
             added += sign == b"+"
@@ -51,6 +51,7 @@ _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def _path_in(line: bytes, prefix: bytes) -> bytes:
+    """Return the file name of a ``---`` or ``+++`` line; empty for /dev/null."""
     path = line[4:].partition(b"\t")[0].strip()
     return b"" if path == b"/dev/null" else path.removeprefix(prefix)
 

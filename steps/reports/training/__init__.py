@@ -1,1 +1,1 @@
-"""Reports of a training: its page, a file with its figures, and the same figures at Weights & Biases."""
+"""Reports of a training: its page, a file with its figures, and their upload to Weights & Biases."""

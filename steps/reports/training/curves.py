@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from swe_argo.steps.reports.page.charts import columns
 
-SMOOTHED_FROM = 20
-"""Minimum number of steps for a smoothed curve over the single values."""
-MOST_COLUMNS = 120
+MIN_SMOOTHED = 20
+"""Minimum number of steps for a smoothed curve."""
+MAX_COLUMNS = 120
 """Maximum number of stacked columns in a chart; with more steps, each is the mean of several."""
-_NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_ROUND_NUMBERS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+"""Ends of an axis, times a power of ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The curve of a figure over steps. Paths are empty if there is nothing to draw."""
+    """The curve of a figure over steps; a path without points is empty."""
 
     name: str
     newest: str
-    """Its last value, as text."""
+    """Text of the last value."""
     words: str
     """Description of the chart for screen readers."""
     top: str
@@ -66,40 +67,43 @@ def draw_curve(
     name: str,
     values: Mapping[int, float | None],
     axis: Axis,
-    say: Callable[[float], str],
+    format_value: Callable[[float], str],
     intervals: Mapping[int, tuple[float, float]] | None = None,
 ) -> Curve | None:
-    """Return the curve of step -> value, with gaps for missing values; None without any value."""
-    known = {step: value for step, value in values.items() if value is not None and math.isfinite(value)}
-    if not known:
+    """Return the curve of step -> value, with gaps for missing values; None without any value.
+
+    ``intervals``: step -> ends of the value's interval, drawn as bars.
+    """
+    finite = {step: value for step, value in values.items() if value is not None and math.isfinite(value)}
+    if not finite:
         return None
     ends = [end for pair in (intervals or {}).values() for end in pair]
-    low, high = _limits([*known.values(), *ends])
+    low, high = _limits([*finite.values(), *ends])
 
     def at(step: int, value: float) -> str:
         return f"{axis.place(step):.2f} {100 * ((high - value) / (high - low)):.2f}"
 
     steps = sorted(values)
-    window = mean_of(len(known))
-    smooth = _trailing_means(known, window) if window > 1 else {}
-    last = max(known)
-    least, most = min(known.values()), max(known.values())
+    window = mean_of(len(finite))
+    smooth = _trailing_means(finite, window) if window > 1 else {}
+    first, last = min(finite), max(finite)
+    least, most = min(finite.values()), max(finite.values())
     return Curve(
         name,
-        say(known[last]),
-        f"{name}: {say(known[min(known)])} at step {min(known)}, {say(known[last])} at step {last}, "
-        f"between {say(least)} and {say(most)}",
-        say(high),
-        say(low),
+        format_value(finite[last]),
+        f"{name}: {format_value(finite[first])} at step {first}, {format_value(finite[last])} at step {last}, "
+        f"between {format_value(least)} and {format_value(most)}",
+        format_value(high),
+        format_value(low),
         round(100 * high / (high - low), 2) if low < 0 else None,
-        _path(steps, known, at),
+        _path(steps, finite, at),
         _path(steps, smooth, at),
-        "" if smooth else "".join(f"M{at(step, value)}h0" for step, value in known.items()),
+        "" if smooth else "".join(f"M{at(step, value)}h0" for step, value in finite.items()),
         "".join(f"M{at(step, a)}L{at(step, b)}" for step, (a, b) in (intervals or {}).items()),
     )
 
 
-def draw_columns(name: str, rows: Sequence[Mapping[str, float]], say: Callable[[float], str]) -> Columns | None:
+def draw_columns(name: str, rows: Sequence[Mapping[str, float]], format_sum: Callable[[float], str]) -> Columns | None:
     """Return stacked columns, one per step of part -> value, with the parts in order of first occurrence."""
     parts = list(dict.fromkeys(part for row in rows for part in row))
     table = [
@@ -107,28 +111,30 @@ def draw_columns(name: str, rows: Sequence[Mapping[str, float]], say: Callable[[
     ]
     if not any(map(sum, table)):
         return None
-    bins = _binned(table, MOST_COLUMNS)
+    bins = _binned(table, MAX_COLUMNS)
     paths, most = columns(bins)
     sums = [sum(row) for row in table]
-    words = f"{name}: {say(sums[-1])} at the last step, at most {say(max(sums))}"
-    return Columns(name, say(sums[-1]), words, say(most), len(bins), list(zip(parts, paths, strict=True)))
+    words = f"{name}: {format_sum(sums[-1])} at the last step, at most {format_sum(max(sums))}"
+    return Columns(name, format_sum(sums[-1]), words, format_sum(most), len(bins), list(zip(parts, paths, strict=True)))
 
 
 def mean_of(number: int) -> int:
-    """Return the window of the mean for a curve of ``number`` values; 1: no mean is drawn."""
-    return 1 if number < SMOOTHED_FROM else min(50, max(5, number // 20))
+    """Return the number of values per moving average for a curve of ``number`` values; 1: none is drawn."""
+    return 1 if number < MIN_SMOOTHED else min(50, max(5, number // 20))
 
 
 def _trailing_means(values: Mapping[int, float], window: int) -> dict[int, float]:
+    """Return step -> mean of its value and the values before it, ``window`` values at most."""
     steps = sorted(values)
     means = {}
     for n, step in enumerate(steps):
-        some = [values[one] for one in steps[max(0, n + 1 - window) : n + 1]]
-        means[step] = math.fsum(some) / len(some)
+        recent = [values[earlier] for earlier in steps[max(0, n + 1 - window) : n + 1]]
+        means[step] = math.fsum(recent) / len(recent)
     return means
 
 
 def _path(steps: Sequence[int], values: Mapping[int, float], at: Callable[[int, float], str]) -> str:
+    """Return the SVG path through the points (coordinates by ``at``), with a gap for each missing value."""
     path, joined = [], False
     for step in steps:
         if step in values:
@@ -148,10 +154,11 @@ def _round_up(value: float) -> float:
     if value <= 0:
         return 0.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next((one * power for one in _NICE if one * power >= value * (1 - 1e-9)), value)
+    return next((factor * power for factor in _ROUND_NUMBERS if factor * power >= value * (1 - 1e-9)), value)
 
 
-def _binned(rows: Sequence[Sequence[float]], most: int) -> list[list[float]]:
-    size = -(-len(rows) // most)
-    some = [rows[n : n + size] for n in range(0, len(rows), size)]
-    return [[math.fsum(values) / len(values) for values in zip(*part, strict=True)] for part in some]
+def _binned(rows: Sequence[Sequence[float]], limit: int) -> list[list[float]]:
+    """Return at most ``limit`` rows: each is the mean of as many consecutive ones as needed."""
+    size = -(-len(rows) // limit)
+    groups = [rows[n : n + size] for n in range(0, len(rows), size)]
+    return [[math.fsum(values) / len(values) for values in zip(*part, strict=True)] for part in groups]

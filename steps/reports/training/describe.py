@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.reports.figures.caveats import MOST_WITHOUT_VERDICT
+from swe_argo.steps.reports.figures.caveats import MAX_WITHOUT_VERDICT
 from swe_argo.steps.reports.figures.summary import Rate
 from swe_argo.steps.reports.text.formatting import count, percent, utc
 from swe_argo.steps.reports.training.metrics import infra_share
@@ -10,27 +10,27 @@ from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 
 def find_doubts(training: StoredTraining) -> list[str]:
-    """Return the reasons against trusting the curves or continuing unchanged, as sentences."""
-    doubts = [f"{place} cannot be read: it is broken, or of another version." for place in training.unreadable]
+    """Return reasons to doubt the curves or to change the training, as sentences."""
+    doubts = [f"{place} cannot be read: it is broken or from another version." for place in training.unreadable]
     missing = len(training.checkpoints) - len(training.steps)
     if missing > 0 and not training.unreadable:
-        doubts.append(f"The figures of {count(missing, 'step')} are not in the store.")
+        doubts.append(f"The store lacks the figures of {count(missing, 'step')}.")
     for step, summary in training.held_out.items():
         if not summary.valid:
             without = count(len(summary.without_verdict), "unit")
-            doubts.append(f"The measurement after step {step} is no valid score: {without} have no verdict.")
-    for_nothing = 0
-    for one in reversed(training.steps):
-        if one.learnt:
+            doubts.append(f"The measurement after step {step} is not a valid score: {without} have no verdict.")
+    idle_steps = 0
+    for figures in reversed(training.steps):
+        if figures.learnt:
             break
-        for_nothing += 1
-    if for_nothing:
-        last = "the last step" if for_nothing == 1 else f"the last {for_nothing} steps"
-        doubts.append(f"Nothing was learnt in {last}: no group had two different rewards.")
+        idle_steps += 1
+    if idle_steps:
+        last = "the last step" if idle_steps == 1 else f"the last {idle_steps} steps"
+        doubts.append(f"Nothing was learnt in {last}: every group had equal rewards.")
     newest = training.steps[-1] if training.steps else None
-    if newest and (infra_share(newest) or 0) > MOST_WITHOUT_VERDICT:
+    if newest and (infra_share(newest) or 0) > MAX_WITHOUT_VERDICT:
         failed = f"{newest.infra_failures} of {count(newest.rollouts, 'rollout')}"
-        doubts.append(f"{failed} of step {newest.step} have no verdict, for failures that are not the agent's.")
+        doubts.append(f"{failed} of step {newest.step} have no verdict because of infrastructure failures.")
     return doubts
 
 
@@ -42,7 +42,7 @@ def describe_rate(rate: Rate) -> str:
 
 
 def describe_measurements(training: StoredTraining) -> list[tuple[str, str]]:
-    """Return the first, the best and the newest measurement: (time, rate)."""
+    """Return (time, rate) of the first, the best and the newest measurement."""
     steps = [step for step, summary in training.held_out.items() if summary.score is not None]
     if not steps:
         return []
@@ -70,22 +70,22 @@ def training_facts(training: StoredTraining) -> list[tuple[str, str]]:
         ("Revision", file.dataset.revision or f"rows {file.dataset.sha256[:12]}"),
         ("Trained on", count(len(file.pool), "instance")),
         ("Measured with", f"{count(len(file.held_out), 'instance')}, {every}" if file.held_out else "nothing"),
-        ("Left out", count(len(file.left_out), "instance") if file.left_out else ""),
-        ("A step", f"{count(spec.groups, 'instance')}, {spec.group_size} rollouts each"),
+        ("Excluded", count(len(file.left_out), "instance") if file.left_out else ""),
+        ("Step", f"{count(spec.groups, 'instance')}, {spec.group_size} rollouts each"),
         ("Weights", f"LoRA of rank {spec.lora_rank}, seed {spec.seed}"),
         ("Learning rate", f"{spec.lr:g}"),
         ("Loss", f"{loss.name}{clip}"),
         (
             "Advantages",
-            f"reward less the mean of its group{', divided by its deviation' if loss.divide_by_std else ''}",
+            f"reward minus the group's mean{', divided by its deviation' if loss.divide_by_std else ''}",
         ),
-        ("Stopped by a limit", loss.limit_stopped.replace("_", " ")),
-        ("Suspect", loss.suspect),
-        ("Unconfirmed", loss.unconfirmed),
+        ("Rollouts stopped by a limit", loss.limit_stopped.replace("_", " ")),
+        ("Suspect verdicts", loss.suspect),
+        ("Unconfirmed verdicts", loss.unconfirmed),
         ("Agent", agent.name),
         ("Sandboxes", sandbox.backend),
-        ("Most lag", count(spec.max_lag, "step")),
+        ("Maximum lag", count(spec.max_lag, "step")),
         ("Code", f"swe-argo {file.versions.get('swe-argo', 'unknown')} {file.versions.get('code', '')[:12]}".strip()),
-        ("Begun", utc(file.created_at)),
+        ("Started", utc(file.created_at)),
     ]
     return [(name, value) for name, value in facts if value]

@@ -1,4 +1,4 @@
-"""Charts of a training's page: the figures of its steps, grouped by the question that they answer."""
+"""Charts of a training's page, grouped by section."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 @dataclass(frozen=True, slots=True)
 class Drawings:
-    """The curves of each section of the page. ``unknown`` has the names of figures that no step has."""
+    """The curves of each section of the page. ``unknown``: names of figures without any value."""
 
     axis: Axis
     learning: list[Curve]
@@ -29,6 +29,8 @@ class Drawings:
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
+    """A figure of a step to draw: ``of`` returns its value, ``say`` formats it."""
+
     name: str
     say: Callable[[float], str]
     of: Callable[[StepFigures], float | None]
@@ -38,8 +40,9 @@ def _share(value: float) -> str:
     return f"{percent(value)} %"
 
 
-def _constant(one: StepFigures) -> float | None:
-    return sum(group.constant for group in one.groups) / len(one.groups) if one.groups else None
+def _constant(step: StepFigures) -> float | None:
+    """Return the share of groups whose rollouts all have the same reward; None without groups."""
+    return sum(group.constant for group in step.groups) / len(step.groups) if step.groups else None
 
 
 _LEARNING = (
@@ -50,8 +53,8 @@ _HEALTH = (
     _Figure("KL", decimal, lambda one: one.kl),
     _Figure("Entropy", decimal, lambda one: one.entropy),
     _Figure("Loss", decimal, lambda one: one.loss),
-    _Figure("Groups all alike", _share, _constant),
-    _Figure("Failed infrastructure", _share, infra_share),
+    _Figure("Groups with equal rewards", _share, _constant),
+    _Figure("Infrastructure failures", _share, infra_share),
     _Figure("Lag, in steps", decimal, lambda one: one.lag),
 )
 _ROLLOUT = (
@@ -69,7 +72,7 @@ _TOKENS = (
 def draw_training(training: StoredTraining) -> Drawings:
     """Return all charts, over the same steps."""
     steps, held_out = training.steps, training.held_out
-    numbers = [*(one.step for one in steps), *held_out] or [0]
+    numbers = [*(item.step for item in steps), *held_out] or [0]
     axis = Axis(min(numbers), max(numbers))
     rates = {step: summary.headline for step, summary in sorted(held_out.items()) if summary.valid}
     measured = draw_curve(
@@ -82,9 +85,10 @@ def draw_training(training: StoredTraining) -> Drawings:
     unknown: list[str] = []
 
     def draw(figures: tuple[_Figure, ...]) -> list[Curve]:
+        """Return the curves of these figures; note the names of those without any value in ``unknown``."""
         curves = []
         for figure in figures:
-            curve = draw_curve(figure.name, {one.step: figure.of(one) for one in steps}, axis, figure.say)
+            curve = draw_curve(figure.name, {item.step: figure.of(item) for item in steps}, axis, figure.say)
             if curve is None:
                 unknown.append(figure.name)
             else:
@@ -97,6 +101,6 @@ def draw_training(training: StoredTraining) -> Drawings:
         draw(_HEALTH),
         draw(_ROLLOUT),
         draw(_TOKENS),
-        draw_columns("Time", [one.seconds for one in steps], duration),
+        draw_columns("Time", [item.seconds for item in steps], duration),
         unknown if steps else [],
     )

@@ -1,4 +1,4 @@
-"""Instances by their rollouts' results: those always or never solved teach nothing."""
+"""Instances by their rollouts' results: only instances solved sometimes give a learning signal."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from swe_argo.steps.contracts.training import StepFigures
 
 @dataclass(frozen=True, slots=True)
 class TrainedInstance:
-    """An instance over all steps."""
+    """Results of an instance over all steps."""
 
     instance_id: str
     solved: int
     graded: int
     """Number of rollouts with a verdict."""
     last_step: int
-    """The last step with rollouts of it."""
+    """The last step with rollouts of the instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceClasses:
-    """Classes of the pool's instances, each with those most often tried first."""
+    """Instances of the pool by class, each in descending order of graded rollouts."""
 
     always: list[TrainedInstance]
     sometimes: list[TrainedInstance]
@@ -40,17 +40,17 @@ def classify_instances(steps: Sequence[StepFigures], pool: Iterable[str]) -> Ins
     last: dict[str, int] = {}
     for step in steps:
         for group in step.groups:
-            one = group.instance_id
-            solved[one] = solved.get(one, 0) + group.solved
-            graded[one] = graded.get(one, 0) + len(group.rewards)
-            last[one] = step.step
-    seen = [TrainedInstance(one, solved[one], graded[one], last[one]) for one in last]
-    seen.sort(key=lambda one: (-one.graded, one.instance_id))
-    tried = [one for one in seen if one.graded]
+            instance = group.instance_id
+            solved[instance] = solved.get(instance, 0) + group.solved
+            graded[instance] = graded.get(instance, 0) + len(group.rewards)
+            last[instance] = step.step
+    instances = [TrainedInstance(instance, solved[instance], graded[instance], last[instance]) for instance in last]
+    instances.sort(key=lambda instance: (-instance.graded, instance.instance_id))
+    with_verdict = [instance for instance in instances if instance.graded]
     return InstanceClasses(
-        always=[one for one in tried if one.solved == one.graded],
-        sometimes=[one for one in tried if 0 < one.solved < one.graded],
-        never=[one for one in tried if not one.solved],
-        no_verdict=[one for one in seen if not one.graded],
+        always=[instance for instance in with_verdict if instance.solved == instance.graded],
+        sometimes=[instance for instance in with_verdict if 0 < instance.solved < instance.graded],
+        never=[instance for instance in with_verdict if not instance.solved],
+        no_verdict=[instance for instance in instances if not instance.graded],
         untried=len(set(pool) - set(last)),
     )

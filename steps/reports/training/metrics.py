@@ -12,14 +12,14 @@ from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.training.stored_training import StoredTraining
 
 METRICS_FILE = "metrics.jsonl"
-_AS_THEY_ARE = (
+_DIRECT_FIGURES = (
     *("run", "finished_at", "rollouts", "learnt", "infra_failures", "reward_mean", "resolved_share", "turns_mean"),
     *("prompt_tokens_mean", "sampled_tokens_mean", "kl", "entropy", "loss", "lag"),
 )
 
 
 def metrics_file(training: StoredTraining) -> bytes:
-    """Return the file's content, in the order of steps; measurements of a step's weights are in its line."""
+    """Return the file's content, one line per step, which includes the measurement of the step's weights."""
     figures = {one.step: step_metrics(one) for one in training.steps}
     measured = {step: held_out_metrics(summary) for step, summary in training.held_out.items()}
     lines = [
@@ -28,15 +28,15 @@ def metrics_file(training: StoredTraining) -> bytes:
     return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines).encode()
 
 
-def step_metrics(one: StepFigures) -> dict[str, Any]:
+def step_metrics(step: StepFigures) -> dict[str, Any]:
     """Return the figures of a step except its number; unknown and non-finite values are None."""
-    solved = [(group.solved, len(group.rewards)) for group in one.groups]
-    tables: dict[str, Mapping[str, float]] = {"seconds": one.seconds, "tokens": one.tokens, "tinker": one.metrics}
+    solved = [(group.solved, len(group.rewards)) for group in step.groups]
+    tables: dict[str, Mapping[str, float]] = {"seconds": step.seconds, "tokens": step.tokens, "tinker": step.metrics}
     flat: dict[str, Any] = {
-        **{name: getattr(one, name) for name in _AS_THEY_ARE},
-        "infra_share": infra_share(one),
-        "groups": len(one.groups),
-        "groups_constant": sum(group.constant for group in one.groups),
+        **{name: getattr(step, name) for name in _DIRECT_FIGURES},
+        "infra_share": infra_share(step),
+        "groups": len(step.groups),
+        "groups_constant": sum(group.constant for group in step.groups),
         "groups_always_solved": sum(0 < graded == good for good, graded in solved),
         "groups_never_solved": sum(graded > 0 and good == 0 for good, graded in solved),
         **{f"{table}/{name}": value for table, values in tables.items() for name, value in values.items()},
@@ -47,7 +47,7 @@ def step_metrics(one: StepFigures) -> dict[str, Any]:
 
 
 def held_out_metrics(summary: Summary) -> dict[str, Any]:
-    """Return the headline of a measurement run, as ``run`` reports it."""
+    """Return the headline figures of a measurement run."""
     rate = summary.headline
     return {
         "held_out/run": summary.run_id,
@@ -60,6 +60,6 @@ def held_out_metrics(summary: Summary) -> dict[str, Any]:
     }
 
 
-def infra_share(one: StepFigures) -> float | None:
-    """Return the share of rollouts that failed through no fault of the agent; None without rollouts."""
-    return one.infra_failures / one.rollouts if one.rollouts else None
+def infra_share(figures: StepFigures) -> float | None:
+    """Return the share of rollouts that infrastructure failures ended; None without rollouts."""
+    return figures.infra_failures / figures.rollouts if figures.rollouts else None

@@ -1,4 +1,4 @@
-"""``training.html``: like the report's page, one self-contained file without requests."""
+"""``training.html``: a self-contained page about a training."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from swe_argo.steps.reports.training.instances import InstanceClasses, classify_
 from swe_argo.steps.reports.training.rollouts import PickedRollout
 from swe_argo.steps.reports.training.stored_training import StoredTraining
 
-STEPS_SHOWN = 30
-INSTANCES_SHOWN = 30
-TO_RUNS = "../../../runs"
+MAX_STEPS = 30
+MAX_INSTANCES = 30
+RUNS_PATH = "../../../runs"
 """Relative path from the page's folder to the runs of the same store."""
 
 
 def render_training(training: StoredTraining, rollouts: Sequence[PickedRollout] = ()) -> bytes:
-    """Return the page as UTF-8. ``rollouts``: of the newest step."""
+    """Return the page as UTF-8. ``rollouts``: examples of the newest step."""
     classes = classify_instances(training.steps, training.file.pool)
     text = (
         page_templates()
@@ -45,13 +45,13 @@ def render_training(training: StoredTraining, rollouts: Sequence[PickedRollout] 
             standings=STANDINGS,
             classes=classes,
             bar=_bar(classes),
-            rows=[_row(training, one) for one in reversed(training.steps)],
-            most=STEPS_SHOWN,
-            most_instances=INSTANCES_SHOWN,
-            runs=TO_RUNS,
+            rows=[_row(training, item) for item in reversed(training.steps)],
+            most=MAX_STEPS,
+            most_instances=MAX_INSTANCES,
+            runs=RUNS_PATH,
             held_out_run=lambda step: held_out_run_of(training.file.name, step),
             last=training.checkpoints[-1] if training.checkpoints else None,
-            kept=[one for one in reversed(training.checkpoints) if one.kept],
+            kept=[item for item in reversed(training.checkpoints) if item.is_permanent],
             decimal=decimal,
             utc=utc,
         )
@@ -62,13 +62,13 @@ def render_training(training: StoredTraining, rollouts: Sequence[PickedRollout] 
 def _sums(steps: Sequence[StepFigures]) -> dict[str, Any]:
     """Return the sums over all steps."""
     tokens, seconds = Counter[str](), Counter[str]()
-    for one in steps:
-        tokens.update(one.tokens)
-        seconds.update({phase: value for phase, value in one.seconds.items() if math.isfinite(value)})
+    for step in steps:
+        tokens.update(step.tokens)
+        seconds.update({phase: value for phase, value in step.seconds.items() if math.isfinite(value)})
     return {
-        "rollouts": sum(one.rollouts for one in steps),
-        "learnt": sum(one.learnt for one in steps),
-        "failed": sum(one.infra_failures for one in steps),
+        "rollouts": sum(step.rollouts for step in steps),
+        "learnt": sum(step.learnt for step in steps),
+        "failed": sum(step.infra_failures for step in steps),
         "tokens": dict(tokens),
         "seconds": dict(seconds),
         "phases": listing([f"{duration(value)} {phase}" for phase, value in seconds.items() if value]),
@@ -76,6 +76,7 @@ def _sums(steps: Sequence[StepFigures]) -> dict[str, Any]:
 
 
 def _bar(classes: InstanceClasses) -> Any:
+    """Return the bar of the pool's instances by class, and its legend."""
     parts = (
         ("resolved", "always solved", len(classes.always)),
         ("empty", "sometimes solved", len(classes.sometimes)),
@@ -83,14 +84,15 @@ def _bar(classes: InstanceClasses) -> Any:
         ("infra", "without a verdict", len(classes.no_verdict)),
         ("waiting", "not tried yet", classes.untried),
     )
-    named = [(tone, name, number) for tone, name, number in parts if number]
-    return {"segments": stacked([(*part, False) for part in named]), "legend": named}
+    non_empty = [(tone, name, number) for tone, name, number in parts if number]
+    return {"segments": stacked([(*part, False) for part in non_empty]), "legend": non_empty}
 
 
-def _row(training: StoredTraining, one: StepFigures) -> dict[str, Any]:
-    summary = training.held_out.get(one.step)
+def _row(training: StoredTraining, figures: StepFigures) -> dict[str, Any]:
+    """Return the values of a step's row."""
+    summary = training.held_out.get(figures.step)
     return {
-        "figures": one,
+        "figures": figures,
         "held_out": summary.score if summary else None,
-        "seconds": sum(value for value in one.seconds.values() if math.isfinite(value)),
+        "seconds": sum(value for value in figures.seconds.values() if math.isfinite(value)),
     }

@@ -17,20 +17,20 @@ log = logging.getLogger(__name__)
 def publish_training(store: Store, name: str) -> str:
     """Write the page and ``metrics.jsonl`` of a training; send new figures to W&B if it is configured.
 
-    Returns one line if the page or W&B failed, else "": neither ends a training. Raises ConfigError if there is no such
-    training, InfraError if the store fails.
+    Returns a message if the page or W&B failed, which does not end a training; else "". Raises ConfigError if there is
+    no such training, InfraError if the store fails.
     """
     try:
         training = write_training_page(store, name)
     except StepError:
         raise
     except Exception as error:
-        log.exception("the page of %s", name)
-        return f"the page of {name} could not be written: {error!r}"
+        log.exception("cannot write the page of training %s", name)
+        return f"cannot write the page of training {name}: {error!r}"
     return log_steps(store, training, settings())
 
 
 def publish_training_of(store: Store, run_id: str) -> str:
-    """Publish the training that the run was a measurement of, if it was one. Raises InfraError."""
+    """Publish the training that the run measured, if any. Raises InfraError if the store fails."""
     name = training_of_run(run_id, measured=True)
     return publish_training(store, name) if name is not None and is_training(store, name) else ""

@@ -31,7 +31,10 @@ class PickedRollout:
 
 
 def pick_rollouts(store: Store, run: str, seed: str) -> list[PickedRollout]:
-    """Return examples from the report of the run; none without a report. Deterministic by seed. Raises InfraError."""
+    """Return examples from the report of the run; none without a report. The same seed picks the same ones.
+
+    Raises InfraError if the store fails.
+    """
     name = key(Summary, run).replace(Summary.file, UNITS_FILE)
     data = store.get_many([name]).get(name)
     try:
@@ -44,15 +47,16 @@ def pick_rollouts(store: Store, run: str, seed: str) -> list[PickedRollout]:
     ranked = sorted(rows, key=lambda row: (-row["reward"], row["turns"] or 0, row["instance_id"], row["attempt"]))
     best, worst = ranked[0], ranked[-1]
     picked = [("Best", best), ("Worst", worst)] if best["reward"] > worst["reward"] else []
-    others = [row for row in ranked if not any(row is one for _, one in picked)]
-    if others:
-        picked.append(("By chance", random.Random(seed).choice(others)))
-    return [_picked(why, row) for why, row in picked]
+    remaining = [row for row in ranked if not any(row is example for _, example in picked)]
+    if remaining:
+        picked.append(("Random", random.Random(seed).choice(remaining)))
+    return [_picked(title, row) for title, row in picked]
 
 
-def _picked(why: str, row: dict[str, Any]) -> PickedRollout:
+def _picked(title: str, row: dict[str, Any]) -> PickedRollout:
+    """Return the example for a row of units.parquet. Without a trajectory, model calls stand for turns."""
     return PickedRollout(
-        why,
+        title,
         row["instance_id"],
         row["attempt"],
         row["standing"],

@@ -28,18 +28,18 @@ class StoredTraining:
 
     file: TrainFile
     steps: list[StepFigures]
-    """The learnt steps in order: those with a checkpoint."""
+    """The steps with a checkpoint, in order."""
     checkpoints: list[Checkpoint]
-    """In order."""
+    """Checkpoints in order."""
     held_out: dict[int, Summary]
     """Step -> figures of the run that measured its weights; 0: the initial weights."""
     unreadable: list[str]
-    """Keys of files that are broken or from another version."""
+    """Store keys of files that are broken or from another version."""
 
     @property
     def learnt(self) -> int:
-        """The last step that was learnt; 0 if there is none."""
-        return max([0, *(one.step for one in self.checkpoints)])
+        """The last finished step; 0 if there is none."""
+        return max([0, *(checkpoint.step for checkpoint in self.checkpoints)])
 
 
 def read_training(store: Store, name: str) -> StoredTraining:
@@ -47,7 +47,7 @@ def read_training(store: Store, name: str) -> StoredTraining:
     file = training_of(store, name)
     unreadable: list[str] = []
     checkpoints = _checkpoints(store, name, unreadable)
-    learnt = [one.step for one in checkpoints]
+    learnt = [record.step for record in checkpoints]
     names = [key(StepFigures, name, name=step_name(step)) for step in learnt]
     steps = _records(StepFigures, store.get_many(names), unreadable)
     runs = set(store.folders("runs/"))
@@ -55,7 +55,7 @@ def read_training(store: Store, name: str) -> StoredTraining:
     summaries = _records(Summary, store.get_many(measured), unreadable)
     return StoredTraining(
         file,
-        sorted(steps.values(), key=lambda one: one.step),
+        sorted(steps.values(), key=lambda record: record.step),
         checkpoints,
         {measured[place]: summary for place, summary in sorted(summaries.items())},
         unreadable,
@@ -63,6 +63,7 @@ def read_training(store: Store, name: str) -> StoredTraining:
 
 
 def _records(kind: type[R], contents: Mapping[str, bytes], unreadable: list[str]) -> dict[str, R]:
+    """Return the readable records by key; add the keys of the others to ``unreadable``."""
     records = {}
     for place, data in contents.items():
         try:
@@ -73,6 +74,7 @@ def _records(kind: type[R], contents: Mapping[str, bytes], unreadable: list[str]
 
 
 def _checkpoints(store: Store, name: str, unreadable: list[str]) -> list[Checkpoint]:
+    """Return the training's checkpoints; none if there is no file or, noted in ``unreadable``, it is broken."""
     place = key(Checkpoints, name)
     try:
         return Checkpoints(store.get_many([place]).get(place, b"")).list

@@ -15,9 +15,8 @@ TRAINING_PAGE = "training.html"
 def write_training_page(store: Store, name: str) -> StoredTraining:
     """Write ``trainings/<name>/report/``: ``metrics.jsonl``, then ``training.html``, of a training in any state.
 
-    Returns the data of the page at ``training_page_key(name)``. All data comes from the store (steps, checkpoints,
-    reports of the measurement runs), so it can be called after every change, and repeatedly. Raises ConfigError if
-    there is no such training, InfraError if the store fails.
+    Returns the data of the page. Idempotent, because all data comes from the store. Raises ConfigError if there is no
+    such training, InfraError if the store fails.
     """
     training = read_training(store, name)
     newest = training.steps[-1] if training.steps else None

@@ -1,1 +1,1 @@
-"""A unit as text for people."""
+"""Texts about one unit, for pages and terminals."""

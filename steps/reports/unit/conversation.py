@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from swe_argo.steps.contracts.trajectory import Usage
 
-DEEPEST = 20
+MAX_DEPTH = 20
 """Maximum nesting of attempts within attempts; iterative mode has one level."""
 
 
@@ -31,7 +31,7 @@ class ResultView:
     seconds: float = 0.0
     cut: bool = False
     recorded: str | None = None
-    """In a replay: the recorded observation, if it was different."""
+    """In a replay: the recorded observation, if it differs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TurnView:
     number: int
     source: str
     after_s: float | None
-    """Seconds since the agent began."""
+    """Seconds since the agent started."""
     message: str
     reasoning: str
     calls: tuple[ToolCallView, ...]
@@ -85,18 +85,18 @@ class Conversation:
     usage: Usage
     turns: tuple[TurnView, ...]
     agent: tuple[str, ...] = ()
-    """Its name, the model, the call format, and the scaffold of the tools, as far as known."""
+    """Name of the agent, the model, the call format, and the scaffold of the tools, as far as known."""
     offers_tools: bool = False
     """Whether the model was offered tools, in the request or in the prompt."""
     endpoint: str = ""
     notes: str = ""
-    """Remarks of the agent's runner that belong to no turn."""
+    """Remarks of the agent's runner."""
     printed: str = ""
-    """Output of an agent program itself."""
+    """Output of an agent program."""
     beside: bool = False
-    """Whether it is a further conversation of the attempt that contains it."""
+    """Whether it is a parallel conversation of the attempt that contains it."""
     others: tuple[Conversation, ...] = field(default=())
-    """The attempt's further conversations; iterative mode: the attempts that were not chosen, in order."""
+    """Parallel conversations of the attempt; in iterative mode the attempts that were not chosen, in order."""
 
     @property
     def calls(self) -> int:
@@ -105,12 +105,12 @@ class Conversation:
 
     @property
     def model_answers(self) -> list[TurnView]:
-        """The agent's turns for which a model was asked."""
+        """The agent's turns with a model call."""
         return [turn for turn in self.turns if turn.source == "agent" and turn.usage is not None]
 
     @property
     def useless_answers(self) -> list[TurnView]:
-        """Answers without what the agent expects: a call, a patch, or any text if no tools were offered."""
+        """Model answers without a valid call, or without text if no tools were offered."""
         return [
             turn
             for turn in self.model_answers
@@ -126,40 +126,42 @@ class Conversation:
 def read_conversation(data: bytes) -> Conversation:
     """Parse a trajectory. Raises ValueError if it is not a JSON object with turns."""
     try:
-        read = json.loads(data)
+        trajectory = json.loads(data)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(read, dict) or not isinstance(read.get("steps"), list):
-        raise ValueError("no trajectory")  # noqa: TRY004 - what bytes hold, as json has it
-    return _conversation(read, 0)
+    if not isinstance(trajectory, dict) or not isinstance(trajectory.get("steps"), list):
+        raise ValueError("no trajectory")  # noqa: TRY004 - invalid data, as in json
+    return _conversation(trajectory, 0)
 
 
-def _conversation(read: dict[str, Any], level: int) -> Conversation:
-    extra, agent = _dict(read.get("extra")), _dict(read.get("agent"))
-    how = _dict(agent.get("extra"))
-    scaffold = _text(how.get("scaffold"))
-    words = [_text(agent.get("name")), _text(agent.get("model_name")), _text(how.get("format")).replace("_", " ")]
+def _conversation(trajectory: dict[str, Any], level: int) -> Conversation:
+    """Return the conversation of a trajectory's object. ``level``: its nesting, which MAX_DEPTH limits."""
+    extra, agent = _dict(trajectory.get("extra")), _dict(trajectory.get("agent"))
+    details = _dict(agent.get("extra"))
+    scaffold = _text(details.get("scaffold"))
+    words = [_text(agent.get("name")), _text(agent.get("model_name")), _text(details.get("format")).replace("_", " ")]
     words += [f"tools of {scaffold}"] if scaffold else []
     began = _time(extra.get("started_at"))
-    others = _list(read.get("subagent_trajectories")) if level < DEEPEST else []
+    subagents = _list(trajectory.get("subagent_trajectories")) if level < MAX_DEPTH else []
     return Conversation(
         stop=_text(extra.get("stop_reason")),
         seconds=_number(extra.get("seconds")),
-        usage=_usage(read),
-        turns=tuple(_turn(_dict(step), n, began) for n, step in enumerate(_list(read.get("steps")), 1)),
+        usage=_usage(trajectory),
+        turns=tuple(_turn(_dict(step), n, began) for n, step in enumerate(_list(trajectory.get("steps")), 1)),
         agent=tuple(dict.fromkeys(word for word in words if word)),
         offers_tools=bool(agent.get("tool_definitions")),
-        endpoint=_text(how.get("endpoint")),
-        notes=_text(read.get("notes")),
+        endpoint=_text(details.get("endpoint")),
+        notes=_text(trajectory.get("notes")),
         printed=_text(extra.get("printed")),
         beside=extra.get("beside") is True,
-        others=tuple(_conversation(_dict(other), level + 1) for other in others),
+        others=tuple(_conversation(_dict(other), level + 1) for other in subagents),
     )
 
 
 def _turn(step: dict[str, Any], number: int, began: datetime | None) -> TurnView:
-    results = [_dict(one) for one in _list(_dict(step.get("observation")).get("results"))]
-    calls = [_dict(one) for one in _list(step.get("tool_calls"))]
+    """Return the turn of a step. ``began``: start of the agent, None if unknown."""
+    results = [_dict(item) for item in _list(_dict(step.get("observation")).get("results"))]
+    calls = [_dict(item) for item in _list(step.get("tool_calls"))]
     ids = [call.get("tool_call_id") for call in calls]
     at = _time(step.get("timestamp")) if began is not None else None
     return TurnView(
@@ -174,14 +176,15 @@ def _turn(step: dict[str, Any], number: int, began: datetime | None) -> TurnView
             )
             for name, call in zip(ids, calls, strict=True)
         ),
-        other_results=tuple(_result_view(one) for one in results if one.get("source_call_id") not in ids),
+        other_results=tuple(_result_view(item) for item in results if item.get("source_call_id") not in ids),
         usage=_usage_view(_dict(step["metrics"])) if isinstance(step.get("metrics"), dict) else None,
         malformed=bool(_dict(step.get("extra")).get("malformed")),
     )
 
 
 def _results_of(name: Any, results: list[dict[str, Any]]) -> Iterator[ResultView]:
-    return (_result_view(one) for one in results if one.get("source_call_id") == name)
+    """Return the results of the call with the id ``name``."""
+    return (_result_view(result) for result in results if result.get("source_call_id") == name)
 
 
 def _result_view(result: dict[str, Any]) -> ResultView:
@@ -204,7 +207,7 @@ def _usage_view(metrics: dict[str, Any]) -> UsageView:
         cached=int(_number(metrics.get("cached_tokens"))),
         completion=int(_number(metrics.get("completion_tokens"))),
         reasoning=int(_number(extra.get("reasoning_tokens"))),
-        cost=_maybe(metrics.get("cost_usd")),
+        cost=_number_or_none(metrics.get("cost_usd")),
         seconds=_number(extra.get("seconds")),
         requests=int(_number(extra.get("requests"))) or 1,
         finish=_text(extra.get("finish_reason")),
@@ -242,10 +245,11 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    return _maybe(value) or 0.0
+    return _number_or_none(value) or 0.0
 
 
-def _maybe(value: Any) -> float | None:
+def _number_or_none(value: Any) -> float | None:
+    """Return a finite number that is not negative; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

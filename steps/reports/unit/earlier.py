@@ -8,11 +8,11 @@ from swe_argo.steps.reports.text.formatting import money, tokens, utc
 
 
 def describe_earlier(earlier: Redone) -> str:
-    """Return its outcome, stop reason, selection for --redo, and usage."""
+    """Return the earlier verdict's outcome, stop reason, --redo request and usage as text."""
     parts = [STANDINGS[earlier.outcome].short, STOPS[earlier.stop_reason].name if earlier.stop_reason else ""]
-    parts.append(f"done again at {utc(earlier.at)} (--redo {earlier.requested})")
-    if taken := earlier.usage.prompt_tokens + earlier.usage.completion_tokens:
-        parts.append(f"{tokens(taken)} tokens")
+    parts.append(f"run again at {utc(earlier.at)} (--redo {earlier.requested})")
+    if token_count := earlier.usage.prompt_tokens + earlier.usage.completion_tokens:
+        parts.append(f"{tokens(token_count)} tokens")
     if earlier.usage.cost_usd is not None:
         parts.append(money(earlier.usage.cost_usd))
     return ", ".join(filter(None, parts))

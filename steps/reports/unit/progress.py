@@ -9,18 +9,18 @@ from swe_argo.steps.reports.text.formatting import duration, money, tokens
 from swe_argo.steps.reports.text.visible import make_visible
 
 PHASES: dict[Phase, str] = {
-    "create": "making its sandbox",
+    "create": "creating the sandbox",
     "prepare": "preparing the repository",
-    "agent": "agent at work",
-    "patch": "taking the patch",
+    "agent": "agent running",
+    "patch": "collecting the patch",
     "tests": "running the tests",
-    "verdict": "judging the log",
+    "verdict": "reading the log",
     "confirm": "confirming the verdict",
 }
 
 
 def describe_progress(progress: UnitProgress, now: datetime | None = None) -> str:
-    """Return all known progress as one sanitized line; ``now``: with the duration of the phase."""
+    """Return all known progress as one sanitized line, with the duration of the phase if ``now`` is given."""
     parts = [PHASES[progress.phase]]
     if progress.phase == "agent" and progress.turn:
         most = f" of {progress.most_turns:,}" if progress.most_turns else ""
@@ -28,8 +28,8 @@ def describe_progress(progress: UnitProgress, now: datetime | None = None) -> st
     if now is not None:
         parts.append(duration(phase_seconds(progress, now)))
     usage = progress.usage
-    if taken := usage.prompt_tokens + usage.completion_tokens:
-        parts.append(f"{tokens(taken)} tokens")
+    if token_count := usage.prompt_tokens + usage.completion_tokens:
+        parts.append(f"{tokens(token_count)} tokens")
     if usage.cost_usd is not None:
         parts.append(money(usage.cost_usd))
     if progress.phase == "agent" and progress.action:

@@ -1,4 +1,4 @@
-"""Turns of conversations for a page and a terminal: every text is sanitized, and cut if there is a limit."""
+"""Turns of conversations for pages and terminals: texts are sanitized, and cut if there is a limit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from swe_argo.steps.reports.unit.conversation import Conversation, ResultView, T
 from swe_argo.steps.reports.unit.edits import diff_of_edit
 
 PAGE_CHARACTERS = 1_500_000
-MOST, LEAST = 8_000, 200
+"""Maximum characters of all turns of a page together."""
+MOST, MIN_CHARACTERS = 8_000, 200
 """Maximum characters shown of one text, and the minimum shown however many texts there are."""
-TURNS_SHOWN = 2_000
+MAX_SHOWN_TURNS = 2_000
 LAST_TURNS = 200
 """Number of last turns among those shown, if there are more."""
-CALLS_SHOWN = 50
-ARGUMENTS_SHOWN = 40
-FOLDED = 400
-FOLDED_LINES = 12
+MAX_CALLS = 50
+MAX_ARGUMENTS = 40
+FOLD_CHARACTERS = 400
+FOLD_LINES = 12
 """Length beyond which a prompt or a line of reasoning is folded."""
 NAME_WIDTH = 80
 LINE_WIDTH = 110
@@ -29,14 +30,14 @@ LINE_WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, or its beginning and end."""
+    """A text, or the beginning and end of a long text."""
 
     head: str
     left_out: int = 0
-    """Number of characters between the two."""
+    """Number of omitted characters between head and tail."""
     tail: str = ""
     summary: str = ""
-    """Text shown while it is folded; empty if it is short."""
+    """Summary shown while the text is folded; empty if it is not folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class ShownResult:
     facts: str
     failed: bool
     first: str
-    """Its first line."""
+    """First line of the text."""
     recorded: Text | None
 
 
@@ -71,7 +72,7 @@ class ShownCall:
     arguments: list[ShownArgument]
     results: list[ShownResult]
     diff: list[str]
-    """Diff lines of a replacement; empty if it is not one, or too long."""
+    """Diff lines of a replacement; empty for other calls, or if it is too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +92,20 @@ class ShownTurn:
     other_results: list[ShownResult]
     malformed: bool
     skipped: str
-    """Text about turns before this one that are not on the page; empty if there are none."""
+    """Note about omitted turns before this one; empty if there are none."""
 
 
 def text_allowance(conversations: Iterable[Conversation]) -> int:
-    """Return the maximum characters per text with which all texts together stay within PAGE_CHARACTERS."""
-    sizes = sorted(min(len(text), MOST) for one in conversations for turn in one.turns for text in _texts(turn))
+    """Return the maximum length of a text with which all texts together fit into PAGE_CHARACTERS."""
+    sizes = sorted(
+        min(len(text), MOST) for conversation in conversations for turn in conversation.turns for text in _texts(turn)
+    )
     remaining = PAGE_CHARACTERS
     for number, size in enumerate(sizes):
+        # Texts from the shortest on get what they need; the first that needs more than an equal share sets the limit.
         share = remaining // (len(sizes) - number)
         if size > share:
-            return max(LEAST, share)
+            return max(MIN_CHARACTERS, share)
         remaining -= size
     return MOST
 
@@ -119,23 +123,23 @@ def _texts(turn: TurnView) -> Iterator[str]:
 
 
 def show_turns(conversation: Conversation, limit: int | None, prefix: str = "") -> list[ShownTurn]:
-    """Return the turns. ``limit``: characters of a text; None: cut no text and leave out no turn or call.
+    """Return the turns. ``limit``: characters of a text; None: cut no text and omit no turn or call.
 
     ``prefix``: distinguishes the anchors of several conversations on one page.
     """
     visible_turns, skipped = conversation.turns, 0
-    if limit is not None and len(visible_turns) > TURNS_SHOWN:
-        skipped = len(visible_turns) - TURNS_SHOWN
-        visible_turns = (*visible_turns[: TURNS_SHOWN - LAST_TURNS], *visible_turns[-LAST_TURNS:])
+    if limit is not None and len(visible_turns) > MAX_SHOWN_TURNS:
+        skipped = len(visible_turns) - MAX_SHOWN_TURNS
+        visible_turns = (*visible_turns[: MAX_SHOWN_TURNS - LAST_TURNS], *visible_turns[-LAST_TURNS:])
     action, answer, turns = 1, 1, []
     for place, turn in enumerate(visible_turns):
-        jump = skipped if skipped and place == TURNS_SHOWN - LAST_TURNS else 0
-        if jump:
-            gap = conversation.turns[place : place + jump]
-            action += sum(len(one.calls) for one in gap)
-            answer += sum(one.source == "agent" for one in gap)
+        gap_size = skipped if skipped and place == MAX_SHOWN_TURNS - LAST_TURNS else 0
+        if gap_size:
+            gap = conversation.turns[place : place + gap_size]
+            action += sum(len(gap_turn.calls) for gap_turn in gap)
+            answer += sum(gap_turn.source == "agent" for gap_turn in gap)
         number = answer if turn.source == "agent" else None
-        gap_note = f"{count(jump, 'turn')} not shown" if jump else ""
+        gap_note = f"{count(gap_size, 'turn')} not shown" if gap_size else ""
         turns.append(_turn(turn, limit, prefix, number=number, action=action, skipped=gap_note))
         action += len(turn.calls)
         answer += number is not None
@@ -145,7 +149,11 @@ def show_turns(conversation: Conversation, limit: int | None, prefix: str = "") 
 def _turn(
     turn: TurnView, limit: int | None, prefix: str, *, number: int | None, action: int, skipped: str
 ) -> ShownTurn:
-    calls = turn.calls if limit is None else turn.calls[:CALLS_SHOWN]
+    """Return a turn to show.
+
+    ``number``: the agent's answer; ``action``: its first call; ``skipped``: note before it.
+    """
+    calls = turn.calls if limit is None else turn.calls[:MAX_CALLS]
     return ShownTurn(
         anchor=f"{prefix}t{turn.number}",
         number=number,
@@ -156,9 +164,7 @@ def _turn(
         reasoning=_text(turn.reasoning, limit, fold=True),
         calls=[_call(call, limit, f"{prefix}c{action + n}") for n, call in enumerate(calls)],
         calls_left_out=len(turn.calls) - len(calls),
-        other_results=[
-            _result(result, limit) for result in turn.other_results[: None if limit is None else CALLS_SHOWN]
-        ],
+        other_results=[_result(result, limit) for result in turn.other_results[: None if limit is None else MAX_CALLS]],
         malformed=turn.malformed,
         skipped=skipped,
     )
@@ -183,7 +189,7 @@ def describe_usage(usage: UsageView) -> str:
 
 
 def _call(call: ToolCallView, limit: int | None, anchor: str) -> ShownCall:
-    arguments = list(call.arguments.items())[: None if limit is None else ARGUMENTS_SHOWN]
+    arguments = list(call.arguments.items())[: None if limit is None else MAX_ARGUMENTS]
     return ShownCall(
         anchor=anchor,
         name=cut_line(make_visible(call.name), NAME_WIDTH) or "(no name)",
@@ -197,6 +203,7 @@ _CHANGES = {"old_str": "del", "new_str": "ins", "file_text": "ins", "old_string"
 
 
 def _argument(name: str, value: Any, limit: int | None) -> ShownArgument:
+    """Return an argument to show; values other than text as JSON."""
     text = value if isinstance(value, str) else _json(value)
     short = len(text) <= LINE_WIDTH and "\n" not in text and name not in _CHANGES
     return ShownArgument(cut_line(make_visible(name), NAME_WIDTH), _CHANGES.get(name, ""), _text(text, limit), short)
@@ -210,6 +217,7 @@ def _json(value: Any) -> str:
 
 
 def _result(result: ResultView, limit: int | None) -> ShownResult:
+    """Return a result to show: text, and facts such as exit code and duration."""
     facts = []
     if result.exit_code is not None:
         facts.append(f"exit code {result.exit_code}")
@@ -220,7 +228,7 @@ def _result(result: ResultView, limit: int | None) -> ShownResult:
     if result.text:
         facts.append(count(result.text.rstrip("\n").count("\n") + 1, "line"))
     if result.cut:
-        facts.append("the agent saw no more than this")
+        facts.append("cut for the agent, too")
     return ShownResult(
         text=_text(result.text, limit) if result.text else None,
         facts=" · ".join(facts) or ("nothing" if not result.text else ""),
@@ -231,17 +239,19 @@ def _result(result: ResultView, limit: int | None) -> ShownResult:
 
 
 def _first(text: str) -> str:
+    """Return the first line that is not blank, cut to one line."""
     start = text[: 8 * LINE_WIDTH]
     line = next((line for line in make_plain(start).split("\n") if line.strip()), "")
     return f"{line[:LINE_WIDTH]}…" if len(line) > LINE_WIDTH else line
 
 
-def _long(text: str) -> bool:
-    return len(text) > FOLDED or text.count("\n") > FOLDED_LINES
+def _is_long(text: str) -> bool:
+    return len(text) > FOLD_CHARACTERS or text.count("\n") > FOLD_LINES
 
 
 def _text(text: str, limit: int | None, *, fold: bool = False) -> Text:
-    summary = f"{_first(text)} ({len(text):,} characters)" if fold and _long(text) else ""
+    """Return the text, or beginning (two thirds) and end if it exceeds ``limit``. ``fold``: fold it if it is long."""
+    summary = f"{_first(text)} ({len(text):,} characters)" if fold and _is_long(text) else ""
     if limit is None or len(text) <= limit:
         return Text(make_plain(text), summary=summary)
     end = limit // 3

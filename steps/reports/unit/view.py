@@ -1,4 +1,4 @@
-"""A stored unit and its conversation as text, with the same facts and turns for its page and the terminal."""
+"""Texts about a stored unit and its conversation, the same for its page and the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swe_argo.steps.reports.unit.turns import ShownTurn, show_turns
 TEST_WIDTH = 300
 DETAIL = 4_000
 TRIES_SHOWN = 20
-ACTIONS_NAMED = 40
+MAX_ACTIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ReplayView:
     actions: list[int]
     """The first actions with different observations, from 1."""
     left_out: int
-    """Number of further ones."""
+    """Number of further actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,19 @@ class TryView:
     detail: str
     """The end of the failure's detail."""
     left_out: int
-    """Number of characters before it."""
+    """Number of omitted characters before it."""
     files: list[str]
     progress: str
-    """Progress of its agent; empty without a trajectory."""
+    """Progress of the agent; empty without a trajectory."""
     turns: list[ShownTurn]
 
 
 @dataclass(frozen=True, slots=True)
 class OtherView:
-    """An attempt inside this one that was not chosen, or a further conversation of it."""
+    """An inner attempt that was not chosen, or a parallel conversation."""
 
     name: str
-    """``Attempt 2, not graded``, ``Conversation 3, beside the agent's own``."""
+    """``Attempt 2, not graded``, ``Parallel conversation 3``."""
     about: str
     turns: list[ShownTurn]
 
@@ -79,9 +79,9 @@ class UnitView:
     doubts: list[str]
     """Reasons against the verdict."""
     confirmation_log: str
-    """The log of a confirmation that did not confirm; else empty."""
+    """The log of an unsuccessful confirmation; else empty."""
     facts: list[tuple[str, str]]
-    """(name, value): end, usage and machine."""
+    """(name, value) about stop reason, usage and machine."""
     replay: ReplayView | None
     tests: list[str]
     """The first listed tests that do not pass."""
@@ -95,14 +95,14 @@ class UnitView:
     tries: list[TryView]
     """The newest failed tries, oldest first."""
     tries_left_out: int
-    """Number of earlier ones."""
+    """Number of omitted earlier tries."""
     turns: list[ShownTurn]
     progress: str
-    """Its stop reason, turns and duration; empty without a trajectory."""
+    """Stop reason, turns and duration; empty without a trajectory."""
     notes: str
-    """Remarks of the agent's runner that belong to no turn."""
+    """Remarks of the agent's runner."""
     printed: str
-    """Output of an agent program itself; empty for other agents."""
+    """Output of an agent program; empty for other agents."""
     others: list[OtherView]
 
 
@@ -119,9 +119,9 @@ def view_unit(
 
     ``conversation``: None without a readable trajectory. ``partial``: name of a failed try -> its conversation.
     ``limit``: characters of a text of a turn. ``endpoint``: whether the facts include the model's endpoint. ``whole``:
-    cut no line and leave out no try.
+    cut no line and omit no try.
     """
-    cut = _cut_nothing if whole else _cut
+    cut = _sanitize if whole else _cut
     shown_tries = unit.tries if whole else unit.tries[-TRIES_SHOWN:]
     grade, failure = unit.grade, unit.failure
     tests = grade.failing_tests if grade else []
@@ -158,16 +158,17 @@ def view_unit(
 
 
 def _changes(layer: LayerSummary) -> Iterable[str]:
-    for one in layer.first:
-        sign = {"new": "+", "changed": " ", "deleted": "-"}[one.change]
-        yield f"{sign} {one.path}" + (f"  {one.size:,} B" if one.size else "")
+    """Yield a line for each recorded change of a layer."""
+    for change in layer.first:
+        sign = {"new": "+", "changed": " ", "deleted": "-"}[change.change]
+        yield f"{sign} {change.path}" + (f"  {change.size:,} B" if change.size else "")
 
 
 def _count_changes(layer: LayerSummary) -> str:
-    """Return ``2 new, 1 changed``, and the number of those not shown."""
+    """Return ``2 new, 1 changed``, and the number of omitted changes."""
     counts = {"new": layer.new, "changed": layer.changed, "deleted": layer.deleted}
     more = sum(counts.values()) - len(layer.first)
-    left_out = f"; {more:,} of them not shown, layer.tgz has them all" if more else ""
+    left_out = f"; {more:,} of them not shown; layer.tgz has all" if more else ""
     return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number) + left_out
 
 
@@ -185,22 +186,24 @@ def standing_note(unit: StoredUnit) -> str:
 
 def view_replay(replayed: Replayed) -> ReplayView:
     """Return a replay's comparison with its recording as text."""
-    patch = {True: "The patch is the same.", False: "The patch is another one.", None: "The recording has no patch."}
-    otherwise = f"{len(replayed.differing):,} of {count(replayed.observations, 'observation')} came out otherwise."
+    patch = {True: "The patch is the same.", False: "The patch differs.", None: "The recording has no patch."}
+    differences = (
+        f"{len(replayed.differing):,} of {count(replayed.observations, 'observation')} differ from the recording."
+    )
     return ReplayView(
         same=replayed.same_patch is not False and not replayed.differing,
-        sentence=f"{otherwise if replayed.observations else 'No observation could be compared.'} "
+        sentence=f"{differences if replayed.observations else 'No observation could be compared.'} "
         f"{patch[replayed.same_patch]}",
-        actions=replayed.differing[:ACTIONS_NAMED],
-        left_out=max(0, len(replayed.differing) - ACTIONS_NAMED),
+        actions=replayed.differing[:MAX_ACTIONS],
+        left_out=max(0, len(replayed.differing) - MAX_ACTIONS),
     )
 
 
 def _progress(conversation: Conversation, failure: str = "") -> str:
-    """Return ``out of steps, 6 turns, 1 m 40 s``; with the failure if it came before the first turn."""
+    """Return ``out of steps, 6 turns, 1 m 40 s``, with the failure if there is no turn."""
     stop = STOPS[conversation.stop].name if conversation.stop in STOPS else make_visible(conversation.stop)[:40]
-    took = duration(conversation.seconds) if conversation.seconds else ""
-    progress = ", ".join(filter(None, [stop, count(conversation.answers, "turn"), took]))
+    time = duration(conversation.seconds) if conversation.seconds else ""
+    progress = ", ".join(filter(None, [stop, count(conversation.answers, "turn"), time]))
     return f"{progress}: {failure}" if failure and not conversation.answers else progress
 
 
@@ -208,13 +211,14 @@ def _cut(text: str) -> str:
     return cut_line(make_visible(text), REASON_WIDTH)
 
 
-def _cut_nothing(text: str) -> str:
+def _sanitize(text: str) -> str:
     return make_visible(text)
 
 
 def _try(
     failed_try: FailedTry, partial: Conversation | None, limit: int | None, prefix: str, cut: Callable[[str], str]
 ) -> TryView:
+    """Return a failed try to show. ``partial``: its conversation; ``prefix``: of anchors; ``cut``: sanitizes a line."""
     failure = failed_try.failure
     about = [f"exit code {failure.exit_code}"]
     about += [f"after {duration(failure.seconds)}"] if failure.seconds else []  # unknown for a killed step
@@ -235,11 +239,11 @@ def _try(
 
 
 def _others(unit: StoredUnit, conversation: Conversation | None, limit: int | None) -> list[OtherView]:
-    """Return conversations in the order of their start; attempts have the numbers of the solve."""
-    numbers = [one.number for one in unit.solve.attempts if not one.chosen] if unit.solve else []
-    others = conversation.others if conversation else ()
-    beside, attempts = [one for one in others if one.beside], [one for one in others if not one.beside]
-    names = [f"Conversation {n}, beside the agent's own" for n in range(2, len(beside) + 2)]
+    """Return parallel conversations, then inner attempts that were not chosen."""
+    numbers = [item.number for item in unit.solve.attempts if not item.chosen] if unit.solve else []
+    items = conversation.others if conversation else ()
+    parallel, attempts = [item for item in items if item.beside], [item for item in items if not item.beside]
+    names = [f"Parallel conversation {n}" for n in range(2, len(parallel) + 2)]
     names += [
         f"{f'Attempt {numbers[n]}' if n < len(numbers) else 'Another attempt'}, not graded"
         for n in range(len(attempts))
@@ -250,5 +254,5 @@ def _others(unit: StoredUnit, conversation: Conversation | None, limit: int | No
             about=count(other.answers, "turn") if other.beside else _progress(other),
             turns=show_turns(other, limit, f"o{n}-"),
         )
-        for n, (name, other) in enumerate(zip(names, [*beside, *attempts], strict=True))
+        for n, (name, other) in enumerate(zip(names, [*parallel, *attempts], strict=True))
     ]

@@ -1,1 +1,1 @@
-"""Evaluation of a validation's two runs, and its page."""
+"""Evaluation of a validation's two runs, and the page about it."""

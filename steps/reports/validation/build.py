@@ -1,4 +1,4 @@
-"""Construction of a Validation from its gold and idle runs. Nothing is graded here."""
+"""Construction of a Validation from the verdicts of its gold and idle runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.validation import (
     ValidatedInstance,
     Validation,
     ValidationResources,
-    part_of,
+    validation_run_id,
 )
 from swe_argo.steps.contracts.verdict import Outcome, Report
 from swe_argo.steps.reports.batches import RECORDS_AT_ONCE, batches
@@ -26,15 +26,15 @@ from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.reports.text.visible import WHOLE
 from swe_argo.steps.store import Store
 
-_REASON = 300
+_REASON_CHARACTERS = 300
 SECOND_RUN = "second_run"
 """Finding of a verdict that needed a second run of the tests."""
 
 
 def build_validation(store: Store, validation_id: str) -> Validation:
-    """Return the classes of all instances from the two runs. Raises ConfigError if one is not planned, InfraError."""
-    gold_run = read_verdicts(store, part_of(validation_id, GOLD), most_tests=WHOLE)
-    idle_run = read_verdicts(store, part_of(validation_id, IDLE), most_tests=WHOLE)
+    """Return the validation from its two runs. Raises ConfigError if one is missing, InfraError if the store fails."""
+    gold_run = read_verdicts(store, validation_run_id(validation_id, GOLD), max_tests=WHOLE)
+    idle_run = read_verdicts(store, validation_run_id(validation_id, IDLE), max_tests=WHOLE)
     gold = _by_instance(gold_run)
     idle = {unit.instance_id: unit for unit in idle_run.units}
     hashes = _row_hashes(store, gold_run)
@@ -44,29 +44,29 @@ def build_validation(store: Store, validation_id: str) -> Validation:
     instances = [
         _instance(
             tries,
-            idle.get(one),
-            row_sha256=hashes.get(one, ""),
-            image=images[one],
-            planned_digest=digests.get(images[one]),
-            passing_untouched=passing.get(one, []),
+            idle.get(instance),
+            row_sha256=hashes.get(instance, ""),
+            image=images[instance],
+            planned_digest=digests.get(images[instance]),
+            passing_untouched=passing.get(instance, []),
         )
-        for one, tries in gold.items()
+        for instance, tries in gold.items()
     ]
     instances += [
         ValidatedInstance(
-            instance_id=one,
+            instance_id=instance,
             row_sha256="",
             image="",
             image_digest=None,
             fitness=Fitness.NOT_GRADEABLE,
-            reason=reason.removeprefix(f"{one}: "),
+            reason=reason.removeprefix(f"{instance}: "),
             gold=[],
             gold_resolved=0,
             idle=None,
         )
-        for one, reason in gold_run.run.not_gradeable.items()
+        for instance, reason in gold_run.run.not_gradeable.items()
     ]
-    counts = Counter(one.fitness for one in instances)
+    counts = Counter(instance.fitness for instance in instances)
     run, spec = gold_run.run, gold_run.run.spec
     return Validation(
         validation_id=validation_id,
@@ -98,10 +98,11 @@ def _by_instance(run: StoredRun) -> dict[str, list[StoredUnit]]:
 
 
 def _row_hashes(store: Store, run: StoredRun) -> dict[str, str]:
+    """Return instance -> digest of its row, from the run's answers."""
     hashes = {}
     ids = list(dict.fromkeys(unit.instance_id for unit in run.units))
     for batch in batches(ids, RECORDS_AT_ONCE):
-        names = {key(Answer, run.run.run_id, one): one for one in batch}
+        names = {key(Answer, run.run.run_id, instance): instance for instance in batch}
         for name, data in store.get_many(names).items():
             hashes[names[name]] = Answer.from_bytes(data).row_sha256
     return hashes
@@ -116,6 +117,10 @@ def _instance(
     planned_digest: str | None,
     passing_untouched: list[str],
 ) -> ValidatedInstance:
+    """Return the result of an instance, from its gold runs and its idle run (None if that is not planned).
+
+    ``planned_digest``: digest of the image at planning, if no verdict recorded one.
+    """
     graded = [unit for unit in gold if unit.grade is not None]
     readable = [unit for unit in graded if _outcome(unit) in (Outcome.RESOLVED, Outcome.UNRESOLVED)]
     failing = Counter(test for unit in readable if unit.grade for test in unit.grade.failing_tests)
@@ -141,15 +146,15 @@ def _instance(
 
 
 def _judge(gold: list[StoredUnit], idle: StoredUnit | None, *, resolved: int, second_runs: int) -> tuple[Fitness, str]:
-    """Return class and reason by the worst fact: what is known holds whatever a missing verdict would be."""
+    """Return (class, reason), by the worst known fact; a missing verdict matters only if no known fact decides."""
     runs = count(len(gold), "gold run")
     if _outcome(idle) is Outcome.RESOLVED:
         return Fitness.IDLE_RESOLVES, "the untouched repository is resolved"
     outcomes = Counter(outcome for unit in gold if (outcome := _outcome(unit)) is not None)
     graded = outcomes.total()
     if resolved < graded and (resolved or outcomes[Outcome.RESOLVED]):
-        again = f", {second_runs} of them after a second run of the tests" if second_runs else ""
-        return Fitness.FLAKY, f"resolved in {outcomes[Outcome.RESOLVED]} of {runs}{again}"
+        suffix = f", {second_runs} of them after a second run of the tests" if second_runs else ""
+        return Fitness.FLAKY, f"resolved in {outcomes[Outcome.RESOLVED]} of {runs}{suffix}"
     missing = [unit for unit in [*gold, *([idle] if idle else [])] if unit.grade is None]
     if missing or idle is None:
         failure = next((unit.failure for unit in missing if unit.failure is not None), None)
@@ -159,12 +164,13 @@ def _judge(gold: list[StoredUnit], idle: StoredUnit | None, *, resolved: int, se
         return Fitness.VALID, ""
     (worst, _), *_ = outcomes.most_common()
     reasons = (unit.grade.official_failure_reason for unit in gold if unit.grade and unit.grade.outcome is worst)
-    why = next((f": {' '.join(reason.split())[:_REASON]}" for reason in reasons if reason), "")
+    why = next((f": {' '.join(reason.split())[:_REASON_CHARACTERS]}" for reason in reasons if reason), "")
     return Fitness.GOLD_FAILS, f"{worst.value} in {outcomes[worst]} of {runs}{why}"
 
 
 def _ran_twice(unit: StoredUnit) -> bool:
-    return unit.grade is not None and any(one.code == SECOND_RUN for one in unit.grade.integrity.findings)
+    """Return whether the verdict needed a second run of the tests, which counts as flaky."""
+    return unit.grade is not None and any(finding.code == SECOND_RUN for finding in unit.grade.integrity.findings)
 
 
 def _outcome(unit: StoredUnit | None) -> Outcome | None:
@@ -172,7 +178,7 @@ def _outcome(unit: StoredUnit | None) -> Outcome | None:
 
 
 def _passing_untouched(store: Store, run: StoredRun) -> dict[str, list[str]]:
-    """Return FAIL_TO_PASS tests that pass in the untouched repository, by instance, from each family's report."""
+    """Return, by instance, the FAIL_TO_PASS tests that pass in the untouched repository."""
     units = [unit for unit in run.units if unit.grade and unit.grade.fail_to_pass and unit.grade.fail_to_pass.passed]
     passing = {}
     for batch in batches(units, RECORDS_AT_ONCE):
@@ -183,5 +189,6 @@ def _passing_untouched(store: Store, run: StoredRun) -> dict[str, list[str]]:
 
 
 def _passed(report: bytes, instance_id: str) -> list[str]:
+    """Return the FAIL_TO_PASS tests that passed, from an official report."""
     inner: dict[str, Any] = json.loads(report).get(instance_id, {})
     return list(inner.get("tests_status", {}).get("FAIL_TO_PASS", {}).get("success", []))

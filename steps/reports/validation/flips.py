@@ -9,13 +9,13 @@ from swe_argo.steps.contracts.validation import Validation
 from swe_argo.steps.contracts.verdict import Outcome
 from swe_argo.steps.reports.figures.stats import upper_bound
 
-LEAST_CHANCE = 0.001
-"""Smallest chance that can be requested: it takes 2,995 runs."""
+MIN_CHANCE = 0.001
+"""Smallest chance that can be requested; it takes 2,995 runs."""
 
 
 @dataclass(frozen=True)
 class FlipBound:
-    """The gold runs of the listed test with the highest bound."""
+    """The chance that a listed test flips, from its results in gold runs."""
 
     instance_id: str
     test: str
@@ -27,7 +27,7 @@ class FlipBound:
 
     @property
     def chance(self) -> float:
-        """The upper 95 % bound on the chance that it flips in a run."""
+        """The upper 95 % bound on the chance that the test flips in a run."""
         return upper_bound(self.flips, self.runs)
 
     @property
@@ -52,5 +52,5 @@ def find_flip_bound(validation: Validation) -> FlipBound | None:
 
 
 def count_needed_runs(chance: float, flips: int = 0) -> int:
-    """Return the number of runs after which this many flips give the requested bound."""
+    """Return the number of runs that are needed for the bound ``chance``, given the number of flips."""
     return next(runs for runs in count(flips + 1) if upper_bound(flips, runs) <= chance)

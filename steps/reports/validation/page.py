@@ -1,4 +1,4 @@
-"""The page of a validation: like the report's, one self-contained file without requests."""
+"""Self-contained page of a validation."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from swe_argo.steps.reports.text.formatting import utc
 from swe_argo.steps.reports.text.visible import cut_line, make_visible
 from swe_argo.steps.reports.validation.flips import find_flip_bound
 
-TESTS_SHOWN = 20
+MAX_TESTS = 20
 LINE_WIDTH = 240
 
 LABELS: dict[str, tuple[str, str, str]] = {
     Fitness.GOLD_FAILS: ("Gold fails", "the reference patch never resolves it: no agent can, here", "infra"),
     Fitness.IDLE_RESOLVES: (
         "Idle resolves",
-        "the untouched repository is resolved: any agent resolves it",
+        "the untouched repository is resolved: any agent resolves the instance",
         "unapplied",
     ),
-    Fitness.FLAKY: ("Flaky", "the reference patch resolves it sometimes", "unresolved"),
-    Fitness.NOT_GRADEABLE: ("Not gradeable", "its row cannot be graded here: it was not run", "waiting"),
-    Fitness.INCOMPLETE: ("Incomplete", "some run of it has no verdict", "waiting"),
-    Fitness.VALID: ("Valid", "the reference patch resolves it each time, the untouched repository never", "resolved"),
+    Fitness.FLAKY: ("Flaky", "the reference patch resolves the instance only sometimes", "unresolved"),
+    Fitness.NOT_GRADEABLE: ("Not gradeable", "the row cannot be graded, so the instance was not run", "waiting"),
+    Fitness.INCOMPLETE: ("Incomplete", "at least one run has no verdict", "waiting"),
+    Fitness.VALID: ("Valid", "the reference patch resolves it every time, the untouched repository never", "resolved"),
 }
 """Fitness -> name, meaning and colour; worst first."""
 
 
 def render_validation(validation: Validation) -> bytes:
-    """Return the page as UTF-8. Names of tests and reasons are made visible before the template escapes them."""
-    unfit = [one for fitness in LABELS for one in validation.instances if one.fitness == fitness != Fitness.VALID]
-    remarkable = [one for one in validation.instances if one.fitness == Fitness.VALID and one.passing_untouched]
+    """Return the page as UTF-8. Names of tests and reasons are sanitized before the template escapes them."""
+    instances = validation.instances
+    unfit = [item for fitness in LABELS for item in instances if item.fitness == fitness != Fitness.VALID]
+    remarkable = [item for item in instances if item.fitness == Fitness.VALID and item.passing_untouched]
     resources, dataset = validation.resources, validation.dataset
     limits = (
         ("CPUs", resources.cpus),
@@ -61,7 +62,7 @@ def render_validation(validation: Validation) -> bytes:
             facts=[(name, make_visible(value)) for name, value in facts],
             unfit=unfit,
             remarkable=remarkable,
-            most=TESTS_SHOWN,
+            most=MAX_TESTS,
             line=lambda text: cut_line(make_visible(text), LINE_WIDTH),
         )
     )

@@ -1,1 +1,1 @@
-"""Backend ags: one sandbox of Tencent Cloud Agent Sandbox each, whose data plane is that of E2B."""
+"""Backend ags: sandboxes of Tencent Cloud Agent Sandbox, whose data plane is E2B's."""

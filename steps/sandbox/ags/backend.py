@@ -1,4 +1,4 @@
-"""Backend ags: one sandbox of Tencent Cloud Agent Sandbox each, with the row's image given at its start."""
+"""Backend ags: sandboxes of Tencent Cloud Agent Sandbox, each started with the row's image."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def connect(spec: SandboxSpec) -> AGSBackend:
 
 
 class AGSBackend:
-    """Makes and removes sandboxes."""
+    """Sandboxes of one Tencent Cloud account."""
 
     def __init__(self, spec: SandboxSpec) -> None:
         self._spec = spec
@@ -63,8 +63,8 @@ class AGSBackend:
     def create(self, request: SandboxRequest) -> EnvdSandbox:
         """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the account's limit.
 
-        Raises ConfigError (no such tool or image, refused credentials, a tool whose network or rights differ from the
-        request), InfraError (SANDBOX_CREATE: no place, no answer).
+        Raises ConfigError if there is no such tool or image, the credentials are refused, or the tool's network or
+        rights differ from the request; InfraError (SANDBOX_CREATE) if the quota stays used up or the service fails.
         """
         table = self._spec.ags
         mode = network_mode(network=request.network)
@@ -87,7 +87,7 @@ class AGSBackend:
                 with suppress(StepError):
                     stop_named(request.name)
             if isinstance(error, TencentCloudSDKException):
-                raise _refused(error, request, image) from error
+                raise _create_failure(error, request, image) from error
             raise
         running = wait_until_running(instance, request.name)
         control = AGSControl(running["InstanceId"])
@@ -128,8 +128,13 @@ class AGSBackend:
     def _start(
         self, parameters: dict[str, Any], request: SandboxRequest, image: ServiceImage, mode: NetworkMode
     ) -> tuple[dict[str, Any], float]:
-        """Start an instance by the tool of our name, or by one whose tags match."""
+        """Start an instance with the tool of our name, or if there is none, with one whose tags match.
+
+        Return the service's description and the time of the request, as ``start_instance``. Raises ConfigError if there
+        is no such tool, the SDK's error for any other refusal.
+        """
         pauses = Pauses()
+        # Part of the idempotency key: a start from another snapshot or tool is another request.
         name = f"{request.name} {request.snapshot}" if request.snapshot else request.name
         try:
             return start_instance(parameters, name, pauses)
@@ -145,45 +150,46 @@ class AGSBackend:
                     failure_class=FailureClass.IMAGE_MISSING,
                     detail=str(error),
                 ) from error
-            named = {**parameters, "ToolName": tool["ToolName"]}
-            return start_instance(named, f"{name} {tool['ToolName']}", pauses)
+            parameters = {**parameters, "ToolName": tool["ToolName"]}
+            return start_instance(parameters, f"{name} {tool['ToolName']}", pauses)
 
 
 def _has_refused(error: BaseException) -> bool:
-    """Return whether the service made nothing, by its own word."""
+    """Return whether the service refused the request, so that no sandbox exists."""
     return isinstance(error, StepError) or (isinstance(error, TencentCloudSDKException) and not is_transient(error))
 
 
 def _check_confinement(instance: dict[str, Any], request: SandboxRequest) -> None:
-    """Raise ConfigError if the sandbox is not as requested, because its tool differs."""
+    """Raise ConfigError if the sandbox has unrequested network or is privileged, as its tool decides."""
     mode = instance.get("NetworkMode")
     tool = instance.get("ToolName")
     if not request.network and mode not in (None, "SANDBOX"):
         raise ConfigError(
-            f"tool {tool} gives its sandboxes network {mode}, and {request.name} must reach nothing: "
-            "its network mode must be SANDBOX",
+            f"tool {tool} has network mode {mode}, but {request.name} must have no network: "
+            "recreate the tool with network mode SANDBOX",
             field="sandbox.backend",
         )
     if is_privileged(instance):
         raise ConfigError(
-            f"tool {tool} makes privileged sandboxes: make it with SecurityContext.Privileged false",
+            f"tool {tool} creates privileged sandboxes: recreate it with SecurityContext.Privileged false",
             field="sandbox.backend",
         )
 
 
-def _refused(error: TencentCloudSDKException, request: SandboxRequest, image: ServiceImage) -> StepError:
+def _create_failure(error: TencentCloudSDKException, request: SandboxRequest, image: ServiceImage) -> StepError:
+    """Return the failure of a start: an unusable snapshot or image is a ConfigError, else ``service_failure``."""
     if request.snapshot and not is_transient(error) and not is_code(error, (*FULL, *REFUSED)):
         return ConfigError(
-            f"AGS makes no sandbox from snapshot {request.snapshot} ({error.code}: {error.message})",
+            f"AGS cannot start a sandbox from snapshot {request.snapshot} ({error.code}: {error.message})",
             field="sandbox.group_from_snapshot",
             detail=str(error),
         )
     if is_code(error, NO_IMAGE):
         return ConfigError(
-            f"AGS in region {region()} cannot take {image.name} ({image.registry_type}) for image {request.image} "
-            f"({error.code}: {error.message}): swe-argo ags sync copies it to a registry that it can pull from",
+            f"AGS in region {region()} cannot pull {image.name} ({image.registry_type}) for image {request.image} "
+            f"({error.code}: {error.message}): copy it to a registry that AGS can pull from with swe-argo ags sync",
             field=f"image {request.image}",
             failure_class=FailureClass.IMAGE_MISSING,
             detail=str(error),
         )
-    return service_failure(error, FailureClass.SANDBOX_CREATE, f"making sandbox {request.name}")
+    return service_failure(error, FailureClass.SANDBOX_CREATE, f"creating sandbox {request.name}")

@@ -1,4 +1,4 @@
-"""The control plane of AGS for one sandbox: its token, its state, its end."""
+"""The control plane of AGS for one sandbox: its token, state and removal."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from swe_argo.steps.sandbox.ags.service import NO_INSTANCE, ask, call_service, i
 from swe_argo.steps.settings import settings
 
 ENVD_PORT = 49983
+"""Port of envd, the program in the sandbox that runs commands for the SDK."""
 ENVD_VERSION = Version("0.2.0")
-"""The oldest version that its tools may have: uploads as forms, users by name."""
+"""Oldest supported envd: it takes uploads as forms and users by name."""
 RUNNING = ("STARTING", "RUNNING")
+"""States of a sandbox that has not ended."""
 _MARGIN_S = 60.0
-"""Seconds before its end at which a token is renewed, if it is valid for more than four times as long."""
+"""Seconds before expiry at which a token is renewed; at most a quarter of its lifetime."""
 _OTHER_SERVICE = "e2b_"
 """Prefix of E2B's own keys, which must not be sent to Tencent."""
 
@@ -35,47 +37,48 @@ class AGSControl:
         self._lock = threading.Lock()
         self._client: Sandbox | None = None
         self._renew_at = 0.0
-        self._may_use_key = True
+        self._may_use_key = True  # E2B_API_KEY as the token, until a sandbox refuses it
 
     def client(self) -> Sandbox:
-        """Return a client whose token is still valid for a while. Raises StepError."""
+        """Return a client; renew its token first if it expires soon. Raises StepError if the service fails."""
         with self._lock:
             if self._client is None or time.time() >= self._renew_at:
                 self._client = _make_client(self.sandbox_id, self._take_token())
             return self._client
 
     def renew(self) -> bool:
-        """Fetch another token: the clock or key of the refused one may be wrong. Raises StepError."""
+        """Fetch a new token from the service after a refusal; return True. Raises StepError if the service fails."""
         with self._lock:
             self._may_use_key = False
             self._client = _make_client(self.sandbox_id, self._take_token())
         return True
 
     def is_there(self) -> bool:
-        """Return whether the sandbox runs. Raises StepError."""
+        """Return whether the sandbox runs or starts. Raises StepError if the service fails."""
         return (status_of(describe(self.sandbox_id)) or "") in RUNNING
 
     def kill(self) -> None:
-        """Remove the sandbox. Raises StepError."""
+        """Remove the sandbox. Raises StepError if the service fails."""
         stop(self.sandbox_id)
 
     def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
-        """Return the failure for an error of the data plane's SDK.
+        """Return the failure, of class ``failure``, for an error of E2B's SDK, which talks to the sandbox itself.
 
-        A refused token is no fault of the request: root in the sandbox can replace envd.
+        A refused token is an infrastructure failure, not a wrong request: root in the sandbox can replace envd.
         """
         words = one_line(str(error) or type(error).__name__, 300)
         if isinstance(error, AuthenticationException):
             return InfraError(
                 failure,
-                f"{doing}: it refuses the token that AGS in region {region()} gave for it ({words}): check "
+                f"{doing}: the sandbox refused the token that AGS in region {region()} issued for it ({words}): check "
                 "TENCENTCLOUD_SECRET_ID, TENCENTCLOUD_SECRET_KEY and AGS_REGION",
                 detail=str(error),
             )
-        how = "takes no more at present" if isinstance(error, RateLimitException) else "fails"
-        return InfraError(failure, f"{doing}: AGS {how}: {type(error).__name__}: {words}", detail=str(error))
+        problem = "limits the rate of requests" if isinstance(error, RateLimitException) else "failed"
+        return InfraError(failure, f"{doing}: AGS {problem}: {type(error).__name__}: {words}", detail=str(error))
 
     def _take_token(self) -> str:
+        """Return a token for the sandbox: E2B_API_KEY if it may be one of AGS, else a new one from the service."""
         key = settings().e2b_api_key
         if self._may_use_key and key and not key.get_secret_value().startswith(_OTHER_SERVICE):
             self._renew_at = float("inf")
@@ -83,7 +86,7 @@ class AGSControl:
         answer = call_service(
             "AcquireSandboxInstanceToken",
             {"InstanceId": self.sandbox_id},
-            f"asking for the token of sandbox {self.sandbox_id}",
+            f"requesting a token for sandbox {self.sandbox_id}",
             FailureClass.EXEC,
         )
         now = time.time()
@@ -93,25 +96,25 @@ class AGSControl:
 
 
 def describe(instance_id: str) -> dict[str, Any] | None:
-    """Return the service's description of a sandbox, or None. Raises StepError."""
-    doing = f"asking for sandbox {instance_id}"
+    """Return the service's description of a sandbox; None if it has none. Raises StepError if the service fails."""
+    doing = f"describing sandbox {instance_id}"
     try:
         answer = ask("DescribeSandboxInstanceList", {"InstanceIds": [instance_id]})
     except TencentCloudSDKException as error:
         if is_code(error, NO_INSTANCE):
             return None
         raise service_failure(error, FailureClass.SANDBOX_LOST, doing) from error
-    found: list[dict[str, Any]] = answer.get("InstanceSet") or []
-    return found[0] if found else None
+    instances: list[dict[str, Any]] = answer.get("InstanceSet") or []
+    return instances[0] if instances else None
 
 
 def status_of(instance: dict[str, Any] | None) -> str | None:
-    """Return the status in a sandbox's description."""
+    """Return the status in a sandbox's description, such as RUNNING; None without a description."""
     return instance.get("Status") if instance else None
 
 
 def stop(instance_id: str) -> bool:
-    """Remove a sandbox; return False if it was gone already. Raises StepError."""
+    """Remove a sandbox; return False if it has ended already. Raises StepError if the service fails."""
     try:
         ask("StopSandboxInstance", {"InstanceId": instance_id})
     except TencentCloudSDKException as error:
@@ -123,7 +126,7 @@ def stop(instance_id: str) -> bool:
 
 
 def moment_of(text: str, otherwise: float) -> float:
-    """Parse a time of the service into seconds since 1970: ISO 8601, or those seconds themselves."""
+    """Parse a time of the service, ISO 8601 or Unix seconds, into Unix seconds; return ``otherwise`` if invalid."""
     try:
         return float(text)
     except ValueError:
@@ -136,9 +139,9 @@ def moment_of(text: str, otherwise: float) -> float:
 
 
 def _make_client(instance_id: str, token: str) -> Sandbox:
-    """Return the SDK's client for a sandbox that it did not make.
+    """Return the SDK's client for an existing sandbox.
 
-    All settings are explicit: the SDK's variables for E2B (E2B_DOMAIN, E2B_SANDBOX_URL, E2B_DEBUG) must not apply.
+    All settings are explicit, so that the SDK ignores E2B_DOMAIN, E2B_SANDBOX_URL and E2B_DEBUG.
     """
     own = settings()
     domain = f"{region()}.{own.ags_domain}"

@@ -14,7 +14,7 @@ from swe_argo.steps.settings import settings
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Ask the service whether it accepts the credentials, and for the quota. Never raises."""
+    """Test the credentials by reading the quota. Never raises."""
     own = settings()
     if own.tencentcloud_secret_id is None or own.tencentcloud_secret_key is None:
         return Diagnosis(
@@ -25,9 +25,9 @@ def diagnose(_spec: SandboxSpec) -> Diagnosis:
     try:
         quota = read_quota()
     except TencentCloudSDKException as error:
-        failure = service_failure(error, FailureClass.SANDBOX_CREATE, "asking for the quota")
+        failure = service_failure(error, FailureClass.SANDBOX_CREATE, "reading the quota")
         return Diagnosis(False, failure.reason.removeprefix("sandbox.backend: "))
     except StepError as error:
         return Diagnosis(False, error.reason)
-    places = f": {quota.used} of {quota.most} sandboxes run" if quota else ""
-    return Diagnosis(True, f"region {region()} takes the credentials{places}")
+    usage = f"; {quota.used} of {quota.most} sandboxes in use" if quota else ""
+    return Diagnosis(True, f"region {region()} accepts the credentials{usage}")

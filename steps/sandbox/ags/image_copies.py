@@ -1,4 +1,4 @@
-"""Copies of images in a registry that the service can pull from, by skopeo."""
+"""Copying of images, by skopeo, to a registry that the service can pull from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from swe_argo.steps.errors import ConfigError, InfraError, one_line
 
 PROGRAM = "skopeo"
 _TAG = 100
+"""Maximum characters of the original tag in a copy's tag; registries allow 128 in all."""
 _SECONDS = 3600
+"""Maximum seconds of one call of skopeo."""
 
 
 def require_skopeo() -> str:
@@ -20,7 +22,7 @@ def require_skopeo() -> str:
     if path is None:
         raise ConfigError(
             "copying images needs skopeo, which is not installed (apt-get install skopeo, brew install skopeo); "
-            "with images that AGS can pull already, leave --to out",
+            "leave out --to if AGS can already pull the images",
             field="ags sync",
         )
     return path
@@ -29,7 +31,7 @@ def require_skopeo() -> str:
 def copy_name(image: str, to: str) -> str:
     """Return the name of an image's copy below ``to``, a registry and a namespace.
 
-    A hash of the whole name is in its tag, so that images of several owners never share one.
+    The tag contains a hash of the full name, so that images of several owners never share a name.
     """
     whole, _, digest = image.partition("@")
     last = whole.rpartition("/")[2]
@@ -39,26 +41,30 @@ def copy_name(image: str, to: str) -> str:
 
 
 def copy_image(image: str, name: str, platform: str) -> bool:
-    """Copy an image; return False if it is there already. Raises InfraError, ConfigError with skopeo's words."""
+    """Copy an image to the name ``name``; return False if it exists already.
+
+    Raises ConfigError if a registry denies access, InfraError for any other failure, with skopeo's message.
+    """
     program = require_skopeo()
     if _run([program, "inspect", "--raw", f"docker://{name}"]).returncode == 0:
         return False
     system, _, architecture = platform.partition("/")
-    chosen = [f"--override-os={system}", f"--override-arch={architecture}"]
-    done = _run([program, *chosen, "copy", "--retry-times=3", f"docker://{image}", f"docker://{name}"])
-    if done.returncode:
-        words = one_line((done.stderr or done.stdout).strip().rpartition("\n")[2], 300)
-        if "unauthorized" in words.lower() or "denied" in words.lower():
+    options = [f"--override-os={system}", f"--override-arch={architecture}"]
+    result = _run([program, *options, "copy", "--retry-times=3", f"docker://{image}", f"docker://{name}"])
+    if result.returncode:
+        message = one_line((result.stderr or result.stdout).strip().rpartition("\n")[2], 300)
+        if "unauthorized" in message.lower() or "denied" in message.lower():
             raise ConfigError(
-                f"skopeo may not copy {image} to {name}: {words}: skopeo login {name.partition('/')[0]}",
+                f"skopeo may not copy {image} to {name}: {message}: run skopeo login {name.partition('/')[0]}",
                 field="ags sync",
-                detail=done.stderr,
+                detail=result.stderr,
             )
-        raise InfraError(FailureClass.IMAGE_PULL, f"copying {image} to {name}: {words}", detail=done.stderr)
+        raise InfraError(FailureClass.IMAGE_PULL, f"copying {image} to {name}: {message}", detail=result.stderr)
     return True
 
 
 def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run skopeo. Raises InfraError if it takes too long."""
     try:
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired as error:

@@ -11,7 +11,7 @@ from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def ags_sandboxes() -> ProviderSandboxes:
-    """Return our sandboxes in the region of the environment."""
+    """Return our sandboxes in the region AGS_REGION."""
     return ProviderSandboxes("ags", place(), list_instances, stop)
 
 

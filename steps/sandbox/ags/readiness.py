@@ -1,4 +1,4 @@
-"""The check that the account can provide a run's sandboxes, made before anything is created."""
+"""Check, before a run, that the account can provide its sandboxes."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from swe_argo.steps.sandbox.ags.tools import (
 from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
 
 AROUND_S = 600.0
-"""Seconds of a sandbox's life besides its agent or tests: hiding the history, taking the patch, reading the log."""
+"""Seconds that a sandbox lives besides its agent or tests: to hide the history, take the patch, read the log."""
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check tools and quota. Raises InfraError if the service does not answer, and ConfigError.
+    """Check tools and quota; return notices and the price.
 
-    ConfigError: no valid credentials; a tool missing, inactive, privileged or in another network; a command longer than
-    a sandbox may live.
+    Raises ConfigError without valid credentials, for a tool that is missing, inactive, privileged or in another
+    network, and for a command longer than a sandbox may live; InfraError if the service does not answer.
     """
     table = spec.ags
     if sandbox_needs.timeout_s + AROUND_S > table.longest_life_s:
         raise ConfigError(
-            f"agent or tests may take {sandbox_needs.timeout_s:g} s, and {AROUND_S:g} s are needed around them, but a "
-            f"sandbox lives {table.longest_life_s:g} s at most: lower --agent-timeout and --timeout, or say "
-            "--ags-longest-life where the account's limit is another",
+            f"agent or tests may take {sandbox_needs.timeout_s:g} s plus {AROUND_S:g} s of set-up, but a sandbox lives "
+            f"{table.longest_life_s:g} s at most: lower --agent-timeout and --timeout, or set --ags-longest-life to "
+            "the account's limit",
             field="sandbox.ags.longest_life_s",
         )
     modes = {network_mode(network=sandbox_needs.grading_network)}
@@ -48,14 +48,15 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     try:
         quota = read_quota()
     except TencentCloudSDKException as error:
-        raise service_failure(error, FailureClass.SANDBOX_CREATE, "asking for the quota") from error
+        raise service_failure(error, FailureClass.SANDBOX_CREATE, "reading the quota") from error
     if quota is None:
         return ReadinessResult(usd_per_hour=table.usd_per_hour)
-    places = f"{place()} runs {quota.most} sandboxes at a time ({quota.used} now): further units wait for a place"
-    return ReadinessResult([places, *places_notice(quota.most, place())], usd_per_hour=table.usd_per_hour)
+    notice = f"{place()} runs {quota.most} sandboxes at a time ({quota.used} now): further units wait"
+    return ReadinessResult([notice, *places_notice(quota.most, place())], usd_per_hour=table.usd_per_hour)
 
 
 def _check_tools(spec: SandboxSpec, tools: list[dict[str, Any]], needs: SandboxNeeds, mode: NetworkMode) -> None:
+    """Raise ConfigError if an image has no usable tool of this network mode among the account's ``tools``."""
     missing: list[str] = []
     checked: set[str] = set()
     for image in needs.images:

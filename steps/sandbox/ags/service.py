@@ -1,4 +1,4 @@
-"""Access to Tencent's control plane: the SDK's client, and its failures."""
+"""Client of Tencent's control plane, and its failures."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from swe_argo.steps.errors import ConfigError, InfraError, StepError, one_line
 from swe_argo.steps.settings import settings
 
 REFUSED = ("AuthFailure", "UnauthorizedOperation")
+"""Codes of refused credentials or missing rights."""
 FULL = ("LimitExceeded", "LimitExceeded.SandboxInstance")
-"""Codes for a full account: no more of its sandboxes may run at present."""
+"""Codes of a used-up quota: the account may start no further sandbox at present."""
 NO_TOOL = ("ResourceNotFound.SandboxTool", "InvalidParameterValue.SandboxTool")
 NO_IMAGE = (
     "ResourceNotFound.Image",
@@ -40,7 +41,7 @@ _TRANSIENT = (
     "ResourceUnavailable.ImagePreheating",
 )
 _HTTP = "ServerNetworkError.HTTP"
-"""Prefix of our code for an answer without a code of the service: a gateway's, whose status follows."""
+"""Prefix of our code for an answer without a service code, such as a gateway's; its HTTP status follows."""
 _NOT_NOW = (408, 425, 429)
 """The statuses below 500 that allow a retry."""
 _REASON_WIDTH = 300
@@ -49,13 +50,13 @@ _PAGE = 100
 
 
 def is_code(error: BaseException, codes: tuple[str, ...]) -> bool:
-    """Return whether the service's code is one of these or below one of them."""
+    """Return whether the service's error code is one of these codes or a subcode."""
     code = str(getattr(error, "code", ""))
-    return any(code == each or code.startswith(f"{each}.") for each in codes)
+    return any(code == prefix or code.startswith(f"{prefix}.") for prefix in codes)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether a retry may succeed."""
+    """Return whether a retry may succeed, by the error's code or HTTP status."""
     if status := http_status(error):
         return not 400 <= status < 500 or status in _NOT_NOW
     return is_code(error, _TRANSIENT)
@@ -68,9 +69,9 @@ def http_status(error: BaseException) -> int | None:
 
 
 def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[str, Any]:
-    """Request one action that is safe to repeat; return the service's answer. Transient failures are retried.
+    """Request one idempotent action of the service's API; return its answer. Transient failures are retried.
 
-    Raises TencentCloudSDKException, and ConfigError without credentials.
+    Raises TencentCloudSDKException for a refusal or after the last attempt, ConfigError without credentials.
     """
     return _retrying(attempts)(_ask_once, action, parameters)
 
@@ -78,7 +79,7 @@ def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[s
 def call_service(
     action: str, parameters: dict[str, Any], doing: str, failure: FailureClass = FailureClass.SANDBOX_CREATE
 ) -> dict[str, Any]:
-    """Call ``ask``; raise ``service_failure`` instead of the SDK's error."""
+    """Call ``ask``; raise the SDK's error as ``service_failure`` of class ``failure``."""
     try:
         return ask(action, parameters)
     except TencentCloudSDKException as error:
@@ -86,7 +87,10 @@ def call_service(
 
 
 def list_all(action: str, key: str, doing: str) -> Iterator[dict[str, Any]]:
-    """Yield every item of a listing, page by page. Raises StepError."""
+    """Yield every item of a listing, page by page. Raises as ``call_service``.
+
+    ``key``: the field of the answer with the items; ``doing``: the action for messages.
+    """
     offset = 0
     while True:
         answer = call_service(action, {"Offset": offset, "Limit": _PAGE}, doing)
@@ -98,14 +102,18 @@ def list_all(action: str, key: str, doing: str) -> Iterator[dict[str, Any]]:
 
 
 def service_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
-    """Return the failure with the service's message."""
+    """Return the failure with the service's message.
+
+    ConfigError for refused credentials and wrong requests; InfraError of class ``failure`` for a used-up quota and for
+    everything that may pass. ``doing``: the action for the message.
+    """
     message = str(getattr(error, "message", "") or error)
     code, status = getattr(error, "code", ""), http_status(error)
     words = one_line(f"{f'HTTP {status}' if status else code}: {message}" if code else message, _REASON_WIDTH)
     detail = str(error)
     if is_code(error, REFUSED) or status in (401, 403):
         return ConfigError(
-            f"AGS in region {region()} refuses these credentials ({words}): check TENCENTCLOUD_SECRET_ID and "
+            f"AGS in region {region()} refused the credentials ({words}): check TENCENTCLOUD_SECRET_ID and "
             "TENCENTCLOUD_SECRET_KEY, their rights for ags, and AGS_REGION",
             field="sandbox.backend",
             detail=detail,
@@ -114,15 +122,15 @@ def service_failure(error: BaseException, failure: FailureClass, doing: str) -> 
         return InfraError(failure, f"{doing}: the account's quota in {region()} is used up: {words}", detail=detail)
     if status and not is_transient(error):
         return ConfigError(
-            f"{doing}: what answers for AGS in region {region()} is not the service, or not for this request "
+            f"{doing}: the server that answered for AGS in region {region()} does not accept this request "
             f"({words}): check AGS_REGION, AGS_ENDPOINT and the proxy",
             field="sandbox.backend",
             detail=detail,
         )
     if is_code(error, _WRONG):
-        return ConfigError(f"AGS refuses {doing}: {words}", field="sandbox", detail=detail)
-    how = "does not answer" if code == "ClientNetworkError" else "says"
-    return InfraError(failure, f"{doing}: AGS in {region()} {how}: {words}", detail=detail)
+        return ConfigError(f"AGS refused the request ({doing}): {words}", field="sandbox", detail=detail)
+    problem = "does not answer" if code == "ClientNetworkError" else "failed"
+    return InfraError(failure, f"{doing}: AGS in {region()} {problem}: {words}", detail=detail)
 
 
 def region() -> str:
@@ -136,7 +144,7 @@ def place() -> str:
 
 
 def account_id() -> str:
-    """Return an id of the account that reveals nothing of its keys. Raises ConfigError without credentials."""
+    """Return a hash that identifies the account. Raises ConfigError without credentials."""
     own = _credential()
     return hashlib.sha256(f"{region()} {own.secret_id}".encode()).hexdigest()[:16]
 
@@ -151,6 +159,7 @@ def _retrying(attempts: int) -> Retrying:
 
 
 def _ask_once(action: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Request an action without retries. Raises TencentCloudSDKException; a broken answer counts as a network error."""
     try:
         answer: dict[str, Any] = _client().call_json(action, parameters)["Response"]
     except (OSError, ValueError, KeyError) as error:  # an incomplete or invalid answer
@@ -159,7 +168,7 @@ def _ask_once(action: str, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Client(AgsClient):  # type: ignore[misc]
-    """The SDK's client, with the HTTP status kept in the error for an answer other than 200."""
+    """The SDK's client; its errors contain the HTTP status."""
 
     def _check_status(self, response: Response) -> None:
         if response.status_code != 200:
@@ -168,6 +177,7 @@ class _Client(AgsClient):  # type: ignore[misc]
 
 @cache
 def _client() -> AgsClient:
+    """Return the client for the settings' account, region and endpoint. Raises ConfigError without credentials."""
     scheme, _, host = (settings().ags_endpoint or "").rpartition("://")
     http = HttpProfile(protocol=scheme or "https", endpoint=host or None, reqTimeout=60)
     return _Client(_credential(), region(), ClientProfile(httpProfile=http, language="en-US"))

@@ -1,4 +1,4 @@
-"""Snapshots of sandboxes at the service, from which others start (its Runtime Snapshot API, a preview)."""
+"""Snapshots from which sandboxes start, by the service's Runtime Snapshot API (a preview)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ NO_SNAPSHOT = ("ResourceNotFound.SandboxSnapshot",)
 
 
 def take_snapshot(instance_id: str, name: str) -> str:
-    """Take a snapshot of a running sandbox's files, not its processes; return its id. Raises StepError."""
-    doing = f"keeping the state of sandbox {instance_id}"
+    """Take a snapshot of a running sandbox's files, not its processes; return its id.
+
+    Raises InfraError if the snapshot fails, StepError if the service fails.
+    """
+    doing = f"taking a snapshot of sandbox {instance_id}"
     parameters = {"InstanceId": instance_id, "SnapshotName": name, "Memory": False, "ClientToken": name}
     snapshot = call_service("CreateSandboxSnapshot", parameters, doing).get("Snapshot") or {}
     if snapshot.get("Status", "ACTIVE") != "ACTIVE" or not snapshot.get("SnapshotId"):
-        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: {snapshot.get('StatusReason') or 'there is none'}")
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: {snapshot.get('StatusReason') or 'no reason given'}")
     return str(snapshot["SnapshotId"])
 
 
 def remove_snapshot(snapshot: str) -> None:
-    """Remove a snapshot by id or name. Idempotent. Raises StepError."""
+    """Remove a snapshot by id or name. Idempotent. Raises StepError if the service fails."""
     doing = f"removing snapshot {snapshot}"
-    for each in list(list_all("DescribeSandboxSnapshotList", "SnapshotSet", doing)):
-        if snapshot not in (each.get("SnapshotId"), each.get("SnapshotName")) or each.get("Status") != "ACTIVE":
+    for item in list(list_all("DescribeSandboxSnapshotList", "SnapshotSet", doing)):
+        if snapshot not in (item.get("SnapshotId"), item.get("SnapshotName")) or item.get("Status") != "ACTIVE":
             continue
         try:
-            ask("DeleteSandboxSnapshot", {"SnapshotId": each["SnapshotId"]})
+            ask("DeleteSandboxSnapshot", {"SnapshotId": item["SnapshotId"]})
         except TencentCloudSDKException as error:
             if not is_code(error, NO_SNAPSHOT):
                 raise service_failure(error, FailureClass.SANDBOX_LOST, doing) from error

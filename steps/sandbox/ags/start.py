@@ -1,4 +1,4 @@
-"""Starting one sandbox: waiting for a place while the account is full, then until the sandbox runs."""
+"""Start of one sandbox: wait while the account's quota is used up, then until the sandbox runs."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from swe_argo.steps.sandbox.envd.refusals import Refusals
 from swe_argo.steps.settings import settings
 
 PATIENCE_S = 1500.0
-"""Seconds that a sandbox waits for its place: less than a step has for its sandbox."""
+"""Seconds to wait for free quota; less than a step may wait for its sandbox."""
 FRESH_S = 60.0
-"""Seconds within which a waiting process asks again."""
+"""Seconds for which a refusal counts as current: a waiting process asks again within them."""
 STARTING_S = 900.0
-"""Maximum seconds in state STARTING: a large image is pulled."""
+"""Maximum seconds in state STARTING, in which a large image may be pulled."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """The number of sandboxes of the whole account."""
+    """The account's maximum and current number of sandboxes."""
 
     most: int
     used: int
 
 
 def read_quota() -> Quota | None:
-    """Return the account's quota, None if the service does not say. Raises TencentCloudSDKException, ConfigError."""
+    """Return the account's quota of sandboxes, None if the service does not report it. Raises as ``ask``."""
     overview = ask("DescribeQuotaOverview", {"Limit": 1}).get("AccountQuotaOverview") or {}
     most, used = ((overview.get(part) or {}).get("SandboxInstances") for part in ("Quota", "Usage"))
     return None if most is None else Quota(int(most), int(used or 0))
 
 
 class Pauses:
-    """A backoff, so that many waiting processes ask seldom. ``next`` returns False after ``patience_s``."""
+    """An exponential backoff with jitter, up to ``longest_s`` per pause; it ends ``patience_s`` after its creation."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Pauses:
         self._pause_s = 0.5
 
     def next(self) -> bool:
-        """Wait a while; return False without waiting if the time is used up."""
+        """Sleep for the next pause; return False without sleeping if the time is used up."""
         if self._clock() >= self._ends:
             return False
         self._sleep(self._pause_s * random.uniform(0.75, 1.25))
@@ -69,12 +69,13 @@ class Pauses:
 
 
 def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tuple[dict[str, Any], float]:
-    """Start a sandbox; return the service's description of it and the time of the request (monotonic clock).
+    """Start a sandbox; return the service's description and the time of the request (monotonic clock).
 
-    Waits while the account's quota is used up. A start with a lost answer makes no second sandbox: it is repeated with
-    the same ClientToken. A refusal made nothing, so the next start has a new token. Raises TencentCloudSDKException.
+    Waits while the account's quota is used up. A retry after a lost answer has the same ClientToken (made from ``name``
+    and the number of refusals) and creates no second sandbox; a retry after a refusal has a new one. Raises
+    TencentCloudSDKException for another refusal, or if the quota is still used up after the last of ``pauses``.
     """
-    turn = 0
+    turn = 0  # refusals so far
     while True:
         if not (why := _why_full()):
             began = time.monotonic()
@@ -97,18 +98,21 @@ def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tup
 
 
 def start_refusals() -> Refusals:
-    """Return the account's refusals on this machine. Raises ConfigError without credentials."""
+    """Return this machine's record of the account's refused starts. Raises ConfigError without credentials."""
     return Refusals(settings().home_folder / "ags" / f"starts-{account_id()}.refused", FRESH_S)
 
 
 def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the sandbox's description once it runs; remove one that does not come to run. Raises StepError."""
+    """Return the sandbox's description once it runs; remove it if it does not start.
+
+    ``name``: the request's name for messages. Raises InfraError if it does not start, StepError if the service fails.
+    """
     instance_id = instance["InstanceId"]
     pauses = Pauses(longest_s=3.0, patience_s=STARTING_S)
     try:
         while (status := status_of(instance)) != "RUNNING":
             if status != "STARTING":
-                why = instance.get("StopReason") or "no reason is given"
+                why = instance.get("StopReason") or "no reason given"
                 raise InfraError(
                     FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} is {status}, not running: {why}"
                 )
@@ -117,7 +121,7 @@ def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
                     FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} was not running in {STARTING_S:g} s"
                 )
             instance = describe(instance_id) or {**instance, "Status": "gone"}
-    except BaseException:  # an interrupt, too, must leave none behind
+    except BaseException:  # also remove it after an interrupt
         with suppress(StepError):
             stop(instance_id)
         raise
@@ -125,16 +129,16 @@ def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def client_token(name: str, turn: int) -> str:
-    """Return the token of all tries at one start; at most 64 characters."""
+    """Return the idempotency token of one start and its retries after lost answers; at most 64 characters."""
     return f"swe-argo-{hashlib.sha256(f'{name} {turn}'.encode()).hexdigest()[:40]}"
 
 
 def _why_full() -> str:
-    """Return why the account is full, by its own word. Empty if it is not, or if unknown: then the start decides."""
+    """Return why the account can start no sandbox; empty if it can or if unknown."""
     try:
         quota = read_quota()
     except TencentCloudSDKException:
         return ""
     if quota is None or not quota.used >= quota.most > 0:
         return ""
-    return f"{quota.used} of the account's {quota.most} sandboxes run"
+    return f"{quota.used} of the account's {quota.most} sandboxes are in use"

@@ -1,4 +1,4 @@
-"""Preparation of an AGS account: image copies that it can pull, its sandbox tools, and the mapping of both."""
+"""Preparation of an AGS account: image copies, sandbox tools, and the mapping file that lists both."""
 
 from __future__ import annotations
 
@@ -32,13 +32,19 @@ from swe_argo.steps.sandbox.ags.tools import (
 )
 
 ACTIVE_S = 900.0
-"""Maximum seconds that a tool may be CREATING."""
+"""Maximum seconds in state CREATING."""
 _EXISTS = ("ResourceInUse.SandboxTool", "ResourceInUse")
+"""Codes of a tool whose name is in use."""
 
 
 @dataclass(frozen=True)
 class SyncPlan:
-    """The wanted images and tools. ``to``: registry and namespace of the copies; None: images are not copied."""
+    """The images and tools that an account needs for a run.
+
+    ``modes``: the network modes that need tools. ``mapping``: the file to update. ``to``: registry and namespace of the
+    copies; None: images are not copied. ``registry``: pull the originals through it. ``envd_image``: the image with
+    envd for new tools. ``role_arn``: the role with which the service pulls.
+    """
 
     table: AGSSpec
     images: list[str]
@@ -60,8 +66,8 @@ class SyncPlan:
 
 
 @dataclass(frozen=True)
-class WantedTool:
-    """A tool with its initial image; the shared tool gets another image at every start."""
+class RequiredTool:
+    """A tool and the image with which it is created; a start with a shared tool names its own image."""
 
     name: str
     mode: NetworkMode
@@ -74,35 +80,36 @@ class SyncResult:
     """The result of a sync, by name; ``failed``: image or tool -> reason."""
 
     copied: list[str] = field(default_factory=list)
-    there: list[str] = field(default_factory=list)
+    existing_images: list[str] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    existing_tools: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
 
-def wanted_tools(plan: SyncPlan) -> list[WantedTool]:
-    """Return the wanted tools: one per mode, or one per mode and image."""
+def required_tools(plan: SyncPlan) -> list[RequiredTool]:
+    """Return the required tools: one per mode, or with ``tool_per_image`` one per mode and image."""
     images = plan.images if plan.table.tool_per_image else plan.images[:1]
     return [
-        WantedTool(tool_name(plan.table, plan.place_of(image).name, mode), mode, image, plan.place_of(image))
+        RequiredTool(tool_name(plan.table, plan.place_of(image).name, mode), mode, image, plan.place_of(image))
         for image in images
         for mode in plan.modes
     ]
 
 
-def missing_tools(plan: SyncPlan) -> list[WantedTool]:
-    """Return the wanted tools that the account lacks. Raises StepError."""
+def missing_tools(plan: SyncPlan) -> list[RequiredTool]:
+    """Return the required tools that the account lacks. Raises StepError if the service fails."""
     tools = _list_tools()
     return [
-        each for each in wanted_tools(plan) if find_tool(tools, plan.table, each.image, each.where, each.mode) is None
+        tool for tool in required_tools(plan) if find_tool(tools, plan.table, tool.image, tool.where, tool.mode) is None
     ]
 
 
 def sync(plan: SyncPlan, tell: Callable[[str], None]) -> SyncResult:
-    """Copy missing images, create missing tools, wait until they are ACTIVE, and write the mapping as it grows.
+    """Copy missing images, create missing tools, wait until they are ACTIVE, and update the mapping meanwhile.
 
-    Resumable: a second call does only the rest. A failure of one item stops no other; a failure that concerns all is
-    raised: ConfigError (no skopeo, no envd image, credentials), InfraError.
+    Resumable: a second call skips finished items. ``tell`` gets progress lines. A failure of one item is recorded in
+    the result; one that concerns all items is raised: ConfigError without skopeo, envd image, credentials or a writable
+    mapping, InfraError if the service does not list the tools.
     """
     result = SyncResult()
     if plan.to:
@@ -110,35 +117,35 @@ def sync(plan: SyncPlan, tell: Callable[[str], None]) -> SyncResult:
         plan = replace(plan, images=[image for image in plan.images if image not in result.failed])
     _write_mapping(plan, plan.images, [])
     missing = missing_tools(plan)
-    for number, each in enumerate(missing):
+    for number, tool in enumerate(missing):
         tell(f"creating tools: {number:,} of {len(missing):,}")
         try:
-            create_tool(plan, each)
-            result.created.append(each.name)
+            create_tool(plan, tool)
+            result.created.append(tool.name)
         except StepError as error:
             if isinstance(error, ConfigError) and error.field == "sandbox.backend":
                 raise
-            result.failed[each.name] = error.reason
+            result.failed[tool.name] = error.reason
     tools = _wait_until_active(plan, result, tell)
-    result.kept = [each.name for each in wanted_tools(plan) if each.name not in {*result.created, *result.failed}]
+    new = {*result.created, *result.failed}
+    result.existing_tools = [tool.name for tool in required_tools(plan) if tool.name not in new]
     _write_mapping(plan, plan.images, tools)
     return result
 
 
-def create_tool(plan: SyncPlan, wanted: WantedTool) -> None:
-    """Request a tool; accept one that exists by now. Raises StepError."""
+def create_tool(plan: SyncPlan, tool: RequiredTool) -> None:
+    """Create a tool, unless it exists by now. Raises ConfigError without an envd image, StepError if refused."""
     if plan.envd_image is None:
         raise ConfigError(
-            "a tool needs envd, which answers in its sandboxes: name the image that holds /usr/bin/envd by "
-            "--envd-image or AGS_ENVD_IMAGE",
+            "creating a tool needs an image that contains /usr/bin/envd: set --envd-image or AGS_ENVD_IMAGE",
             field="sandbox.backend",
         )
     parameters: dict[str, Any] = {
-        "ToolName": wanted.name,
+        "ToolName": tool.name,
         "ToolType": "custom",
         "Description": "sandboxes of swe-argo",
-        "NetworkConfiguration": {"NetworkMode": wanted.mode},
-        "CustomConfiguration": configuration(wanted.where, cpus=plan.cpus, memory_mb=plan.memory_mb),
+        "NetworkConfiguration": {"NetworkMode": tool.mode},
+        "CustomConfiguration": configuration(tool.where, cpus=plan.cpus, memory_mb=plan.memory_mb),
         "StorageMounts": [
             {
                 "Name": "envd-storage",
@@ -153,8 +160,8 @@ def create_tool(plan: SyncPlan, wanted: WantedTool) -> None:
                 },
             }
         ],
-        "Tags": [{"Key": "swe-argo", "Value": wanted.mode}, *_image_tags(plan, wanted)],
-        # One for the tries of this call: for an earlier call's token the service would return a tool removed since.
+        "Tags": [{"Key": "swe-argo", "Value": tool.mode}, *_image_tags(plan, tool)],
+        # New for every call: with an earlier call's token the service would return a tool removed since.
         "ClientToken": f"swe-argo-{secrets.token_hex(20)}",
         **({"RoleArn": plan.role_arn} if plan.role_arn else {}),
     }
@@ -163,16 +170,17 @@ def create_tool(plan: SyncPlan, wanted: WantedTool) -> None:
     except TencentCloudSDKException as error:
         if is_code(error, _EXISTS):
             return
-        failure = service_failure(error, FailureClass.SANDBOX_CREATE, f"making tool {wanted.name}")
+        failure = service_failure(error, FailureClass.SANDBOX_CREATE, f"creating tool {tool.name}")
         if is_code(error, ("MissingParameter.RoleArn", "InvalidParameterValue.RoleArn")):
             failure.reason += ": set TENCENTCLOUD_ROLE_ARN to a role that may pull from the registry"
         raise failure from error
 
 
-def _image_tags(plan: SyncPlan, wanted: WantedTool) -> list[dict[str, str]]:
+def _image_tags(plan: SyncPlan, tool: RequiredTool) -> list[dict[str, str]]:
+    """Return the tags by which ``find_tool`` finds an image's own tool; a shared tool has none."""
     if not plan.table.tool_per_image:
         return []
-    return [{"Key": "image", "Value": wanted.image}, {"Key": "tcr_image", "Value": wanted.where.name}]
+    return [{"Key": "image", "Value": tool.image}, {"Key": "tcr_image", "Value": tool.where.name}]
 
 
 def _list_tools() -> list[dict[str, Any]]:
@@ -180,6 +188,7 @@ def _list_tools() -> list[dict[str, Any]]:
 
 
 def _copy_all(plan: SyncPlan, result: SyncResult, tell: Callable[[str], None]) -> None:
+    """Copy the images in parallel; record each in ``result``, and copied ones in the mapping file at once."""
     require_skopeo()
     lock = threading.Lock()
 
@@ -192,48 +201,54 @@ def _copy_all(plan: SyncPlan, result: SyncResult, tell: Callable[[str], None]) -
                 result.failed[image] = error.reason
             return
         with lock:
-            (result.copied if is_new else result.there).append(image)
-            done = len(result.copied) + len(result.there)
-            _write_mapping(plan, [*result.copied, *result.there], [])
-            tell(f"copying images: {done:,} of {len(plan.images):,}")
+            (result.copied if is_new else result.existing_images).append(image)
+            available = [*result.copied, *result.existing_images]
+            _write_mapping(plan, available, [])
+            tell(f"copying images: {len(available):,} of {len(plan.images):,}")
 
     with ThreadPoolExecutor(plan.copies_at_a_time) as pool:
         list(pool.map(copy, plan.images))
 
 
 def _wait_until_active(plan: SyncPlan, result: SyncResult, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Return the account's tools once no wanted one is CREATING any more."""
+    """Wait until no required tool is CREATING, at most ACTIVE_S; return the account's tools.
+
+    Unusable tools, and those still CREATING at the end, become failures in ``result``.
+    """
     pauses = Pauses(longest_s=10.0, patience_s=ACTIVE_S)
     while True:
         tools = _list_tools()
         creating = []
-        for each in wanted_tools(plan):
-            tool = find_tool(tools, plan.table, each.image, each.where, each.mode)
-            if each.name in result.failed:
+        for required in required_tools(plan):
+            tool = find_tool(tools, plan.table, required.image, required.where, required.mode)
+            if required.name in result.failed:
                 continue
-            if tool is None or tool.get("Status") == "CREATING":  # a new one need not be listed at once
-                creating.append(each.name)
-            elif problem := tool_problem(tool, each.mode):
-                result.failed[each.name] = problem
+            if tool is None or tool.get("Status") == "CREATING":  # a new tool may be listed late
+                creating.append(required.name)
+            elif problem := tool_problem(tool, required.mode):
+                result.failed[required.name] = problem
         if not creating:
             return tools
         tell(f"waiting for tools: {len(creating):,} are not ACTIVE yet")
         if not pauses.next():
-            result.failed |= dict.fromkeys(creating, f"was not ACTIVE in {ACTIVE_S:g} s")
+            result.failed |= dict.fromkeys(creating, f"not ACTIVE within {ACTIVE_S:g} s")
             return tools
 
 
 def _write_mapping(plan: SyncPlan, images: list[str], tools: list[dict[str, Any]]) -> None:
-    """Merge these images into the mapping file, which is replaced atomically."""
+    """Merge these images, with their tools among ``tools``, into the mapping file, atomically.
+
+    Raises ConfigError if the file is invalid or cannot be written.
+    """
     mapping = read_mapping(str(plan.mapping)) if plan.mapping.exists() else {}
     for image in images:
         where = plan.place_of(image)
         entry = {"tcr_image": where.name, "image_registry_type": where.registry_type}
-        found = {mode: find_tool(tools, plan.table, image, where, mode) for mode in plan.modes}
-        named = {
-            mode: {"tool_name": tool["ToolName"], "tool_id": tool["ToolId"]} for mode, tool in found.items() if tool
+        by_mode = {mode: find_tool(tools, plan.table, image, where, mode) for mode in plan.modes}
+        ids = {
+            mode: {"tool_name": tool["ToolName"], "tool_id": tool["ToolId"]} for mode, tool in by_mode.items() if tool
         }
-        mapping[image] = {**entry, **({"tools": named} if named else {})}
+        mapping[image] = {**entry, **({"tools": ids} if ids else {})}
     part = plan.mapping.with_name(f"{plan.mapping.name}.part")
     try:
         plan.mapping.parent.mkdir(parents=True, exist_ok=True)

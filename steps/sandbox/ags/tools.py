@@ -1,4 +1,4 @@
-"""The AGS tool and image for a sandbox: the mapping, the names, the tags."""
+"""The AGS tool and image for a sandbox: mapping, names and tags."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from swe_argo.steps.sandbox.ags.control import ENVD_PORT
 
 FIELD = "sandbox.ags.mapping"
 NetworkMode = Literal["SANDBOX", "PUBLIC"]
-"""The network mode, fixed per tool. SANDBOX reaches nothing."""
+"""The network mode, fixed per tool. SANDBOX has no network."""
 _NAME_LENGTH = 50
+"""Maximum characters of a tool's name."""
 _READY_MS, _PROBE_MS, _PERIOD_MS, _FAILURES = 120_000, 3_000, 1_000, 100
+"""The service's probe of envd: milliseconds until it must be ready, per probe and between probes; allowed failures."""
 ENVD_PATH = "/mnt/envd"
 """Mount path of the program envd, from the tool's volume."""
 
@@ -33,26 +35,29 @@ class ServiceImage:
 
 
 def network_mode(*, network: bool) -> NetworkMode:
-    """Return the mode of a tool whose sandboxes reach the network, or nothing."""
+    """Return the mode of tools whose sandboxes have network access (true) or none."""
     return "PUBLIC" if network else "SANDBOX"
 
 
 def tool_name(spec: AGSSpec, image: str, mode: NetworkMode) -> str:
-    """Return the tool's name for an image: the shared one of the mode, or with ``tool_per_image`` one per image.
+    """Return the tool's name for an image: the mode's shared tool, or with ``tool_per_image`` a tool per image.
 
-    At most 50 letters, digits and dashes; a hash of image and mode in it keeps the names distinct.
+    At most 50 letters, digits and dashes; a hash of image and mode keeps the names distinct.
     """
     if not spec.tool_per_image:
         return f"{spec.tool_prefix}-{mode.lower()}"
     digest = hashlib.sha256(json.dumps([image, mode]).encode()).hexdigest()[:12]
     last = re.sub(r"[^a-z0-9]+", "-", image.rpartition("/")[2].partition("@")[0].lower())
-    room = _NAME_LENGTH - len(spec.tool_prefix) - len(digest) - 2
+    room = _NAME_LENGTH - len(spec.tool_prefix) - len(digest) - 2  # for the image's name, between two dashes
     readable = last[-room:].strip("-") if room > 0 else ""
     return "-".join(part for part in (spec.tool_prefix, readable, digest) if part)
 
 
 def service_image(spec: AGSSpec, image: str, registry: str | None) -> ServiceImage:
-    """Return the location of a row's image: by the mapping, else as it is. Raises ConfigError for a bad mapping."""
+    """Return the location of a row's image: by the mapping file if it is listed there, else through ``registry``.
+
+    Raises ConfigError for an unreadable or invalid mapping.
+    """
     entry = read_mapping(spec.mapping).get(image) if spec.mapping else None
     if entry is None:
         return ServiceImage(through_registry(image, registry), spec.registry_type)
@@ -60,7 +65,10 @@ def service_image(spec: AGSSpec, image: str, registry: str | None) -> ServiceIma
 
 
 def read_mapping(file: str) -> dict[str, dict[str, Any]]:
-    """Read a mapping of ``swe-argo ags sync`` or the guide's script: image -> {tcr_image, ...}. Raises ConfigError."""
+    """Read a mapping file: image -> {tcr_image, ...}, as ``swe-argo ags sync`` writes it, or image -> tcr_image.
+
+    Raises ConfigError if it is unreadable or invalid.
+    """
     try:
         mapping = json.loads(Path(file).expanduser().read_text())
     except (OSError, ValueError) as error:
@@ -75,9 +83,9 @@ def read_mapping(file: str) -> dict[str, dict[str, Any]]:
 
 
 def configuration(image: ServiceImage, *, cpus: float | None = None, memory_mb: int | None = None) -> dict[str, Any]:
-    """Return the CustomConfiguration of a tool or of one start: it runs envd, as root without privileges.
+    """Return the CustomConfiguration of a tool or a start, by which the sandbox runs envd, from the tool's volume.
 
-    The service's documented default is privileged. envd comes with the tool, from a volume.
+    It asks for an unprivileged sandbox, as the service's default is privileged. None leaves a size to the service.
     """
     resources = {}
     if cpus is not None:
@@ -104,7 +112,7 @@ def configuration(image: ServiceImage, *, cpus: float | None = None, memory_mb: 
 
 
 def tag_of(tool: dict[str, Any], key: str) -> str | None:
-    """Return the value of a tool's tag."""
+    """Return the value of a tool's tag, or None."""
     return next((tag.get("Value") for tag in tool.get("Tags") or [] if tag.get("Key") == key), None)
 
 
@@ -117,7 +125,10 @@ def mode_of(tool: dict[str, Any]) -> str | None:
 def find_tool(
     tools: list[dict[str, Any]], spec: AGSSpec, image: str, where: ServiceImage, mode: NetworkMode
 ) -> dict[str, Any] | None:
-    """Return our tool among the account's, else with ``tool_per_image`` one whose tags name the image."""
+    """Return the tool of our name among the account's, else with ``tool_per_image`` one whose tags name the image.
+
+    ``image``: the row's image; ``where``: its location for the service. None if there is no such tool.
+    """
     name = tool_name(spec, where.name, mode)
     for tool in tools:
         if tool.get("ToolName") == name:
@@ -135,7 +146,7 @@ def find_tool(
 
 
 def is_privileged(holder: dict[str, Any]) -> bool:
-    """Return whether a tool or sandbox is privileged, as far as the service says."""
+    """Return whether the service reports a tool or sandbox as privileged."""
     context = (holder.get("CustomConfiguration") or {}).get("SecurityContext") or {}
     return context.get("Privileged") is True
 
@@ -144,24 +155,23 @@ def tool_problem(tool: dict[str, Any], mode: NetworkMode) -> str | None:
     """Return why a tool is unusable for sandboxes, or None."""
     name = f"tool {tool['ToolName']} of AGS"
     if (status := tool.get("Status")) != "ACTIVE":
-        return f"{name} is {status}, not ACTIVE: {tool.get('StatusReason') or 'no reason is given'}"
+        return f"{name} is {status}, not ACTIVE: {tool.get('StatusReason') or 'no reason given'}"
     if mode_of(tool) != mode:
-        return f"{name} has network mode {mode_of(tool)}, and {mode} is needed"
+        return f"{name} has network mode {mode_of(tool)}, but {mode} is required"
     if is_privileged(tool):
-        return f"{name} makes privileged sandboxes: make it with SecurityContext.Privileged false"
+        return f"{name} creates privileged sandboxes: recreate it with SecurityContext.Privileged false"
     return None
 
 
 def missing_tool(
     spec: AGSSpec, image: str, where: ServiceImage, mode: NetworkMode, *, region: str, selection: str = ""
 ) -> str:
-    """Return the message about a missing tool of an image, with the command that creates it.
+    """Return the message about an image's missing tool, with the command that creates it.
 
-    ``selection``: words of its command line that choose the images.
+    ``selection``: arguments of that command that select the images.
     """
-    chosen = selection or "DATASET"
-    each = " --ags-tool-per-image" if spec.tool_per_image else ""
+    arguments = (selection or "DATASET") + (" --ags-tool-per-image" if spec.tool_per_image else "")
     return (
         f"AGS in region {region} has no tool {tool_name(spec, where.name, mode)} (network {mode}) for image {image}: "
-        f"swe-argo ags sync {chosen}{each} makes it"
+        f"create it with swe-argo ags sync {arguments}"
     )

@@ -25,10 +25,10 @@ from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 PIDS = 16384
-"""Stops a fork bomb; far more than any test suite needs."""
+"""Process limit against fork bombs; far more than any test suite needs."""
 
-# PID 1, so that no command can kill it (agents do run `kill -9 -1`) and orphans are reaped; it keeps the deadline by
-# the engine's clock, even if this process dies.
+# Runs as PID 1, so that no command can kill it (agents do run `kill -9 -1`) and orphans are reaped. It enforces the
+# deadline by the engine's clock, even if this process dies.
 KEEP_ALIVE = """end=$(($(date +%s) + {seconds}))
 while left=$((end - $(date +%s))); [ $left -gt 0 ]; do sleep $((left < 10 ? left : 10)); done
 exit {code}"""
@@ -37,7 +37,7 @@ exit {code}"""
 def connect(_spec: SandboxSpec) -> DockerBackend:
     """Connect to the engine that `docker` would use.
 
-    Raises InfraError if none answers: plan has checked before (ConfigError there), so it disappeared during the run.
+    Raises InfraError if none answers: the plan step has checked it, so the engine stopped during the run.
     """
     try:
         return DockerBackend(connect_engine().api)
@@ -46,7 +46,7 @@ def connect(_spec: SandboxSpec) -> DockerBackend:
 
 
 class DockerBackend:
-    """Makes and removes containers, as the official harness does: root, in the repository, no limits by default.
+    """Containers as SWE-bench's harness makes them: root, in the repository, no limits by default.
 
     The harness adds the capability SYS_ADMIN to every container, for the browsers of Multimodal. Here it is added only
     on request, as it opens mount(2) to all code inside.
@@ -60,13 +60,13 @@ class DockerBackend:
         self._pull_patience = pull_patience
 
     def create(self, request: SandboxRequest) -> DockerSandbox:
-        """Create a running container under the request's name, replacing one of ours that has the name already.
+        """Create a running container under the request's name; replace our container of that name.
 
-        Raises ConfigError (image does not exist, a limit the engine refuses), InfraError (IMAGE_PULL, SANDBOX_CREATE),
-        ResourceError (OUT_OF_DISK).
+        Raises ConfigError if the image does not exist or the engine refuses a limit, ResourceError if its disk is full,
+        InfraError (IMAGE_PULL, SANDBOX_CREATE) for other failures after all retries.
         """
         image = through_registry(request.image, request.registry)
-        doing = f"making container {request.name}"
+        doing = f"creating container {request.name}"
         try:
             inspected = call_engine(
                 lambda: ensure_image(self._api, image, request.platform, self._pull_patience),
@@ -79,12 +79,12 @@ class DockerBackend:
             options = self._options(request, machine, image, inspected, holder)
             container = self._make(request, options, doing)
         except APIError as error:
-            raise _refused(error, doing) from error
+            raise _create_failure(error, doing) from error
         try:
             call_engine(lambda: self._api.start(container), self._patience, FailureClass.SANDBOX_CREATE, doing)
         except (APIError, StepError) as error:
             remove(self._api, container, self._patience)
-            raise (error if isinstance(error, StepError) else _refused(error, doing)) from error
+            raise (_create_failure(error, doing) if isinstance(error, APIError) else error) from error
         transport = DockerContainer(
             self._api,
             container,
@@ -102,7 +102,7 @@ class DockerBackend:
         remove(self._api, sandbox.transport.container, self._patience)
 
     def _holder(self, request: SandboxRequest) -> str | None:
-        """Return the container whose volume has the agent's files, if the request has any."""
+        """Return the name of the container whose volume has the agent's files; None if the request has none."""
         bundle = request.bundle
         if bundle is None:
             return None
@@ -111,16 +111,17 @@ class DockerBackend:
             lambda: holder_of(self._api, bundle.digest, folder, self._patience),
             self._patience,
             FailureClass.SANDBOX_CREATE,
-            "putting the agent's files into the Docker engine",
+            "copying the agent's files to the Docker engine",
         )
 
     def _machine(self, request: SandboxRequest, image: str, image_digest: str) -> Machine:
+        """Return the machine with the limits times the resource factor, at most the engine's cores."""
         factor = request.resource_factor
         cpus = request.cpus and request.cpus * factor
         if cpus:  # the engine refuses more cores than it has
-            cores = call_engine(self._api.info, self._patience, FailureClass.SANDBOX_CREATE, "asking the engine")[
-                "NCPU"
-            ]
+            cores = call_engine(
+                self._api.info, self._patience, FailureClass.SANDBOX_CREATE, "reading the engine's info"
+            )["NCPU"]
             cpus = min(cpus, float(cores))
         return Machine(
             backend="docker",
@@ -136,6 +137,7 @@ class DockerBackend:
     def _options(
         self, request: SandboxRequest, machine: Machine, image: str, inspected: dict[str, Any], holder: str | None
     ) -> dict[str, Any]:
+        """Return the arguments of ``create_container``. ``holder``: the container with the agent's files, if any."""
         limits: dict[str, Any] = {}
         if machine.memory_mb:
             limits |= {"mem_limit": machine.memory_mb << 20, "memswap_limit": machine.memory_mb << 20}
@@ -166,11 +168,13 @@ class DockerBackend:
             },
             "host_config": host,
         }
+        # An image built here may have another platform; the API has this option since 1.41.
         if fits(inspected, request.platform) and not version_lt(self._api.api_version, "1.41"):
             options["platform"] = request.platform
         return options
 
     def _make(self, request: SandboxRequest, options: dict[str, Any], doing: str) -> str:
+        """Create the container and return its id; if the name is in use (409), remove our container that has it."""
         for _ in range(3):
             try:
                 created: dict[str, str] = call_engine(
@@ -186,10 +190,13 @@ class DockerBackend:
                 self._replace(request)
             else:
                 return created["Id"]
-        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: its name does not come free")
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the name stays in use")
 
     def _replace(self, request: SandboxRequest) -> None:
-        """Remove the container that has the name: from a lost answer, or from an earlier run of this try."""
+        """Remove our container of that name, from a lost answer or an earlier run of this try.
+
+        Raises InfraError if the container is not this run's.
+        """
         try:
             existing = self._api.inspect_container(request.name)
         except NotFound:
@@ -197,12 +204,15 @@ class DockerBackend:
         labels = existing["Config"].get("Labels") or {}
         ours = {LABEL: KIND, **{f"{LABEL}/{key}": value for key, value in request.labels.items()}}
         if any(labels.get(key) != value for key, value in ours.items()):
-            reason = f"the container name {request.name} is taken by {existing['Id'][:12]}, which is not this run's"
+            reason = f"container name {request.name} is in use by {existing['Id'][:12]}, which is not of this run"
             raise InfraError(FailureClass.SANDBOX_CREATE, reason, detail=str(labels))
         remove(self._api, existing["Id"], self._patience)
 
 
-def _refused(error: APIError, doing: str) -> StepError:
+def _create_failure(error: APIError, doing: str) -> StepError:
+    """Return the failure of a create or start: 400 is a wrong request, everything else may pass."""
     if error.status_code == 400:
-        return ConfigError(f"{doing}: the Docker engine refuses: {explanation(error)[:300]}", field="sandbox")
+        return ConfigError(
+            f"{doing}: the Docker engine refused the request: {explanation(error)[:300]}", field="sandbox"
+        )
     return engine_failure(error, FailureClass.SANDBOX_CREATE, doing)

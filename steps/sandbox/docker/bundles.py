@@ -1,7 +1,7 @@
 """An agent's files in a Docker engine: one volume per bundle, filled once, even on a remote engine.
 
-The volume belongs to a container that never runs and bears the bundle's digest in its name. It gets that name only once
-its volume is full: so an interrupted fill is never used, and of two concurrent fills one gives way.
+The volume belongs to a container that never runs; its name contains the bundle's digest. It gets that name once the
+volume is complete, so that an interrupted fill is never used and one of two concurrent fills is dropped.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from swe_argo.steps.sandbox.docker.engine import EngineRetries
 from swe_argo.steps.sandbox.docker.orphans import LABEL, remove
 
 KIND = "agent"
-"""Label value of such containers; sandboxes have another."""
+"""Label value of such containers."""
 _IMAGE = "swe-argo-agent:empty"
+"""Name of the empty image of these containers."""
 
 
 def holder_of(api: APIClient, digest: str, folder: Path, patience: EngineRetries) -> str:
-    """Return the name of the container whose volume has the files in ``folder``; make and fill it if missing.
+    """Return the name of the container whose volume has the files in ``folder``; create it if missing.
 
-    Raises APIError, requests' errors, OSError.
+    Raises APIError or requests' errors if the engine fails, OSError if the files cannot be packed.
     """
     name = f"swe-argo-agent-{digest.removeprefix('sha256:')[:32]}"
     try:
@@ -39,6 +40,7 @@ def holder_of(api: APIClient, digest: str, folder: Path, patience: EngineRetries
 
 
 def _fill(api: APIClient, name: str, digest: str, folder: Path, patience: EngineRetries) -> None:
+    """Create a container under a temporary name, copy the files into its volume, then rename it to ``name``."""
     container = api.create_container(
         image=_empty_image(api),
         command=["none"],
@@ -46,7 +48,7 @@ def _fill(api: APIClient, name: str, digest: str, folder: Path, patience: Engine
         volumes=[BUNDLE_PLACE],
         labels={LABEL: KIND, f"{LABEL}/digest": digest},
     )["Id"]
-    kept = False
+    is_renamed = False
     try:
         with tempfile.TemporaryFile() as archive:
             write_tar(folder, archive)
@@ -54,17 +56,17 @@ def _fill(api: APIClient, name: str, digest: str, folder: Path, patience: Engine
             api.put_archive(container, BUNDLE_PLACE, archive)
         try:
             api.rename(container, name)
-            kept = True
+            is_renamed = True
         except APIError as error:
             if error.status_code != 409:  # another process was first
                 raise
     finally:
-        if not kept:
+        if not is_renamed:
             remove(api, container, patience)
 
 
 def _empty_image(api: APIClient) -> str:
-    """Return an empty image: a container must have one."""
+    """Return the name of an empty image, imported if missing, as every container needs an image."""
     if not api.images(_IMAGE):
         empty = io.BytesIO()
         with tarfile.open(fileobj=empty, mode="w") as archive:

@@ -1,4 +1,4 @@
-"""A container: short execs by the engine's API, and the engine's view of the container."""
+"""A running container: short execs and state, by the engine's API."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from swe_argo.steps.sandbox.open_shell import OpenShells
 from swe_argo.steps.sandbox.script_output import ScriptOutput
 
 JOBS_ROOT = "/run/swe-argo"
+"""Folder in the container for the files of jobs."""
 DEADLINE_EXIT = 119
-"""Exit code of the container when its own clock ended it."""
+"""Exit code of a container that reached its deadline."""
 
 
 class DockerContainer:
-    """A running container. ``deadline_s`` is only for messages: the container keeps the time itself."""
+    """A running container. ``deadline_s`` is for messages; the container enforces it itself."""
 
     jobs_root = JOBS_ROOT
     poll_times = PollTimes(chunk_bytes=16 << 20)
@@ -49,11 +50,15 @@ class DockerContainer:
         self._shells = OpenShells(self._open_shell, silence_s=api.timeout)
 
     def close(self) -> None:
-        """Close the open connections to it. Idempotent."""
+        """Close the open connections. Idempotent."""
         self._shells.close()
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Run a script. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_MEMORY, OUT_OF_DISK)."""
+        """Run a script, see ``ShortExec``.
+
+        Raises InfraError (SANDBOX_LOST) if the container ended, InfraError (EXEC) if the engine fails, ResourceError if
+        memory or disk ran out.
+        """
         try:
             return self._patience.retrying(is_transient)(self._exec_once, script, stdin, wait_s)
         except (DockerException, OSError, EOFError) as error:
@@ -67,7 +72,7 @@ class DockerContainer:
             raise self._no_exec(error) from error
 
     def _inspect(self) -> None:
-        """Check the container by one request, whose own failure is raised as it is."""
+        """Raise the failure of a container that no longer runs, by one request; errors of that request pass through."""
         try:
             state: dict[str, Any] = self._api.inspect_container(self.container)["State"]
         except NotFound as error:
@@ -78,26 +83,26 @@ class DockerContainer:
             raise self.out_of_memory()
         if state.get("ExitCode") == DEADLINE_EXIT:
             raise self._overdue(state)
-        raise self._end_failure(state, f"ended under us with exit code {state.get('ExitCode')}")
+        raise self._end_failure(state, f"ended unexpectedly with exit code {state.get('ExitCode')}")
 
     def outside_failure(self) -> StepError | None:
         """Return the engine's report of a failure, from the container's state and its events; see ``Sandbox``.
 
-        An exit code is the first process' own. The engine's events record interference from outside.
+        The exit code does not count, as it is that of a process inside; the events tell what came from outside.
         """
         try:
             state, events = self._patience.retrying(is_transient)(self._query_engine)
         except NotFound:
             return self._removed()
         except (DockerException, OSError, EOFError) as error:
-            return engine_failure(error, FailureClass.SANDBOX_LOST, f"asking for {self.name}")
+            return engine_failure(error, FailureClass.SANDBOX_LOST, f"inspecting {self.name}")
         if state.get("OOMKilled") or "oom" in events:
             return self.out_of_memory()
         if not _runs(state) and "kill" in events:
             return self._end_failure(state, "was killed from outside")
         if not _runs(state) and _age_s(state) >= self._deadline_s - 1:
             return self._overdue(state)
-        return None if _runs(state) or "die" in events else self._end_failure(state, "ended while the engine was away")
+        return None if _runs(state) or "die" in events else self._end_failure(state, "ended while the engine was down")
 
     def _query_engine(self) -> tuple[dict[str, Any], set[str]]:
         """Return the container's state, and the actions of its events."""
@@ -123,9 +128,11 @@ class DockerContainer:
         return ResourceError(FailureClass.OUT_OF_MEMORY, f"container {self.name} ran out of memory ({limit})")
 
     def _no_exec(self, error: BaseException) -> StepError:
+        """Return the failure of an exec that the engine could not run."""
         return engine_failure(error, FailureClass.EXEC, f"running a command in {self.name}")
 
     def _exec_once(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        """Run a script in an open shell or its own exec; raise the container's failure if that explains an error."""
         try:
             code, out = self._shells.run(script, stdin, wait_s) or self._exec_alone(script, stdin, wait_s)
         except APIError as error:
@@ -133,11 +140,12 @@ class DockerContainer:
             if "no space left on device" in explanation(error).lower():
                 raise self._no_exec(error) from error
             raise ConnectionError(explanation(error)) from error  # the container runs: a transient failure of this exec
-        if code == 137:
+        if code == 137:  # killed: the container may have ended
             self._inspect()
         return code, out
 
     def _exec_alone(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        """Run a script in its own exec; return exit code and stdout."""
         silence_s = wait_s + self._api.timeout
         exec_id = self._create_exec(["/bin/sh", "-c", script], stdin=bool(stdin))
         with closing(ExecLine(self._api, exec_id)) as line:
@@ -156,13 +164,13 @@ class DockerContainer:
         return str(created["Id"])
 
     def _exit_code(self, exec_id: str) -> int:
-        """Return the exit code, which the engine knows a moment after the stream has ended."""
+        """Return the exit code, which the engine reports shortly after the stream's end."""
         for _ in range(50):
             state = self._api.exec_inspect(exec_id)
             if state["ExitCode"] is not None and not state["Running"]:
                 return int(state["ExitCode"])
             time.sleep(0.02)
-        raise ConnectionError("an exec's stream ended before the exec did")
+        raise ConnectionError("the exec's output ended before the exec")
 
 
 DockerSandbox = JobSandbox[DockerContainer]
@@ -173,6 +181,6 @@ def _runs(state: dict[str, Any]) -> bool:
 
 
 def _age_s(state: dict[str, Any]) -> float:
-    """Return how long a container ran, by the engine's clock."""
+    """Return the seconds that an ended container ran, by the engine's clock."""
     began, finished = (datetime.fromisoformat(f"{state[key][:19]}+00:00") for key in ("StartedAt", "FinishedAt"))
     return (finished - began).total_seconds()

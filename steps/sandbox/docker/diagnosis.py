@@ -12,7 +12,7 @@ from swe_argo.steps.sandbox.docker.engine import connect_engine, explanation
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Ask the engine for its state. Never raises."""
+    """Return the engine's state. Never raises."""
     try:
         info = connect_engine().api.info()
     except ConfigError as error:
@@ -25,5 +25,5 @@ def diagnose(_spec: SandboxSpec) -> Diagnosis:
         + (f", {free / GIB:.0f} GiB free" if free is not None else "")
     )
     emulated = architecture not in {"x86_64", "amd64"}
-    mend = "official images are linux/amd64 and run by emulation here: slowly" if emulated else ""
+    mend = "official images are linux/amd64 and run slowly here, by emulation" if emulated else ""
     return Diagnosis(True, detail, mend)

@@ -23,19 +23,20 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_S = 60
 POOL = 32
+"""Connections that the client keeps."""
 DEFAULT_SOCKET = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True)
 class EngineRetries:
-    """The number of attempts and the first wait in seconds; the wait doubles up to ``longest_s``."""
+    """Retries of engine calls; the first wait is ``first_s`` seconds and doubles up to ``longest_s``."""
 
     attempts: int = 6
     first_s: float = 0.25
     longest_s: float = 4.0
 
     def retrying(self, when: Callable[[BaseException], bool]) -> Retrying:
-        """Return a tenacity loop that ends with the last error itself."""
+        """Return a retry loop over errors for which ``when`` is true; it raises the last error."""
         return Retrying(
             stop=stop_after_attempt(self.attempts),
             wait=wait_exponential(multiplier=self.first_s, max=self.longest_s) + wait_random(0, self.first_s),
@@ -48,24 +49,24 @@ class EngineRetries:
 def connect_engine() -> DockerClient:
     """Connect to the engine of DOCKER_HOST, of the current docker context, or of the default socket.
 
-    Asks it for its version. Raises ConfigError if none answers.
+    Raises ConfigError if none answers.
     """
     address = engine_address()
-    why_not = why_unreachable(address)
-    if not why_not:
+    problem = why_unreachable(address)
+    if not problem:
         try:
             return from_env(timeout=CALL_TIMEOUT_S, max_pool_size=POOL)
         except (DockerException, requests.RequestException, OSError) as error:
-            why_not = explanation(error)[:200]
+            problem = explanation(error)[:200]
     raise ConfigError(
-        f"no Docker engine answers at {address} ({why_not}): start Docker, point DOCKER_HOST at an engine, "
+        f"no Docker engine answers at {address} ({problem}): start Docker, point DOCKER_HOST at an engine, "
         "or use --backend local",
         field="sandbox.backend",
     )
 
 
 def engine_address() -> str:
-    """Return the address at which the docker command would look for its engine."""
+    """Return the engine address that the docker command would use: DOCKER_HOST, its context, or the default."""
     for read_settings in (kwargs_from_env, ContextAPI.kwargs_from_context):
         try:
             address = read_settings().get("base_url")
@@ -77,7 +78,7 @@ def engine_address() -> str:
 
 
 def why_unreachable(address: str) -> str:
-    """Return why nothing listens at a Unix socket, or "" if something does or the address is of another kind."""
+    """Return why a Unix socket is unreachable, or "" if it is reachable or the address is not a Unix socket."""
     scheme, _, path = address.partition("://")
     if scheme != "unix":
         return ""
@@ -99,7 +100,10 @@ def is_transient(error: BaseException) -> bool:
 
 
 def call_engine(act: Callable[[], T], patience: EngineRetries, failure: FailureClass, doing: str) -> T:
-    """Make one idempotent call. Raises ``engine_failure`` of the last error; APIError 4xx is raised as it is."""
+    """Make an idempotent call with retries. Raises ``engine_failure`` of the last error, or APIError for a 4xx.
+
+    ``failure``: the class of the failure; ``doing``: the action for its message.
+    """
     try:
         return patience.retrying(is_transient)(act)
     except APIError as error:
@@ -111,14 +115,14 @@ def call_engine(act: Callable[[], T], patience: EngineRetries, failure: FailureC
 
 
 def engine_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
-    """Return the failure with the engine's message."""
+    """Return the failure with the engine's message: ResourceError for a full disk, else InfraError (``failure``)."""
     message = explanation(error)
     if "no space left on device" in message.lower():
         return ResourceError(
             FailureClass.OUT_OF_DISK, f"{doing}: no space left on the Docker engine's disk", detail=message
         )
     if isinstance(error, APIError):
-        return InfraError(failure, f"{doing}: the Docker engine said: {message[:300]}", detail=message)
+        return InfraError(failure, f"{doing}: the Docker engine failed: {message[:300]}", detail=message)
     return InfraError(failure, f"{doing}: the Docker engine stopped answering ({type(error).__name__})", detail=message)
 
 

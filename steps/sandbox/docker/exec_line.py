@@ -1,4 +1,4 @@
-"""The stdin and stdout of one exec in a container, by the engine's raw stream: the SDK's own reading has no timeout."""
+"""The stdin and stdout of one exec in a container, by the engine's raw stream: the SDK's reader has no timeout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import requests
 from docker import APIClient
 
 _HEAD_BYTES = 8
-"""Size of a frame's header: one byte that names the stream, three zero bytes, four of length. The payload follows."""
+"""Size of a frame's header: the stream's number (1 byte), zeros (3), the payload's length (4)."""
 _STDOUT = 1
 
 
@@ -29,14 +29,14 @@ class ExecLine:
         self._socket.sendall(data)
 
     def receive(self, silence_s: float) -> bytes:
-        """Return the next bytes of stdout, at least one. Raises EOFError once the exec has closed it."""
+        """Return the next bytes of stdout, at least one. Raises EOFError at its end."""
         self._socket.settimeout(silence_s)
         while not (output := self._take_frames()):
             piece = self._socket.recv(1 << 18)
             if not piece and self._frames:
-                raise ConnectionError("an exec's stream was cut inside a frame")
+                raise ConnectionError("the exec's output stream broke inside a frame")
             if not piece:
-                raise EOFError("an exec's stream has ended")
+                raise EOFError("the exec's output stream has ended")
             self._frames += piece
         return output
 
@@ -45,6 +45,7 @@ class ExecLine:
         self._response.close()
 
     def _take_frames(self) -> bytes:
+        """Return the stdout in the complete frames received so far, and drop these frames."""
         output, at = bytearray(), 0
         while len(self._frames) - at >= _HEAD_BYTES:
             end = at + _HEAD_BYTES + int.from_bytes(self._frames[at + 4 : at + _HEAD_BYTES], "big")

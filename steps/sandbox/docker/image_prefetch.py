@@ -20,12 +20,12 @@ _PATIENCE = EngineRetries(attempts=2, first_s=2.0)
 _FAILURES = (StepError, DockerException, requests.RequestException, OSError)
 
 
-class ImageKeeper:
-    """Pulls a run's images in the order of its units, and removes the pulled ones after their last unit.
+class ImagePrefetch:
+    """A prefetch of a run's images, in the order of its units; pulled images are removed after their last unit.
 
-    It only saves time: a unit's own create pulls a missing image and reports its faults; errors here are ignored.
-    ``budget_bytes`` bounds the images of this run; None is ``default_budget``. Images that were present before
-    ``start`` are never removed; neither are those in use, or still needed.
+    It only saves time: errors here are ignored, as ``DockerBackend.create`` pulls a missing image and reports failures.
+    ``budget_bytes`` limits the images pulled by this run; None is ``default_budget``. ``keep``: pulled images stay.
+    Images that were present before ``start``, are in use or are still needed are never removed.
     """
 
     def __init__(
@@ -42,34 +42,34 @@ class ImageKeeper:
         self._registry = registry
         self._platform = platform
         self._budget = budget_bytes or 0
-        self._budget_is_given = budget_bytes is not None
+        self._has_budget = budget_bytes is not None
         self._keep = keep
-        self._given_api = api
-        self._units = Counter(names)
-        self._ahead = deque(dict.fromkeys(names))
-        self._finished: deque[str] = deque()
-        self._before: set[str] = set()
-        self._sizes: dict[str, int] = {}
+        self._custom_api = api
+        self._units = Counter(names)  # image -> units that still need it
+        self._ahead = deque(dict.fromkeys(names))  # images to pull
+        self._finished: deque[str] = deque()  # images to remove
+        self._preexisting: set[str] = set()
+        self._sizes: dict[str, int] = {}  # pulled image -> bytes
         self._closed = False
         self._change = threading.Condition()
         self._thread = threading.Thread(target=self._work, name="images", daemon=True)
 
     def start(self) -> None:
-        """Record the present images and start pulling, in a thread. Raises ConfigError if no engine answers."""
+        """Record the present images and start a thread that pulls. Raises ConfigError if no engine answers."""
         api = self._api
-        if not self._budget_is_given:
+        if not self._has_budget:
             self._budget = default_budget(api)
-        self._before = {name for name in self._units if _is_here(api, name)}
+        self._preexisting = {name for name in self._units if _is_present(api, name)}
         self._thread.start()
 
     def ready(self, image: str) -> bool:
-        """Return whether an image is known to be present: a hint which unit to start first."""
+        """Return whether an image is known to be present, as a hint for the order of units."""
         name = through_registry(image, self._registry)
         with self._change:
-            return name in self._before or name in self._sizes
+            return name in self._preexisting or name in self._sizes
 
     def finish_unit(self, image: str) -> None:
-        """Record the end of a unit of this image. After the last one the thread removes the image."""
+        """Record the end of a unit of this image; after the last unit the thread removes the image."""
         name = through_registry(image, self._registry)
         with self._change:
             self._units[name] -= 1
@@ -78,22 +78,23 @@ class ImageKeeper:
                 self._change.notify()
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Stop, and remove every image this run pulled, so that an interrupted run leaves none behind."""
+        """Stop the thread, and remove every image this run pulled."""
         with self._change:
             self._closed = True
             self._change.notify()
         if not self._thread.ident:
             return
-        self._thread.join(timeout_s)  # an unfinished pull is left to the engine, and its image to the next run
+        self._thread.join(timeout_s)  # after the timeout the engine finishes the pull, and the image stays
         if not self._thread.is_alive():
             for name in self._units:
                 self._remove(name)
 
     @property
     def _api(self) -> APIClient:
-        return self._given_api or connect_engine().api
+        return self._custom_api or connect_engine().api
 
     def _work(self) -> None:
+        """Pull and remove images in a thread, one at a time, until closed."""
         while True:
             with self._change:
                 name, pulling = self._next()
@@ -108,25 +109,30 @@ class ImageKeeper:
                 self._remove(name)
 
     def _next(self) -> tuple[str, bool]:
-        """Return the next task: a removal first, as it makes room; else the next image, if it fits."""
+        """Return the next image, and whether to pull it (else remove it); ("", False) if there is nothing to do now.
+
+        Removals come first, as they free disk. One image may be pulled whatever the budget.
+        """
         if self._finished:
             return self._finished.popleft(), False
         while self._ahead:
             name = self._ahead[0]
-            if name in self._before or self._units[name] <= 0:
+            if name in self._preexisting or self._units[name] <= 0:
                 self._ahead.popleft()
                 continue
             used = sum(self._sizes.values())
-            if self._sizes and used + self._typical() > self._budget:
+            if self._sizes and used + self._typical_size() > self._budget:
                 break
             return self._ahead.popleft(), True
         return "", False
 
-    def _typical(self) -> int:
+    def _typical_size(self) -> int:
+        """Return the average size of the pulled images; IMAGE_BYTES before the first."""
         sizes = [size for size in self._sizes.values() if size]
         return sum(sizes) // len(sizes) if sizes else IMAGE_BYTES
 
     def _pull(self, name: str) -> None:
+        """Pull an image and record its size; an image that fails is left to ``create``."""
         try:
             size = int(ensure_image(self._api, name, self._platform, _PATIENCE)["Size"])
         except _FAILURES:
@@ -135,11 +141,11 @@ class ImageKeeper:
             self._sizes[name] = size
 
     def _remove(self, name: str) -> None:
-        """Remove an image this run pulled; the engine refuses while a container uses it."""
-        if self._keep or name in self._before:
+        """Remove an image this run pulled, unless a container uses it."""
+        if self._keep or name in self._preexisting:
             return
         try:
-            if _is_here(self._api, name):
+            if _is_present(self._api, name):
                 self._api.remove_image(name)
         except _FAILURES:
             return
@@ -147,7 +153,7 @@ class ImageKeeper:
             self._sizes.pop(name, None)
 
 
-def _is_here(api: APIClient, image: str) -> bool:
+def _is_present(api: APIClient, image: str) -> bool:
     try:
         return local_image(api, image) is not None
     except _FAILURES:

@@ -1,4 +1,4 @@
-"""Images on a Docker engine: lookup and pull, with permanent failures told apart from transient ones."""
+"""Lookup and pull of images on a Docker engine, with permanent and transient failures distinguished."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, 
 
 PULL_PATIENCE = EngineRetries(attempts=5, first_s=2.0, longest_s=30.0)
 
+# Messages of engines and registries about images that do not exist, may not be pulled, or have no valid name.
 _MISSING = re.compile(
     r"manifest unknown|name unknown|manifest for .* not found|repository .* not found|repository does not exist"
     r"|no matching manifest|does not match the specified platform|not found: does not exist|: not found$",
     re.IGNORECASE,
 )
-_REFUSED = re.compile(r"unauthorized|authentication required|no basic auth credentials|denied", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"unauthorized|authentication required|no basic auth credentials|denied", re.IGNORECASE)
 _MALFORMED = re.compile(r"invalid reference format|invalid tag format|must be lowercase", re.IGNORECASE)
 
 
 def ensure_image(api: APIClient, image: str, platform: str, patience: EngineRetries = PULL_PATIENCE) -> dict[str, Any]:
-    """Return the engine's description of ``image``, pulled if it is missing for ``platform``.
+    """Return the engine's description of ``image``; pull it if the engine lacks it for ``platform``.
 
+    A local image for another platform is used if its registry reports the image missing or forbidden.
     Raises ConfigError (IMAGE_MISSING) if its registry reports it missing or forbidden, ResourceError if the disk is
     full, InfraError (IMAGE_PULL) for any other failure after all retries.
     """
-    here = local_image(api, image)
-    if here is not None and fits(here, platform):
-        return here
+    local = local_image(api, image)
+    if local is not None and fits(local, platform):
+        return local
     try:
         pull(api, image, platform, patience)
     except ConfigError as error:
-        if here is None or error.failure_class is not FailureClass.IMAGE_MISSING:
+        if local is None or error.failure_class is not FailureClass.IMAGE_MISSING:
             raise
-        return here  # built on this machine, for this machine
+        return local  # built on this machine, for this machine
     pulled = local_image(api, image)
     if pulled is None:
         raise InfraError(FailureClass.IMAGE_PULL, f"image {image} was pulled, but the engine does not have it")
@@ -62,17 +64,18 @@ def fits(inspected: dict[str, Any], platform: str) -> bool:
 
 
 def digest(inspected: dict[str, Any]) -> str:
-    """Return the registry's digest if known, else the image's own id (sha256:...)."""
+    """Return the digest of an image from the engine's description: the registry's if known, else the image id."""
     digests = inspected.get("RepoDigests") or []
     return str(digests[0]).rpartition("@")[2] if digests else str(inspected["Id"])
 
 
 def pull(api: APIClient, image: str, platform: str, patience: EngineRetries = PULL_PATIENCE) -> None:
-    """Pull one image, with retries and backoff unless it can never succeed. Raises as ``ensure_image``."""
+    """Pull one image, with retries of transient failures. Raises as ``ensure_image``."""
     patience.retrying(lambda error: isinstance(error, InfraError))(_pull_once, api, image, platform)
 
 
 def _pull_once(api: APIClient, image: str, platform: str) -> None:
+    """Pull one image without retries. Raises ``pull_failure``, or InfraError if the engine fails."""
     try:
         lines = api.pull(image, platform=platform, stream=True, decode=True)
         with closing(lines):
@@ -86,7 +89,10 @@ def _pull_once(api: APIClient, image: str, platform: str) -> None:
 
 
 def pull_failure(image: str, message: str) -> StepError:
-    """Return the failure for an engine's message. Docker Hub says "denied" for a missing repository, too."""
+    """Return the failure for an engine's message about a pull.
+
+    "denied" counts as a missing image, as Docker Hub answers so for a repository that does not exist.
+    """
     registry = registry_of(image)
     if "toomanyrequests" in message.lower() or "rate limit" in message.lower():
         return InfraError(
@@ -95,8 +101,8 @@ def pull_failure(image: str, message: str) -> StepError:
     if _MISSING.search(message):
         reason = f"image {image} does not exist at {registry}: {message[:300]}"
         return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=message)
-    if _REFUSED.search(message):
-        reason = f"{registry} does not give out image {image} (missing, or needs `docker login`): {message[:300]}"
+    if _FORBIDDEN.search(message):
+        reason = f"{registry} denied access to image {image} (missing, or needs `docker login`): {message[:300]}"
         return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=message)
     if _MALFORMED.search(message):
         return ConfigError(f"{image!r} is not an image name: {message[:300]}", failure_class=FailureClass.IMAGE_MISSING)

@@ -16,11 +16,13 @@ from swe_argo.steps.sandbox.docker.engine import EngineRetries, call_engine, con
 from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 LABEL = "swe-argo"
+"""Label of our containers; also the prefix of their other labels."""
 KIND = "sandbox"
+"""Its value for sandboxes."""
 
 
 def list_orphans(_spec: SandboxSpec) -> Orphans:
-    """List the engine's orphans; without an engine there are none."""
+    """List the engine's orphans; return none without an engine."""
     try:
         names = find_orphans()
     except (ConfigError, InfraError):
@@ -34,9 +36,12 @@ def find_orphans(api: APIClient | None = None) -> list[str]:
     Raises ConfigError if there is no engine, InfraError if it does not answer.
     """
     api = api or connect_engine().api
-    mine = {"label": f"{LABEL}={KIND}"}
+    filters = {"label": f"{LABEL}={KIND}"}
     containers = call_engine(
-        lambda: api.containers(all=True, filters=mine), EngineRetries(), FailureClass.SANDBOX_LOST, "listing"
+        lambda: api.containers(all=True, filters=filters),
+        EngineRetries(),
+        FailureClass.SANDBOX_LOST,
+        "listing containers",
     )
     return sorted(
         str(c["Names"][0]).lstrip("/") for c in containers if c.get("Names") and _is_orphaned(c.get("Labels") or {})
@@ -44,7 +49,7 @@ def find_orphans(api: APIClient | None = None) -> list[str]:
 
 
 def clean(names: Iterable[str], api: APIClient | None = None) -> list[str]:
-    """Remove those of the named containers that are ours; return the names of those that are gone now.
+    """Remove our containers among ``names``; return the names that no longer exist.
 
     Raises InfraError if the engine fails.
     """
@@ -54,7 +59,7 @@ def clean(names: Iterable[str], api: APIClient | None = None) -> list[str]:
         try:
             labels = api.inspect_container(name)["Config"].get("Labels") or {}
         except NotFound:
-            labels = {LABEL: KIND}
+            labels = {LABEL: KIND}  # it is gone, so it counts as removed
         if labels.get(LABEL) == KIND:
             remove(api, name, EngineRetries())
             removed.append(name)
@@ -62,7 +67,7 @@ def clean(names: Iterable[str], api: APIClient | None = None) -> list[str]:
 
 
 def remove(api: APIClient, container: str, patience: EngineRetries) -> None:
-    """Remove a container with its processes and volumes; accept one that is gone or going. Raises InfraError."""
+    """Remove a container with its processes and volumes, unless already removed. Raises InfraError if that fails."""
     doing = f"removing container {container}"
     try:
         call_engine(
@@ -76,6 +81,7 @@ def remove(api: APIClient, container: str, patience: EngineRetries) -> None:
 
 
 def _is_orphaned(labels: dict[str, str]) -> bool:
+    """Return whether a container's labels say that its deadline has passed or its owner on this machine is dead."""
     deadline = labels.get(f"{LABEL}/deadline", "")
     if deadline.isdigit() and int(deadline) < time.time():
         return True

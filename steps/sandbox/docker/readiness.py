@@ -1,4 +1,4 @@
-"""The check that the Docker engine can run a run's sandboxes."""
+"""Check, before a run, that the Docker engine can run its sandboxes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check engine and disk. Raises ConfigError for no engine, or too little disk."""
+    """Check engine and disk; return notices and the digests of present images. Raises ConfigError as ``check_disk``."""
     listed = connect_engine().api.images()
-    here = {tag: digest(image) for image in listed for tag in image.get("RepoTags") or ()}
+    digests = {tag: digest(image) for image in listed for tag in image.get("RepoTags") or ()}
     names = {image: listed_as(through_registry(image, spec.registry)) for image in sandbox_needs.images}
     return ReadinessResult(
         notices=check_disk(sandbox_needs.images, spec.docker.keep_images, stated_budget(spec.docker), spec.registry),
-        digests={image: here[name] for image, name in names.items() if name in here},
+        digests={image: digests[name] for image, name in names.items() if name in digests},
     )

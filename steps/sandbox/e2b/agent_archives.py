@@ -1,4 +1,4 @@
-"""An agent's files, packed as the one archive that is uploaded for templates."""
+"""Archives of agents' files, to upload for templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, cast
 
 from swe_argo.steps.bundles.tree import write_tar
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.contracts.progress_lines import doing
+from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.errors import ResourceError
 from swe_argo.steps.host.folders import temporary_folder
 from swe_argo.steps.sandbox.bundle_mounts import folder_of
@@ -20,20 +20,21 @@ ARCHIVE = "agent.tar.gz"
 
 
 class AgentArchives:
-    """Archives, each packed on first use: the SDK reads everything it may have to upload, for every template."""
+    """Archives of agents' files in the folder ``scratch``, each packed on first use and read for every template."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._packed: dict[str, Path] = {}
 
     def pack(self, bundle: BundleMount) -> Path:
-        """Return the folder with only ``ARCHIVE`` in it. Raises ConfigError if the files are not here; ResourceError.
+        """Return a folder that contains only the bundle's files, packed as ``ARCHIVE``.
 
-        The same files give the same bytes, mode and name, by which E2B knows whether it has them.
+        The same files give the same bytes, mode and name, so that E2B recognises an uploaded archive. Raises
+        ConfigError if this machine lacks the files, ResourceError if the archive cannot be written.
         """
         if bundle.digest not in self._packed:
             files = folder_of(bundle)
-            doing("packing the agent's files for E2B")
+            print_progress("packing the agent's files for E2B")
             folder = self._scratch / str(len(self._packed))
             try:
                 folder.mkdir()

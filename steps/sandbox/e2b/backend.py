@@ -18,7 +18,7 @@ from swe_argo.steps.sandbox.e2b import snapshots
 from swe_argo.steps.sandbox.e2b.creation import creation_rate, has_refused, insist
 from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
 from swe_argo.steps.sandbox.e2b.prices import hourly_price
-from swe_argo.steps.sandbox.e2b.routes import kill_named, make_sandbox
+from swe_argo.steps.sandbox.e2b.routes import kill_by_name, make_sandbox
 from swe_argo.steps.sandbox.e2b.service import E2BControl, service_failure
 from swe_argo.steps.sandbox.e2b.templates import template_of
 from swe_argo.steps.sandbox.envd.failures import FAILURES
@@ -35,9 +35,9 @@ def connect(spec: SandboxSpec) -> E2BBackend:
 
 
 class E2BBackend:
-    """Makes and removes sandboxes.
+    """Sandboxes of one E2B account.
 
-    The template fixes a sandbox's size: it is part of its name, and no factor makes it larger.
+    The template fixes a sandbox's size and has it in its name; ``resource_factor`` does not apply.
     """
 
     def __init__(self, spec: SandboxSpec, rate: CreationRate) -> None:
@@ -47,9 +47,9 @@ class E2BBackend:
     def create(self, request: SandboxRequest) -> EnvdSandbox:
         """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the plan's limit.
 
-        Raises ConfigError (no such template, a refused key, a life longer than the plan's), InfraError (SANDBOX_CREATE:
-        no room for ``ROOM_S``, no answer). Each try waits for its turn, and a try with a lost answer makes no second
-        sandbox: all tries share one idempotency key.
+        All tries share one idempotency key, so a lost answer creates no second sandbox. Raises ConfigError if there is
+        no such template or the service refuses the key or the request, InfraError (SANDBOX_CREATE) if all of the plan's
+        sandboxes are in use for ``ROOM_S`` or the service does not answer.
         """
         template = request.snapshot or template_of(
             self._spec.e2b,
@@ -60,9 +60,10 @@ class E2BBackend:
             bundle=request.bundle,
         )
         life_s = min(request.deadline_s, self._spec.e2b.longest_life_s)
-        tries = itertools.count()
+        tries = itertools.count()  # the next number is that of the tries so far
 
-        def ask() -> tuple[Sandbox, float]:
+        def request_sandbox() -> tuple[Sandbox, float]:
+            """Request the sandbox once; return its client and the time of the request."""
             began = time.monotonic()
             box = make_sandbox(
                 template,
@@ -76,14 +77,14 @@ class E2BBackend:
             return box, began
 
         try:
-            box, began = insist(ask, self._rate)
+            box, began = insist(request_sandbox, self._rate)
         except BaseException as error:
-            # A sandbox may exist although its answer was lost: the last refusal says nothing about earlier tries.
+            # A sandbox may exist although its answer was lost, even if a later try was refused.
             if next(tries) > 1 or not has_refused(error):
                 with suppress(StepError):
-                    kill_named(request.name)
+                    kill_by_name(request.name)
             if isinstance(error, FAILURES):
-                raise _refused(error, request, template) from error
+                raise _create_failure(error, request, template) from error
             raise
         machine = Machine(
             backend="e2b",
@@ -115,7 +116,7 @@ class E2BBackend:
 
 
 def idempotency_key(name: str, template: str) -> str:
-    """Return the key of all tries at one sandbox, in the characters that the service allows."""
+    """Return the idempotency key of all tries to create a sandbox; another template gives another key."""
     return f"{name[:200]}-{hashlib.sha256(f'{name} {template}'.encode()).hexdigest()[:8]}"
 
 
@@ -123,17 +124,17 @@ def _digest(image: str) -> str | None:
     return image.partition("@")[2] or None
 
 
-def _refused(error: BaseException, request: SandboxRequest, template: str) -> StepError:
-    """Return the failure of a create: 404 is the template's, other 4xx except 429 are the request's."""
+def _create_failure(error: BaseException, request: SandboxRequest, template: str) -> StepError:
+    """Return the failure of a create: 404 means a missing template, other 4xx except 429 a wrong request."""
     status = getattr(error, "status_code", None) if isinstance(error, SandboxException) else None
     if status == 404 or isinstance(error, NotFoundException):
         return ConfigError(
-            f"E2B has no template {template!r}: build it there from the image, or name the one that holds it "
+            f"E2B has no template {template!r}: build it from the image, or map the image to an existing template "
             "in the file of sandbox.e2b.templates",
             field=f"image {request.image}",
             failure_class=FailureClass.IMAGE_MISSING,
             detail=str(error),
         )
     if status in (400, 402, 403, 413, 422):
-        return ConfigError(f"E2B refuses to make {request.name}: {error}", field="sandbox", detail=str(error))
-    return service_failure(error, FailureClass.SANDBOX_CREATE, f"making sandbox {request.name}")
+        return ConfigError(f"E2B refused to create {request.name}: {error}", field="sandbox", detail=str(error))
+    return service_failure(error, FailureClass.SANDBOX_CREATE, f"creating sandbox {request.name}")

@@ -19,16 +19,17 @@ from swe_argo.steps.settings import settings
 T = TypeVar("T")
 
 ROOM_S = 1500.0
-"""Seconds to wait for room while all of the plan's sandboxes are in use: less than a step has for its sandbox."""
+"""Seconds to wait while all of the plan's sandboxes are in use; less than a step may wait for its sandbox."""
 FULL_PAUSE_S = 2.0
 """Pause of all processes after a 429, unless the service gives a duration."""
 _FAULTS = 8
-"""Maximum tries that fail in other ways."""
+"""Failures of other kinds after which the last one is raised."""
 _LONGEST_S = 30.0
+"""Maximum seconds between retries, unless the service asks for more."""
 
 
-class NotNowError(Exception):
-    """The service may accept the same request later, after ``pause_s`` by its own word (0: no time given)."""
+class RetryLaterError(Exception):
+    """The service may accept the same request after ``pause_s`` seconds (0: it named no time)."""
 
     def __init__(self, refusal: Exception, pause_s: float) -> None:
         super().__init__(refusal, pause_s)
@@ -42,17 +43,18 @@ def creation_rate(spec: SandboxSpec) -> CreationRate:
     return CreationRate(file, spec.e2b.creations_per_second)
 
 
-def insist(ask: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, first_s: float = 0.5) -> T:
-    """Call ``ask``, each time in turn, until the service accepts. Raises the SDK's errors, and ConfigError.
+def insist(request: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, first_s: float = 0.5) -> T:
+    """Call ``request``, within the rate, until the service accepts; return its result.
 
-    After a 429 all processes wait, and it is retried for ``room_s``; other transient failures are retried a few times.
+    A 429 pauses all processes and is retried for ``room_s`` seconds; other transient failures are retried a few times,
+    after ``first_s`` seconds at first. Raises the SDK's last error, ConfigError as ``CreationRate.turn``.
     """
     until, faults = time.monotonic() + room_s, 0
     while True:
         try:
             with rate.turn():
-                made = ask()
-        except NotNowError as later:
+                created = request()
+        except RetryLaterError as later:
             error, pause_s = later.refusal, later.pause_s
             if isinstance(error, RateLimitException):
                 if time.monotonic() > until:
@@ -65,7 +67,7 @@ def insist(ask: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, 
             error, pause_s = failure, 0.0
         else:
             rate.refusals.accept()
-            return made
+            return created
         faults += 1
         if faults >= _FAULTS:
             raise error
@@ -73,5 +75,5 @@ def insist(ask: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, 
 
 
 def has_refused(error: BaseException) -> bool:
-    """Return whether the service made nothing, by its own word."""
+    """Return whether the service refused the request, so that no sandbox exists."""
     return isinstance(error, (*FAILURES, StepError)) and not is_transient(error)

@@ -14,21 +14,22 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.envd.refusals import Refusals
 
 LONGEST_PAUSE_S = 600.0
-"""Upper bound of a pause that a service asks for, after which a process must ask again."""
+"""Maximum pause that a service may ask for."""
 _LOOK_S = 1.0
-"""Seconds between checks of the next process whether the service has refused another."""
-_MOST_PLACES = 64
+"""Maximum sleep, so that a refusal of another process is noticed."""
+_MAX_SLOTS = 64
+"""Maximum slots, of which each is a file; a higher rate uses each slot more often."""
 _BUSY_S = 0.05
-"""Seconds between checks whether a request was answered."""
+"""Sleep while a slot is in use."""
 
 
 class CreationRate:
-    """Grants at most ``per_second`` turns a second, and none during a pause that the service asked for.
+    """A rate limiter: at most ``per_second`` turns a second, and none during a pause that the service asked for.
 
-    A service counts requests on arrival, some time after they are sent. So there are ``per_second`` slots, and each is
-    free again a second after its request was answered: however long requests travel, no more arrive in any second. A
-    slot is a file that holds the time from which it is free, locked while in use; the next process holds the lock of
-    the queue, for which the others wait. The kernel releases the locks of a process that dies.
+    A service counts requests on arrival, some time after they are sent. So there are ``per_second`` slots, each free
+    again a second after its request was answered: with any latency, no more requests arrive in a second. A slot is a
+    file with the time from which it is free, locked while in use. The first waiting process holds the lock of the
+    queue; the others wait for it. The kernel releases the locks of a process that dies.
 
     ``refusals``: the service's refusals for lack of room.
     """
@@ -43,15 +44,15 @@ class CreationRate:
     ) -> None:
         self._queue = file
         self.refusals = Refusals(file.with_name(f"{file.name}.refused"), LONGEST_PAUSE_S, clock=clock)
-        number = max(1, min(int(per_second), _MOST_PLACES))
-        self._places = [file.with_name(f"{file.name}.{place}") for place in range(number)]
-        self._apart_s = number / per_second
+        number = max(1, min(int(per_second), _MAX_SLOTS))
+        self._slots = [file.with_name(f"{file.name}.{slot}") for slot in range(number)]
+        self._apart_s = number / per_second  # seconds from a slot's last use until it is free
         self._clock = clock
         self.sleep = sleep
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until a sandbox may be requested; the block is the request.
+        """Wait until a sandbox may be requested; the request is made in the block, during which a slot is in use.
 
         Raises ConfigError if the files cannot be written.
         """
@@ -59,7 +60,7 @@ class CreationRate:
             self._queue.parent.mkdir(parents=True, exist_ok=True)
             with self._queue.open("a") as queue:
                 fcntl.flock(queue, fcntl.LOCK_EX)
-                place = self._wait_place()
+                slot = self._wait_for_slot()
         except OSError as error:
             raise ConfigError(
                 f"cannot write {self._queue}: {error.strerror}: set SWE_ARGO_HOME", field="home"
@@ -67,41 +68,43 @@ class CreationRate:
         try:
             yield
         finally:
-            with place:
-                self._use(place)
+            with slot:
+                self._use(slot)
 
-    def _wait_place(self) -> TextIO:
+    def _wait_for_slot(self) -> TextIO:
         """Return a free slot, locked."""
         while True:
-            if (left := self._paused_until() - self._clock()) > 0:
-                self.sleep(min(left, _LOOK_S))
+            if (pause_s := self._paused_until() - self._clock()) > 0:
+                self.sleep(min(pause_s, _LOOK_S))
                 continue
             waits = []
-            for file in self._places:
-                place = file.open("a+")
-                if (wait := self._try(place)) <= 0:
-                    return place
-                place.close()
+            for file in self._slots:
+                slot = file.open("a+")
+                if (wait := self._try(slot)) <= 0:
+                    return slot
+                slot.close()
                 waits.append(wait)
             self.sleep(min(*waits, _LOOK_S))
 
-    def _try(self, place: TextIO) -> float:
-        """Return the seconds until a slot is free, as far as known; if none, take it."""
+    def _try(self, slot: TextIO) -> float:
+        """Return the seconds until a slot is free, as far as known; take it if that is 0 or less."""
         try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return _BUSY_S
-        wait = _number(place) - self._clock()
-        if wait <= 0 or wait > self._apart_s:  # the slot is ours, or the clock was set back
-            self._use(place)
+        wait = _number(slot) - self._clock()
+        if wait <= 0 or wait > self._apart_s:  # the slot is ours now, or its time is wrong as the clock was set back
+            self._use(slot)
         return min(wait, self._apart_s)
 
-    def _use(self, place: TextIO) -> None:
-        place.truncate(0)
-        place.write(repr(self._clock() + self._apart_s))
-        place.flush()
+    def _use(self, slot: TextIO) -> None:
+        """Write the time from which the slot is free, counted from now."""
+        slot.truncate(0)
+        slot.write(repr(self._clock() + self._apart_s))
+        slot.flush()
 
     def _paused_until(self) -> float:
+        """Return the time at which the service's pause ends; 0 without a pause."""
         refusal = self.refusals.latest()
         return refusal.until if refusal else 0.0
 

@@ -11,11 +11,11 @@ from swe_argo.steps.settings import settings
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Ask the service whether it accepts the key. Never raises."""
+    """Test the key with one small request. Never raises."""
     if settings().e2b_api_key is None:
         return Diagnosis(None, "no key is set", "set E2B_API_KEY to use sandboxes of E2B")
     try:
         next(list_sandboxes({}, limit=1), None)
     except StepError as error:
         return Diagnosis(False, error.reason.removeprefix("sandbox.backend: "))
-    return Diagnosis(True, f"{service_address()} takes the key")
+    return Diagnosis(True, f"{service_address()} accepts the key")

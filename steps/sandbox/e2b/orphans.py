@@ -12,8 +12,8 @@ from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def e2b_sandboxes() -> ProviderSandboxes:
-    """Return our sandboxes at the service of the environment."""
-    return ProviderSandboxes("e2b", "E2B", _listed, kill_sandbox)
+    """Return our sandboxes at the configured service."""
+    return ProviderSandboxes("e2b", "E2B", _list_with_metadata, kill_sandbox)
 
 
 def list_orphans(spec: SandboxSpec) -> Orphans:
@@ -26,6 +26,6 @@ def list_run(run_id: str, store_id: str | None = None) -> Orphans:
     return e2b_sandboxes().list_run(run_id, store_id)
 
 
-def _listed(metadata: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+def _list_with_metadata(metadata: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
     for info in list_sandboxes(dict(metadata)):
         yield info.sandbox_id, info.metadata

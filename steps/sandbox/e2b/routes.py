@@ -1,7 +1,7 @@
-"""Creating and listing sandboxes by the API routes that a service has: current ones, or those of older servers.
+"""Create and list sandboxes, by current API routes or those of older servers.
 
-Up to 2.50 the SDK created sandboxes by ``POST /sandboxes``, and compatible clouds still do (CubeSandbox, Aliyun,
-Huawei); the current one has only ``/v2/sandboxes``. The routes of a service are probed, never derived from its name.
+Up to 2.50 the SDK created sandboxes by ``POST /sandboxes``, which compatible clouds still have (CubeSandbox, Aliyun,
+Huawei); the current SDK has only ``/v2/sandboxes``. A service's routes are probed, never derived from its name.
 """
 
 from __future__ import annotations
@@ -25,28 +25,30 @@ from packaging.version import Version
 from tenacity import Retrying
 
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.sandbox.e2b.creation import NotNowError
+from swe_argo.steps.sandbox.e2b.creation import RetryLaterError
 from swe_argo.steps.sandbox.e2b.service import account_id, call_service, kill_sandbox, service_options
 from swe_argo.steps.sandbox.envd.failures import retrying
 from swe_argo.steps.settings import settings
 
 _CREATE, _LIST = "create", "list"
+"""The requests for which a service may have only the old route."""
 _MISSING_ROUTE = (404, 405)
+"""Statuses of a route that the service does not have."""
 _LATER = frozenset({409, 429, 502, 503, 504})
-"""Statuses of a request that may be accepted later; 409: an earlier try at it is still running."""
+"""Statuses of a request that may be accepted later; 409: an earlier try still runs."""
 _REMEMBER_S = 86_400.0
-"""Seconds, a day, after which a service is probed again: it may have been upgraded."""
+"""Seconds (a day) after which a service is probed again, as it may have been upgraded."""
 
 
 def make_sandbox(
     template: str, *, life_s: int, name: str, metadata: dict[str, str], network: bool, idempotency_key: str, again: bool
 ) -> Sandbox:
-    """Try once to create a sandbox. Raises NotNowError, or the SDK's errors.
+    """Try once to create a sandbox. Raises RetryLaterError if it may succeed later, or the SDK's error.
 
-    The SDK's own ``create`` does not expose the headers of a refusal.
+    Not by the SDK's ``create``, which does not expose the headers of a refusal.
 
-    ``again``: an earlier try may have made a sandbox and lost the answer. The current route detects that by the key;
-    with the older one such a sandbox is removed first, found by its name.
+    ``again``: an earlier try may have created a sandbox and lost the answer. The current route detects that by the
+    key; the old route does not, so such a sandbox is first removed by its name.
     """
     if not _is_old(_CREATE):
         try:
@@ -61,8 +63,8 @@ def make_sandbox(
     return _make_by_old_route(template, life_s, metadata, network=network)
 
 
-def kill_named(name: str) -> None:
-    """Remove any sandbox with a name, for which no id is known. Raises InfraError, ConfigError, both soon."""
+def kill_by_name(name: str) -> None:
+    """Remove the sandboxes with a name, with few retries. Raises as ``list_sandboxes``."""
     for info in list_sandboxes({"name": name}, patience=retrying(attempts=2)):
         kill_sandbox(info.sandbox_id)
 
@@ -70,7 +72,11 @@ def kill_named(name: str) -> None:
 def list_sandboxes(
     metadata: dict[str, str], limit: int | None = None, patience: Retrying | None = None
 ) -> Iterator[SandboxInfo]:
-    """List the account's sandboxes with all of ``metadata``, at most ``limit``. Raises ConfigError, InfraError."""
+    """List the account's sandboxes with all of ``metadata``, at most ``limit`` (None: all).
+
+    ``patience``: the retries (None: the default). Raises ConfigError without a valid key, InfraError if the service
+    fails.
+    """
     doing = "listing the sandboxes of E2B"
     if not _is_old(_LIST):
         pages = Sandbox.list(query=SandboxQuery(metadata=metadata), limit=limit or 100, **service_options())
@@ -83,8 +89,8 @@ def list_sandboxes(
             _remember(_LIST)
         else:
             return
-    listed = call_service(lambda: _list_by_old_route(metadata), FailureClass.SANDBOX_LOST, doing, patience)
-    yield from listed[:limit]
+    sandboxes = call_service(lambda: _list_by_old_route(metadata), FailureClass.SANDBOX_LOST, doing, patience)
+    yield from sandboxes[:limit]
 
 
 class _NoSuchRouteError(Exception):
@@ -92,6 +98,7 @@ class _NoSuchRouteError(Exception):
 
 
 def _page(pages: Any) -> list[SandboxInfo]:
+    """Return the next page of the SDK's listing. Raises _NoSuchRouteError, or the SDK's error."""
     try:
         return list(pages.next_items())
     except SandboxException as error:
@@ -101,7 +108,10 @@ def _page(pages: Any) -> list[SandboxInfo]:
 
 
 def _lacks_create(error: SandboxException) -> bool:
-    """Return whether the route is missing, not the template: a request that makes nothing tells them apart."""
+    """Return whether a failed create means that the service lacks the current route.
+
+    A 404 may also mean a missing template, so a request without a template decides.
+    """
     if _status(error) != 404:
         return _status(error) == 405
     client = get_api_client(ConnectionConfig(**service_options()))
@@ -109,10 +119,12 @@ def _lacks_create(error: SandboxException) -> bool:
 
 
 def _status(error: SandboxException) -> int | None:
+    """Return the HTTP status of an error of the SDK, which has none in some errors."""
     return 404 if isinstance(error, NotFoundException) else getattr(error, "status_code", None)
 
 
 def _make(template: str, life_s: int, metadata: dict[str, str], *, network: bool, idempotency_key: str) -> Sandbox:
+    """Create a sandbox by the current route, POST /v2/sandboxes. Raises as ``make_sandbox``."""
     body = NewSandboxV2(
         template_id=template,
         timeout=life_s,
@@ -127,11 +139,12 @@ def _make(template: str, life_s: int, metadata: dict[str, str], *, network: bool
 
 
 def _make_by_old_route(template: str, life_s: int, metadata: dict[str, str], *, network: bool) -> Sandbox:
+    """Create a sandbox by the old route, POST /sandboxes. Raises as ``make_sandbox``."""
     body = NewSandbox(
         template_id=template,
         timeout=life_s,
         auto_pause=False,
-        secure=True,  # these servers give a token for the machine's own port only on request
+        secure=True,  # these servers issue a token for the machine's port only on request
         allow_internet_access=network,
         metadata=metadata,
     )
@@ -140,34 +153,36 @@ def _make_by_old_route(template: str, life_s: int, metadata: dict[str, str], *, 
 
 
 def _client_of(answer: Response[Any]) -> Sandbox:
-    """Return the SDK's client of a new sandbox, as its own ``create`` does."""
+    """Return the SDK's client of a new sandbox, as the SDK's ``create`` does. Raises as ``make_sandbox``."""
     if answer.status_code >= 300:
         error = handle_api_exception(answer)
-        if _may_come_again(answer):
-            raise NotNowError(error, parse_retry_after(answer.headers.get("Retry-After")) or 0.0) from error
+        if _may_retry(answer):
+            raise RetryLaterError(error, parse_retry_after(answer.headers.get("Retry-After")) or 0.0) from error
         raise error
-    made: Any = answer.parsed
-    headers = {"E2b-Sandbox-Id": made.sandbox_id, "E2b-Sandbox-Port": str(ConnectionConfig.envd_port)}
-    token = made.envd_access_token if isinstance(made.envd_access_token, str) else None
+    created: Any = answer.parsed
+    headers = {"E2b-Sandbox-Id": created.sandbox_id, "E2b-Sandbox-Port": str(ConnectionConfig.envd_port)}
+    token = created.envd_access_token if isinstance(created.envd_access_token, str) else None
     if token is not None:
         headers["X-Access-Token"] = token
     return Sandbox(
-        sandbox_id=made.sandbox_id,
-        sandbox_domain=made.domain if isinstance(made.domain, str) else None,
-        envd_version=Version(made.envd_version),
+        sandbox_id=created.sandbox_id,
+        sandbox_domain=created.domain if isinstance(created.domain, str) else None,
+        envd_version=Version(created.envd_version),
         envd_access_token=token,
         traffic_access_token=None,
         connection_config=ConnectionConfig(extra_sandbox_headers=headers, **service_options()),
     )
 
 
-def _may_come_again(answer: Response[Any]) -> bool:
-    """Return whether a retry may succeed, by the service's header if it sends one."""
-    word = answer.headers.get("Should-Retry")
-    return answer.status_code in _LATER if word is None else word.strip().lower() == "true"
+def _may_retry(answer: Response[Any]) -> bool:
+    """Return whether a retry may succeed: by the header Should-Retry if the service sends it, else by the status."""
+    header = answer.headers.get("Should-Retry")
+    return answer.status_code in _LATER if header is None else header.strip().lower() == "true"
 
 
 def _list_by_old_route(metadata: dict[str, str]) -> list[SandboxInfo]:
+    """List the sandboxes with all of ``metadata`` by the old route, which has no pages. Raises the SDK's errors."""
+    # Quoted twice: each key and value, then the query as a whole.
     quoted = {urllib.parse.quote(key): urllib.parse.quote(value) for key, value in metadata.items()}
     answer = get_sandboxes.sync_detailed(
         client=get_api_client(ConnectionConfig(**service_options())),
@@ -175,11 +190,12 @@ def _list_by_old_route(metadata: dict[str, str]) -> list[SandboxInfo]:
     )
     if answer.status_code >= 300:
         raise handle_api_exception(answer)
-    listed: Any = answer.parsed
-    return [SandboxInfo._from_listed_sandbox(each) for each in listed]
+    sandboxes: Any = answer.parsed
+    return [SandboxInfo._from_listed_sandbox(sandbox) for sandbox in sandboxes]
 
 
 def _is_old(route: str) -> bool:
+    """Return whether the service was found to have only the old route for a request, less than a day ago."""
     try:
         return time.time() - _mark(route).stat().st_mtime < _REMEMBER_S
     except OSError:
@@ -187,8 +203,8 @@ def _is_old(route: str) -> bool:
 
 
 def _remember(route: str) -> None:
-    """Remember an old route for all processes of this machine and account: each unit's step is a process."""
-    with suppress(OSError):  # otherwise it is probed again the next time
+    """Record, for all processes of this machine and account, that only the old route exists."""
+    with suppress(OSError):  # then it is probed again
         _mark(route).parent.mkdir(parents=True, exist_ok=True)
         _mark(route).touch()
 

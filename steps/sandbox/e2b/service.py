@@ -1,4 +1,4 @@
-"""Access to an E2B service: its addresses and key, and its failures."""
+"""Client options of an E2B service, and its failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASON_WIDTH = 300
 def service_options() -> ApiParams:
     """Return the options for every call of the SDK. Raises ConfigError without a key.
 
-    The SDK must not retry calls of the control plane by itself: a repeated create must wait for its turn, too.
+    The SDK's retries are off: a repeated create must wait for the rate limiter, too.
     """
     own = settings()
     if own.e2b_api_key is None:
@@ -56,13 +56,17 @@ def service_address() -> str:
 
 
 def account_id() -> str:
-    """Return an id of the account that reveals nothing of the key. Raises ConfigError without a key."""
+    """Return a hash that identifies the account. Raises ConfigError without a key."""
     options = service_options()
     return hashlib.sha256(f"{service_address()} {options['api_key']}".encode()).hexdigest()[:16]
 
 
 def call_service(act: Callable[[], T], failure: FailureClass, doing: str, patience: Retrying | None = None) -> T:
-    """Make one call that is safe to repeat. Raises ``service_failure``; ``GONE`` is raised as it is."""
+    """Make an idempotent call with retries (``patience``; None: the default).
+
+    Raises ``service_failure`` of class ``failure``, or the errors of ``GONE`` unchanged. ``doing``: the action for the
+    message.
+    """
     try:
         return (patience or retrying())(act)
     except GONE:
@@ -72,30 +76,31 @@ def call_service(act: Callable[[], T], failure: FailureClass, doing: str, patien
 
 
 def service_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
-    """Return the failure with the service's message."""
+    """Return the failure with the service's message: ConfigError for a refused key or a client that cannot start."""
     words = one_line(str(error) or type(error).__name__, _REASON_WIDTH)
     if isinstance(error, AuthenticationException):
-        return ConfigError(f"E2B refuses the key of E2B_API_KEY: {words}", field="sandbox.backend", detail=str(error))
+        return ConfigError(f"E2B refused the key of E2B_API_KEY: {words}", field="sandbox.backend", detail=str(error))
     if isinstance(error, RuntimeError):
-        way_out = "install ca-certificates, or name a file of certificates in SSL_CERT_FILE"
-        return ConfigError(f"no client of E2B can be made here: {words}: {way_out}", field="sandbox.backend")
-    return InfraError(failure, f"{doing}: {_how(error)}: {words}", detail=str(error))
+        remedy = "install ca-certificates, or set SSL_CERT_FILE to a file of certificates"
+        return ConfigError(f"the E2B client cannot start: {words}: {remedy}", field="sandbox.backend")
+    return InfraError(failure, f"{doing}: {_problem(error)}: {words}", detail=str(error))
 
 
-def _how(error: BaseException) -> str:
+def _problem(error: BaseException) -> str:
+    """Return in words what an error of the SDK says about the service."""
     if isinstance(error, RateLimitException):
-        return "E2B takes no more at present (429, rate or concurrency of the plan)"
+        return "E2B reached a limit of the plan (429, rate or concurrency)"
     if isinstance(error, ServiceBusyException):
         return "E2B is busy (503)"
     if isinstance(error, SandboxException) and not isinstance(error, TimeoutException):
-        return "E2B says"
+        return "E2B failed"
     return f"E2B does not answer ({type(error).__name__})"
 
 
 class E2BControl:
     """The control plane of the service for one sandbox, see ``Control``.
 
-    ``ends``: the end of its life, by this machine's monotonic clock.
+    ``ends``: the sandbox's deadline, by this machine's monotonic clock.
     """
 
     def __init__(self, box: Sandbox, *, ends: float) -> None:
@@ -108,45 +113,47 @@ class E2BControl:
         return self._box
 
     def renew(self) -> bool:
-        """Fetch the current token, without extending the sandbox's life."""
-        left_s = max(1, math.ceil(self._ends - time.monotonic()))
+        """Fetch the current token, without extending the sandbox's life; return False if the sandbox is gone."""
+        remaining_s = max(1, math.ceil(self._ends - time.monotonic()))
         options = service_options()
         try:
             self._box = call_service(
-                lambda: Sandbox.connect(self.sandbox_id, timeout=left_s, **options),
+                lambda: Sandbox.connect(self.sandbox_id, timeout=remaining_s, **options),
                 FailureClass.EXEC,
-                f"asking for the token of sandbox {self.sandbox_id}",
+                f"requesting a token for sandbox {self.sandbox_id}",
             )
         except GONE:
             return False
         return True
 
     def is_there(self) -> bool:
-        """Return whether the sandbox runs. Raises InfraError, ConfigError."""
+        """Return whether the sandbox runs. Raises as ``service_failure``."""
         options = service_options()
         try:
             call_service(
                 lambda: Sandbox.get_info(self.sandbox_id, **options),
                 FailureClass.SANDBOX_LOST,
-                f"asking for sandbox {self.sandbox_id}",
+                f"describing sandbox {self.sandbox_id}",
             )
         except GONE:
             return False
         return True
 
     def kill(self) -> None:
-        """Remove the sandbox. Raises InfraError, ConfigError."""
+        """Remove the sandbox. Raises as ``service_failure``."""
         kill_sandbox(self.sandbox_id)
 
     def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
-        """Return the failure, see ``service_failure``; a refused token is not the account's key."""
+        """Return the failure, see ``service_failure``; a refused token does not mean a wrong key."""
         if isinstance(error, AuthenticationException):
-            return InfraError(failure, f"{doing}: it refuses the token that E2B gave for it", detail=str(error))
+            return InfraError(
+                failure, f"{doing}: the sandbox refused the token that E2B issued for it", detail=str(error)
+            )
         return service_failure(error, failure, doing)
 
 
 def kill_sandbox(sandbox_id: str) -> bool:
-    """Remove a sandbox; return False if it was gone already. Raises InfraError, ConfigError."""
+    """Remove a sandbox; return False if it was gone already. Raises as ``service_failure``."""
     options: Any = service_options()
     try:
         return call_service(

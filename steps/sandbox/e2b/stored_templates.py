@@ -1,4 +1,4 @@
-"""The templates of an account at the service: list, build, remove."""
+"""List, build and remove the templates of an account."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from swe_argo.steps.errors import ConfigError, InfraError, one_line
 from swe_argo.steps.sandbox.bundle_upload import sealing
 from swe_argo.steps.sandbox.e2b.agent_archives import ARCHIVE
 from swe_argo.steps.sandbox.e2b.service import call_service, service_options
-from swe_argo.steps.sandbox.e2b.templates import PREFIX, WantedTemplate
+from swe_argo.steps.sandbox.e2b.templates import PREFIX, RequiredTemplate
 from swe_argo.steps.sandbox.envd.failures import retrying
 from swe_argo.steps.settings import settings
 
 T = TypeVar("T")
 
 READY, BUILDING, WAITING, FAILED = "ready", "building", "waiting", "error"
-"""States of a build, in the service's words. ``waiting``: requested, but not started."""
-_PASSING = (408, 429)
+"""The service's states of a build. ``waiting``: requested, but not started."""
+_TRANSIENT = (408, 429)
 """The 4xx statuses that do not mean a wrong request."""
 
 
 @dataclass(frozen=True)
 class StoredTemplate:
-    """A template of ours, in cores and MiB; times are UTC; None if the service does not report it."""
+    """One of our templates, in cores and MiB; times are UTC. None if the service does not report a value."""
 
     name: str
     template_id: str
@@ -49,93 +49,100 @@ class StoredTemplate:
 
 
 def list_templates() -> dict[str, StoredTemplate]:
-    """Return name -> template of our templates in the account. Raises ConfigError, InfraError."""
+    """Return name -> template of our templates in the account. Raises as ``_call``."""
 
-    def ask() -> list[dict[str, Any]]:
+    def get_templates() -> list[dict[str, Any]]:
         answer = get_api_client(ConnectionConfig(**service_options())).get_httpx_client().get("/templates")
         if answer.status_code >= 300:
             raise handle_api_exception(answer)
         return list(answer.json())
 
-    found = {}
-    for listed in _call(ask, "listing the templates of E2B"):
-        names = (name.rpartition("/")[2] for name in (*listed.get("aliases", ()), *listed.get("names", ())))
+    templates = {}
+    for entry in _call(get_templates, "listing the templates of E2B"):
+        # A name may have a prefix that ends with a slash.
+        names = (name.rpartition("/")[2] for name in (*entry.get("aliases", ()), *entry.get("names", ())))
         for name in {name for name in names if name.startswith(PREFIX)}:
-            found[name] = _stored(name, listed)
-    return found
+            templates[name] = _parse_template(name, entry)
+    return templates
 
 
-def is_there(name: str) -> bool:
-    """Return whether any template has this name, ours or another's. Raises ConfigError, InfraError."""
-    return _call(lambda: bool(Template.exists(name, **service_options())), f"asking for template {name}")
+def template_exists(name: str) -> bool:
+    """Return whether any template, ours or not, has this name. Raises as ``_call``."""
+    return _call(lambda: bool(Template.exists(name, **service_options())), f"looking up template {name}")
 
 
-def start_build(wanted: WantedTemplate, agent: Path | None = None) -> BuildInfo:
-    """Request a build, which runs at the service. Raises ConfigError if the service refuses it; InfraError.
+def start_build(spec: RequiredTemplate, agent: Path | None = None) -> BuildInfo:
+    """Request a build, which runs at the service. Raises as ``_call``.
 
-    ``agent``: the folder of ``AgentArchives.pack``. Its archive is uploaded unless the account has it in some template.
+    ``agent``: the folder of ``AgentArchives.pack``, None for a template without an agent's files. Its archive is
+    uploaded unless a template of the account has it.
     """
     options = service_options()
-    if wanted.bundle:
-        options.pop("request_timeout", None)  # the SDK would also limit the whole upload to it: without it, an hour
-    template = _instructions(wanted, agent)
+    if spec.bundle:
+        options.pop("request_timeout", None)  # it would also limit the upload, for which the SDK allows an hour
+    template = _instructions(spec, agent)
     return _call(
         lambda: Template.build_in_background(
-            template, wanted.name, cpu_count=wanted.cpus, memory_mb=wanted.memory_mb, **options
+            template, spec.name, cpu_count=spec.cpus, memory_mb=spec.memory_mb, **options
         ),
-        f"asking for template {wanted.name}",
+        f"requesting a build of template {spec.name}",
     )
 
 
-def _instructions(wanted: WantedTemplate, agent: Path | None) -> TemplateClass:
+def _instructions(spec: RequiredTemplate, agent: Path | None) -> TemplateClass:
+    """Return the template's build: from its image, plus the agent's files, unpacked and sealed, if it has any."""
     own = settings()
     username, password = own.registry_username, own.registry_password
     if (username is None) != (password is None):
-        raise ConfigError("a private registry needs both, or neither", field="SWE_ARGO_REGISTRY_USERNAME and _PASSWORD")
+        raise ConfigError("set both or neither", field="SWE_ARGO_REGISTRY_USERNAME and _PASSWORD")
     template = Template(file_context_path=agent).from_image(
-        wanted.image, username=username, password=password.get_secret_value() if password else None
+        spec.image, username=username, password=password.get_secret_value() if password else None
     )
-    if wanted.bundle and agent:
+    if spec.bundle and agent:
         archive, place = f"{BUNDLE_PLACE}.tar.gz", shlex.quote(BUNDLE_PLACE)
         unpack = f"mkdir -p {place} && tar -xzf {shlex.quote(archive)} -C {place} && rm {shlex.quote(archive)}"
         template.copy(ARCHIVE, archive, user="root")
-        template.run_cmd([unpack, sealing(wanted.bundle.digest)], user="root")
+        template.run_cmd([unpack, sealing(spec.bundle.digest)], user="root")
     return template
 
 
-def ask_build(build: BuildInfo) -> tuple[str, str]:
-    """Return the state of a build, and the reason if it failed. Raises ConfigError, InfraError."""
+def read_build_status(build: BuildInfo) -> tuple[str, str]:
+    """Return a build's state, and the reason if it failed, else "". Raises as ``_call``."""
     status = _call(
-        lambda: Template.get_build_status(build, **service_options()), f"asking for the build of {build.name}"
+        lambda: Template.get_build_status(build, **service_options()), f"reading the build status of {build.name}"
     )
     state = str(status.status.value)
     if state != FAILED:
         return state, ""
     lines = [entry.message for entry in status.log_entries if entry.message.strip()]
-    why = status.reason.message if status.reason and status.reason.message else "no reason is given"
+    why = status.reason.message if status.reason and status.reason.message else "no reason given"
     last = f" (last line: {one_line(lines[-1], 200)})" if lines and lines[-1] not in why else ""
     return state, one_line(why, 300) + last
 
 
 def remove_template(template: StoredTemplate) -> None:
-    """Remove a template, which may be gone already. Raises ConfigError, InfraError."""
+    """Remove a template. Idempotent. Raises as ``_call``."""
 
-    def ask() -> None:
+    def delete() -> None:
         client = get_api_client(ConnectionConfig(**service_options())).get_httpx_client()
         answer = client.delete(f"/templates/{template.template_id}")
         if answer.status_code >= 300 and answer.status_code != 404:
             raise handle_api_exception(answer)
 
-    _call(ask, f"removing template {template.name}")
+    _call(delete, f"removing template {template.name}")
 
 
 def _call(act: Callable[[], T], doing: str) -> T:
-    """Call the service, see ``call_service``; a permanent refusal means a wrong request."""
+    """Make an idempotent call with retries, see ``call_service``.
+
+    Raises ConfigError without a valid key or for a permanent refusal, InfraError if the service fails.
+    """
 
     def attempt() -> T:
+        """Call ``act``; raise a failed build as an error that ``is_transient`` can judge."""
         try:
             return act()
-        except BuildException as error:  # it gives its status only in words
+        except BuildException as error:  # its message starts with the status
             converted = SandboxException(str(error))
             if match := re.match(r"(\d{3})\b", str(error)):
                 converted.status_code = int(match[1])
@@ -147,19 +154,19 @@ def _call(act: Callable[[], T], doing: str) -> T:
         return call_service(attempt, FailureClass.IMAGE_PULL, doing, retrying(attempts=4))
     except InfraError as error:
         status = getattr(error.__cause__, "status_code", None)
-        if status is not None and 400 <= status < 500 and status not in _PASSING:
+        if status is not None and 400 <= status < 500 and status not in _TRANSIENT:
             raise ConfigError(error.reason, field="sandbox.e2b", detail=error.detail) from error
         raise
 
 
-def _stored(name: str, listed: dict[str, Any]) -> StoredTemplate:
-    moments = (_moment(listed.get(key)) for key in ("createdAt", "updatedAt", "lastSpawnedAt"))
+def _parse_template(name: str, entry: dict[str, Any]) -> StoredTemplate:
+    moments = (_moment(entry.get(key)) for key in ("createdAt", "updatedAt", "lastSpawnedAt"))
     return StoredTemplate(
         name,
-        str(listed.get("templateID", name)),
-        str(listed.get("buildStatus", READY)),
-        listed.get("cpuCount"),
-        listed.get("memoryMB"),
+        str(entry.get("templateID", name)),
+        str(entry.get("buildStatus", READY)),
+        entry.get("cpuCount"),
+        entry.get("memoryMB"),
         *moments,
     )
 

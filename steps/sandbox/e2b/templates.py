@@ -1,4 +1,4 @@
-"""The template for an image: from a mapping file, else named by image, agent and size."""
+"""Templates for images: from a mapping file, else named by image, agent and size."""
 
 from __future__ import annotations
 
@@ -19,67 +19,74 @@ from swe_argo.steps.sandbox.protocol import BundleMount
 FIELD = "sandbox.e2b.templates"
 PREFIX = "swe-argo-"
 _READABLE = 28
-"""Characters of an image in a name: with the digits after them 50, which leaves 13 for the size."""
+"""Characters of an image's name in a template name; 50 with prefix and digest, which leaves 13 for the size."""
 _OF_BUNDLE = 8
-"""Digits of an agent's digest in a name. A sandbox's digest file has all of them and reveals another's files."""
+"""Digits of an agent's digest in a template name. A collision is noticed, as a file in the sandbox has all digits."""
 
 
 @dataclass(frozen=True)
-class WantedTemplate:
-    """A template's content and the size of its sandboxes; None is the service's default size."""
+class RequiredTemplate:
+    """A template's content and sandbox size; None is the service's default size."""
 
     name: str
     image: str
-    """The name by which it is pulled."""
+    """The name to pull."""
     cpus: int | None
     memory_mb: int | None
     bundle: BundleMount | None = None
-    """The agent's files that it also holds."""
+    """The agent's files in the template, if any."""
 
 
-def wanted_template(
+def required_template(
     image: str,
     *,
     registry: str | None = None,
     cpus: float | None = None,
     memory_mb: int | None = None,
     bundle: BundleMount | None = None,
-) -> WantedTemplate:
-    """Return the template of an image and machine size, rounded as the service requires: whole cores, even MiB."""
+) -> RequiredTemplate:
+    """Return the template of an image and machine size, rounded up to whole cores and even MiB for the service."""
     pulled = through_registry(image, registry)
     cores = whole_cores(cpus)
     memory = None if memory_mb is None else memory_mb + memory_mb % 2
     digest = bundle.digest if bundle else None
     name = template_name(pulled, cpus=cores, memory_mb=memory, bundle=digest)
-    return WantedTemplate(name, pulled, cores, memory, bundle)
+    return RequiredTemplate(name, pulled, cores, memory, bundle)
 
 
 def whole_cores(cpus: float | None) -> int | None:
-    """Return the cores rounded up; None is the service's default."""
+    """Return the cores rounded up, at least 1; None (the service's default) stays."""
     return None if cpus is None else max(1, math.ceil(cpus))
 
 
 def template_name(
     image: str, *, cpus: int | None = None, memory_mb: int | None = None, bundle: str | None = None
 ) -> str:
-    """Return the name of the template of an image of this size: letters, digits and dashes, at most 63.
+    """Return the template name of an image and size: at most 63 letters, digits and dashes.
 
-    An image that is named with its digest has the digest in it, too. ``bundle``: the digest of an agent's files.
+    Images that differ only in their digest have different names. ``bundle``: the digest of an agent's files.
     """
     size = "".join(f"-{number}{unit}" for number, unit in ((cpus, "c"), (memory_mb, "m")) if number is not None)
     return f"{image_name(image, bundle)}{size}"
 
 
 def image_name(image: str, bundle: str | None = None) -> str:
-    """Return the common prefix, at most 50 characters, of an image's template names (with an agent's files)."""
+    """Return the part before the size, at most 50 characters, of an image's template names.
+
+    ``bundle``: the digest of an agent's files, for templates with them.
+    """
     last = image.rpartition("/")[2].partition("@")[0].lower()
     agent = f"-{bundle.removeprefix('sha256:')[:_OF_BUNDLE]}" if bundle else ""
+    # The end of the image's name, shortened by the agent's part so that the whole stays within 50 characters.
     readable = re.sub(r"[^a-z0-9]+", "-", last)[len(agent) - _READABLE :].strip("-")
     return f"{PREFIX}{readable}-{hashlib.sha256(image.encode()).hexdigest()[:12]}{agent}"
 
 
 def name_without_size(name: str) -> str:
-    """Return the ``image_name`` in a name. A digest may end in digits and a c, like cores, but in more digits."""
+    """Return the ``image_name`` in a template name.
+
+    At most four digits count as cores, since a digest may look like cores: ``-12345678901c``.
+    """
     return re.sub(r"(-\d{1,4}c)?(-\d+m)?$", "", name)
 
 
@@ -92,25 +99,29 @@ def template_of(
     memory_mb: int | None = None,
     bundle: BundleMount | None = None,
 ) -> str:
-    """Return the template for a sandbox of an image. Raises ConfigError for an invalid mapping file."""
+    """Return the name of the template for a sandbox of an image: by the mapping file, else by image and size.
+
+    Raises ConfigError for an invalid mapping file.
+    """
     mapped = read_mapping(spec.templates).get(image) if spec.templates else None
-    return mapped or wanted_template(image, registry=registry, cpus=cpus, memory_mb=memory_mb, bundle=bundle).name
+    return mapped or required_template(image, registry=registry, cpus=cpus, memory_mb=memory_mb, bundle=bundle).name
 
 
 @dataclass(frozen=True)
-class NeededTemplates:
-    """A run's templates: ``mapped`` has image -> template by the file, ``wanted`` those of other images, each once."""
+class RequiredTemplates:
+    """A run's templates: ``mapped`` is image -> template by the file, ``unmapped`` those of other images, once each."""
 
     mapped: dict[str, str]
-    wanted: list[WantedTemplate]
+    unmapped: list[RequiredTemplate]
 
 
-def needed_templates(
+def required_templates(
     spec: SandboxSpec, images: Iterable[tuple[str, float | None, int | None]], bundle: BundleMount | None = None
-) -> NeededTemplates:
-    """Return the templates for ``images``, each with its task's cores and MiB as defaults. Raises ConfigError.
+) -> RequiredTemplates:
+    """Return the templates for ``images``, each given with its task's cores and MiB, which the spec overrides.
 
-    With ``bundle`` an agent has sandboxes with these files; tests run in those without, as they do for every agent.
+    With ``bundle``, each image has a second template with these files, for agents; tests run in the first. Raises
+    ConfigError for an invalid mapping file.
     """
     mapping = read_mapping(spec.e2b.templates) if spec.e2b.templates else {}
     mapped, plain, with_files = {}, {}, {}
@@ -119,18 +130,18 @@ def needed_templates(
             mapped[image] = mapping[image]
             continue
         cores, memory = spec.cpus or cpus, spec.memory_mb or memory_mb
-        wanted = partial(wanted_template, image, registry=spec.registry, cpus=cores, memory_mb=memory)
-        each = wanted()
-        plain[each.name] = each
+        template_for = partial(required_template, image, registry=spec.registry, cpus=cores, memory_mb=memory)
+        template = template_for()
+        plain[template.name] = template
         if bundle:
-            each = wanted(bundle=bundle)
-            with_files[each.name] = each
-    # The service keeps each layer: templates with files, built last, find their image pulled.
-    return NeededTemplates(mapped, [*plain.values(), *with_files.values()])
+            template = template_for(bundle=bundle)
+            with_files[template.name] = template
+    # The service caches layers: templates with files, built last, need no pull.
+    return RequiredTemplates(mapped, [*plain.values(), *with_files.values()])
 
 
 def read_mapping(file: str) -> dict[str, str]:
-    """Read a mapping file (image -> template). Raises ConfigError."""
+    """Read a mapping file (image -> template). Raises ConfigError if it is unreadable or invalid."""
     try:
         mapping = json.loads(Path(file).expanduser().read_text())
     except (OSError, ValueError) as error:

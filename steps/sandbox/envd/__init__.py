@@ -1,1 +1,1 @@
-"""Shared code for E2B and services with its data plane: envd, which runs commands and stores files in a machine."""
+"""Code for E2B and services with its data plane, envd, which runs commands and stores files in a sandbox."""

@@ -1,4 +1,4 @@
-"""The errors of E2B's SDK, with the transient ones told apart."""
+"""The errors of E2B's SDK, and which of them are transient."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ FAILURES = (
     OSError,
     RuntimeError,
 )
-"""Errors of the SDK if the service, or the connection to it, fails; RuntimeError: no client at all."""
+"""Errors of the SDK if the service or the connection fails; RuntimeError: the client cannot start."""
 GONE = (SandboxNotFoundException, SandboxNotRunningException)
+"""Errors of the SDK for a sandbox that does not exist any more."""
 _SERVER_ERRORS = 500
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether a retry may succeed."""
+    """Return whether a retry may succeed: a full or busy service, a timeout, 5xx, or a broken connection."""
     if isinstance(error, (AuthenticationException, NotFoundException, SandboxNotRunningException)):
         return False
     if isinstance(error, (RateLimitException, ServiceBusyException, TimeoutException)):
@@ -42,7 +43,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def retrying(attempts: int = 6, first_s: float = 0.25, longest_s: float = 8.0) -> Retrying:
-    """Return a retry loop over transient failures that ends with the last one itself."""
+    """Return a retry loop over transient failures that raises the last one."""
     return Retrying(
         stop=stop_after_attempt(attempts),
         wait=wait_exponential(multiplier=first_s, max=longest_s) + wait_random(0, first_s),

@@ -1,4 +1,4 @@
-"""A sandbox at a service: short execs by the SDK, and the service's view of it."""
+"""A running sandbox at a service: short execs by the SDK, and state from the service."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ JOBS_ROOT = "/run/swe-argo-jobs"
 _MARGIN_S = 60.0
 """Seconds beyond a script's ``wait_s`` before its connection times out."""
 _ARGUMENT_BYTES = 96 << 10
-"""A longer script goes as a file: Linux takes 128 KiB in one argument."""
+"""Longer scripts are sent as files, since Linux limits an argument to 128 KiB."""
 
 
 T = TypeVar("T")
 
 
 class Control(Protocol):
-    """The control plane of a service for one sandbox."""
+    """The control plane of a service for one sandbox: its state and removal, and a client with a valid token."""
 
     sandbox_id: str
 
     def client(self) -> Sandbox:
-        """Return the SDK's client with a valid token; the same one as long as it is valid. Raises StepError."""
+        """Return the SDK's client, a new one only after its token expired. Raises StepError if the service fails."""
 
     def renew(self) -> bool:
-        """Renew a refused token; return whether ``client`` has another now. Raises StepError."""
+        """Renew a refused token; return False if the sandbox is gone. Raises StepError if the service fails."""
 
     def is_there(self) -> bool:
-        """Return whether the sandbox runs. Raises StepError if the service does not say."""
+        """Return whether the sandbox runs. Raises StepError if unknown."""
 
     def kill(self) -> None:
-        """Remove it. Idempotent. Raises StepError."""
+        """Remove the sandbox. Idempotent. Raises StepError if the service fails."""
 
     def failure(self, error: BaseException, failure: FailureClass, doing: str) -> StepError:
-        """Return the failure for an error of the SDK."""
+        """Return the failure of class ``failure`` for an error of the SDK; ``doing``: the action for the message."""
 
 
 class EnvdMachine:
     """A running sandbox. ``life_s`` counts from ``began``, by this machine's monotonic clock.
 
-    ``is_cut``: the plan grants less time than requested, so that the work in it may not finish.
+    ``is_cut``: the plan grants less time than requested, so the work may not finish.
     """
 
     jobs_root = JOBS_ROOT
@@ -68,7 +68,7 @@ class EnvdMachine:
         self._began = began
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Run a script, see ``ShortExec``. Raises InfraError (SANDBOX_LOST, EXEC), ResourceError (OUT_OF_DISK)."""
+        """Run a script, see ``ShortExec``. Raises as ``_attempt``."""
         return self._attempt(lambda: self._exec(script, stdin, wait_s))
 
     def stream_exec(self, script: str) -> Generator[tuple[int, bytes], None, None]:
@@ -79,24 +79,24 @@ class EnvdMachine:
             yield from self._processes().start("setsid", "-w", "/bin/sh", "-c", script)
 
     def check(self) -> None:
-        """Check the sandbox, see ``Transport.check``. Raises InfraError (SANDBOX_LOST, EXEC)."""
+        """Check the sandbox, see ``Transport.check``. Raises InfraError (SANDBOX_LOST), or the service's failure."""
         try:
             is_there = self._control.is_there()
         except StepError as error:
             if self._is_overdue():
-                raise self._gone() from error
+                raise self._lost_failure() from error
             raise
         if not is_there:
-            raise self._gone()
+            raise self._lost_failure()
 
     def outside_failure(self) -> StepError | None:
-        """Return that its time was over, or the service's failure; see ``Sandbox.outside_failure``.
+        """Return the failure of a sandbox past its deadline, or the service's; see ``Sandbox.outside_failure``.
 
-        A sandbox gone before its time does not count: root inside can power it off, and the service gives no reason.
-        Nor does the end of a shortened life, which slow code inside can reach.
+        A sandbox that ended early does not count: root inside can power it off, and the service gives no reason. Nor
+        does a deadline that the plan shortened, which slow code inside can reach.
         """
         if self._is_overdue():
-            return None if self._is_cut else self._gone()
+            return None if self._is_cut else self._lost_failure()
         try:
             self._control.is_there()
         except StepError as error:
@@ -108,22 +108,23 @@ class EnvdMachine:
         return ResourceError(FailureClass.OUT_OF_MEMORY, f"sandbox {self.sandbox_id} ran out of memory")
 
     def kill(self) -> None:
-        """Remove it. Idempotent. Raises InfraError."""
+        """Remove the sandbox. Idempotent. Raises InfraError."""
         self._control.kill()
 
     def _processes(self) -> BoxProcesses:
-        """Return the processes of the client with the valid token."""
+        """Return the process client for the current token."""
         client = self._control.client()
         if self._line is None or self._line[0] is not client:
             self._line = client, BoxProcesses(client)
         return self._line[1]
 
     def _exec(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        """Run a script once; stdin and a long script are sent as files, which the script reads and removes."""
         if stdin:
-            script = f"exec <{(file := self._put(stdin))}; rm -f {file}\n{script}"
+            script = f"exec <{(file := self._upload(stdin))}; rm -f {file}\n{script}"
         text = script.encode(errors="surrogateescape")
         if len(text) > _ARGUMENT_BYTES or not _is_text(script):
-            script = f". {(file := self._put(text))}; s=$?; rm -f {file}; exit $s"
+            script = f". {(file := self._upload(text))}; s=$?; rm -f {file}; exit $s"
         answer = ScriptOutput(wait_s)
         pieces = self._processes().start("/bin/sh", "-c", script, timeout_s=wait_s + _MARGIN_S)
         with closing(pieces):
@@ -135,18 +136,24 @@ class EnvdMachine:
                 if number == 0:
                     answer.take(piece)
 
-    def _put(self, data: bytes) -> str:
+    def _upload(self, data: bytes) -> str:
         """Write ``data`` to a new file and return its name."""
         name = f"{JOBS_ROOT}/.script-{uuid.uuid4().hex}"
         client = self._control.client()
         try:
             client.files.write(name, data, user="root")
         except (ValueError, LookupError, TypeError, AttributeError) as error:  # the SDK parses the answer unguarded
-            raise ConnectionError(f"what answers for the sandbox is not envd: {type(error).__name__}") from error
+            raise ConnectionError(
+                f"the server that answered for the sandbox is not envd: {type(error).__name__}"
+            ) from error
         return name
 
     def _attempt(self, act: Callable[[], T]) -> T:
-        """Call ``act``, which must be safe to repeat, with retries. Raises at once if the machine is gone."""
+        """Call the idempotent ``act`` with retries, once more with a new token if the old one is refused.
+
+        Raises InfraError (SANDBOX_LOST) if the sandbox is gone, ResourceError (OUT_OF_DISK), and ``Control.failure``
+        (EXEC) after the last retry.
+        """
         try:
             try:
                 return retrying()(act)
@@ -155,30 +162,33 @@ class EnvdMachine:
                     raise
                 return retrying()(act)
         except GONE as error:
-            raise self._gone() from error
+            raise self._lost_failure() from error
         except NotEnoughSpaceException as error:
             raise ResourceError(
                 FailureClass.OUT_OF_DISK, f"sandbox {self.sandbox_id} has no space left", detail=str(error)
             ) from error
         except FAILURES as error:
             if self._is_overdue():
-                raise self._gone() from error
-            raise self._control.failure(error, FailureClass.EXEC, f"a command in sandbox {self.sandbox_id}") from error
+                raise self._lost_failure() from error
+            raise self._control.failure(
+                error, FailureClass.EXEC, f"running a command in sandbox {self.sandbox_id}"
+            ) from error
 
-    def _gone(self) -> InfraError:
-        how = f"reached its deadline of {self._life_s:g} s" if self._is_overdue() else "is gone: somebody ended it"
-        return InfraError(FailureClass.SANDBOX_LOST, f"sandbox {self.sandbox_id} {how}")
+    def _lost_failure(self) -> InfraError:
+        end = f"reached its deadline of {self._life_s:g} s" if self._is_overdue() else "no longer exists"
+        return InfraError(FailureClass.SANDBOX_LOST, f"sandbox {self.sandbox_id} {end}")
 
     def _is_overdue(self) -> bool:
+        """Return whether the sandbox's life is over, within a second."""
         return time.monotonic() - self._began >= self._life_s - 1
 
 
 EnvdSandbox = JobSandbox[EnvdMachine]
-"""A sandbox with envd in it."""
+"""A sandbox that runs envd."""
 
 
 def _is_text(script: str) -> bool:
-    """Return whether the service's JSON can hold the script."""
+    """Return whether the script is valid UTF-8, as the service's JSON requires."""
     try:
         script.encode()
     except UnicodeEncodeError:

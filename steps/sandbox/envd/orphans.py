@@ -16,7 +16,7 @@ OURS = {"swe-argo": "swe-argo"}
 
 
 def metadata_of(request: SandboxRequest) -> dict[str, str]:
-    """Return the metadata by which a sandbox is found: its name, its owner on this machine, its store and run."""
+    """Return the metadata that identify a sandbox: its name, its owner on this machine, its store and run."""
     owner = {"name": request.name, "owner": process_owner(), "store": request.store_id}
     return {**OURS, **owner, **request.labels}
 
@@ -29,56 +29,62 @@ class ProviderSandboxes:
     where: str
     """The provider's name for messages."""
     listed: Callable[[Mapping[str, str]], Iterable[tuple[str, Mapping[str, str]]]]
-    """Yields id and metadata of running sandboxes with all of the given metadata. Raises ConfigError, InfraError."""
+    """Lists id and metadata of running sandboxes with all of the given metadata. Raises ConfigError, InfraError."""
     end: Callable[[str], object]
     """Removes the sandbox with this id. Raises ConfigError, InfraError."""
 
     def list_orphans(self, spec: SandboxSpec) -> Orphans:
-        """List the account's orphans. Without a key there are none; a provider that does not answer is named."""
+        """List the account's orphans; none, with ``why_not``, if the provider does not answer.
+
+        Raises ConfigError without a key if the spec is for this backend; for another one there are none.
+        """
         try:
-            found = self.find_orphans()
+            sandboxes = self.find_orphans()
         except StepError as error:
             if spec.backend == self.backend and isinstance(error, ConfigError):
                 raise
             return Orphans(why_not="" if isinstance(error, ConfigError) else error.reason)
-        return self._orphans(found)
+        return self._orphans(sandboxes)
 
     def list_run(self, run_id: str, store_id: str | None = None) -> Orphans:
-        """List the sandboxes of a finished run, whichever machine made them; of one store's run if ``store_id`` is set.
+        """List the sandboxes of a finished run, from any machine and store, or from the store ``store_id``.
 
         Raises ConfigError, InfraError.
         """
         store = {} if store_id is None else {"store": store_id}
-        return self._orphans({name: number for name, number, _ in self._named({"run": run_id, **store})})
+        return self._orphans({name: id_ for name, id_, _ in self._list_unique({"run": run_id, **store})})
 
     def find_orphans(self) -> dict[str, str]:
-        """Return name -> id of our sandboxes whose owner, on this machine, is dead. Never others'.
+        """Return name -> id of our sandboxes whose owner, a process of this machine, is dead.
 
         Raises ConfigError, InfraError.
         """
-        return {name: number for name, number, metadata in self._named({}) if is_dead(metadata.get("owner", ""))}
+        return {name: id_ for name, id_, metadata in self._list_unique({}) if is_dead(metadata.get("owner", ""))}
 
     def remove_orphans(self) -> None:
         """Remove all orphans that can be removed. Raises ConfigError, InfraError if they cannot be listed."""
         self.remove(self.find_orphans())
 
-    def remove(self, found: Mapping[str, str]) -> dict[str, str]:
-        """Remove sandboxes. Return the names of the remaining ones, each with the reason."""
+    def remove(self, sandboxes: Mapping[str, str]) -> dict[str, str]:
+        """Remove sandboxes (name -> id). Return the names that remain, each with the reason."""
         failures = {}
-        for name, number in found.items():
+        for name, id_ in sandboxes.items():
             try:
-                self.end(number)
+                self.end(id_)
             except StepError as error:
                 failures[name] = error.reason
         return failures
 
-    def _orphans(self, found: Mapping[str, str]) -> Orphans:
-        return Orphans(sorted(found), lambda: self.remove(found), where=self.where)
+    def _orphans(self, sandboxes: Mapping[str, str]) -> Orphans:
+        return Orphans(sorted(sandboxes), lambda: self.remove(sandboxes), where=self.where)
 
-    def _named(self, metadata: Mapping[str, str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-        """Yield sandboxes under unique names: after a lost answer to a start two may have the same name."""
+    def _list_unique(self, metadata: Mapping[str, str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+        """Yield name, id and metadata of our sandboxes with all of ``metadata``.
+
+        The name of a second sandbox of one name, as after a lost answer, is followed by its id.
+        """
         names: set[str] = set()
-        for number, its in self.listed({**OURS, **metadata}):
-            name = its.get("name") or number
-            yield f"{name} {number}" if name in names else name, number, its
+        for id_, full_metadata in self.listed({**OURS, **metadata}):
+            name = full_metadata.get("name") or id_
+            yield f"{name} {id_}" if name in names else name, id_, full_metadata
             names.add(name)

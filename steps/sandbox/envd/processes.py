@@ -1,7 +1,7 @@
-"""Processes of one sandbox, by the SDK's own client of envd, the service that runs them there.
+"""Processes of one sandbox, by the SDK's client of envd.
 
-``Sandbox.commands`` runs everything by a login shell, whose profiles change PATH and other variables and take a third
-of a short command's time, and reads output as text.
+``Sandbox.commands`` is not used: it reads output as text and runs everything in a login shell, whose profiles change
+variables such as PATH and take a third of a short command's time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from packaging.version import Version
 from pyqwest import SyncClient
 
 _ALIVE_S = 5
-"""Seconds between keepalives for a process that prints nothing; READ_TIMEOUT of silence is a lost connection."""
+"""Seconds between keepalives of a silent process; after READ_TIMEOUT without any the connection is lost."""
 
 
 class BoxProcesses:
-    """The processes of a sandbox. Thread-safe."""
+    """A client that runs processes in a sandbox. Thread-safe."""
 
     def __init__(self, box: Sandbox) -> None:
         config, address = box.connection_config, box.envd_api_url
@@ -45,10 +45,10 @@ class BoxProcesses:
         self._headers = {**authentication_header(Version("0"), "root"), KEEPALIVE_PING_HEADER: str(_ALIVE_S)}
 
     def start(self, program: str, *words: str, timeout_s: float = 0) -> Generator[tuple[int, bytes], None, int]:
-        """Run a program as root; yield pieces of stdout (0) and stderr (1) as they come, empty ones during silence.
+        """Run a program as root; yield pieces of stdout (0) and stderr (1), and empty pieces during silence.
 
-        Returns the exit code. At ``timeout_s`` the service ends the program, at 0 never; it runs on if the generator is
-        closed. Raises the errors of the SDK's ``commands.run``, ConnectionError if the stream ends before it does.
+        Returns the exit code. The service ends the program after ``timeout_s`` (0: never). Closing the generator does
+        not end it. Raises the errors of the SDK's ``commands.run``, ConnectionError if the stream ends early.
         """
         request = StartRequest(process=ProcessConfig(cmd=program, args=list(words), cwd="/"), stdin=False)
         try:
@@ -64,4 +64,4 @@ class BoxProcesses:
                         yield int(event.value.output.field == "stderr"), event.value.output.value
         except Exception as error:
             raise handle_rpc_exception_with_health(error, lambda: check_sandbox_health(self._probe)) from error
-        raise ConnectionError("the stream of a process ended before it did")
+        raise ConnectionError("the process's output stream ended before the process")

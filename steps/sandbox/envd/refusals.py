@@ -1,4 +1,4 @@
-"""Refusals of new sandboxes for lack of room, shared by all processes of this machine that use one account."""
+"""Refused starts while an account is full, shared by all processes of this machine that use the account."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class CreationRefusal:
-    """A refusal: ``why``, in the service's words, ``since`` when, and ``until`` when not to ask again.
+    """A refused start: the service's reason, the time of the first refusal in a row, and the earliest next request.
 
     Both times are seconds of this machine's clock (``time.time``).
     """
@@ -23,7 +23,7 @@ class CreationRefusal:
 
 
 class Refusals:
-    """The last refusal, in a file; one not repeated for ``fresh_s`` is forgotten."""
+    """The last refusal, in a file; it expires if not repeated within ``fresh_s`` after its pause."""
 
     def __init__(self, file: Path, fresh_s: float, *, clock: Callable[[], float] = time.time) -> None:
         self._file = file
@@ -31,7 +31,7 @@ class Refusals:
         self._clock = clock
 
     def refuse(self, pause_s: float, why: str) -> None:
-        """Record a refusal, with a pause before the next request. Raises OSError."""
+        """Record a refusal, with a pause of at most ``fresh_s`` before the next request. Raises OSError."""
         now, earlier = self._clock(), self.latest()
         until = now + min(pause_s, self._fresh_s)
         refusal = CreationRefusal(why, earlier.since if earlier else now, max(until, earlier.until if earlier else 0.0))
@@ -41,11 +41,11 @@ class Refusals:
         own.replace(self._file)
 
     def accept(self) -> None:
-        """Record that the service has made a sandbox. Raises OSError."""
+        """Forget the refusal, as the service has created a sandbox. Raises OSError."""
         self._file.unlink(missing_ok=True)
 
     def latest(self) -> CreationRefusal | None:
-        """Return the last refusal, or None if a sandbox was made since or it is too old."""
+        """Return the last refusal, or None if it expired or a sandbox was created since."""
         try:
             refusal = CreationRefusal(**json.loads(self._file.read_text("utf-8")))
             return refusal if abs(refusal.until - self._clock()) < self._fresh_s + 1 else None

@@ -17,10 +17,11 @@ PATIENCE_S = 10.0
 AGAIN_S = 60.0
 """Seconds between two notices."""
 _WIDTH = 300
+"""Maximum characters of the service's reason in a notice."""
 
 
 class RoomWatch:
-    """Writes a line to stderr while the service takes no more sandboxes, and repeats it.
+    """A repeated line on stderr while the service refuses further sandboxes.
 
     ``where``: the service's name for messages.
     """
@@ -45,17 +46,17 @@ class RoomWatch:
             self._next = time.monotonic() + self._again_s
             why = one_line(refusal.why, _WIDTH)
             sys.stderr.write(
-                f"note: no room for another sandbox at {self._where} for {waited_s:.0f} s, waiting: {why}\n"
+                f"note: {self._where} has had no room for another sandbox for {waited_s:.0f} s; waiting: {why}\n"
             )
 
 
 @contextmanager
 def watch_room(refusals: Refusals, where: str) -> Iterator[None]:
-    """Watch for the duration of the block."""
-    watch, over = RoomWatch(refusals, where), threading.Event()
+    """Print notices about refused sandboxes during the block, from a thread."""
+    watch, stop = RoomWatch(refusals, where), threading.Event()
 
     def work() -> None:
-        while not over.wait(LOOK_S):
+        while not stop.wait(LOOK_S):
             watch.look()
 
     thread = threading.Thread(target=work, name="room", daemon=True)
@@ -63,5 +64,5 @@ def watch_room(refusals: Refusals, where: str) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         thread.join()

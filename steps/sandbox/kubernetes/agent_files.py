@@ -1,4 +1,4 @@
-"""An agent program's files in a pod: a volume of their image, or an init container of that image that copies them.
+"""An agent program's files in a pod, by an image volume or an init container that copies them from their image.
 
 The API server supports image volumes from Kubernetes 1.35 on, and from 1.31 with the feature ImageVolume; otherwise it
 drops them from the pod, as a dry run shows. Both ways mount the files read-only at ``BUNDLE_PLACE``.
@@ -16,16 +16,17 @@ from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.protocol import BundleMount
 
 Way = Literal["image-volume", "copy"]
-"""The way in which the files come into a pod."""
+"""The way to provide the files in a pod."""
 VOLUME = "agent-files"
 """Name of the volume, and of the init container that fills it."""
 _COPIER = f"/{COPIER}"
+"""The program in the image with the files that copies them."""
 _FILES = "/.swe-argo/files"
-"""Mount path of the volume in the init container: a folder that the copier leaves out."""
+"""Mount path of the volume in the init container, which the copier skips."""
 
 
 def ways(namespace: NamespaceSettings) -> tuple[Way, ...]:
-    """Return the ways to try, the best first."""
+    """Return the ways to provide the files that the namespace's settings allow, the best first."""
     return ("image-volume", "copy") if namespace.agent_files == "auto" else (namespace.agent_files,)
 
 
@@ -33,14 +34,17 @@ def image_of(bundle: BundleMount) -> str:
     """Return the image with the files, by its digest. Raises ConfigError if there is none."""
     if bundle.image is None:
         raise ConfigError(
-            "pods have an agent's files from an image: swe-argo agents push NAME IMAGE makes one for --agent-image",
+            "pods need the agent's files as an image: swe-argo agents push NAME IMAGE creates it for --agent-image",
             field="agent.image",
         )
     return bundle.image
 
 
 def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: NamespaceSettings, way: Way) -> dict[str, Any]:
-    """Return the pod with the files mounted in its container. Raises ConfigError if they have no image."""
+    """Return a copy of a pod's manifest with the files mounted in its container.
+
+    Raises ConfigError if the files have no image.
+    """
     image = image_of(bundle)
     pod = copy.deepcopy(pod)
     spec = pod["spec"]
@@ -56,7 +60,7 @@ def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: Namespa
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "command": [_COPIER, "copy", "/", _FILES],
-            "resources": box["resources"],  # it is gone when the other starts: together they request no more
+            "resources": box["resources"],  # it ends before the other starts, so the pod's request does not grow
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "volumeMounts": [{"name": VOLUME, "mountPath": _FILES}],
@@ -66,7 +70,7 @@ def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: Namespa
 
 
 def has_agent_files(pod: dict[str, Any]) -> bool:
-    """Return whether the API server kept the volume with its source: an older one drops unknown sources."""
+    """Return whether a pod as stored has the files: an API server drops an image volume's source if it is too old."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or []}
     return "image" in volumes.get(VOLUME, {}) or bool(pod["spec"].get("initContainers"))
 
@@ -77,5 +81,5 @@ def agent_image(pod: dict[str, Any]) -> str | None:
         if volume["name"] == VOLUME and "image" in volume:
             return str(volume["image"]["reference"])
     return next(
-        (str(each["image"]) for each in pod["spec"].get("initContainers") or [] if each["name"] == VOLUME), None
+        (str(init["image"]) for init in pod["spec"].get("initContainers") or [] if init["name"] == VOLUME), None
     )

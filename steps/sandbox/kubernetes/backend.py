@@ -1,4 +1,4 @@
-"""Backend kubernetes: one pod per sandbox, from the row's own image, with the limits of its namespace."""
+"""Backend kubernetes: one pod per sandbox, from the row's image, with the limits of its namespace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.steps.kube.client import OUTAGE, Cluster, RetryPolicy
 from swe_argo.steps.kube.kubeconfig import ACCOUNT, find
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
-from swe_argo.steps.sandbox.kubernetes.confinement import prove_confined, reaches_cluster
+from swe_argo.steps.sandbox.kubernetes.confinement import reaches_cluster, verify_confined
 from swe_argo.steps.sandbox.kubernetes.exec import Exec
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings, read
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod, KubernetesSandbox
@@ -30,27 +30,34 @@ from swe_argo.steps.sandbox.kubernetes.requests import refused
 from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 
 REQUEST = f"{LABEL}/request"
-"""Annotation with the id of the ``create`` call that made the pod."""
+"""Annotation with the id of the ``create`` call."""
 QUOTA_S = 2.0
 """Seconds between two attempts in a namespace whose quota is used up."""
 _LEAVING = RetryPolicy(total_s=10, longest_s=2)
-"""Retries for the cleanup after a failure, while the caller waits for its report."""
+"""Retries of the cleanup after a failure."""
 
 
 def connect(spec: SandboxSpec) -> KubernetesBackend:
-    """Connect to the spec's cluster and namespace, and read its settings. Raises ConfigError, InfraError."""
+    """Connect to the spec's cluster and namespace, and read the namespace's settings.
+
+    The step's own pod owns the sandboxes only if they are in its namespace. Raises as ``kubeconfig.find`` and
+    ``namespace.read``.
+    """
     cluster = find(spec.kubernetes)
     settings, _ = read(cluster)
     owner = owner_reference()
-    own = ACCOUNT / "namespace"
-    if owner and owner["kind"] == "Pod" and own.is_file():
-        elsewhere = spec.kubernetes.context or own.read_text().strip() != cluster.namespace
-        owner = None if elsewhere else owner
+    own_namespace = ACCOUNT / "namespace"
+    if owner and owner["kind"] == "Pod" and own_namespace.is_file():
+        is_elsewhere = spec.kubernetes.context or own_namespace.read_text().strip() != cluster.namespace
+        owner = None if is_elsewhere else owner
     return KubernetesBackend(cluster, spec, settings, owner=owner)
 
 
 class KubernetesBackend:
-    """Makes and removes pods. ``owner`` is the owner of the pods, an object of the same namespace."""
+    """Pods of one namespace. ``owner``: the owner reference of the pods, an object of this namespace; None for none.
+
+    ``patience``: the retries; None: ``OUTAGE`` for requests about pods, the default for commands.
+    """
 
     def __init__(
         self,
@@ -68,18 +75,18 @@ class KubernetesBackend:
         self._owner = owner
         self._pods = Pods(cluster, patience or OUTAGE)
         self._way: Way | None = None
-        """The way in which the API server takes an agent's files, once it was asked."""
+        """The way to provide an agent's files that the API server supports, once known."""
 
     def create(self, request: SandboxRequest) -> KubernetesSandbox:
-        """Create a running pod under the request's name, replacing one of ours that has the name already.
+        """Create a running pod under the request's name; replace our pod of that name.
 
-        A pod that does not start, or must not be used, is removed. Raises ConfigError (an image does not exist, the
-        namespace refuses the pod, an agent could reach the cluster), InfraError (UNSCHEDULABLE, IMAGE_PULL, ADMISSION,
-        EVICTED, PREEMPTED, NODE_LOST, SANDBOX_CREATE), ResourceError.
+        An unusable pod is removed. Raises ConfigError if the image does not exist, the namespace refuses the pod, or an
+        agent could reach the cluster; ResourceError if memory or disk runs out; InfraError (UNSCHEDULABLE, IMAGE_PULL,
+        ADMISSION, EVICTED, PREEMPTED, NODE_LOST, SANDBOX_CREATE) if the pod does not start for another reason.
         """
         if request.network and not self._namespace.grading_network:
             raise ConfigError(
-                f"sandboxes in namespace {self._cluster.namespace} get no network (the chart's grading.network is "
+                f"sandboxes in namespace {self._cluster.namespace} have no network (the chart's grading.network is "
                 "false): use --no-grading-network and --no-solve-network, or another namespace",
                 field="grading.network" if request.labels.get("role") != "solve" else "sandbox.solve_network",
             )
@@ -91,11 +98,11 @@ class KubernetesBackend:
             transport = KubernetesPod(self._pods, Exec(self._cluster, request.name), pod, self._patience)
             network = request.network
             if request.isolated and not network:
-                prove_confined(transport, self._cluster.namespace)
+                verify_confined(transport, self._cluster.namespace)
             elif not network:
                 network = reaches_cluster(transport, self._cluster.namespace)
             return JobSandbox(_machine(pod, request, network=network), transport)
-        except BaseException:  # an interrupt too: nobody else knows of the pod
+        except BaseException:  # also remove it after an interrupt
             self._abandon(request.name, token)
             raise
 
@@ -106,11 +113,12 @@ class KubernetesBackend:
         self._pods.remove(sandbox.transport.name, sandbox.transport.uid)
 
     def _with_agent_files(self, body: dict[str, Any], bundle: BundleMount | None) -> dict[str, Any]:
+        """Return the manifest with an agent's files, by the first way that passes a dry run, else by the last."""
         if bundle is None:
             return body
-        *tried, last = ways(self._namespace)
-        for way in tried if self._way is None else ():
-            # A refusal may come from a policy that does not know such volumes: the other way shows whether that is all.
+        *first_ways, last = ways(self._namespace)
+        for way in first_ways if self._way is None else ():
+            # A policy that does not know such volumes may refuse the pod; then the last way is used.
             with suppress(ConfigError):
                 if has_agent_files(self._make(add_agent_files(body, bundle, self._namespace, way), dry_run=True)):
                     self._way = way
@@ -119,33 +127,37 @@ class KubernetesBackend:
         return add_agent_files(body, bundle, self._namespace, self._way)
 
     def _make(self, body: dict[str, Any], *, dry_run: bool = False) -> dict[str, Any]:
-        """Create the pod and return it as stored. Waits for quota as for a node: ending pods release it."""
-        doing = f"making pod {body['metadata']['name']}"
+        """Create the pod and return it as stored; wait while the quota is used up, or the name is in use.
+
+        Raises ConfigError if the pod is refused, InfraError after the namespace's ``pending_seconds``.
+        """
+        doing = f"creating pod {body['metadata']['name']}"
         until = time.monotonic() + self._namespace.pending_seconds
         while True:
             try:
                 return self._pods.make(body, dry_run=dry_run)
             except ApiException as error:
                 if error.status == 409:
-                    if mine := self._find_own_pod(body):
-                        return mine
-                    pause, failed = (
+                    if own_pod := self._find_own_pod(body):
+                        return own_pod
+                    pause, failure = (
                         0.2,
-                        InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: its name does not come free"),
+                        InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the name stays in use"),
                     )
                 else:
                     pause, refusal = QUOTA_S, refused(error, doing)
                     if not isinstance(refusal, InfraError):
                         raise refusal from error
-                    failed = refusal
+                    failure = refusal
                 if time.monotonic() + pause > until:
-                    raise failed from error
+                    raise failure from error
             time.sleep(pause)
 
     def _find_own_pod(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the pod that has the name, if this request made it and the answer was lost.
+        """Return the pod that has the name, if this request created it and the answer was lost; else None.
 
-        A pod of an earlier run of this try is removed: its state is unknown. Raises InfraError if it has another owner.
+        A pod of an earlier run of this try is removed, as its state is unknown. Raises InfraError for a pod of another
+        run or owner.
         """
         requested = body["metadata"]
         existing_pod = self._pods.find(requested["name"])
@@ -158,7 +170,7 @@ class KubernetesBackend:
         if any(labels.get(key) != value for key, value in requested["labels"].items()) or _owners(existing) != _owners(
             requested
         ):
-            reason = f"the pod name {requested['name']} is taken by one that is not this run's (uid {existing['uid']})"
+            reason = f"pod name {requested['name']} is in use by a pod of another run (uid {existing['uid']})"
             raise InfraError(
                 FailureClass.SANDBOX_CREATE, reason, detail=f"labels {labels}, owned by {_owners(existing)}"
             )
@@ -166,7 +178,7 @@ class KubernetesBackend:
         return None
 
     def _abandon(self, name: str, token: str) -> None:
-        """Remove this request's pod. If that fails, the pod's owner and deadline end it."""
+        """Remove the pod if this request (``token``) created it. If that fails, its owner or deadline ends it."""
         with suppress(StepError):
             existing_pod = self._pods.find(name, _LEAVING)
             if existing_pod and (existing_pod["metadata"].get("annotations") or {}).get(REQUEST) == token:
@@ -174,11 +186,11 @@ class KubernetesBackend:
 
 
 def _owners(metadata: dict[str, Any]) -> list[str]:
-    return sorted(each["uid"] for each in metadata.get("ownerReferences") or [])
+    return sorted(owner["uid"] for owner in metadata.get("ownerReferences") or [])
 
 
 def _machine(pod: dict[str, Any], request: SandboxRequest, *, network: bool) -> Machine:
-    """Return the machine as granted: the namespace may have changed the limits and the network."""
+    """Return the machine as granted, since the namespace may have changed limits and network."""
     container = pod["spec"]["containers"][0]
     limits = container.get("resources", {}).get("limits") or {}
     return Machine(

@@ -1,4 +1,4 @@
-"""Diagnosis of a failed copy of an agent's files into a pod: a pure function of the object, a plain dict."""
+"""Diagnosis of a failed copy of an agent's files into a pod, from the pod object."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from swe_argo.steps.sandbox.kubernetes.pod_status import describe_pod, failure, 
 
 
 def copy_failure(pod: dict[str, Any]) -> StepError | None:
-    """Return why the init container failed; None if it did not, or there is none.
+    """Return the failure of the init container that copies the files; None if it did not fail or does not exist.
 
-    ConfigError (an image for another processor, or without the program that copies), ResourceError (memory, disk),
-    InfraError (SANDBOX_CREATE, or the result of ``failure`` for the pod as a whole).
+    A cause that concerns the whole pod, such as an eviction, takes precedence. Otherwise it is a ConfigError for an
+    image that cannot run, a ResourceError if memory or disk ran out, else an InfraError (SANDBOX_CREATE).
     """
     terminated = init_container(pod).get("terminated") or {}
     if not terminated or terminated.get("exitCode") == 0:
@@ -26,20 +26,21 @@ def copy_failure(pod: dict[str, Any]) -> StepError | None:
 
 
 def _copy_failure(pod: dict[str, Any], terminated: dict[str, Any]) -> StepError:
+    """Return the failure by the container's end, ``terminated``: its reason and message."""
     words, detail = one_line(format_reason(terminated), 400), describe_pod(pod)
     if terminated.get("reason") == "OOMKilled":
-        reason = f"{pod_label(pod)} ran out of memory while an agent's files were copied"
+        reason = f"{pod_label(pod)} ran out of memory while copying an agent's files"
         return ResourceError(FailureClass.OUT_OF_MEMORY, reason, detail=detail)
     if "no space left on device" in words:
         return ResourceError(FailureClass.OUT_OF_DISK, f"{pod_label(pod)} ran out of disk: {words}", detail=detail)
     if "exec format error" in words:
-        reason = f"image {agent_image(pod)} is for another processor than that of the sandbox: {words}"
+        reason = f"image {agent_image(pod)} is for another CPU architecture than the sandbox: {words}"
         return ConfigError(reason, field="agent.image", detail=detail)
     if "no such file or directory" in words and terminated.get("reason") != "Error":
         reason = (
-            f"image {agent_image(pod)} has no program that copies its files, and this cluster mounts no images: "
-            f"swe-argo agents push makes one that has: {words}"
+            f"image {agent_image(pod)} has no copy program, which this cluster needs as it mounts no images: "
+            f"push the image with swe-argo agents push: {words}"
         )
         return ConfigError(reason, field="agent.image", detail=detail)
-    reason = f"{pod_label(pod)}: the agent's files were not copied: {words}"
+    reason = f"{pod_label(pod)}: copying the agent's files failed: {words}"
     return InfraError(FailureClass.SANDBOX_CREATE, reason, detail=detail)

@@ -13,16 +13,17 @@ from swe_argo.steps.sandbox.diagnosis import Diagnosis
 from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 
 _ONCE_S = (5.0, 5.0)
-_NO_CHART = "no chart there, so sandboxes are not confined: helm install swe-argo charts/swe-argo"
+"""Seconds to connect and to answer."""
+_NO_CHART = "the chart is not installed, so sandboxes are not confined: helm install swe-argo charts/swe-argo"
 
 
 def diagnose(spec: SandboxSpec) -> Diagnosis:
-    """Ask the spec's cluster for its state, once. Raises ConfigError if there is none."""
+    """Return the state of the spec's cluster. Raises ConfigError if there is none."""
     return examine(find(spec.kubernetes))
 
 
 def examine(cluster: Cluster) -> Diagnosis:
-    """Ask the API server for its version and the chart's settings in the namespace, once. Never raises."""
+    """Return the API server's version, and whether the chart is in the namespace. Never raises."""
     where = f"namespace {cluster.namespace} of {cluster.name}"
     with cluster.client() as client:
         try:

@@ -1,8 +1,7 @@
-"""A command in a pod over one websocket, with connection failures told apart from the command's own.
+"""Commands in a pod over websockets, with connection failures distinguished from the command's.
 
-The connection uses the official client's configuration and its websocket library, but not its own ``stream()``: that
-waits for a handshake without end, hides the server's refusal in a sentence, and takes 18 s for 50 MB of output that
-arrive in 0.3 s.
+The connection uses the official client's configuration and websocket library, but not its ``stream()``, which has no
+handshake timeout, hides the server's refusal in a sentence, and takes 18 s for 50 MB of output that arrive in 0.3 s.
 """
 
 from __future__ import annotations
@@ -24,24 +23,27 @@ from swe_argo.steps.sandbox.script_output import ScriptOutput
 PROTOCOL = "v5.channel.k8s.io"
 """Stream protocol since Kubernetes 1.29: a byte that names the channel, then data."""
 STDIN, STDOUT, STATUS = 0, 1, 3
+"""Channels. STATUS ends the exec with a Status object."""
 HANDSHAKE_S = 15.0
 """Handshake timeout in seconds; the kubelet has to start a process first."""
 SILENCE_S = 15.0
-"""Seconds beyond its ``wait_s`` that a command may be silent."""
+"""Seconds that a command may be silent beyond its ``wait_s``."""
 URL_BYTES = 6 << 10
-"""A longer script goes by stdin, which takes 2 ms more. A cluster itself takes more (measured: the kernel refuses one
-argument from 128 KiB on, the API server a request from 500 KB on), but proxies before it often no more than 8 KiB."""
-# If an output stream of an exec ends, as after `exec 2>&1`, containerd closes its stdin (after 32 KiB, or none).
+"""Longer scripts go by stdin, which takes 2 ms more. Measured limits: 128 KiB per argument (kernel), 500 KB per request
+(API server); proxies before it often allow only 8 KiB."""
+# Keeps stderr open: if an output stream of an exec ends, as after `exec 2>&1`, containerd closes its stdin, even before
+# all input was read.
 _KEEP_STDERR = "exec 9>&2\n"
 FRAME_BYTES = 256 << 10
+"""Maximum input per websocket frame."""
 PIECE_BYTES = 4 << 20
-"""Maximum output of one exec over a connection not known to be fast: with a slow reader the end of more is lost, with
-status Success. Measured with containerd 2.4 at 0.3 to 4 MB/s: of 8 MiB up to 0.3 MB lost, of 4 MiB none."""
+"""Maximum output of one exec over a slow connection: of longer output, a slow reader loses the end, with status
+Success. Measured with containerd 2.4 at 0.3 to 4 MB/s: up to 0.3 MB of 8 MiB lost, none of 4 MiB."""
 
 
-# containerd, with any runtime; then runc, crun and gVisor under CRI-O and Docker.
+# Messages of container runtimes: containerd, with any runtime; then runc, crun and gVisor under CRI-O and Docker.
 _BY_RUNTIME = re.compile(r"failed to start exec |OCI runtime exec failed|unable to start container process")
-# kube-apiserver (the first two) and konnectivity or another proxy on its way.
+# Messages about an unreachable kubelet: kube-apiserver (the first two), and konnectivity or another proxy.
 _UNREACHED = re.compile(r"error dialing backend: |error sending request: |proxy error from ")
 
 
@@ -60,7 +62,7 @@ class ExecRefused(Exception):  # noqa: N818
 
     @property
     def by_runtime(self) -> bool:
-        """Whether the container's runtime could not start the command, which depends on the container's content."""
+        """Whether the container runtime could not start the command, which code in the container can cause."""
         return bool(_BY_RUNTIME.search(self.text))
 
     @property
@@ -70,7 +72,7 @@ class ExecRefused(Exception):  # noqa: N818
 
 
 class Exec:
-    """Runs scripts in one container of one pod. Thread-safe: each has its own connection."""
+    """An executor of scripts in one container of a pod. Thread-safe: each script has its own connection."""
 
     def __init__(self, cluster: Cluster, pod: str, container: str = "sandbox") -> None:
         self._configuration = cluster.configuration
@@ -80,10 +82,10 @@ class Exec:
         self._container = container
 
     def once(self, script: str, stdin: bytes = b"", wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Run ``script`` by /bin/sh once; return exit code and stdout. stderr is dropped; stdin stays open at its end.
+        """Run ``script`` by /bin/sh once; return exit code and stdout. stderr is dropped; stdin is not closed.
 
-        ``wait_s`` is how long it may be silent. Raises ExecRefused if the cluster refuses to run it, ConnectionError if
-        its fate is unknown: the connection could not be made, was lost, or ended without a status.
+        ``wait_s``: seconds for which it may be silent. Raises ExecRefused if the cluster refuses to run it,
+        ConnectionError if its result is unknown: the connection failed, was lost, or ended without a status.
         """
         command, stdin = _by_url_or_stdin(script, stdin)
         try:
@@ -109,6 +111,7 @@ class Exec:
             raise _lost(error) from error
 
     def _connect(self, command: list[str], *, stdin: bool) -> WebSocket:
+        """Start an exec; return its websocket. Raises WebSocketException, OSError."""
         query = [("container", self._container), ("stdout", "true"), *(("command", word) for word in command)]
         url = f"{self._address}/exec?{urlencode([*query, ('stdin', 'true')] if stdin else query)}"
         headers = [f"sec-websocket-protocol: {PROTOCOL}"]
@@ -147,7 +150,7 @@ class PodLine:
             while True:
                 opcode, frame = self._socket.recv_data_frame()
                 if opcode == ABNF.OPCODE_CLOSE or frame.data[:1] == bytes((STATUS,)):
-                    raise EOFError("the process behind an exec has ended")
+                    raise EOFError("the process of the exec has ended")
                 if frame.data[:1] == bytes((STDOUT,)) and len(frame.data) > 1:
                     return bytes(frame.data[1:])
         except WebSocketException as error:
@@ -168,7 +171,10 @@ def _lost(error: Exception) -> ConnectionError:
 
 
 def _by_url_or_stdin(script: str, stdin: bytes) -> tuple[list[str], bytes]:
-    """Return the command for the URL and the bytes for stdin; a long script goes by stdin if there is no other."""
+    """Return the command for the URL and the bytes for stdin: a script too long for the URL goes by stdin.
+
+    If stdin has other data, the script is always in the URL.
+    """
     if stdin:
         return ["/bin/sh", "-c", _KEEP_STDERR + script], stdin
     if len(quote_plus(script)) <= URL_BYTES:
@@ -177,7 +183,10 @@ def _by_url_or_stdin(script: str, stdin: bytes) -> tuple[list[str], bytes]:
 
 
 def _receive(line: WebSocket, answer: ScriptOutput) -> tuple[int, bytes]:
-    """Receive one frame per read until the other side closes; return exit code and stdout."""
+    """Receive frames until the exec ends; return exit code and stdout.
+
+    Raises ConnectionError without a valid status, ExecRefused if the status is a refusal.
+    """
     status = b""
     while True:
         try:
@@ -199,21 +208,25 @@ def _receive(line: WebSocket, answer: ScriptOutput) -> tuple[int, bytes]:
 
 
 def _code(status: bytes) -> int:
-    """Parse the exit code in a Status object of channel 3. Raises ExecRefused for any other failure in it."""
+    """Return the exit code in a Status object.
+
+    Raises ExecRefused for a failure that is no exit code, ConnectionError for an invalid status.
+    """
     try:
         status_object: dict[str, Any] = json.loads(status)
         if status_object["status"] == "Success":
             return 0
         if status_object.get("reason") == "NonZeroExitCode":
             return next(
-                int(each["message"]) for each in status_object["details"]["causes"] if each["reason"] == "ExitCode"
+                int(cause["message"]) for cause in status_object["details"]["causes"] if cause["reason"] == "ExitCode"
             )
         raise ExecRefused(int(status_object.get("code") or 500), one_line(str(status_object.get("message")), 500))
     except (ValueError, KeyError, TypeError, StopIteration) as error:
-        raise ConnectionError(f"the stream ended with a status nobody understands: {status[:300]!r}") from error
+        raise ConnectionError(f"the stream ended with an invalid status: {status[:300]!r}") from error
 
 
 def _refusal(error: WebSocketBadStatusException) -> ExecRefused:
+    """Return the refusal in the answer to a handshake, with the server's message and Retry-After."""
     body = error.resp_body or b""
     try:
         text = str(json.loads(body)["message"])
@@ -224,7 +237,7 @@ def _refusal(error: WebSocketBadStatusException) -> ExecRefused:
 
 
 def _tls(configuration: Configuration) -> dict[str, Any]:
-    """Return websocket-client's options for TLS; the context is made once, as reading certificates takes 3 ms."""
+    """Return websocket-client's TLS options; the context is created once, as reading certificates takes 3 ms."""
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
     if not configuration.verify_ssl:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

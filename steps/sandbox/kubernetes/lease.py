@@ -1,4 +1,4 @@
-"""The Lease that owns the sandboxes of a runner outside the cluster: when it is deleted, Kubernetes removes them."""
+"""The Lease that owns the sandboxes of a runner outside the cluster; its deletion makes Kubernetes remove them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from swe_argo.steps.sandbox.kubernetes.requests import call, refused
 
 PROCESS = "swe-argo/process"
 HOLD = "swe-argo/hold"
+"""Annotations of a Lease: the runner's process (``process_owner``), and the random token of its hold."""
 DURATION_S = 60
-"""Seconds that a renewal holds. It is renewed twelve times in that time, so that a deleted Lease is noticed soon."""
+"""Seconds that a renewal is valid. It is renewed twelve times as often, to notice a deleted Lease soon."""
 
 _AWAY = (ApiException, HTTPError, OSError)
+"""Errors of a renewal, which is tried again at the next turn."""
 
 
 @contextmanager
@@ -39,10 +41,10 @@ def hold_lease(
 ) -> Iterator[str]:
     """Hold the run's Lease in the namespace; yield its ``<name>/<uid>``, for SWE_ARGO_LEASE of the steps.
 
-    A thread renews it, through any outage, until the end; then it is deleted, and with it all sandboxes that it owns.
-    If it is deleted before, the sandboxes are gone and their steps are tried again: the thread makes a new Lease
-    and calls ``remade`` with its name and uid, the owner of all further sandboxes. Raises ConfigError if another runner
-    holds the run, or without the rights; InfraError if the cluster is away.
+    A thread renews it until the end, also after outages; then it is deleted, and with it all sandboxes that it owns. If
+    it is deleted earlier, the sandboxes are gone and their steps are retried: the thread creates a new Lease and calls
+    ``remade`` with its name and uid, the owner of further sandboxes. Raises ConfigError if another runner holds the
+    run, or without the rights; InfraError if the cluster does not answer.
     """
     hold = _LeaseHold(cluster, run_id, duration_s)
     hold.take()
@@ -58,7 +60,7 @@ def hold_lease(
 
 
 def lease_name(run_id: str) -> str:
-    """Return the Lease name of a run: legal, at most 63 characters, and different for different runs."""
+    """Return the Lease name of a run: valid, at most 63 characters, and unique, by a digest if the id is changed."""
     safe = re.sub(r"[^a-z0-9]+", "-", run_id.lower()).strip("-")
     if safe == run_id and len(safe) <= 50:
         return f"swe-argo-{safe}"
@@ -66,9 +68,9 @@ def lease_name(run_id: str) -> str:
 
 
 def is_over(lease: Plain, now: float | None = None) -> bool:
-    """Return whether a Lease has no holder: not renewed for twice its duration, or held by a dead local process.
+    """Return whether a Lease is expired: not renewed for twice its duration, or held by a dead local process.
 
-    Twice, because the clocks of two machines differ, and an outage of the API server delays renewals.
+    Twice, because clocks of machines differ, and outages of the API server delay renewals.
     """
     spec = lease.get("spec") or {}
     renewed = moment(spec.get("renewTime")) or moment(lease["metadata"].get("creationTimestamp")) or 0.0
@@ -78,14 +80,14 @@ def is_over(lease: Plain, now: float | None = None) -> bool:
 
 
 def deletion(of: Plain) -> Plain:
-    """Return options that delete exactly this version of an object, and its dependents in the background."""
+    """Return the DeleteOptions for exactly this version of the object ``of``, and its dependents in the background."""
     identity = {name: of["metadata"][name] for name in ("uid", "resourceVersion")}
     return {"preconditions": identity, "propagationPolicy": "Background"}
 
 
 @dataclass
 class _LeaseHold:
-    """A process' hold on a run. ``uid`` is that of its current Lease; the token marks Leases of this process."""
+    """A process's hold on a run. ``uid`` is the current Lease's; the token marks Leases of this process."""
 
     cluster: Cluster
     run_id: str
@@ -102,8 +104,8 @@ class _LeaseHold:
         return f"{self.name}/{self.uid}"
 
     def take(self) -> None:
-        """Create the Lease, replacing one that has no holder."""
-        doing = f"making the lease {self.name}"
+        """Create the Lease; replace an expired one. Raises as ``hold_lease``."""
+        doing = f"creating the lease {self.name}"
         try:
             for _ in range(10):
                 existing = call(self._find_lease, doing) or call(self._make, doing)
@@ -117,10 +119,13 @@ class _LeaseHold:
                 time.sleep(0.1)
         except ApiException as error:
             raise refused(error, doing, field="sandbox.kubernetes.namespace") from error
-        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the one before it does not go away")
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the expired lease cannot be deleted")
 
     def keep(self, stop: threading.Event, remade: Callable[[str], None]) -> None:
-        """Renew until stopped, or until another process holds the run."""
+        """Renew the Lease twelve times per duration until ``stop``, or until another process holds the run.
+
+        A deleted Lease is created again; ``remade`` gets its name and uid.
+        """
         pause_s = self.duration_s / 12
         while not stop.wait(pause_s):
             try:
@@ -137,16 +142,16 @@ class _LeaseHold:
 
     def leave(self) -> None:
         """Delete the Lease if it is ours. If that fails, it soon expires."""
-        mine = {"preconditions": {"uid": self.uid}, "propagationPolicy": "Background"}
+        options = {"preconditions": {"uid": self.uid}, "propagationPolicy": "Background"}
         with suppress(ApiException, StepError):
-            call(partial(self._delete, mine), f"deleting the lease {self.name}", RetryPolicy(total_s=8))
+            call(partial(self._delete, options), f"deleting the lease {self.name}", RetryPolicy(total_s=8))
 
     def _find_lease(self) -> Plain | None:
         with self.cluster.client() as client:
             return find_object(client, self._path(self.name))
 
     def _make(self) -> Plain | None:
-        """Create the Lease and return it, or None if one exists by now."""
+        """Create the Lease and return it, or None if another exists by now."""
         now = timestamp(time.time())
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -178,7 +183,7 @@ class _LeaseHold:
             request_object(client, "PUT", self._path(self.name), lease)
 
     def _delete(self, options: Plain) -> None:
-        """Delete it with its dependents; leave one that changed or is gone."""
+        """Delete the Lease with its dependents, unless it changed or is gone."""
         with self.cluster.client() as client:
             try:
                 request_object(client, "DELETE", self._path(self.name), options)
@@ -190,12 +195,13 @@ class _LeaseHold:
         return path("leases", self.cluster.namespace, name)
 
     def _owns(self, lease: Plain) -> bool:
+        """Return whether this hold created the Lease."""
         return (lease["metadata"].get("annotations") or {}).get(HOLD) == self.token
 
     def _busy(self, lease: Plain) -> ConfigError:
-        holder = lease["spec"].get("holderIdentity") or "somebody"
+        holder = lease["spec"].get("holderIdentity") or "another process"
         return ConfigError(
-            f"run {self.run_id!r} is being worked on by {holder} in namespace {self.cluster.namespace}; "
+            f"run {self.run_id!r} is in use by {holder} in namespace {self.cluster.namespace}; "
             "wait for it, stop it, or use another run id",
             field="run_id",
         )

@@ -1,4 +1,4 @@
-"""A namespace's settings for its sandboxes: one YAML document in a ConfigMap, made by the chart."""
+"""A namespace's settings for its sandboxes: a YAML document in a ConfigMap of the chart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|
 
 
 class ManifestPart(BaseModel):
-    """A mapping of the document: camelCase names as in Kubernetes, unknown keys are errors."""
+    """A mapping of the document, with camelCase names as in Kubernetes; unknown keys are errors."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -70,12 +70,12 @@ class NamespaceSettings(ManifestPart):
     nameservers: list[str] = []
     """Resolvers of sandboxes with network; the cluster's own by default."""
     jobs_size_limit: Quantity = "2Gi"
-    """Room for commands and their output outside the repository."""
+    """Disk for commands and their output outside the repository."""
     agent_files: Literal["auto", "image-volume", "copy"] = "auto"
     """How an agent program's files reach a sandbox. image-volume: a volume of their image; copy: copied from the image
     when the pod starts; auto: the first if the API server knows such volumes."""
     agent_files_size_limit: Quantity = "4Gi"
-    """Room for them if they are copied."""
+    """Disk for an agent program's files if they are copied."""
     pending_seconds: int = Field(900, ge=1)
     """Maximum seconds that a sandbox may wait for a node and its image."""
     grading_network: bool = True
@@ -83,9 +83,9 @@ class NamespaceSettings(ManifestPart):
 
 
 def read(cluster: Cluster) -> tuple[NamespaceSettings, bool]:
-    """Return the namespace's settings, and whether it has any: without the ConfigMap, the defaults.
+    """Return the namespace's settings, and whether they are from its ConfigMap; without one they are the defaults.
 
-    Raises ConfigError if they cannot be read or are invalid, InfraError if the API server is away.
+    Raises ConfigError if they cannot be read or are invalid, InfraError if the API server does not answer.
     """
     doing = f"reading ConfigMap {CONFIG_MAP} of namespace {cluster.namespace}"
     with cluster.client() as client:
@@ -97,7 +97,7 @@ def read(cluster: Cluster) -> tuple[NamespaceSettings, bool]:
         settings = yaml.safe_load(document["data"][CONFIG_KEY])
         return NamespaceSettings.model_validate({} if settings is None else settings), True
     except KeyError as error:
-        raise ConfigError(f"{doing}: it has no {CONFIG_KEY}", field="sandbox.kubernetes.namespace") from error
+        raise ConfigError(f"{doing}: the key {CONFIG_KEY} is missing", field="sandbox.kubernetes.namespace") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or CONFIG_KEY

@@ -21,16 +21,21 @@ from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 ROLE = "swe-argo/role"
+"""Label that every sandbox pod has."""
 GRACE_S = 600.0
-"""Seconds before a pod without an owner, or one that has ended, counts as orphaned."""
+"""Seconds before a pod that has no owner or has ended counts as orphaned."""
 NEW_S = 60.0
-"""Seconds before any pod with an owner may count as orphaned, and by which clocks may differ."""
+"""Seconds after its creation before a pod with an owner may count as orphaned; clocks may also differ by as much."""
 _LEASE = "lease/"
+"""Prefix of a Lease's name among the names of pods."""
 _PLURAL = {"Pod": "pods", "Lease": "leases"}
 
 
 def list_orphans(spec: SandboxSpec) -> Orphans:
-    """List the orphans in the spec's namespace. Raises as find_orphans() if the spec names a cluster or namespace."""
+    """List the orphans in the spec's namespace.
+
+    Raises as find_orphans() if the spec names a cluster or namespace; else the list is empty, with ``why_not``.
+    """
     try:
         cluster = find(spec.kubernetes)
         names = find_orphans(cluster)
@@ -42,38 +47,38 @@ def list_orphans(spec: SandboxSpec) -> Orphans:
 
 
 def find_orphans(cluster: Cluster, *, grace_s: float = GRACE_S, new_s: float = NEW_S) -> list[str]:
-    """Return our orphans: names of pods, and of Leases as ``lease/<name>``. Never others'.
+    """Return the names of our orphaned pods, and of Leases as ``lease/<name>``.
 
-    An orphaned pod is past its deadline; or ended ``grace_s`` ago; or is that old without an owner; or is older than
-    ``new_s``, and its owner is gone, has ended, or is a Lease that nobody renews. Such a Lease is an orphan, too.
-    Raises ConfigError without the rights, InfraError if the cluster does not answer.
+    A pod is orphaned if it is past its deadline, ended ``grace_s`` ago, is that old without an owner, or is older than
+    ``new_s`` and its owner is gone, has ended, or is an expired Lease. Expired Leases are orphans, too. Raises
+    ConfigError without the rights, InfraError if the cluster does not answer.
     """
     return [name for name, _ in _survey(cluster, grace_s, new_s)]
 
 
 def clean(cluster: Cluster, names: Iterable[str], *, grace_s: float = GRACE_S, new_s: float = NEW_S) -> list[str]:
-    """Delete those of ``names`` that are still orphaned. Return the names of those that are gone now.
+    """Delete the objects in ``names`` that are still orphaned. Return the names that no longer exist.
 
-    Each is read again and deleted by uid, so that a new object with an orphan's name stays. Raises as find_orphans().
+    Each is read again and deleted by uid, so that a new object of the same name stays. Raises as find_orphans().
     """
     requested = list(names)
     now = dict(_survey(cluster, grace_s, new_s)) if requested else {}
     removed: set[str] = set()
-    kept_uids: set[str] = set()
+    live_uids: set[str] = set()  # of Leases that could not be deleted; Leases come first
     for name in sorted(set(requested), key=lambda name: not name.startswith(_LEASE)):
         orphan = now.get(name)
         if orphan is None:
             removed |= set() if _exists(cluster, name) else {name}
-        elif not {owner["uid"] for owner in orphan["metadata"].get("ownerReferences") or []} & kept_uids:
+        elif not {owner["uid"] for owner in orphan["metadata"].get("ownerReferences") or []} & live_uids:
             deleted = _delete(cluster, name, orphan)
-            # The Lease was renewed after all: its runner is back, and so are its sandboxes.
-            kept_uids |= set() if deleted else {orphan["metadata"]["uid"]}
+            # A Lease that was renewed meanwhile keeps its sandboxes.
+            live_uids |= set() if deleted else {orphan["metadata"]["uid"]}
             removed |= {name} if deleted else set()
     return [name for name in requested if name in removed]
 
 
 def sweep_run(cluster: Cluster, run_id: str, instance_id: str | None = None, attempt: int | None = None) -> list[str]:
-    """Remove the sandboxes of a run (or one of its units), whoever owns them; return the removed names.
+    """Remove the sandboxes of a run or of one unit, with any owner; return the removed names.
 
     Call it only when no step of the run is running. Raises as find_orphans().
     """
@@ -86,12 +91,13 @@ def sweep_run(cluster: Cluster, run_id: str, instance_id: str | None = None, att
 
 
 def _survey(cluster: Cluster, grace_s: float, new_s: float) -> Iterator[tuple[str, Plain]]:
+    """Yield name and object of every orphaned pod and expired Lease; see find_orphans()."""
     pods = _list(cluster, "pods", ROLE)
     owners = _Owners(cluster)
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         now = time.time()
         born = moment(pod["metadata"].get("creationTimestamp")) or now
-        if is_orphaned(pod, now, grace_s, new_s) or (born + new_s < now and owners.have_gone(pod)):
+        if is_orphaned(pod, now, grace_s, new_s) or (born + new_s < now and owners.are_gone(pod)):
             yield pod["metadata"]["name"], pod
     for lease in owners.leases():
         if is_over(lease):
@@ -99,9 +105,9 @@ def _survey(cluster: Cluster, grace_s: float, new_s: float) -> Iterator[tuple[st
 
 
 def is_orphaned(pod: Plain, now: float, grace_s: float = GRACE_S, new_s: float = NEW_S) -> bool:
-    """Return whether a pod is orphaned by its own state: past its deadline, ended long ago, or old and ownerless.
+    """Return whether a pod's own state makes it an orphan at the time ``now``, in Unix seconds; see find_orphans().
 
-    A pod's deadline counts from its acceptance by a kubelet (activeDeadlineSeconds), before that from its creation.
+    The deadline (activeDeadlineSeconds) counts from the kubelet's acceptance, or from creation before that.
     """
     meta, status = pod["metadata"], pod.get("status") or {}
     created = moment(meta.get("creationTimestamp")) or now
@@ -114,10 +120,13 @@ def is_orphaned(pod: Plain, now: float, grace_s: float = GRACE_S, new_s: float =
 
 
 def _ends(status: Plain) -> list[float]:
-    """Return the times at which parts of the pod ended or changed, as far as they are reported."""
-    states = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or []]
-    changes = [each.get("lastTransitionTime") for each in status.get("conditions") or []]
-    return [0.0, *(moment(each) or 0.0 for each in (*(state.get("finishedAt") for state in states), *changes))]
+    """Return the Unix times at which containers ended or conditions changed; the latest counts as the pod's end."""
+    ends = [
+        ((container.get("state") or {}).get("terminated") or {}).get("finishedAt")
+        for container in status.get("containerStatuses") or []
+    ]
+    changes = [condition.get("lastTransitionTime") for condition in status.get("conditions") or []]
+    return [0.0, *(moment(time) or 0.0 for time in (*ends, *changes))]
 
 
 @dataclass
@@ -126,11 +135,12 @@ class _Owners:
 
     cluster: Cluster
     owners: dict[str, Plain | None] = field(default_factory=dict)
-    """``kind/name`` to the object."""
+    """kind/name -> the object, None if it does not exist."""
     listed: list[Plain] | None = None
+    """The Leases of all runs, once listed."""
 
-    def have_gone(self, pod: Plain) -> bool:
-        """Return whether all owners of an owned pod are gone, have ended or went silent."""
+    def are_gone(self, pod: Plain) -> bool:
+        """Return whether a pod has owners, and all of them are gone, ended or expired."""
         owners = pod["metadata"].get("ownerReferences") or []
         return bool(owners) and all(self._is_gone(owner) for owner in owners)
 
@@ -140,12 +150,13 @@ class _Owners:
             try:
                 self.listed = _list(self.cluster, "leases", RUN)
             except ConfigError:
-                self.listed = [each for key, each in self.owners.items() if each and key.startswith("Lease/")]
+                self.listed = [owner for key, owner in self.owners.items() if owner and key.startswith("Lease/")]
         return self.listed
 
     def _is_gone(self, owner: Plain) -> bool:
+        """Return whether the owner in an ownerReference is gone, ended or expired."""
         kind = owner.get("kind")
-        if kind not in ("Pod", "Lease"):  # another tool's owner, not ours to judge
+        if kind not in ("Pod", "Lease"):  # an owner of another tool
             return False
         target = self._find(str(kind), str(owner["name"]))
         if target is None or target["metadata"]["uid"] != owner.get("uid"):
@@ -161,6 +172,7 @@ class _Owners:
 
 
 def _read(cluster: Cluster, kind: str, name: str) -> Plain | None:
+    """Return a Pod or Lease, None if it does not exist. Raises as find_orphans()."""
     with cluster.client() as client:
         target = path(_PLURAL[kind], cluster.namespace, name)
         return insist(
@@ -183,9 +195,9 @@ def _exists(cluster: Cluster, name: str) -> bool:
 
 
 def _delete(cluster: Cluster, name: str, orphan: Plain) -> bool:
-    """Delete this very object at once: a lost node would never report that its pod has ended.
+    """Delete an orphan by uid, a pod without a grace period, since a lost node never reports the end of its pod.
 
-    Return False if the object has changed since it was read.
+    Return False if another object has the name by now, or the Lease was renewed.
     """
     doing, bare = f"deleting {name}", name.removeprefix(_LEASE)
     with cluster.client() as client:

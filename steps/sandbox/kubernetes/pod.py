@@ -1,4 +1,4 @@
-"""A pod: short execs by the API server; a failed exec is explained by the pod's state."""
+"""A running pod: short execs by the API server, with failures explained by the pod's state."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from swe_argo.steps.sandbox.job_watch import PollTimes
 from swe_argo.steps.sandbox.kubernetes.exec import PIECE_BYTES, SILENCE_S, Exec, ExecRefused
 from swe_argo.steps.sandbox.kubernetes.pod_spec import JOBS_ROOT
 from swe_argo.steps.sandbox.kubernetes.pod_status import (
+    deletion_failure,
     describe_events,
     describe_pod,
     ended_by_itself,
     failure,
-    gone_failure,
     identity,
     out_of_memory,
     out_of_reach,
@@ -29,15 +29,16 @@ from swe_argo.steps.sandbox.kubernetes.requests import refused
 from swe_argo.steps.sandbox.open_shell import OpenShells
 
 _AWAY = (ExecRefused, HTTPError, OSError)
-"""Errors of an exec that need not be the fault of the command or the pod."""
+"""Errors of an exec that neither the command nor the pod need have caused."""
 _NO_RIGHT = (401, 403)
+"""Statuses of a refused exec for bad credentials or a missing right."""
 REFUSED_S = 15.0
-"""Seconds for which a command is retried that the container's runtime refuses: longer than the kubelet takes to report
-that a container is ending, and no more, as a removed shell does not come back."""
+"""Seconds to retry a command that the container runtime refuses: as long as the kubelet may take to report that the
+container is ending. A removed shell does not come back."""
 
 
 class KubernetesPod:
-    """A running pod. ``pod`` is the object at the time it became ready; another object of that name does not count."""
+    """A running pod. ``pod``: the object when it became ready; its uid identifies it. ``patience``: retries."""
 
     jobs_root = JOBS_ROOT
     poll_times = PollTimes(chunk_bytes=PIECE_BYTES)
@@ -46,14 +47,14 @@ class KubernetesPod:
         self.name: str = pod["metadata"]["name"]
         self.uid: str = pod["metadata"]["uid"]
         self.removed = False
-        """Removed by us: its processes live on for a moment, but it is no longer a sandbox."""
+        """Whether we removed the pod; its processes may live on for a moment."""
         self._pods = pods
         self._exec = exec_
         self._pod = pod
         self._last: dict[str, Any] | None = pod
-        """The pod as last seen; None if it is gone."""
+        """The last state read; None if the pod is gone."""
         self._unreached: InfraError | None = None
-        """The failure of the last command, if the API server could not reach its node."""
+        """The last command's failure, if the API server could not reach the node."""
         self._patience = patience
         self._shells = OpenShells(exec_.open_shell, silence_s=SILENCE_S)
 
@@ -63,7 +64,10 @@ class KubernetesPod:
         self._shells.close()
 
     def check(self) -> None:
-        """Raise the pod's failure, if it is not the original pod any more. Waits out an outage of the API server."""
+        """Raise the failure of a pod that ended, was replaced or was removed by us.
+
+        Waits while the API server does not answer; raises InfraError if it does not come back.
+        """
         if self.removed:
             raise InfraError(FailureClass.SANDBOX_LOST, f"pod {self.name} was removed")
         self._judge(self._pods.find(self.name))
@@ -71,8 +75,7 @@ class KubernetesPod:
     def outside_failure(self) -> StepError | None:
         """Return the failure reported by the kubelet, the node's controllers and the API server; see ``Sandbox``.
 
-        An exit code of its container, and a runtime that cannot start commands, do not count: code inside the pod can
-        cause both.
+        The container's exit code and a runtime that cannot start commands do not count: code in the pod can cause both.
         """
         try:
             self.check()
@@ -82,17 +85,21 @@ class KubernetesPod:
         return (out_of_reach(self._last) if self._last else None) or self._unreached
 
     def short_exec(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Run one script that may run twice: exit code and stdout. Raises InfraError, ResourceError, ConfigError."""
+        """Run one idempotent script, see ``ShortExec``.
+
+        After an outage of the API server, it is tried once more. Raises the pod's failure (InfraError, ResourceError)
+        if it ended, ConfigError without the right to exec, InfraError (EXEC) for other failures.
+        """
         try:
-            return self._patience.retrying(_Passing(self._patience))(self._once, script, stdin, wait_s)
+            return self._patience.retrying(_IsTransient(self._patience))(self._once, script, stdin, wait_s)
         except _AWAY as error:
             if self._api_answers():
-                raise self._given_up(error) from error
+                raise self._exec_failure(error) from error
         self.check()
         try:
-            return self._patience.retrying(_Passing(self._patience))(self._once, script, stdin, wait_s)
+            return self._patience.retrying(_IsTransient(self._patience))(self._once, script, stdin, wait_s)
         except _AWAY as error:
-            raise self._given_up(error) from error
+            raise self._exec_failure(error) from error
 
     def out_of_memory(self) -> ResourceError:
         """Return the failure of a pod out of memory, see ``Transport.out_of_memory``."""
@@ -106,6 +113,7 @@ class KubernetesPod:
         return True
 
     def _once(self, script: str, stdin: bytes, wait_s: float) -> tuple[int, bytes]:
+        """Run a script in an open shell or its own exec; raise the pod's failure if it explains an error."""
         if self.removed:
             self.check()
         try:
@@ -114,12 +122,12 @@ class KubernetesPod:
             self._glance()
             raise
         self._unreached = None
-        if code == 137:
+        if code == 137:  # killed: the pod may have ended
             self._glance()
         return code, out
 
     def _glance(self) -> None:
-        """Check the pod by one request. Without an answer nothing is known, and the caller retries."""
+        """Raise the pod's failure, if any, by one request; do nothing without an answer, as the caller retries."""
         try:
             pod = self._pods.glance(self.name)
         except (ApiException, HTTPError, OSError):
@@ -127,21 +135,22 @@ class KubernetesPod:
         self._judge(pod)
 
     def _judge(self, pod: dict[str, Any] | None) -> None:
+        """Raise the failure that the pod's current state shows, if any; None means that the pod is gone."""
         self._last = pod
         if pod is None:
-            raise gone_failure(self.name, self._pods.events(self.uid))
+            raise deletion_failure(self.name, self._pods.events(self.uid))
         if pod["metadata"]["uid"] != self.uid:
-            reason = f"pod {self.name} was replaced by another of its name"
+            reason = f"pod {self.name} was replaced by another pod of the same name"
             raise InfraError(FailureClass.SANDBOX_LOST, reason, detail=describe_pod(pod))
         if error := failure(pod):
             raise error
         if identity(pod) != identity(self._pod):
             raise InfraError(
-                FailureClass.SANDBOX_LOST, f"pod {self.name} was restarted under us", detail=describe_pod(pod)
+                FailureClass.SANDBOX_LOST, f"the container of pod {self.name} was restarted", detail=describe_pod(pod)
             )
 
-    def _given_up(self, error: BaseException) -> StepError:
-        """Return the failure after the last retry of an exec; the pod's state is the better explanation, if known."""
+    def _exec_failure(self, error: BaseException) -> StepError:
+        """Return the failure after the last retry of an exec, explained by the pod's state if known."""
         doing = f"running a command in pod {self.name}"
         if isinstance(error, ExecRefused) and error.status in _NO_RIGHT:
             return refused(ApiException(status=error.status, reason=error.text), doing)
@@ -162,8 +171,11 @@ class KubernetesPod:
 KubernetesSandbox = JobSandbox[KubernetesPod]
 
 
-class _Passing:
-    """A retry condition over the failures of one script: whether a failed exec may soon succeed."""
+class _IsTransient:
+    """The retry condition for one script: whether an error may pass.
+
+    A missing shell is retried for REFUSED_S, a missing right for ``patience.rights_s``, other errors of an exec always.
+    """
 
     def __init__(self, patience: RetryPolicy) -> None:
         self._without_shell = FailureStreak(REFUSED_S)
@@ -173,5 +185,6 @@ class _Passing:
         refusal = error if isinstance(error, ExecRefused) else None
         no_shell = refusal is not None and refusal.by_runtime
         no_right = refusal is not None and refusal.status in _NO_RIGHT
-        passing = self._without_shell.goes_on(no_shell), self._without_right.goes_on(no_right)
-        return any(passing) if no_shell or no_right else isinstance(error, _AWAY)
+        # Both are asked for every error, so that an error of another kind ends a streak.
+        may_retry = self._without_shell.goes_on(no_shell), self._without_right.goes_on(no_right)
+        return any(may_retry) if no_shell or no_right else isinstance(error, _AWAY)

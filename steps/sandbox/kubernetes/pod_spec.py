@@ -1,4 +1,4 @@
-"""The pod of a sandbox, as the plain dict that is sent."""
+"""The pod manifest of a sandbox, as a plain dict."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from swe_argo.steps.settings import settings
 
 CONTAINER = "sandbox"
 JOBS_ROOT = "/run/swe-argo"
+"""Folder in the container for the files of jobs, on a volume of its own."""
 LABEL = "swe-argo"
+"""Prefix of our labels and annotations."""
 
-# PID 1, so that no command can kill it (agents do run `kill -9 -1`) and orphans are reaped. It ignores other signals:
-# one with a handler, its own or its shell's, would reach PID 1 from inside the container too.
+# Runs as PID 1, so that no command can kill it (agents do run `kill -9 -1`) and orphans are reaped. It ignores signals,
+# since PID 1 receives signals from inside the container for which it has a handler.
 KEEP_ALIVE = "trap '' HUP INT QUIT PIPE ALRM TERM USR1 USR2; while :; do sleep 10; done"
 GRACE_S = 1
-"""Nothing in a sandbox needs time to shut down."""
+"""Grace period in seconds; nothing in a sandbox needs time to shut down."""
 
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
@@ -32,7 +34,7 @@ _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?
 def manifest(
     request: SandboxRequest, namespace: NamespaceSettings, sandbox_spec: SandboxSpec, owner: dict[str, str] | None
 ) -> dict[str, Any]:
-    """Return the pod manifest; the spec overrides the namespace's settings.
+    """Return the pod manifest; the spec overrides the namespace's settings. ``owner``: its owner reference, if any.
 
     Raises ConfigError for an invalid node selector.
     """
@@ -49,9 +51,9 @@ def manifest(
         "priorityClassName": namespace.priority_class_name,
         "runtimeClassName": namespace.runtime_class_name,
         "imagePullSecrets": [{"name": name} for name in namespace.image_pull_secrets],
-        **_names(request.network, namespace.nameservers),
+        **_dns_settings(request.network, namespace.nameservers),
         "containers": [_container(request, namespace)],
-        "volumes": [{"name": "jobs", "emptyDir": {"sizeLimit": _grown(namespace.jobs_size_limit, request)}}],
+        "volumes": [{"name": "jobs", "emptyDir": {"sizeLimit": _scale(namespace.jobs_size_limit, request)}}],
     }
     return {
         "apiVersion": "v1",
@@ -67,13 +69,13 @@ def manifest(
 
 
 def labels(request: SandboxRequest) -> dict[str, str]:
-    """Return the labels by which a sandbox is found, and which NetworkPolicies select."""
+    """Return the labels that identify a sandbox, and that NetworkPolicies select."""
     own = {f"{LABEL}/{key}": label(value) for key, value in request.labels.items()}
     return {**own, f"{LABEL}/network": "open" if request.network else "none"}
 
 
 def label(text: str) -> str:
-    """Return ``text`` as a label value (63 characters of letters, digits, ``-_.``); a changed one ends in a digest."""
+    """Return ``text`` as a label value: at most 63 letters, digits and ``-_.``; a digest is appended if it changes."""
     if _LABEL_VALUE.fullmatch(text):
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -84,7 +86,7 @@ def label(text: str) -> str:
 def owner_reference() -> dict[str, str] | None:
     """Return the owner of this process' sandboxes: the runner's Lease, the step's own pod, or None.
 
-    The garbage collector at once removes an object whose owner is not in the same namespace under this very uid.
+    The garbage collector removes an object whose owner's uid does not exist in the same namespace.
     """
     environment = settings()
     if environment.lease:
@@ -96,6 +98,7 @@ def owner_reference() -> dict[str, str] | None:
 
 
 def _annotations(request: SandboxRequest) -> dict[str, str]:
+    """Return the instance's full id, and the annotations that keep autoscalers from removing the pod."""
     return {
         f"{LABEL}/instance": request.labels.get("instance", ""),
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -104,7 +107,8 @@ def _annotations(request: SandboxRequest) -> dict[str, str]:
 
 
 def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, Any]:
-    # Without network there is no use for raw packets, which could forge a sender's address.
+    """Return the pod's one container, which waits for execs."""
+    # Without network, raw packets are useless and could forge a sender's address.
     powers = {"add": ["SYS_ADMIN"] if request.browsers else [], "drop": [] if request.network else ["NET_RAW"]}
     capabilities = {kind: names for kind, names in powers.items() if names}
     return {
@@ -113,7 +117,7 @@ def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[st
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bin/sh", "-c", KEEP_ALIVE],
         "args": [],
-        "workingDir": "/",  # the runtime would create a missing folder: an image without /testbed must show
+        "workingDir": "/",  # the runtime would create a missing /testbed and hide that the image lacks it
         "resources": resources(request, namespace),
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -124,9 +128,12 @@ def _container(request: SandboxRequest, namespace: NamespaceSettings) -> dict[st
 
 
 def resources(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str, dict[str, str]]:
-    """Return requests and limits: a run's limits override the namespace's and bound requests, all times the factor."""
+    """Return requests and limits, times the resource factor.
+
+    The request's limits override the namespace's. The namespace's requests are at most the limits.
+    """
     defaults = namespace.resources
-    wished = {
+    limit_amounts = {
         "cpu": str(request.cpus) if request.cpus else defaults.limits.cpu,
         "memory": f"{request.memory_mb}Mi" if request.memory_mb else defaults.limits.memory,
         "ephemeral-storage": f"{request.disk_mb}Mi" if request.disk_mb else defaults.limits.ephemeral_storage,
@@ -136,18 +143,18 @@ def resources(request: SandboxRequest, namespace: NamespaceSettings) -> dict[str
         "memory": defaults.requests.memory,
         "ephemeral-storage": defaults.requests.ephemeral_storage,
     }
-    limits = {key: value for key, value in wished.items() if value}
+    limits = {key: value for key, value in limit_amounts.items() if value}
     requests = {
         key: min(value, limits.get(key, value), key=parse_quantity) for key, value in request_amounts.items() if value
     }
     return {
-        "requests": {key: _grown(value, request) for key, value in requests.items()},
-        "limits": {key: _grown(value, request) for key, value in limits.items()},
+        "requests": {key: _scale(value, request) for key, value in requests.items()},
+        "limits": {key: _scale(value, request) for key, value in limits.items()},
     }
 
 
-def _grown(quantity: str, request: SandboxRequest) -> str:
-    """Return a quantity times the resource factor, in whole millis if small (cpu), else in whole units."""
+def _scale(quantity: str, request: SandboxRequest) -> str:
+    """Return a quantity times the resource factor: below 2**20 (cpu) in thousandths, else (bytes) in whole units."""
     amount = float(parse_quantity(quantity)) * request.resource_factor
     if amount < 1 << 20:
         return str(int(amount)) if amount == int(amount) else f"{math.ceil(amount * 1000)}m"
@@ -156,20 +163,24 @@ def _grown(quantity: str, request: SandboxRequest) -> str:
 
 
 def _node_selector(request: SandboxRequest, namespace: NamespaceSettings, spec: SandboxSpec) -> dict[str, str]:
-    system, _, rest = request.platform.partition("/")
+    """Return the labels of suitable nodes: the platform's, plus the spec's or else the namespace's.
+
+    Raises ConfigError if one of the spec's is not key=value.
+    """
+    system, _, architecture = request.platform.partition("/")
     labels = dict(namespace.node_selector)
     if spec.kubernetes.node_selector:
-        pairs = [each.partition("=") for each in spec.kubernetes.node_selector]
+        pairs = [label.partition("=") for label in spec.kubernetes.node_selector]
         for key, equals, value in pairs:
             if not key or not equals or not _LABEL_VALUE.fullmatch(value):
                 raise ConfigError(
                     f"{key + equals + value!r} is not key=value", field="sandbox.kubernetes.node_selector"
                 )
         labels = {key: value for key, _, value in pairs}
-    return {"kubernetes.io/os": system, "kubernetes.io/arch": rest.partition("/")[0], **labels}
+    return {"kubernetes.io/os": system, "kubernetes.io/arch": architecture.partition("/")[0], **labels}
 
 
-def _names(network: bool, nameservers: list[str]) -> dict[str, Any]:
+def _dns_settings(network: bool, nameservers: list[str]) -> dict[str, Any]:
     """Return the DNS settings. Without network, look-ups fail at once instead of timing out."""
     if network and not nameservers:
         return {"dnsPolicy": "ClusterFirst"}

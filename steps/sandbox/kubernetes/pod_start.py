@@ -1,4 +1,4 @@
-"""Diagnosis of a pod that does not run yet: pure functions of the object, a plain dict."""
+"""Diagnosis of a pod that does not run yet, from the pod object."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ NO_IMAGE = {"ErrImageNeverPull", "InvalidImageName"}
 STARTING = {"StartError", "ContainerCannotRun"}
 """Reasons of a container's state (kubelet images/types.go and container/sync_result.go; the runtime's own)."""
 
+# Messages of container runtimes: image missing, access denied, rate limit, and an image that cannot run /bin/sh.
 _MISSING = re.compile(
     r": not found|code = NotFound|404 Not Found|manifest unknown|name unknown|repository does not exist"
     r"|no match for platform|no matching manifest|requested image not found",
@@ -41,10 +42,11 @@ _NO_PROGRAM = re.compile(r'exec:? "?/bin/sh"?: |exec format error', re.IGNORECAS
 
 
 def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> StepError | None:
-    """Return why a pod will not start, or has not within ``pending_s``; None while it may.
+    """Return why a pod cannot start, or did not within ``pending_s``; None while it may start.
 
-    ConfigError (IMAGE_MISSING: no such image, or not for us, or without a shell), InfraError (UNSCHEDULABLE,
-    IMAGE_PULL, SANDBOX_CREATE, or the result of ``failure``), ResourceError.
+    ``waited_s``: seconds since its creation. ConfigError (IMAGE_MISSING) for an image that is missing, forbidden or
+    without a shell; ResourceError if memory or disk ran out; else InfraError (UNSCHEDULABLE, IMAGE_PULL,
+    SANDBOX_CREATE, or the class of ``failure``).
     """
     if error := copy_failure(pod):
         return error
@@ -60,7 +62,7 @@ def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> Ste
 
 
 def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
-    """Return the failure of a pod lost before it started: it counts as not created."""
+    """Return the failure of a pod that ended before it was ready (``error``): it counts as not created."""
     status = pod["status"]
     if status.get("reason") == "DeadlineExceeded":
         return _late(pod, f"did not start within its deadline of {pod['spec'].get('activeDeadlineSeconds')} s")
@@ -71,17 +73,20 @@ def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
 
 
 def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | None:
-    """Return the failure of a missing or forbidden image, by its registry. Registries say "denied" for both."""
+    """Return the failure of a missing or forbidden image; None while a pull may still succeed.
+
+    ``waiting``: the container's waiting state. Some registries answer "denied" for a missing image.
+    """
     reason, words = waiting.get("reason"), str(waiting.get("message") or "")
     image = _image_in(pod, words)
     if reason in NO_IMAGE:
-        why = "is not on the node, and is not to be pulled" if reason == "ErrImageNeverPull" else "is no image name"
+        why = "is not on the node, and pulls are off" if reason == "ErrImageNeverPull" else "is not an image name"
     elif reason not in PULLING or _LATER.search(words):
         return None
     elif _MISSING.search(words):
         why = "does not exist"
     elif _DENIED.search(words):
-        why = "is not given out (missing, or the namespace needs sandbox.imagePullSecrets)"
+        why = "cannot be pulled (missing, or the namespace needs sandbox.imagePullSecrets)"
     else:
         return None
     reason = f"image {image} {why}: {_line(words)}"
@@ -89,36 +94,38 @@ def _no_image(pod: dict[str, Any], waiting: dict[str, Any]) -> ConfigError | Non
 
 
 def _image_in(pod: dict[str, Any], words: str) -> str:
-    """Return the image of a kubelet's message: the sandbox's own, or the one of an agent's files."""
+    """Return the image that a kubelet's message is about: the sandbox's, or that of an agent's files."""
     agent = agent_image(pod)
     return agent if agent and (agent in words or "waiting" in init_container(pod)) else own_image(pod)
 
 
 def _not_started(pod: dict[str, Any], words: str) -> StepError:
+    """Return the failure of a container that the runtime could not start; ``words`` is its message."""
     image = own_image(pod)
     if "oom-killed" in words.lower() or "oom killed" in words.lower():
-        reason = f"{pod_label(pod)} ran out of memory before it began: {_line(words)}"
+        reason = f"{pod_label(pod)} ran out of memory before it started: {_line(words)}"
         return ResourceError(FailureClass.OUT_OF_MEMORY, reason, detail=describe_pod(pod))
     if _NO_PROGRAM.search(words):
-        reason = f"image {image} does not run /bin/sh: {_line(words)}"
+        reason = f"image {image} cannot run /bin/sh: {_line(words)}"
         return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=describe_pod(pod))
     return _late(pod, f"was not started: {_line(words)}")
 
 
 def _overdue(pod: dict[str, Any], waiting: dict[str, Any], pending_s: float) -> InfraError:
-    """Return the failure of a pod that is still waiting at the timeout."""
+    """Return the failure of a pod that still waits after ``pending_s``: for its image, its start or a node."""
     if waiting.get("reason") in PULLING:
-        reason = f"pulling {_image_in(pod, str(waiting.get('message')))} fails: {_line(format_reason(waiting))}"
+        reason = f"pulling {_image_in(pod, str(waiting.get('message')))} failed: {_line(format_reason(waiting))}"
         return InfraError(FailureClass.IMAGE_PULL, reason, detail=describe_pod(pod))
     if condition(pod, "PodScheduled"):
-        words = _line(format_reason(waiting)) or "nothing is said of it"
+        words = _line(format_reason(waiting)) or "no reason given"
         return _late(pod, f"did not start on node {node(pod)} within {pending_s:g} s: {words}")
-    refusal = condition(pod, "PodScheduled", status="False") or {"message": "no scheduler has looked at it"}
+    refusal = condition(pod, "PodScheduled", status="False") or {"message": "no scheduler has processed it"}
     reason = f"{pod_label(pod)} found no node within {pending_s:g} s: {_line(str(refusal.get('message')))}"
     return InfraError(FailureClass.UNSCHEDULABLE, reason, detail=describe_pod(pod))
 
 
 def _late(pod: dict[str, Any], words: str) -> InfraError:
+    """Return the failure of a pod that did not start (SANDBOX_CREATE)."""
     return InfraError(FailureClass.SANDBOX_CREATE, f"{pod_label(pod)} {words}", detail=describe_pod(pod))
 
 

@@ -1,4 +1,4 @@
-"""The meaning of a pod's status for a run: pure functions of the API server's object, a plain dict."""
+"""Interpretation of a pod's status, from the pod object."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REASONS = {
     "Shutdown": FailureClass.NODE_LOST,
     "Terminated": FailureClass.NODE_LOST,
 }
-"""Reasons of a whole pod ended by the kubelet (the last three: its node shuts down) or the node controller."""
+"""Reasons of a pod ended by the kubelet (the last three: node shutdown) or the node controller."""
 
 _WORDS = {
     FailureClass.EVICTED: "was evicted",
@@ -44,13 +44,14 @@ _WORDS = {
 _DISK = re.compile(
     r"ephemeral local storage usage exceeds|exceeded its local ephemeral storage|Usage of EmptyDir volume"
 )
-"""A limit of the pod's own; a node that is short of disk says "The node was low on resource"."""
+"""Messages about the pod's disk limit; a node short of disk reports "The node was low on resource"."""
 
 
 def failure(pod: dict[str, Any]) -> StepError | None:
-    """Return why a pod that ran is no longer a usable sandbox; None while it is one.
+    """Return why a pod is no longer a usable sandbox; None while it is.
 
-    ResourceError (OUT_OF_MEMORY, OUT_OF_DISK), InfraError (EVICTED, PREEMPTED, NODE_LOST, SANDBOX_LOST).
+    ResourceError if it exceeded its memory or disk limit, else InfraError (EVICTED, PREEMPTED, NODE_LOST or
+    SANDBOX_LOST).
     """
     status = pod.get("status") or {}
     terminated = container(pod).get("terminated")
@@ -62,17 +63,17 @@ def failure(pod: dict[str, Any]) -> StepError | None:
         return _pod_failure(pod, FailureClass.SANDBOX_LOST)
     if terminated:
         return _pod_failure(
-            pod, FailureClass.SANDBOX_LOST, f"ended under us with exit code {terminated.get('exitCode')}"
+            pod, FailureClass.SANDBOX_LOST, f"ended unexpectedly with exit code {terminated.get('exitCode')}"
         )
     if status.get("phase") in ("Failed", "Succeeded"):
         return _pod_failure(
-            pod, FailureClass.SANDBOX_LOST, f"ended under us: {format_reason(status) or status['phase']}"
+            pod, FailureClass.SANDBOX_LOST, f"ended unexpectedly: {format_reason(status) or status['phase']}"
         )
     return None
 
 
 def _disrupted(pod: dict[str, Any]) -> StepError | None:
-    """Return the failure of a pod that was ended as a whole, with a stated reason."""
+    """Return the failure of a pod that was ended from outside for a reported reason; None for any other pod."""
     status = pod.get("status") or {}
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip()
     if reason == "Evicted" and _DISK.search(message):
@@ -89,9 +90,9 @@ def _disrupted(pod: dict[str, Any]) -> StepError | None:
 
 
 def ended_by_itself(pod: dict[str, Any] | None) -> bool:
-    """Return whether a pod's container ended with no reported cause from outside.
+    """Return whether a pod's container ended without a reported cause from outside; False if the pod is gone (None).
 
-    The kubelet calls such an end Completed or Error; an end that it did not see itself has another reason.
+    The kubelet reports such an end as Completed or Error, and an end that it did not observe with another reason.
     """
     if pod is None or _disrupted(pod) or (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
@@ -101,19 +102,19 @@ def ended_by_itself(pod: dict[str, Any] | None) -> bool:
 def out_of_reach(pod: dict[str, Any]) -> InfraError | None:
     """Return the failure of a pod whose node has not reported for a while, or None.
 
-    Without readiness probes a running container is not Ready only if the node controller says so. A restarting kubelet
-    comes back: call this only after the last retry.
+    Without readiness probes, only the node controller sets a running container to not Ready. A restarting kubelet comes
+    back, so call this after the last retry.
     """
     ready = condition(pod, "Ready", status=None)
     if ready and ready.get("status") != "True" and container(pod).get("running"):
-        return _pod_failure(pod, FailureClass.NODE_LOST, f"is out of reach: node {node(pod)} does not answer")
+        return _pod_failure(pod, FailureClass.NODE_LOST, f"is unreachable: node {node(pod)} does not answer")
     return None
 
 
-def gone_failure(name: str, events: list[dict[str, Any]]) -> StepError:
-    """Return why a pod is gone, judging by its events."""
+def deletion_failure(name: str, events: list[dict[str, Any]]) -> StepError:
+    """Return the failure of a deleted pod, by its events, which outlive it."""
     detail = describe_events(events)
-    # A node that did not answer may have come back since: other events take precedence.
+    # Other events take precedence over NodeNotReady, since the node may have come back.
     for event in sorted(events, key=lambda event: event.get("reason") == "NodeNotReady"):
         reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
         if reason == "Evicted" and _DISK.search(message):
@@ -134,7 +135,7 @@ def out_of_memory(pod: dict[str, Any]) -> ResourceError:
 
 
 def ready(pod: dict[str, Any]) -> bool:
-    """Return whether commands can run in it."""
+    """Return whether commands can run in the pod."""
     return bool(condition(pod, "Ready")) and "running" in container(pod) and failure(pod) is None
 
 
@@ -145,7 +146,7 @@ def identity(pod: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def image_digest(pod: dict[str, Any]) -> str | None:
-    """Return the digest of the running image (sha256:...): the registry's, or the node's own id of a loaded image."""
+    """Return the digest of the running image (sha256:...): the registry's, or the node's id of a loaded image."""
     digest = str(_status(pod).get("imageID") or "").rpartition("@")[2]
     return digest if digest.startswith("sha256:") else None
 
@@ -154,13 +155,13 @@ def describe_pod(pod: dict[str, Any]) -> str:
     """Return Kubernetes' report on a pod, verbatim, one item per line."""
     status = pod.get("status") or {}
     lines = [f"phase {status.get('phase')}", format_reason(status)]
-    for each in status.get("conditions") or []:
-        if each.get("message") or each.get("status") != "True" or each.get("type") == "DisruptionTarget":
-            lines.append(f"{each.get('type')} {each.get('status')}: {format_reason(each)}".rstrip(": "))
-    for what, states in (("init container", init_container(pod)), ("container", container(pod))):
+    for entry in status.get("conditions") or []:
+        if entry.get("message") or entry.get("status") != "True" or entry.get("type") == "DisruptionTarget":
+            lines.append(f"{entry.get('type')} {entry.get('status')}: {format_reason(entry)}".rstrip(": "))
+    for role, states in (("init container", init_container(pod)), ("container", container(pod))):
         for kind, state in states.items():
             code = f" {state['exitCode']}" if "exitCode" in state else ""
-            lines.append(f"{what} {kind}{code}: {format_reason(state)}".rstrip(": "))
+            lines.append(f"{role} {kind}{code}: {format_reason(state)}".rstrip(": "))
     return "\n".join(line for line in lines if line)
 
 
@@ -170,6 +171,7 @@ def describe_events(events: Iterable[dict[str, Any]]) -> str:
 
 
 def _pod_failure(pod: dict[str, Any], kind: FailureClass, words: str = "") -> InfraError:
+    """Return a failure with ``words`` about the pod; by default those of the class, with Kubernetes' message."""
     status = pod.get("status") or {}
     why = status.get("message") or (condition(pod, "DisruptionTarget") or {}).get("message")
     words = words or f"{_WORDS[kind]}{f': {why}' if why else ''}"
@@ -178,13 +180,14 @@ def _pod_failure(pod: dict[str, Any], kind: FailureClass, words: str = "") -> In
 
 def condition(pod: dict[str, Any], kind: str, status: str | None = "True") -> dict[str, Any] | None:
     """Return the pod's condition of that type, if it has that status (None: any)."""
-    for each in (pod.get("status") or {}).get("conditions") or []:
-        if each.get("type") == kind and status in (None, each.get("status")):
-            return dict(each)
+    for entry in (pod.get("status") or {}).get("conditions") or []:
+        if entry.get("type") == kind and status in (None, entry.get("status")):
+            return dict(entry)
     return None
 
 
 def _status(pod: dict[str, Any], of: str = "containerStatuses") -> dict[str, Any]:
+    """Return the status of the pod's first container, or with ``initContainerStatuses`` of its init container."""
     states = (pod.get("status") or {}).get(of) or [{}]
     return dict(states[0])
 

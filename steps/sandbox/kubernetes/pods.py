@@ -1,4 +1,4 @@
-"""The pods of one namespace: create, read, watch and remove, with retries while the cluster is away."""
+"""Create, read, watch and remove the pods of one namespace, with retries while the cluster does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 
 
 class Pods:
-    """A client for all plain requests of a process. Thread-safe."""
+    """A client for the requests of a process about pods, except execs. Thread-safe."""
 
     def __init__(self, cluster: Cluster, patience: RetryPolicy) -> None:
         self.namespace = cluster.namespace
@@ -25,22 +25,26 @@ class Pods:
         self._patience = patience
 
     def make(self, manifest: Plain, *, dry_run: bool = False) -> Plain:
-        """Create a pod, or try to. A lost answer shows as ApiException (409); raises as ``call``."""
-        doing = f"making pod {manifest['metadata']['name']}"
+        """Create a pod, or test its creation; return it as stored.
+
+        Raises ApiException for a refusal (409: the name is in use, perhaps by this pod after a lost answer), InfraError
+        after the last retry.
+        """
+        doing = f"creating pod {manifest['metadata']['name']}"
         query = {"dryRun": "All"} if dry_run else {}
-        ask = partial(request_object, self._client, "POST", self._path(), manifest, query=query)
-        return call(ask, doing, self._patience)
+        create = partial(request_object, self._client, "POST", self._path(), manifest, query=query)
+        return call(create, doing, self._patience)
 
     def find(self, name: str, patience: RetryPolicy | None = None) -> Plain | None:
-        """Return the pod of that name, or None. Raises ConfigError, InfraError."""
-        return insist(lambda: self.glance(name), f"looking at pod {name}", patience or self._patience)
+        """Return the pod of that name, or None. Raises ConfigError if refused, InfraError after the last retry."""
+        return insist(lambda: self.glance(name), f"reading pod {name}", patience or self._patience)
 
     def glance(self, name: str) -> Plain | None:
         """Return the pod, or None, by one request without retries. Raises ApiException, HTTPError, OSError."""
         return find_object(self._client, self._path(name))
 
     def remove(self, name: str, uid: str, patience: RetryPolicy | None = None) -> None:
-        """Delete the pod of that name if it is this very one. Idempotent. Raises ConfigError, InfraError."""
+        """Delete the pod with this name and uid. Idempotent. Raises as ``find``."""
         doing = f"removing pod {name}"
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
@@ -54,10 +58,10 @@ class Pods:
                 raise refused(error, doing) from error
 
     def changes(self, pod: Plain, seconds: float) -> Iterator[tuple[str, Plain]]:
-        """Yield the changes of a pod after this version of it: (ADDED, MODIFIED or DELETED, the new pod).
+        """Yield the changes after this version of a pod: (ADDED, MODIFIED or DELETED, the new pod).
 
-        Ends after ``seconds``, or sooner with the connection: read the pod and call again. Raises ConfigError without
-        rights, InfraError.
+        Ends after ``seconds``, or when the connection ends; then read the pod and call again. Raises ConfigError
+        without the right, InfraError if the API server does not answer.
         """
         seconds = max(1, round(seconds))
         doing = f"watching pod {pod['metadata']['name']}"
@@ -76,10 +80,10 @@ class Pods:
             if error.status in (401, 403):
                 raise refused(error, doing) from error
         except (HTTPError, OSError, ValueError):
-            return  # the connection was cut, perhaps in the middle of a line
+            return  # the connection ended, perhaps inside a line
 
     def events(self, uid: str) -> list[Plain]:
-        """Return the events of a pod, also of one that is gone; empty if they cannot be read."""
+        """Return the events of a pod, which may be deleted; empty if they cannot be read."""
         with suppress(ApiException, HTTPError, OSError):
             return items(self._client, path("events", self.namespace), fieldSelector=f"involvedObject.uid={uid}")
         return []
@@ -89,9 +93,10 @@ class Pods:
 
 
 def _events(response: Any) -> Iterator[tuple[str, Plain]]:
-    rest = b""
+    """Yield type and object of each event of a watch, one JSON line each. Raises urllib3's errors, ValueError."""
+    incomplete = b""
     for piece in response.stream(amt=None, decode_content=False):
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, incomplete = (incomplete + piece).split(b"\n")
         for line in lines:
             event = json.loads(line)
             if event["type"] == "ERROR":

@@ -1,4 +1,4 @@
-"""The check that a cluster can run a run's sandboxes, made before any object; each refusal is one line."""
+"""Check, before a run creates any object, that a cluster can run its sandboxes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check the spec's cluster. Raises ConfigError for no cluster or no credentials, and as ``look``."""
+    """Check the spec's cluster. Raises ConfigError without a cluster or credentials, and as ``look``."""
     return look(find(spec.kubernetes), spec, sandbox_needs)
 
 
 def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check a cluster without making anything: pods are sent as a dry run.
+    """Check a cluster by requests that change nothing; pods are sent as a dry run.
 
-    Raises ConfigError: no answer, no namespace, no rights, no network or too much of it, and any objection of the
-    cluster's policies, quotas or nodes to the pods of this run; InfraError if it stops answering.
+    Raises ConfigError if the cluster does not answer, namespace or rights are missing, there is too little or too much
+    network, or policies, quotas or nodes do not admit this run's pods; InfraError if it stops answering.
     """
     with cluster.client() as client:
         check_namespace(cluster, client, spec)
@@ -49,11 +49,14 @@ def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> Re
 
 
 def _check_quotas(cluster: Cluster, client: ApiClient, pod: Plain) -> None:
-    """Check the quotas. If they may not be read, the dry run reports the first that is exceeded."""
+    """Raise ConfigError if a quota of the namespace is too small for one sandbox.
+
+    Without the right to read quotas, the dry run reports the first exceeded one.
+    """
     where = f"namespace {cluster.namespace!r} of {cluster.name}"
     quotas = allowed_list(client, path("resourcequotas", cluster.namespace), f"listing the quotas of {where}")
-    if why := too_small(quotas or [], pod):
+    if problem := too_small(quotas or [], pod):
         raise ConfigError(
-            f"{where} can never hold one sandbox: {why}; raise it, or ask for less",
+            f"{where} is too small for one sandbox: {problem}; raise the quota, or request less",
             field="sandbox.kubernetes.namespace",
         )

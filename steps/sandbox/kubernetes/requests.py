@@ -1,4 +1,4 @@
-"""Requests for sandboxes: if the API server fails, none can be made."""
+"""API requests for sandboxes, whose failures count as SANDBOX_CREATE."""
 
 from __future__ import annotations
 

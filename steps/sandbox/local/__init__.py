@@ -1,1 +1,1 @@
-"""Backend local: one private folder per sandbox, isolated by bubblewrap if it works."""
+"""Backend local: one private folder per sandbox, isolated by bubblewrap where available."""

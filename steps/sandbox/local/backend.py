@@ -1,4 +1,4 @@
-"""Backend ``local``: a private copy of an unpacked image on this machine, in namespaces if bubblewrap works."""
+"""Backend ``local``: a private copy of an unpacked image on this machine, isolated by bubblewrap where available."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 
 def connect(spec: SandboxSpec) -> LocalBackend:
-    """Connect to the backend, with bubblewrap if it works here and the settings allow it."""
+    """Return the backend, with bubblewrap if it works on this machine and the settings allow it.
+
+    Raises ConfigError on Windows.
+    """
     if sys.platform == "win32":
         raise ConfigError("backend local needs Linux or macOS: use --backend docker, or WSL", field="backend")
     return LocalBackend(image_root(spec.local), isolated=bubblewrap.probe() is None)
 
 
 class LocalBackend:
-    """Makes local sandboxes. ``images`` is the folder of all images."""
+    """Sandboxes on this machine. ``images``: the folder of all images; ``isolated``: whether they use bubblewrap."""
 
     def __init__(self, images: Path, *, isolated: bool) -> None:
         self.images = images
@@ -44,13 +47,13 @@ class LocalBackend:
     def create(self, request: SandboxRequest) -> Sandbox:
         """Create a sandbox with its own copy of the image, which its supervisor ends after ``deadline_s``.
 
-        Raises ConfigError for a missing image, or if this machine cannot provide the isolation; ResourceError if the
-        disk is full; InfraError otherwise. Its limits are those of resource_limits.py.
+        Its limits are those of ``resource_limits.bounds``. Raises ConfigError for a missing image, missing isolation or
+        missing agent files, ResourceError if the disk is full, InfraError if it does not start.
         """
         if request.isolated and not self.isolated:
             raise ConfigError(
                 "agents that run commands need isolation: "
-                "install bubblewrap, use --backend docker, or say --allow-host",
+                "install bubblewrap, use --backend docker, or allow it with --allow-host",
                 field="backend",
                 detail=bubblewrap.probe() or "SWE_ARGO_ISOLATION=none",
             )
@@ -83,6 +86,7 @@ class LocalBackend:
             remove(sandbox.root)
 
     def _bundle(self, request: SandboxRequest) -> Path | None:
+        """Return the folder of the agent program's files, if the request has any. Raises ConfigError if unusable."""
         if request.bundle is not None and not self.isolated:
             raise ConfigError(
                 "agent programs need bubblewrap on backend local: install it, or use --backend docker",
@@ -92,11 +96,12 @@ class LocalBackend:
         return folder_of(request.bundle) if request.bundle else None
 
     def _image(self, name: str) -> Path:
+        """Return the folder of an unpacked image. Raises ConfigError if there is none."""
         folder = image_folder(self.images, name)
         if not (folder / "testbed").is_dir():
             raise ConfigError(
-                f"backend local needs this image unpacked in the folder {folder}/testbed, which does not exist; "
-                "--backend docker pulls images by itself",
+                f"backend local needs this image unpacked in {folder}/testbed, which does not exist: unpack it, or use "
+                "--backend docker, which pulls images",
                 field=f"image {name}",
                 failure_class=FailureClass.IMAGE_MISSING,
             )
@@ -105,6 +110,7 @@ class LocalBackend:
     def _start(
         self, root: Path, request: SandboxRequest, digest: str | None, limits: ResourceLimits, bundle: Path | None
     ) -> LocalSandbox:
+        """Start the supervisor in the prepared folder ``root``, by bubblewrap if isolated, and return the sandbox."""
         translation = None
         rlimits = limits.rlimits(isolated=self.isolated)
         environment = {"LANG": "C.UTF-8"}
@@ -141,10 +147,13 @@ class LocalBackend:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a tree, owned by the caller: git distrusts, and root in a namespace cannot write, files of other owners."""
+    """Copy a tree. The copy belongs to this user, since git distrusts files of others and they could not be changed.
+
+    Raises OSError, with ENOSPC if the disk is full.
+    """
     if sys.platform == "linux":
-        words = ["cp", "-R", "-P", "--preserve=mode,timestamps,links", "--reflink=auto", f"{source}/.", str(target)]
-        process = subprocess.run(words, capture_output=True, check=False)
+        command = ["cp", "-R", "-P", "--preserve=mode,timestamps,links", "--reflink=auto", f"{source}/.", str(target)]
+        process = subprocess.run(command, capture_output=True, check=False)
         if process.returncode:
             error_text = process.stderr.decode(errors="replace").strip()
             raise OSError(errno.ENOSPC if "No space left" in error_text else errno.EIO, error_text)
@@ -153,10 +162,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def _failing_as(deed: str) -> Iterator[None]:
+def _failing_as(action: str) -> Iterator[None]:
+    """Raise an OSError of the block as ResourceError (disk full) or InfraError; ``action`` is for the message."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ResourceError(FailureClass.OUT_OF_DISK, f"no disk space to {deed}", detail=str(error)) from error
-        raise InfraError(FailureClass.SANDBOX_CREATE, f"could not {deed}: {error}") from error
+            raise ResourceError(FailureClass.OUT_OF_DISK, f"no disk space to {action}", detail=str(error)) from error
+        raise InfraError(FailureClass.SANDBOX_CREATE, f"could not {action}: {error}") from error

@@ -1,4 +1,4 @@
-"""A container-like namespace, made by bubblewrap without privileges: its mounts, and what it hides."""
+"""Container-like namespaces by unprivileged bubblewrap: mounts and hidden folders."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from swe_argo.steps.sandbox.local.supervisor_client import SCRIPT
 from swe_argo.steps.settings import settings
 
 SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix/store", "gnu/store")
-"""Host folders mounted read-only. /opt, /srv, /var, /home and the like may hold a store with its answers, and /nix/var
-has the socket of a daemon that downloads and builds."""
+"""Host folders mounted read-only. /opt, /srv, /var, /home and the like may contain a store with answers; /nix/var has
+the socket of a daemon that downloads and builds."""
 ETC = (
     *("passwd", "group", "shells", "login.defs", "nsswitch.conf", "host.conf", "gai.conf", "networks", "protocols"),
     *("services", "rpc", "localtime", "timezone", "locale.alias", "locale.conf", "mtab", "terminfo", "inputrc"),
@@ -34,20 +34,23 @@ ETC = (
     *("pki/ca-trust/extracted", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf"),
     *("python*", "perl", "java-*", "texmf", "ImageMagick-*"),
 )
-"""Glob patterns of host files in /etc that programs need: no passwords, keys, host names, proxies, package indexes."""
+"""Glob patterns of the host's files in /etc that programs need, without secrets, host names, proxies and indexes."""
 HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP",
                 "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "AUDIT_WRITE")  # fmt: skip
-"""The capabilities of root in a Docker container; never SYS_ADMIN, which could make read-only mounts writable."""
+"""The capabilities of root in a Docker container, without SYS_ADMIN, which could make read-only mounts writable."""
 PLACES = {
     **dict.fromkeys(("etc", "run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
     **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
 }
+"""Folders of a new sandbox -> mode."""
 KERNEL = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-"""Parts of /proc that are read-only in a Docker container. bubblewrap itself leaves /proc/sys writable to a caller who
-is root, and with it this host's kernel settings."""
+"""Parts of /proc that are read-only in a Docker container. bubblewrap leaves /proc/sys, and with it this host's kernel
+settings, writable for root."""
 KERNEL_SECRETS = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")
+"""Parts of /proc that are empty in a Docker container."""
 SUPERVISOR = "/run/swe-argo/supervisor.py"
+"""Path of the supervisor's script in the sandbox."""
 
 
 def arguments(
@@ -61,17 +64,17 @@ def arguments(
     shared_memory_bytes: int = 64 << 20,
     bundle: Path | None = None,
 ) -> list[str]:
-    """Return the command that becomes the supervisor, PID 1 of its own namespace with the folder ``root`` as /.
+    """Return the command of the supervisor, PID 1 of its own namespace with the folder ``root`` as /.
 
-    ``hidden``: host folders to hide, wherever they are. ``limits``: RLIMIT_* of every command. ``bundle``: the folder
-    of an agent's own files.
+    ``deadline_s``: seconds after which it ends. ``hidden``: host folders to hide. ``limits``: RLIMIT_* -> value for
+    every command. ``bundle``: the folder of an agent's files.
     """
     namespaces = ["user", "pid", "ipc", "uts", *(() if network else ("net",))]
     return [
         "bwrap",
         *(f"--unshare-{name}" for name in namespaces),
         *("--unshare-cgroup-try", "--uid", "0", "--gid", "0", "--as-pid-1"),
-        *(("--disable-userns",) if _knows("--disable-userns") else ()),
+        *(("--disable-userns",) if _has_option("--disable-userns") else ()),
         # Resolves without a network.
         *("--hostname", "localhost"),
         *("--cap-drop", "ALL"),
@@ -92,7 +95,7 @@ def arguments(
 
 
 def prepare(root: Path) -> None:
-    """Create the folders of a container; each sandbox has its own."""
+    """Create the folders of a new sandbox in ``root``, and /etc/hosts and /etc/hostname."""
     for name, mode in PLACES.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
@@ -101,31 +104,32 @@ def prepare(root: Path) -> None:
 
 
 def python() -> str:
-    """Return the running interpreter, links kept. Its invocation path may lead through folders not in the sandbox."""
+    """Return the path of the running interpreter with links unresolved and ``..`` removed."""
     return os.path.normpath(sys.executable)
 
 
 def search_path() -> str:
-    """Return PATH in the sandbox, the running interpreter first, so that ``python -m pytest`` uses it."""
+    """Return PATH of the sandbox; the running interpreter comes first, for ``python -m pytest``."""
     return f"{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def probe() -> str | None:
-    """Return why this machine does not use bubblewrap, in one line with the remedy, or None if it does.
+    """Return why this machine cannot use bubblewrap, with the remedy, or None if it can.
 
-    The probe makes a namespace of the same kind as a sandbox's.
+    The probe creates a namespace like a sandbox's.
     """
-    return "SWE_ARGO_ISOLATION is none: unset it" if settings().isolation == "none" else _probe_namespace()
+    return "SWE_ARGO_ISOLATION is set to none: unset it" if settings().isolation == "none" else _probe_namespace()
 
 
 @cache
 def _probe_namespace() -> str | None:
+    """Return ``probe``'s answer by running a trivial command in such a namespace."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux: use --backend docker for isolation"
     if not shutil.which("bwrap"):
         return "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)"
     if platform.machine() not in MACHINES:
-        return f"there is no system call filter for {platform.machine()}: use --backend docker for isolation"
+        return f"no system call filter exists for {platform.machine()}: use --backend docker for isolation"
     with temporary_folder() as folder:
         prepare(folder)
         command = arguments(folder, 10, network=False, hidden=[], workdir="/")
@@ -134,14 +138,15 @@ def _probe_namespace() -> str | None:
             with filtered(command) as (words, fd):
                 process = subprocess.run(words, env={}, pass_fds=(fd,), capture_output=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"bubblewrap does not run: {error}"
+            return f"bubblewrap did not run: {error}"
     if process.returncode == 0:
         return None
     error_text = process.stderr.decode(errors="replace").strip() or f"exit code {process.returncode}"
-    return f"bubblewrap is installed but cannot make a namespace ({error_text}): {_way_out(error_text)}"
+    return f"bubblewrap is installed but cannot create a namespace ({error_text}): {_remedy(error_text)}"
 
 
-def _way_out(error_text: str) -> str:
+def _remedy(error_text: str) -> str:
+    """Return the advice for bubblewrap's error message."""
     if Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").exists():
         return "allow it with sysctl kernel.apparmor_restrict_unprivileged_userns=0 or an AppArmor profile for bwrap"
     if "amespace" in error_text or "uid map" in error_text or "not permitted" in error_text:
@@ -150,6 +155,7 @@ def _way_out(error_text: str) -> str:
 
 
 def _system() -> list[str]:
+    """Return options that mount the host's SYSTEM folders read-only; links stay links."""
     words: list[str] = []
     for name in SYSTEM:
         entry = Path("/") / name
@@ -161,11 +167,11 @@ def _system() -> list[str]:
 
 
 def _configuration(root: Path, *, network: bool) -> list[str]:
-    """Return options that mount the sandbox's own folder as /etc, with the listed host files in it, read-only."""
+    """Return options that mount the sandbox's folder as /etc, with the listed host files, read-only."""
     words = ["--bind", str(root / "etc"), "/etc"]
     for pattern in (*ETC, *(("resolv.conf",) if network else ())):
         for entry in sorted(Path("/etc").glob(pattern)):
-            # Some programs read a link's target, for example the time zone's; a link to other places is resolved.
+            # Programs read where some links point, such as the time zone's; targets elsewhere are not in the sandbox.
             if entry.is_symlink() and str(entry.resolve()).startswith(("/usr/", "/proc/")):
                 words += ["--symlink", os.readlink(entry), str(entry)]  # noqa: PTH115 - as written, not resolved
             else:
@@ -178,34 +184,35 @@ def _read_only(path: Path) -> list[str]:
 
 
 @cache
-def _knows(option: str) -> bool:
-    """Return whether this bubblewrap has an option: ``--disable-userns`` came with 0.8."""
+def _has_option(option: str) -> bool:
+    """Return whether this bubblewrap has an option; ``--disable-userns`` came with 0.8."""
     process = subprocess.run(["bwrap", "--help"], capture_output=True, check=False)
     return option in (process.stdout + process.stderr).decode(errors="replace")
 
 
 def _tmpfs(path: Path, size: int) -> list[str]:
-    """Return options for a folder in memory: without a size the kernel allows half of the machine's memory for each."""
-    return [*(("--size", str(size)) if _knows("--size") else ()), "--tmpfs", str(path)]
+    """Return options for a tmpfs with a size, since the kernel's default is half of the machine's memory each."""
+    return [*(("--size", str(size)) if _has_option("--size") else ()), "--tmpfs", str(path)]
 
 
 def _shared_memory(size: int) -> list[str]:
-    return ["--perms", "1777", *_tmpfs(Path("/dev/shm"), size)] if _knows("--size") else []  # noqa: S108 - its own
+    return ["--perms", "1777", *_tmpfs(Path("/dev/shm"), size)] if _has_option("--size") else []  # noqa: S108 - its own
 
 
 def _mask(path: Path) -> list[str]:
+    """Return options that put an empty folder or file over a path, if it exists."""
     if path.is_dir():
         return _tmpfs(path, 1 << 20)
     return ["--ro-bind", "/dev/null", str(path)] if path.exists() else []
 
 
 def _interpreter(hidden: list[Path]) -> list[str]:
-    """Return options that mount the running Python, wherever installed, and hide this project's files and answers."""
+    """Return options that mount the running Python, and hide this project's files and answers."""
     prefixes = sorted({sys.prefix, sys.base_prefix, str(Path(sys.executable).resolve().parents[1])})
     visible = [Path("/") / name for name in SYSTEM] + [Path(prefix) for prefix in prefixes]
     project = TEMPLATES.parent
-    secret = [*(project / name for name in ("steps", "workflows", "templates")), *hidden, *_system_links()]
-    # First folders around a prefix, then the prefixes, then folders inside them.
+    secret = [*(project / name for name in ("steps", "workflows", "templates")), *hidden, *_private_folders()]
+    # Order: folders around a prefix, prefixes, folders inside prefixes.
     outer = [p for p in secret if any(Path(prefix).is_relative_to(p) for prefix in prefixes)]
     inner = [p for p in secret if p not in outer]
     words: list[str] = []
@@ -223,12 +230,12 @@ def _within(path: Path, folders: list[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def _system_links() -> list[Path]:
-    """Return the folders in which this machine keeps results, downloads and images."""
+def _private_folders() -> list[Path]:
+    """Return this machine's folders of results, downloads and images."""
     store = settings().store or ""
-    places = []
+    folders = []
     with suppress(ConfigError):  # no home folder
-        places.append(settings().home_folder)
+        folders.append(settings().home_folder)
     with suppress(RuntimeError):
-        places.append(Path.home())
-    return [*places, *([] if "://" in store or not store else [Path(store).absolute()])]
+        folders.append(Path.home())
+    return [*folders, *([] if "://" in store or not store else [Path(store).absolute()])]

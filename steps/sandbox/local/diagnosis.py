@@ -1,4 +1,4 @@
-"""Diagnosis of sandboxes on this machine itself."""
+"""Diagnosis of local sandboxes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from swe_argo.steps.sandbox.local import bubblewrap, resource_limits
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
-    """Diagnose this machine: local sandboxes work everywhere, if without isolation. Never raises."""
+    """Return whether this machine has isolation and limits for local sandboxes. Never raises."""
     problem = bubblewrap.probe()
     if problem is None:
-        return Diagnosis(True, f"isolated by bubblewrap; {resource_limits.promise()}")
-    mend = f"without isolation ({problem}); agents that run commands need bubblewrap, docker or --allow-host"
-    return Diagnosis(True, "gold, given and idle", mend)
+        return Diagnosis(True, f"isolated by bubblewrap; {resource_limits.describe_limits()}")
+    mend = f"no isolation ({problem}); agents that run commands need bubblewrap, docker or --allow-host"
+    return Diagnosis(True, "works for the agents gold, given and idle", mend)

@@ -1,4 +1,4 @@
-"""A watch over a sandbox's disk use: no limit that unprivileged users can set bounds a folder."""
+"""A watch over a sandbox's disk use, since unprivileged users cannot limit a folder's size."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 LOOK_S = 0.5
+"""Seconds between looks at the file system's used space, which is cheap to read."""
 MEASURE_S = 30.0
-"""Seconds between measurements; growth of the file system by what the sandbox may still take triggers one, too."""
+"""Maximum seconds between measurements; enough growth of the file system triggers one earlier."""
 INODE = 4096
-"""Bytes counted for each file besides its content: a file system has a limited number of inodes."""
+"""Bytes counted per file besides its content, since the number of inodes is limited."""
 
 
 class DiskWatch:
-    """Calls ``on_full`` once, in a thread of its own, when ``folder`` takes more than ``limit_bytes``."""
+    """A thread that calls ``on_full`` once when ``folder`` exceeds ``limit_bytes``; then ``full`` is true."""
 
     def __init__(self, folder: Path, limit_bytes: int, on_full: Callable[[], None]) -> None:
         self.folder, self.limit_bytes, self._on_full = folder, limit_bytes, on_full
@@ -31,15 +32,16 @@ class DiskWatch:
         self._end.set()
 
     def _watch(self) -> None:
-        began = at = _used(self.folder)
-        measured, since = 0, 0.0
+        """Measure the folder when it may have reached the limit, by the growth of the file system, or is due."""
+        began = at = _used(self.folder)  # used bytes of the file system: at first, and at the last measurement
+        measured, since = 0, 0.0  # the folder's size then, and the seconds since
         while not self._end.wait(LOOK_S):
             since += LOOK_S
             now = _used(self.folder)
             if measured + now - at <= self.limit_bytes and since < MEASURE_S:
                 continue
             size, whole = measure(self.folder)
-            # If part cannot be read, the growth of the file system counts instead.
+            # If a part is unreadable, the growth of the file system counts instead.
             measured, at, since = size if whole else max(size, now - began), now, 0.0
             if measured > self.limit_bytes:
                 self.full = True
@@ -48,7 +50,7 @@ class DiskWatch:
 
 
 def measure(folder: Path) -> tuple[int, bool]:
-    """Return (bytes that a folder takes, whether all of it was readable). du(1) has no limits of depth or path."""
+    """Return a folder's size in bytes, and whether all of it was readable. du(1) has no depth or path limits."""
     total, whole = 0, True
     for words, unit in ((["du", "-skx"], 1024), (["du", "--inodes", "-sx"], INODE)):
         process = subprocess.run([*words, str(folder)], capture_output=True, check=False)
@@ -59,6 +61,7 @@ def measure(folder: Path) -> tuple[int, bool]:
 
 
 def _used(folder: Path) -> int:
+    """Return the used bytes of the folder's file system, with INODE bytes per file; 0 if unknown."""
     try:
         about = os.statvfs(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""Unpacked images: ``<root>/<name, / as __>/testbed``, a git checkout, with the file ``digest`` beside it if known."""
+"""Unpacked images: ``<root>/<name, / as __>/testbed``, a git checkout, beside an optional file ``digest``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def image_folder(root: Path, name: str) -> Path:
 
 
 def read_digest(folder: Path) -> str | None:
-    """Return the digest of the image from which a folder was made, if known."""
+    """Return the digest of an unpacked image, if known."""
     file = folder / "digest"
     return file.read_text().strip() if file.is_file() else None

@@ -8,7 +8,7 @@ from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def list_orphans(_spec: SandboxSpec) -> Orphans:
-    """List the folders of dead owners. Raises OSError."""
+    """List the folders of dead owners. Raises OSError if the temporary folder cannot be read."""
     orphaned = folders.find_orphans()
     return Orphans(
         [str(folder) for folder in orphaned],

@@ -1,4 +1,4 @@
-"""The check that this machine can run a run's sandboxes itself."""
+"""Check, before a run, that this machine can run its sandboxes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check this machine. Raises ConfigError if an agent that acts lacks isolation, or an image is not unpacked."""
-    if sandbox_needs.acts and not spec.allow_host and (why_not := bubblewrap.probe()):
+    """Check isolation and images. Raises ConfigError without isolation for an agent that acts, or without an image.
+
+    Returns the digests of the images that have a file ``digest``.
+    """
+    if sandbox_needs.acts and not spec.allow_host and (problem := bubblewrap.probe()):
         raise ConfigError(
-            f"agents that run commands need isolation, and there is none here ({why_not}): "
-            "use --backend docker, or say --allow-host",
+            f"agents that run commands need isolation, which this machine does not have ({problem}): "
+            "use --backend docker, or allow it with --allow-host",
             field="sandbox.backend",
         )
     root = image_root(spec.local)
@@ -27,7 +30,7 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     if missing:
         raise ConfigError(
             f"{len(missing)} of {len(sandbox_needs.images)} images are not unpacked for backend local "
-            f"({missing[0]}/testbed for one): use --backend docker, which pulls them, or --local-images DIR",
+            f"(first missing: {missing[0]}/testbed): use --backend docker, which pulls them, or --local-images DIR",
             field="sandbox.backend",
             failure_class=FailureClass.IMAGE_MISSING,
         )

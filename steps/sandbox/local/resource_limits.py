@@ -1,4 +1,4 @@
-"""Resource limits of a local sandbox: the kernel limits processes, memory and cores, a watch the disk."""
+"""Resource limits of a local sandbox: processes, memory and cores by the kernel, disk by a watch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from swe_argo.steps.host.cgroup import Cgroup
 from swe_argo.steps.sandbox.protocol import SandboxRequest
 
 PROCESSES = 4096
-"""Threads count, too. Test suites have hundreds."""
+"""Maximum processes and threads; test suites have hundreds."""
 MEMORY_SHARE = 0.9
-"""Default share of the machine's memory; the rest keeps the machine itself running."""
-DISK_LEFT = 1 << 30
-"""Bytes that stay free, whatever the limit of a sandbox."""
+"""Default share of the machine's memory; the rest is for the machine itself."""
+DISK_RESERVE = 1 << 30
+"""Bytes that always stay free."""
 DISK_LEAST = 64 << 20
+"""Minimum disk limit, even if less is free."""
 
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """Limits of a sandbox. ``group`` is None if no control group can be made: then ``rlimits`` bound each process."""
+    """Limits of a sandbox; ``cpus`` None: none. Without a control group (``group``), ``rlimits`` limit each process."""
 
     processes: int
     memory_bytes: int
@@ -31,7 +32,10 @@ class ResourceLimits:
     group: Cgroup | None
 
     def rlimits(self, *, isolated: bool) -> dict[str, int]:
-        """Return the rlimits of every command (getrlimit(2)). A user's processes are counted per user namespace."""
+        """Return the rlimits of every command (getrlimit(2)), name -> value.
+
+        RLIMIT_NPROC counts the user's processes in a user namespace, so it is set only if the sandbox has its own.
+        """
         limits = {"RLIMIT_FSIZE": self.disk_bytes}
         if self.group is None:
             limits["RLIMIT_DATA"] = self.memory_bytes
@@ -41,9 +45,9 @@ class ResourceLimits:
 
 
 def bounds(root: Path, request: SandboxRequest) -> ResourceLimits:
-    """Return the limits of a sandbox in the folder ``root``, and set them on its control group of the same name."""
+    """Return the limits of a sandbox in the folder ``root``, and set them on its control group."""
     factor = request.resource_factor
-    free = shutil.disk_usage(root).free - DISK_LEFT
+    free = shutil.disk_usage(root).free - DISK_RESERVE
     memory = int(MEMORY_SHARE * _machine_bytes())
     limits = ResourceLimits(
         processes=PROCESSES,
@@ -58,15 +62,16 @@ def bounds(root: Path, request: SandboxRequest) -> ResourceLimits:
 
 
 def _machine_bytes() -> int:
+    """Return the machine's memory; 1 TiB, which limits nothing, if unknown."""
     if "SC_PHYS_PAGES" not in os.sysconf_names:
         return 1 << 40
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def promise() -> str:
-    """Describe the limits of a sandbox here in a few words."""
+def describe_limits() -> str:
+    """Describe the limits of a sandbox on this machine."""
     group = cgroup.probe_cgroup()
     if group:
-        return f"processes and memory bounded by control groups (v{group.version}), disk by watching"
-    processes = "" if os.geteuid() else " and none on the number of processes"
-    return f"no control group can be made here: each process is bounded by itself{processes}, disk by watching"
+        return f"processes and memory limited by control groups (v{group.version}), disk by measuring"
+    processes = "" if os.geteuid() else ", without a limit on their number"
+    return f"no control groups available: memory limited per process{processes}; disk limited by measuring"

@@ -1,4 +1,4 @@
-"""A local sandbox: its supervisor runs the commands; limits and path translation are handled here."""
+"""A local sandbox: commands by its supervisor, resource limits and path translation."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ from swe_argo.steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
 from swe_argo.steps.sandbox.wrapper import PollOptions
 
 _NOTE_BYTES = 64 << 10
+"""Maximum size of a job's note file."""
 
 LONGEST_ARGUMENT = 100_000
-"""Linux takes 128 KiB (MAX_ARG_STRLEN) in one argument; a longer command is run as a file."""
+"""Longer commands run as files, since Linux limits an argument to 128 KiB (MAX_ARG_STRLEN)."""
 
 
 class LocalSandbox:
     """A private folder and the supervisor that runs commands in it. ``root`` is the sandbox's /.
 
-    With ``translation`` there is no namespace: commands see this host, and paths are translated on the way in and out.
+    ``translation`` is for a sandbox without namespaces: commands see this host, and paths are translated both ways.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class LocalSandbox:
         merge: bool = False,
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
-        """Run a command, see ``Sandbox.exec``. The output limit holds per stream, before paths are translated back."""
+        """Run a command, see ``Sandbox.exec``. The output limit applies per stream, before path translation."""
         with self._within_limits():
             result = self.channel.exec(
                 self._argv(command),
@@ -71,9 +72,9 @@ class LocalSandbox:
                 merge=merge,
                 max_output_bytes=max_output_bytes,
             )
-        if passed := self._passed():
-            passed.output = result.stdout
-            raise passed
+        if exceeded := self._exceeded_limit():
+            exceeded.output = result.stdout
+            raise exceeded
         if not self._translation:
             return result
         outward = self._translation.outward
@@ -85,7 +86,7 @@ class LocalSandbox:
         *,
         ends_bytes: int = 512 << 10,
         note: str | None = None,
-        bell: str | None = None,  # noqa: ARG002 - output is available as it is printed
+        wake_pipe: str | None = None,  # noqa: ARG002 - output is available as it is printed
         cwd: str = WORKDIR,
         env: dict[str, str] | None = None,
     ) -> StartedJob:
@@ -98,13 +99,13 @@ class LocalSandbox:
             )
         return _LocalJob(self, job, note)
 
-    def look_at(self, job: SupervisedJob, **options: Unpack[PollOptions]) -> JobProgress:
-        """Poll a started job; raise a limit that the sandbox exceeded, and translate paths back."""
+    def poll_job(self, job: SupervisedJob, **options: Unpack[PollOptions]) -> JobProgress:
+        """Poll a started job; raise an exceeded limit, and translate paths back."""
         with self._within_limits():
             progress = job.poll(**options)
-        if passed := self._passed():
-            passed.output = progress.output
-            raise passed
+        if exceeded := self._exceeded_limit():
+            exceeded.output = progress.output
+            raise exceeded
         if not self._translation:
             return progress
         outward = self._translation.outward
@@ -123,7 +124,7 @@ class LocalSandbox:
         return data
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file, see ``Sandbox.write``. Without namespaces, paths outside the repository are the sandbox's."""
+        """Write a file, see ``Sandbox.write``. Without namespaces, ``path`` joins the translated paths."""
         if self._translation:
             self._translation.adopt(path)
             data = self._translation.inward(data)
@@ -131,22 +132,22 @@ class LocalSandbox:
             self.channel.write(self._inward(path), data)
 
     def outside_failure(self) -> StepError | None:
-        """Return why it was ended: a limit, its owner, its clock, or a kill on this machine; see ``Sandbox``."""
-        return self._passed() or self.channel.ended_from_outside()
+        """Return the exceeded limit, or why the sandbox was ended from outside; see ``Sandbox.outside_failure``."""
+        return self._exceeded_limit() or self.channel.ended_from_outside()
 
     @contextmanager
     def _within_limits(self) -> Iterator[None]:
-        """Raise the exceeded limit if the sandbox was lost because of one."""
+        """If the block fails because the sandbox exceeded a limit, raise that limit's failure instead."""
         try:
             yield
         except InfraError as error:
-            if passed := self._passed():
-                passed.output = error.output
-                raise passed from error
+            if exceeded := self._exceeded_limit():
+                exceeded.output = error.output
+                raise exceeded from error
             raise
 
-    def _passed(self) -> ResourceError | None:
-        """Return the limit that it exceeded, as known from outside by the kernel and the disk watch."""
+    def _exceeded_limit(self) -> ResourceError | None:
+        """Return the failure of an exceeded limit, as the kernel or the disk watch reports it."""
         if self.disk.full:
             most = f"its limit of {self.limits.disk_bytes >> 20} MiB"
             return ResourceError(FailureClass.OUT_OF_DISK, f"the local sandbox ran out of disk ({most})")
@@ -159,10 +160,11 @@ class LocalSandbox:
         return self._translation.text(text) if self._translation else text
 
     def _argv(self, command: str) -> list[str]:
+        """Return the argument list that runs a shell command; a long one is written to a file first."""
         command = self._inward(command)
         if len(command.encode(errors="surrogateescape")) > LONGEST_ARGUMENT:
-            # $0, stdin and the arguments stay as they would be.
-            script = self._place(f"/tmp/.command-{os.urandom(8).hex()}")  # noqa: S108 - the sandbox's own
+            # By eval, so that $0, stdin and the arguments are the same as for a short command.
+            script = self._own_path(f"/tmp/.command-{os.urandom(8).hex()}")  # noqa: S108 - the sandbox's own
             self.channel.write(script, command.encode(errors="surrogateescape"))
             command = f'eval "$(cat {shlex.quote(script)}; rm {shlex.quote(script)})"'
         return ["/bin/bash", "-c", command]
@@ -170,13 +172,14 @@ class LocalSandbox:
     def _variables(self, env: dict[str, str] | None) -> dict[str, str]:
         return self._environment() | {name: self._inward(value) for name, value in (env or {}).items()}
 
-    def _place(self, path: str) -> str:
+    def _own_path(self, path: str) -> str:
+        """Return a path of the sandbox as its commands see it: below ``root`` if it has no namespace."""
         return str(self.root) + path if self._translation else path
 
     def _environment(self) -> dict[str, str]:
-        variables = {"PATH": bubblewrap.search_path(), "HOME": self._place("/root"), "LANG": "C.UTF-8"}
+        variables = {"PATH": bubblewrap.search_path(), "HOME": self._own_path("/root"), "LANG": "C.UTF-8"}
         if self._translation:
-            variables |= {"TMPDIR": self._place("/tmp"), "SWE_ARGO_SANDBOX": str(self.root)}  # noqa: S108
+            variables |= {"TMPDIR": self._own_path("/tmp"), "SWE_ARGO_SANDBOX": str(self.root)}  # noqa: S108
         return variables
 
 
@@ -192,7 +195,8 @@ class _LocalJob:
         self.interrupt = job.interrupt
 
     def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
-        progress = self._box.look_at(self._job, **options)
+        """Poll the job; once it has ended, also read its note file."""
+        progress = self._box.poll_job(self._job, **options)
         if progress.running or self._note is None:
             return progress
         try:

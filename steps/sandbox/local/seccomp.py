@@ -1,9 +1,9 @@
-"""The system call filter of a local sandbox: denies calls that escape namespaces or watch the shared kernel.
+"""The system call filter of a local sandbox, which denies calls that escape namespaces or observe the shared kernel.
 
-A session's keyring belongs to no namespace, so keys would pass from one sandbox to the next, and a socket of AF_VSOCK
-reaches the machine's hypervisor without a network. Docker's default profile denies the same:
+Keyrings belong to no namespace, so keys would pass between sandboxes, and a socket of AF_VSOCK reaches the hypervisor
+without a network. Docker's default profile denies the same calls:
 https://github.com/moby/profiles/blob/main/seccomp/default.json
-Calls that evict shared file pages are denied, too: the next sandbox would see the gaps.
+Calls that evict shared file pages are denied, too, since the next sandbox could detect the eviction.
 """
 
 from __future__ import annotations
@@ -39,20 +39,24 @@ WITH_ARGUMENT = {
 """Calls denied by an argument: (number, index of the argument from 0, denied value). socket(2), socketcall(2), which
 hides the family in memory, fadvise64(2) and madvise(2)."""
 MACHINES = ("x86_64", "aarch64")
-"""Machines whose programs make calls of these architectures only."""
+"""Machines whose programs use calls of these architectures only."""
 _X32_BIT = 0x40000000
-"""Marks the calls of x32 programs, which share the architecture and, for ``DENIED``, the numbers of x86_64."""
+"""Bit of x32 calls, which otherwise share the architecture and the numbers of ``DENIED`` with x86_64."""
 
 # Classic BPF (linux/bpf_common.h) on struct seccomp_data, and its results (linux/seccomp.h).
 _LOAD, _AND, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENT_OFFSET, _ARGUMENT_SIZE = 0, 4, 16, 8
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _TO_DENIAL = -1
-"""Placeholder for the distance to the end of a block."""
+"""Placeholder for the distance to the denial at the end of a block."""
 
 
 def program() -> bytes:
-    """Return the filter: the listed calls, and all of an unknown architecture, fail with EPERM."""
+    """Return the filter, by which the listed calls and all calls of unknown architectures fail with EPERM.
+
+    It has a block of instructions per architecture. An instruction is (code, instructions to skip if true, if false,
+    operand).
+    """
     denial = (_RETURN, 0, 0, _FAIL | errno.EPERM)
     number_of_call = [(_LOAD, 0, 0, _NUMBER_OFFSET), (_AND, 0, 0, ~_X32_BIT & 0xFFFFFFFF)]
     lines = [(_LOAD, 0, 0, _ARCHITECTURE_OFFSET)]
@@ -60,12 +64,13 @@ def program() -> bytes:
         block = [*number_of_call, *((_JUMP_IF_EQUAL, _TO_DENIAL, 0, number) for number in numbers)]
         for number, place, value in WITH_ARGUMENT[architecture]:
             argument = (_LOAD, 0, 0, _ARGUMENT_OFFSET + place * _ARGUMENT_SIZE)
-            block += [*number_of_call, (_JUMP_IF_EQUAL, 0, 2, number), argument]
+            block += [*number_of_call, (_JUMP_IF_EQUAL, 0, 2, number), argument]  # else skip the test
             block.append((_JUMP_IF_EQUAL, _TO_DENIAL, 0, value))
         block += [(_RETURN, 0, 0, _ALLOW), denial]
         lines.append((_JUMP_IF_EQUAL, 0, len(block), architecture))
-        for left, (code, if_true, if_false, operand) in zip(range(len(block) - 2, -2, -1), block, strict=True):
-            lines.append((code, left if if_true == _TO_DENIAL else if_true, if_false, operand))
+        # The denial is the last instruction of the block; the one before it skips 0.
+        for distance, (code, if_true, if_false, operand) in zip(range(len(block) - 2, -2, -1), block, strict=True):
+            lines.append((code, distance if if_true == _TO_DENIAL else if_true, if_false, operand))
     lines.append(denial)
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 

@@ -1,4 +1,4 @@
-"""A started command of a local sandbox: a thread reads its output, so that it never blocks between two polls."""
+"""A started command of a local sandbox, whose output a thread reads, so that it never blocks between polls."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
 
 
 class SupervisedJob:
-    """A started job, see ``StartedJob``, without the note. ``call`` has the descriptors of its output and its input."""
+    """A started job, see ``StartedJob``, without the note.
+
+    ``call``: the request that started it, with the descriptors of its output and input. ``failure``: returns the
+    failure of a lost sandbox, given the error of the connection, if any.
+    """
 
     def __init__(
         self, call: SupervisorRequest, ends_bytes: int, failure: Callable[[OSError | None], InfraError]
     ) -> None:
         self._call = call
         self._failure = failure
-        self._kept = BothEnds(ends_bytes)
-        self._size = 0
+        self._output = BothEnds(ends_bytes)
+        self._size = 0  # bytes of output so far
         self._last_output = time.monotonic()
-        self._ending: dict[str, object] | None = None
+        self._ending: dict[str, object] | None = None  # the supervisor's report of the end
         self._error: OSError | None = None
         self._changed = threading.Condition()
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._writes = False
+        self._writes = False  # whether a thread writes ``_lines`` to the input
         self._until_output = False
-        self._input: int | None
+        self._input: int | None  # None once closed
         output, self._input = call.fds
         call.fds = [output]
         threading.Thread(target=self._read, daemon=True).start()
@@ -58,10 +62,10 @@ class SupervisedJob:
             ended_here = self._runs() and (flooded or (kill and not quiet))
             if ended_here:
                 with suppress(OSError):
-                    self._call.sock.send(b"k")
+                    self._call.sock.send(b"k")  # kill it, see supervisor.py
                 if not self._changed.wait_for(lambda: not self._runs(), GRACE_S):
                     self._error = TimeoutError()
-            output, tail = self._kept.take()
+            output, tail = self._output.take()
             if self._error or (self._ending and "lost" in self._ending):
                 failure = self._failure(self._error)
                 failure.output = output
@@ -105,10 +109,10 @@ class SupervisedJob:
         return self._ending is None and self._error is None
 
     def _wait(self, wait_s: float, quiet_s: float | None) -> bool:
-        """Wait; return whether the job went quiet, not ended, flooded, timed out or printed the awaited output."""
+        """Wait for the end, a flood, the timeout, awaited output or silence; return whether silence came first."""
         began = time.monotonic()
         until = began + wait_s
-        while self._runs() and self._size <= FLOOD_BYTES and not (self._until_output and len(self._kept)):
+        while self._runs() and self._size <= FLOOD_BYTES and not (self._until_output and len(self._output)):
             now = time.monotonic()
             quiet_at = until if quiet_s is None else max(began, self._last_output) + quiet_s
             if now >= min(until, quiet_at):
@@ -117,6 +121,7 @@ class SupervisedJob:
         return False
 
     def _read(self) -> None:
+        """Follow the job to its end in a thread; record the end or the lost connection."""
         try:
             ending = self._follow()
         except OSError as error:
@@ -132,14 +137,14 @@ class SupervisedJob:
             self.close_input()
 
     def _follow(self) -> dict[str, object]:
-        """Read output until the command's end is reported, then the rest still on its way. Raises OSError."""
+        """Read output until the command's end is reported, and then the remaining output. Raises OSError."""
         [output] = self._call.fds
         call = self._call.sock.fileno()
         poll = select.poll()
         poll.register(output, select.POLLIN)
         poll.register(call, select.POLLIN)
         ending: dict[str, object] = {}
-        is_open, give_up = True, math.inf
+        is_open, give_up = True, math.inf  # of the output; give_up is set once the command has ended
         while not ending or is_open:
             remaining_s = give_up - time.monotonic()
             events = poll.poll(max(0.0, remaining_s) * 1000 if ending else None)
@@ -154,20 +159,21 @@ class SupervisedJob:
                     ending = self._call.answer(GRACE_S)
                     poll.unregister(call)
                     give_up = time.monotonic() + SETTLE_S
-            # A child may print without end; everything in the pipe when the command ended has been read by now.
+            # A child may print forever; what was in the pipe at the command's end has been read by now.
             if ending and (not events or remaining_s < 0):
                 break
         return ending
 
     def _take(self, piece: bytes) -> None:
         with self._changed:
-            self._kept.add(piece)
+            self._output.add(piece)
             self._size += len(piece)
             self._last_output = time.monotonic()
             if self._until_output or self._size > FLOOD_BYTES:
                 self._changed.notify_all()
 
     def _write(self, pipe: int) -> None:
+        """Write queued input in a thread, since the command may not read it; None in the queue closes the pipe."""
         while (data := self._lines.get()) is not None:
             with suppress(OSError):  # the command has closed its input
                 while data:

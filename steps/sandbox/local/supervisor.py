@@ -1,18 +1,18 @@
-"""The process that starts all commands of a local sandbox: PID 1 if the sandbox has namespaces.
+"""The process that starts all commands of a local sandbox, PID 1 if the sandbox has namespaces.
 
-A bare interpreter runs it as a script, so it imports the standard library only. Its stdin is a socket held by the
-process that owns the sandbox; when that process dies, however it dies, the socket closes and everything here ends with
-it. The socket carries one byte for each call, with a socket of that call's own for the messages:
+A bare interpreter runs it as a script, so it imports only the standard library. Its stdin is a socket of the process
+that owns the sandbox; when that process dies, the socket closes and the sandbox ends. For each call, the socket carries
+one byte and a separate socket for the call's messages:
 
     {"op": "exec", "argv", "cwd", "env", "timeout_s", "merge"}  ->  {"started"} + read ends of the output pipes, then
                                                                     {"exit": code or null, "timed_out"}
-        with "input": true: the write end of its input, too; meanwhile the caller may send the byte "i" (interrupt it)
-        or "k" (end it as timed out)
+        with "input": true: also the write end of its input; the caller may send the byte "i" (interrupt) or "k" (end
+        as timed out)
     {"op": "read", "path"}                                      ->  {} + the open file
     {"op": "write", "path", "size"} + bytes                     ->  {}
     {"op": "hello"}                                             ->  {}
 
-The answer to a failed file operation is {"errno", "strerror"}; to a command ended by the deadline {"lost": "deadline"}.
+A failed file operation is answered by {"errno", "strerror"}, a command that the deadline ended by {"lost": "deadline"}.
 """
 
 from __future__ import annotations
@@ -35,11 +35,15 @@ from typing import Any, NoReturn
 
 Message = dict[str, Any]
 KILL_AGAIN_S = 0.5
+"""Seconds until a command that survived its timeout is killed again."""
 
 
 @dataclass
 class RunningCommand:
-    """A started command: ``pid`` leads its session, ``pipes`` are the read ends of its output."""
+    """A started command. ``pid`` is its session leader; ``pipes`` are the read ends of its output.
+
+    ``until``: the time of its timeout, by the monotonic clock.
+    """
 
     call: socket.socket
     pid: int
@@ -49,19 +53,23 @@ class RunningCommand:
 
 
 class Supervisor:
-    """An event loop over the control socket, the calls of running commands, and output that has no reader left."""
+    """An event loop over the control socket, calls of running commands, and output without a reader.
+
+    ``limits``: RLIMIT_* -> value for every command. After ``deadline_s`` the sandbox ends.
+    """
 
     def __init__(self, control: socket.socket, deadline_s: float, limits: dict[str, int]) -> None:
         self.control = control
         self.limits = limits
         self.deadline = time.monotonic() + deadline_s
         self.jobs: dict[int, RunningCommand] = {}
-        self.ready: dict[int, Callable[[], object]] = {}
+        self.ready: dict[int, Callable[[], object]] = {}  # descriptor -> action when it is readable
         self.selector = selectors.DefaultSelector()
 
     def run(self) -> NoReturn:
         """Serve until the owner is gone or the deadline has passed."""
         self._watch(self.control.fileno(), self._accept)
+        # A command's end (SIGCHLD) writes a byte to this pipe, which ends select().
         woken, wake = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(wake, False)
@@ -83,11 +91,13 @@ class Supervisor:
             self.selector.unregister(fd)
 
     def _patience(self) -> float:
+        """Return the seconds until the next timeout or the deadline."""
         return max(0.0, min([self.deadline, *(job.until for job in self.jobs.values())]) - time.monotonic())
 
     # -- calls
 
     def _accept(self) -> None:
+        """Receive one call from the owner; end the sandbox if the owner is gone."""
         byte, fds, _, _ = socket.recv_fds(self.control, 1, 1)
         if not byte:
             self._end()
@@ -100,6 +110,7 @@ class Supervisor:
                 call.close()
 
     def _serve(self, call: socket.socket) -> None:
+        """Read a call's request; start its command, or do its file operation and answer. Raises OSError."""
         call.settimeout(60)
         with call.makefile("rb") as stream:
             request: Message = json.loads(stream.readline() or b"{}")
@@ -116,7 +127,7 @@ class Supervisor:
                 replace(os.fsencode(request["path"]), payload)
         except OSError as error:
             answer = {"errno": error.errno, "strerror": error.strerror}
-        say(call, answer, fds)
+        send(call, answer, fds)
         for fd in fds:
             os.close(fd)
         call.close()
@@ -124,7 +135,9 @@ class Supervisor:
     # -- commands
 
     def _start(self, call: socket.socket, request: Message) -> None:
+        """Start the command of an ``exec`` request, and send the caller the pipes of its output and input."""
         pipes = [os.pipe() for _ in range(1 if request["merge"] else 2)]
+        # Both ends of the command's input; feed is -1 for an empty input.
         takes, feed = os.pipe() if request.get("input") else (os.open(os.devnull, os.O_RDONLY), -1)
         pid = os.fork()
         if pid == 0:
@@ -133,12 +146,13 @@ class Supervisor:
             os.close(end)
         job = RunningCommand(call, pid, [end for end, _ in pipes], time.monotonic() + request["timeout_s"])
         self.jobs[pid] = job
-        say(call, {"started": pid}, [*job.pipes, *([feed] if feed >= 0 else [])])
+        send(call, {"started": pid}, [*job.pipes, *([feed] if feed >= 0 else [])])
         if feed >= 0:
             os.close(feed)
-        self._watch(call.fileno(), lambda: self._hear(job))
+        self._watch(call.fileno(), lambda: self._receive(job))
 
-    def _hear(self, job: RunningCommand) -> None:
+    def _receive(self, job: RunningCommand) -> None:
+        """Obey the caller of a command: interrupt, kill, or abandon it if the call is closed."""
         word = b""
         with suppress(OSError):
             word = job.call.recv(1)
@@ -149,10 +163,10 @@ class Supervisor:
         elif word == b"k":
             job.until = min(job.until, time.monotonic())
         elif not word:
-            self._hung_up(job)
+            self._abandon(job)
 
-    def _hung_up(self, job: RunningCommand) -> None:
-        """Stop the command of a caller that finished or died; drain its output so that no child gets SIGPIPE."""
+    def _abandon(self, job: RunningCommand) -> None:
+        """Stop the command of a caller that closed its call; drain the output so that no child gets SIGPIPE."""
         self._unwatch(job.call.fileno())
         job.call.close()
         if self.jobs.get(job.pid) is job:
@@ -162,11 +176,13 @@ class Supervisor:
             self._watch(pipe, lambda pipe=pipe: self._drain(pipe))  # type: ignore[misc]
 
     def _drain(self, pipe: int) -> None:
+        """Discard output that nobody reads; close the pipe at its end."""
         if not os.read(pipe, 1 << 20):
             self._unwatch(pipe)
             os.close(pipe)
 
     def _reap(self) -> None:
+        """Collect ended processes; report the ends of commands to their callers."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -176,10 +192,12 @@ class Supervisor:
                 return
             if job := self.jobs.pop(pid, None):
                 code = os.waitstatus_to_exitcode(status)
+                # A signal N is negative here, and 128 + N for the caller.
                 ending = None if job.timed_out else code if code >= 0 else 128 - code
-                say(job.call, {"exit": ending, "timed_out": job.timed_out})
+                send(job.call, {"exit": ending, "timed_out": job.timed_out})
 
     def _enforce(self) -> None:
+        """Kill commands that reached their timeout; end the sandbox at its deadline."""
         now = time.monotonic()
         for job in self.jobs.values():
             if now >= job.until:
@@ -188,11 +206,11 @@ class Supervisor:
                 kill_all(session(job.pid))
         if now >= self.deadline:
             for job in self.jobs.values():
-                say(job.call, {"lost": "deadline"})
+                send(job.call, {"lost": "deadline"})
             self._end()
 
     def _end(self) -> NoReturn:
-        """Exit. The kernel ends the rest if this is PID 1; elsewhere kill all descendants first."""
+        """Exit. Kill all descendants first, unless this is PID 1, with which the kernel ends them."""
         if os.getpid() != 1:
             for job in self.jobs.values():
                 kill_all([job.pid])
@@ -203,14 +221,14 @@ class Supervisor:
         os._exit(0)
 
 
-def say(call: socket.socket, message: Message, fds: list[int] | None = None) -> None:
-    """Send a message to a caller, who may be gone."""
+def send(call: socket.socket, message: Message, fds: list[int] | None = None) -> None:
+    """Send a message to a caller, ignoring a closed call."""
     with suppress(OSError):
         socket.send_fds(call, [json.dumps(message).encode() + b"\n"], fds or [])
 
 
 def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, stderr: int) -> NoReturn:
-    """Replace the child process by the command, leader of its own session, inheriting nothing of this process."""
+    """Replace this forked process by the request's command, as leader of its own session; exit 126 if that fails."""
     try:
         os.setsid()
         os.dup2(stdin, 0)
@@ -220,12 +238,12 @@ def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, st
             signal.signal(number, signal.SIG_DFL)
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, name), (most, most))
-        with suppress(OSError):  # if memory runs out, commands die before this sandbox's first process
+        with suppress(OSError):  # out of memory, the kernel kills commands before this process
             Path("/proc/self/oom_score_adj").write_text("500")
         os.chdir(os.fsencode(request["cwd"]))
         environment = {os.fsencode(k): os.fsencode(v) for k, v in request["env"].items()}
         os.execve(request["argv"][0], [os.fsencode(a) for a in request["argv"]], environment)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, this copy of the process must not live on
+    except BaseException as error:  # noqa: BLE001 - this copy of the process must always exit
         os.write(
             2, f"{request['argv'][0]} could not be started in {request['cwd']}: {error}\n".encode(errors="replace")
         )
@@ -233,7 +251,7 @@ def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, st
 
 
 def open_regular(path: bytes) -> int:
-    """Open a regular file; a pipe or a device left there must not block or flood the reader."""
+    """Open a regular file for reading. Raises OSError, also for a pipe or device, which could block the reader."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
@@ -245,7 +263,7 @@ def open_regular(path: bytes) -> int:
 
 
 def replace(path: bytes, data: bytes) -> None:
-    """Write a file beside its path and move it there, with the mode of an existing file."""
+    """Write a file atomically, with the mode of an existing file."""
     folder = os.path.dirname(path)  # noqa: PTH120 - bytes
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - bytes
     part = os.path.join(folder, b".swe-argo-%d.part" % time.monotonic_ns())  # noqa: PTH118 - bytes
@@ -265,11 +283,11 @@ def replace(path: bytes, data: bytes) -> None:
 
 
 def processes() -> dict[int, tuple[int, int]]:
-    """Return {pid: (parent, session)} of every living process; empty without /proc (macOS)."""
+    """Return {pid: (parent, session)} of all living processes; empty without /proc (macOS)."""
     table = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # The name in brackets may itself hold brackets and spaces: proc(5).
+            # The name in brackets may contain brackets and spaces: proc(5).
             fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue
@@ -279,7 +297,7 @@ def processes() -> dict[int, tuple[int, int]]:
 
 
 def descendants(root: int) -> list[int]:
-    """Return all descendants of ``root``, which is a subreaper or alive."""
+    """Return all descendants of ``root``; orphans count only if it adopts them, as this process does (``guard``)."""
     table = processes()
     pids, wave = [], [root]
     while wave:
@@ -289,7 +307,7 @@ def descendants(root: int) -> list[int]:
 
 
 def session(leader: int) -> set[int]:
-    """Return a command's processes: its whole session, for ``timeout`` leads a group of its own, and descendants."""
+    """Return a command's processes: its session, which includes the process groups of ``timeout``, and descendants."""
     return {leader, *(pid for pid, (_, sid) in processes().items() if sid == leader), *descendants(leader)}
 
 
@@ -302,7 +320,7 @@ def kill_all(pids: Iterable[int]) -> None:
 
 
 def guard() -> None:
-    """On Linux, adopt orphans as children, to find them at the end, and keep commands from reading this process."""
+    """On Linux, adopt orphaned processes, to end them later, and keep commands from reading this process."""
     if sys.platform == "linux":
         import ctypes
 
@@ -315,7 +333,7 @@ def guard() -> None:
 if __name__ == "__main__":
     guard()
     os.umask(0o022)
-    # As PID 1 an unhandled signal from inside is dropped by the kernel; Python's own handler would end the process.
+    # The kernel drops unhandled signals to PID 1 from inside; Python's handler would end the process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     inherited = socket.socket(fileno=os.dup(0))
     Supervisor(inherited, float(sys.argv[1]), json.loads(sys.argv[2])).run()

@@ -1,4 +1,4 @@
-"""The owner's side of a supervised sandbox: the messages of supervisor.py as calls and exceptions."""
+"""The client of a local sandbox's supervisor: its messages as calls and exceptions."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ from swe_argo.steps.sandbox.protocol import ExecResult
 
 SCRIPT = Path(__file__).resolve().with_name("supervisor.py")
 START_S = 30.0
+"""Seconds to wait for the supervisor's first answer to a call."""
 _ENDING_S = 2.0
-"""Seconds that bubblewrap may live longer than its supervisor."""
+"""Seconds that bubblewrap may outlive its supervisor."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a full disk."""
 
 
 class SupervisorClient:
-    """A running supervisor, reached through a socket; it ends when this process closes the socket."""
+    """A running supervisor, which ends when this process closes its socket."""
 
     def __init__(
         self, command: list[str], deadline_s: float, env: dict[str, str], *, is_bubblewrap: bool = False
     ) -> None:
-        """Start ``command``, which must become supervisor.py.
+        """Start ``command``, which must run supervisor.py. Raises InfraError if it does not answer.
 
-        ``is_bubblewrap``: it takes bubblewrap's ``--info-fd`` and ``--seccomp`` before ``--``. Raises InfraError.
+        ``is_bubblewrap``: the command accepts bubblewrap's ``--info-fd`` and ``--seccomp`` before ``--``.
         """
         self.deadline_s = deadline_s
         self._ends = time.monotonic() + deadline_s
         self._closed = False
         self._is_bubblewrap = is_bubblewrap
-        self._control, theirs = socket.socketpair()
+        self._control, remote = socket.socketpair()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
-            with theirs:
-                self._process, self.pid = _start(command, env, theirs, self._log, is_bubblewrap=is_bubblewrap)
+            with remote:
+                self._process, self.pid = _start(command, env, remote, self._log, is_bubblewrap=is_bubblewrap)
         except OSError as error:
             self._control.close()
             self._log.close()
@@ -65,7 +67,7 @@ class SupervisorClient:
     def exec(
         self, argv: list[str], *, timeout_s: float, cwd: str, env: dict[str, str], merge: bool, max_output_bytes: int
     ) -> ExecResult:
-        """Run a program; the limit on output holds for each stream."""
+        """Run a program to its end or timeout; ``max_output_bytes`` applies per stream. Raises InfraError if lost."""
         started = time.monotonic()
         streams: list[Stream] = []
         request = {"op": "exec", "argv": argv, "cwd": cwd, "env": env, "timeout_s": timeout_s, "merge": merge}
@@ -88,7 +90,7 @@ class SupervisorClient:
         )
 
     def start(self, argv: list[str], *, cwd: str, env: dict[str, str], ends_bytes: int) -> SupervisedJob:
-        """Start a program with open input and one output stream."""
+        """Start a program with open input and one output stream. Raises InfraError if the sandbox is lost."""
         request = {"op": "exec", "argv": argv, "cwd": cwd, "env": env, "timeout_s": self.deadline_s, "merge": True}
         call = self._call({**request, "input": True})
         try:
@@ -109,30 +111,31 @@ class SupervisorClient:
             raise self._failure(error) from error
         except _TooLargeError:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path) from None
+        # A path through a file counts as missing, as in the other backends.
         number = errno.ENOENT if answer["errno"] == errno.ENOTDIR else answer["errno"]
         raise OSError(number, answer["strerror"], path)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a file atomically, and create its folders."""
+        """Write a file atomically, and create its folders. Raises as ``Sandbox.write``."""
         try:
             with self._call({"op": "write", "path": path, "size": len(data)}, data) as call:
                 answer = call.answer(START_S)
         except OSError as error:
             raise self._failure(error) from error
         if answer:
-            raise _refused(path, answer)
+            raise _write_failure(path, answer)
 
     def kill(self) -> None:
-        """Kill the sandbox at once, from outside: running calls fail."""
+        """Kill the sandbox at once; running calls fail."""
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the supervisor and with it everything it started. Idempotent."""
+        """End the supervisor and all its processes. Idempotent."""
         if self._closed:
             return
         self._closed = True
-        # close() alone leaves the socket open to a thread that is sending on it.
+        # close() alone keeps the socket open for a thread that sends on it.
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
@@ -146,7 +149,7 @@ class SupervisorClient:
         self._log.close()
 
     def ended_from_outside(self) -> InfraError | None:
-        """Return why the sandbox was lost, if not by code inside it; None if it was not, or the cause is unknown."""
+        """Return why the sandbox was ended from outside (closed, deadline, killed); None if it was not, or unknown."""
         if self._closed or self._overdue():
             return self._failure(None)
         if self._is_bubblewrap and self._ended_by_signal():
@@ -154,7 +157,7 @@ class SupervisorClient:
         return None
 
     def _ended_by_signal(self) -> bool:
-        """Return whether bubblewrap itself, out of reach from inside, was killed. It ends a moment after its child."""
+        """Return whether bubblewrap was killed, which code inside cannot do. It ends shortly after its child."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(_ENDING_S) < 0
         return False
@@ -163,27 +166,29 @@ class SupervisorClient:
         return time.monotonic() >= self._ends - 0.05
 
     def _call(self, request: dict[str, Any], payload: bytes = b"") -> SupervisorRequest:
-        ours, theirs = socket.socketpair()
+        """Send a request on a socket of its own. Raises InfraError if the supervisor is gone."""
+        local, remote = socket.socketpair()
         try:
-            with theirs:
-                socket.send_fds(self._control, [b"!"], [theirs.fileno()])
-            ours.settimeout(START_S)
-            ours.sendall(json.dumps(request).encode() + b"\n" + payload)
+            with remote:
+                socket.send_fds(self._control, [b"!"], [remote.fileno()])
+            local.settimeout(START_S)
+            local.sendall(json.dumps(request).encode() + b"\n" + payload)
         except OSError as error:
-            ours.close()
+            local.close()
             raise self._failure(error) from error
-        return SupervisorRequest(ours)
+        return SupervisorRequest(local)
 
     def _failure(self, error: OSError | None, streams: Sequence[Stream] = ()) -> InfraError:
+        """Return the failure of a lost sandbox, given the connection's error, with the stdout so far."""
         if self._closed:
-            why = "it was destroyed"
+            cause = "was destroyed"
         elif self._overdue():
-            why = f"its deadline of {self.deadline_s:g} s passed"
+            cause = f"reached its deadline of {self.deadline_s:g} s"
         elif isinstance(error, TimeoutError):
-            why = "it does not answer"
+            cause = "does not answer"
         else:
-            why = "it ended unexpectedly"
-        failure = InfraError(FailureClass.SANDBOX_LOST, f"the local sandbox is lost: {why}", detail=self._error_text())
+            cause = "ended unexpectedly"
+        failure = InfraError(FailureClass.SANDBOX_LOST, f"the local sandbox {cause}", detail=self._error_text())
         failure.output = bytes(streams[0].data) if streams else b""
         return failure
 
@@ -197,7 +202,10 @@ class SupervisorClient:
 def _start(
     command: list[str], env: dict[str, str], stdin: socket.socket, log: IO[bytes], *, is_bubblewrap: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Return the process, and the supervisor's pid on this host."""
+    """Start the supervisor's command; return its process, and the supervisor's pid on this host.
+
+    With bubblewrap, the process is bubblewrap, which reports the pid of its child as JSON.
+    """
     options: dict[str, Any] = {"stdin": stdin, "stdout": log, "stderr": log, "env": env, "start_new_session": True}
     if not is_bubblewrap:
         process = subprocess.Popen(command, **options)
@@ -220,6 +228,7 @@ class _TooLargeError(Exception):
 
 
 def _whole(fd: int, max_bytes: int) -> bytes:
+    """Read and close a file. Raises _TooLargeError."""
     with os.fdopen(fd, "rb") as file:
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
@@ -227,7 +236,8 @@ def _whole(fd: int, max_bytes: int) -> bytes:
     return data
 
 
-def _refused(path: str, answer: dict[str, Any]) -> Exception:
+def _write_failure(path: str, answer: dict[str, Any]) -> Exception:
+    """Return the error for the supervisor's answer to a failed write."""
     if answer["errno"] in FULL:
         return ResourceError(FailureClass.OUT_OF_DISK, f"could not write {path}: {answer['strerror']}")
     return OSError(answer["errno"], answer["strerror"], path)

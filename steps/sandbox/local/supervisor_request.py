@@ -1,4 +1,4 @@
-"""A request to the supervisor of a local sandbox, and the command output that comes back on it."""
+"""A request to the supervisor of a local sandbox, and the command's output."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from typing import Any, Self
 
 GRACE_S = 15.0
-"""Seconds after its timeout by which a command's end must be reported, or the supervisor counts as hung."""
+"""Seconds after a command's timeout until a supervisor without a report counts as hung."""
 SETTLE_S = 0.1
-"""Seconds to wait for output still on its way (``> >(tee log)``) after a command has ended."""
+"""Seconds to wait for late output (``> >(tee log)``) after a command has ended."""
 
 
 class SupervisorRequest:
-    """A request on a socket of its own."""
+    """A request on its own socket. ``fds``: the descriptors received with its answers."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -37,7 +37,7 @@ class SupervisorRequest:
         self.fds = []
 
     def answer(self, patience_s: float) -> dict[str, Any]:
-        """Return the next message; keep descriptors that came with it until the call ends. Raises OSError."""
+        """Return the supervisor's next message; add its descriptors to ``fds``. Raises OSError if lost or too late."""
         self.sock.settimeout(patience_s)
         while b"\n" not in self._pending:
             data, fds, _, _ = socket.recv_fds(self.sock, 4096, 3, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
@@ -59,7 +59,7 @@ class Stream:
         self.truncated = False
 
     def pump(self) -> bool:
-        """Read what is available; return False at the end."""
+        """Read available output; return False at its end."""
         chunk = os.read(self.fd, 1 << 20)
         room = self.limit - len(self.data)
         self.data += chunk[:room]
@@ -68,7 +68,11 @@ class Stream:
 
 
 def follow(call: SupervisorRequest, streams: list[Stream], give_up: float) -> dict[str, Any]:
-    """Read output until the command's end is reported, then the rest still on its way. Raises OSError."""
+    """Read output until the command's end is reported, and then the remaining output; return the report.
+
+    ``give_up``: the time (monotonic clock) after which a silent supervisor counts as hung. Raises OSError if it is, or
+    the connection is lost.
+    """
     poll = select.poll()
     for fd in [call.sock.fileno(), *call.fds]:
         poll.register(fd, select.POLLIN)
@@ -90,7 +94,7 @@ def follow(call: SupervisorRequest, streams: list[Stream], give_up: float) -> di
                 ending = call.answer(GRACE_S)
                 poll.unregister(fd)
                 give_up = time.monotonic() + SETTLE_S
-        # A child may print without end; everything in the pipes when the command ended has been read by now.
+        # A child may print forever; the pipes' content at the command's end has been read by now.
         if ending and remaining_s < 0:
             break
     return ending

@@ -1,5 +1,4 @@
-// The viewer's script: tables that answer at once, pages that grow while a run works, and keys. Without it, every
-// filter is a form and every order a link.
+// The viewer's optional script: immediate filters, live updates, and keyboard shortcuts.
 "use strict";
 document.documentElement.classList.add("scripted");
 const $ = (selector, where = document) => where.querySelector(selector);
@@ -43,7 +42,7 @@ document.addEventListener("click", (event) => {
   showTable(query).then(() => { if (isPage) $("#table").scrollIntoView(); });
 });
 
-// -- runs that are marked for a comparison ---------------------------------------------------------------------------
+// -- runs marked for a comparison ------------------------------------------------------------------------------------
 
 const picked = new Set($$("input[form=compare]:checked").map((box) => box.value));
 document.addEventListener("change", (event) => {
@@ -51,7 +50,7 @@ document.addEventListener("change", (event) => {
   picked[event.target.checked ? "add" : "delete"](event.target.value);
   markPicked();
 });
-$("#compare")?.addEventListener("submit", (event) => { // a filter may have taken lines with marks off the page
+$("#compare")?.addEventListener("submit", (event) => { // a filter may have removed marked lines from the page
   event.preventDefault();
   for (const box of $$("input[form=compare]:checked")) picked.add(box.value);
   location.href = "/compare?" + new URLSearchParams([...picked].map((run) => ["run", run]));
@@ -65,7 +64,7 @@ function markPicked() {
 }
 markPicked();
 
-// -- pages that grow -------------------------------------------------------------------------------------------------
+// -- live updates ----------------------------------------------------------------------------------------------------
 
 const nameOf = (fold) => {
   const home = fold.closest("[id]");
@@ -82,20 +81,20 @@ async function refresh() {
       const answer = await fetch(location.href, { cache: "no-store" });
       const text = await answer.text();
       isAnswered = answer.ok;
-      const isOld = mine !== asked || where !== location.href; // a filter was chosen while it was on its way
+      const isOld = mine !== asked || where !== location.href; // a filter was chosen meanwhile
       if (answer.ok && !isOld) swap(new DOMParser().parseFromString(text, "text/html"));
     }
-  } catch { /* the server is gone for a moment, or for good: what there is stays */ }
+  } catch { /* the server does not answer: keep the page */ }
   const live = $(".live");
   const state = isAnswered ? "live" : "no answer";
-  if (live && live.textContent !== state) live.classList.toggle("lost", !isAnswered), live.textContent = state; // read aloud once
+  if (live && live.textContent !== state) live.classList.toggle("lost", !isAnswered), live.textContent = state; // announced once by screen readers
   setTimeout(refresh, Math.max(1000 * (bar.dataset.again || 2), 5 * (Date.now() - began)));
 }
 
 const shown = new Map($$("[data-fresh]").map((part) => [part, part.innerHTML]));
 function swap(newer) {
-  if ($("#reading") && !newer.getElementById("reading")) return location.reload(); // it is read
-  if ($("#now") && !newer.querySelector("[data-again]")) return location.reload(); // over: all of the page is another
+  if ($("#reading") && !newer.getElementById("reading")) return location.reload(); // the store has been read
+  if ($("#now") && !newer.querySelector("[data-again]")) return location.reload(); // the run has ended, and the whole page changes
   for (const part of shown.keys()) {
     const other = newer.getElementById(part.id);
     if (!other || other.innerHTML === shown.get(part)) continue;

@@ -27,7 +27,7 @@ def load_images(cluster: Cluster) -> None:
     programs = {name.lstrip("/"): path for name, path in _everything()}
     packages, project = dict(steps_image._packages()), dict(steps_image._project())
     base = _tar(dict(_everything()))
-    made = [
+    entries = [
         Image(
             f"{REPOSITORY}:{TAG}",
             [
@@ -42,7 +42,7 @@ def load_images(cluster: Cluster) -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder, "swe-argo-bench.tar")
-        write_images(archive, made)
+        write_images(archive, entries)
         cluster.load(archive)
 
 
@@ -63,7 +63,7 @@ def _compiled(files: dict[str, Path]) -> bytes:
 def _code(source: Path) -> bytes:
     """Its compiled form without the header: this machine's, where that is of this very file."""
     cached, stat = Path(importlib.util.cache_from_source(str(source))), source.stat()
-    head = b"".join((each & 0xFFFFFFFF).to_bytes(4, "little") for each in (0, int(stat.st_mtime), stat.st_size))
+    head = b"".join((number & 0xFFFFFFFF).to_bytes(4, "little") for number in (0, int(stat.st_mtime), stat.st_size))
     if cached.is_file() and (data := cached.read_bytes())[4:16] == head:
         return data[16:]
     return marshal.dumps(compile(source.read_bytes(), str(source), "exec", dont_inherit=True))

@@ -58,7 +58,7 @@ class Ran:
     @property
     def makespan_s(self) -> float:
         """From the first unit's begin to the last one's end."""
-        return max(each.end for each in self.units) - min(each.begin for each in self.units)
+        return max(unit.end for unit in self.units) - min(unit.begin for unit in self.units)
 
     def slept(self, unit: Timed) -> float:
         return self.sleeps[int(unit.instance.rpartition("-")[2])]
@@ -66,25 +66,25 @@ class Ran:
     @property
     def beside_s(self) -> list[float]:
         """Seconds of each unit beside its sleep."""
-        return [each.seconds - self.slept(each) for each in self.units]
+        return [unit.seconds - self.slept(unit) for unit in self.units]
 
     @property
     def before_s(self) -> float:
         """From the spec to the first unit."""
-        return min(each.begin for each in self.units) - moment(self.parent["metadata"]["creationTimestamp"])
+        return min(unit.begin for unit in self.units) - moment(self.parent["metadata"]["creationTimestamp"])
 
     @property
     def after_s(self) -> float:
         """From the last unit to the end of the run."""
-        return moment(self.parent["status"]["finishedAt"]) - max(each.end for each in self.units)
+        return moment(self.parent["status"]["finishedAt"]) - max(unit.end for unit in self.units)
 
 
 @contextlib.contextmanager
 def prepared(kubeconfig: Path, places: int) -> Iterator[Pipeline]:
     """The chart in a namespace of its own, for so many units at a time; all images on the node."""
     cluster = Cluster(kubeconfig.resolve())
-    said = "workflowtemplates" in cluster.kubectl("api-resources", "--api-group=argoproj.io", "-o", "name")
-    if not said:
+    is_installed = "workflowtemplates" in cluster.kubectl("api-resources", "--api-group=argoproj.io", "-o", "name")
+    if not is_installed:
         raise RuntimeError("this cluster has no Argo Workflows: set ARGO_HOME, and cluster/local/cluster argo")
     load_images(cluster)
     os.environ.update(S3_KEYS)
@@ -116,20 +116,20 @@ def ran(pipeline: Pipeline, run: str, seconds: list[float]) -> Ran:
         time.sleep(20)  # its pods are put away: that is work of the run too
         cpu, after = busy_s() - own_s() - before, daemons_s()
     if parent["status"]["phase"] != "Succeeded":
-        raise RuntimeError(f"{workflow} is {parent['status']['phase']}:\n{pipeline.told(workflow)}")
-    done = units(shards)
-    if len(done) != len(seconds):
-        raise RuntimeError(f"{len(done)} of {len(seconds)} units ended well:\n{pipeline.told(workflow)}")
+        raise RuntimeError(f"{workflow} is {parent['status']['phase']}:\n{pipeline.describe(workflow)}")
+    ends = units(shards)
+    if len(ends) != len(seconds):
+        raise RuntimeError(f"{len(ends)} of {len(seconds)} units ended well:\n{pipeline.describe(workflow)}")
     spent = {name: after[name] - daemons.get(name, 0.0) for name in after}
-    return Ran(seconds, took, cpu, spent, of_pods, done, dict(pods), parent, shards, _stages(pipeline.store, run, done))
+    return Ran(seconds, took, cpu, spent, of_pods, ends, dict(pods), parent, shards, _stages(pipeline.store, run, ends))
 
 
 def _followed(pipeline: Pipeline, run: str, workflow: str, count: int) -> list[dict[str, Any]]:
     """Wait for the run's end; its shards, each as it was when it ended: they are gone some minutes later."""
-    kept: dict[str, dict[str, Any]] = {}
+    finished: dict[str, dict[str, Any]] = {}
     began = time.monotonic()
     columns = "-o=jsonpath={range .items[*]}{.metadata.name} {.status.phase} {.status.progress}{'\\n'}{end}"
-    told, failures = "", 0
+    status, failures = "", 0
     while True:
         try:
             lines = [
@@ -138,8 +138,8 @@ def _followed(pipeline: Pipeline, run: str, workflow: str, count: int) -> list[d
             ]
             phases = {line[0]: line[1] for line in lines if len(line) > 1}
             for name, phase in phases.items():
-                if name.startswith(f"{workflow}-s") and phase in ENDED and name not in kept:
-                    kept[name] = pipeline.workflow(name)
+                if name.startswith(f"{workflow}-s") and phase in ENDED and name not in finished:
+                    finished[name] = pipeline.workflow(name)
             failures = 0
         except (KubectlError, subprocess.TimeoutExpired) as error:  # a hiccup of the API server, in half an hour
             failures += 1
@@ -148,23 +148,23 @@ def _followed(pipeline: Pipeline, run: str, workflow: str, count: int) -> list[d
                 raise
             time.sleep(LOOK_S)
             continue
-        before, told = told, ", ".join(" ".join(line) for line in lines)
-        if told != before:
-            sys.stderr.write(f"pipeline: {time.monotonic() - began:5.0f} s, {count} units: {told}\n")
+        before, status = status, ", ".join(" ".join(line) for line in lines)
+        if status != before:
+            sys.stderr.write(f"pipeline: {time.monotonic() - began:5.0f} s, {count} units: {status}\n")
         if phases.get(workflow) in ENDED:
-            return [kept[name] for name in sorted(kept)]
+            return [finished[name] for name in sorted(finished)]
         time.sleep(LOOK_S if count > 10 else LOOK_S / 4)
 
 
-def _stages(store: str, run: str, done: list[Timed]) -> dict[str, dict[str, float]]:
-    held = open_store(store)
-    found: dict[str, dict[str, float]] = {}
-    for unit in done:
-        found[unit.instance] = {
+def _stages(store: str, run: str, timed: list[Timed]) -> dict[str, dict[str, float]]:
+    stored = open_store(store)
+    stages: dict[str, dict[str, float]] = {}
+    for unit in timed:
+        stages[unit.instance] = {
             f"{step} {stage}": seconds
             for step in ("solve", "grade")
-            for stage, seconds in json.loads(held.get(f"runs/{run}/units/{unit.instance}/1/{step}.json"))[
+            for stage, seconds in json.loads(stored.get(f"runs/{run}/units/{unit.instance}/1/{step}.json"))[
                 "seconds"
             ].items()
         }
-    return found
+    return stages

@@ -26,36 +26,36 @@ def busy_s() -> float:
 def own_s() -> float:
     """CPU seconds of this program and of what it started and saw end: who looks is no part of what is seen."""
     used = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def daemons_s() -> dict[str, float]:
     """CPU seconds of the cluster's daemons so far, by name; Python is the S3 server and this program."""
-    found: dict[str, float] = defaultdict(float)
+    seconds: dict[str, float] = defaultdict(float)
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            name, _, fields = path.read_text().partition("(")[2].rpartition(")")
         except OSError:  # it has ended
             continue
         if name.startswith(DAEMONS):
-            found[name] += sum(int(each) for each in rest.split()[11:13]) / TICK
-    return dict(found)
+            seconds[name] += sum(int(ticks) for ticks in fields.split()[11:13]) / TICK
+    return dict(seconds)
 
 
 @contextlib.contextmanager
 def pods_s() -> Iterator[dict[str, float]]:
     """uid of a pod -> its CPU seconds, filled while the block lasts; empty where kubelet keeps no cgroups here."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.5):  # a pod's cgroup goes soon after its last container
-            found.update(_of_cgroups())
+            seconds.update(_of_cgroups())
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        yield found
+        yield seconds
     finally:
         over.set()
         thread.join()

@@ -11,8 +11,8 @@ def list_schedule(durations: Sequence[float], slots: int) -> float:
     """Seconds until all are done, each begun in its order by whichever of so many slots is free first."""
     free = [0.0] * slots
     heapq.heapify(free)
-    for each in durations:
-        heapq.heappush(free, heapq.heappop(free) + each)
+    for duration in durations:
+        heapq.heappush(free, heapq.heappop(free) + duration)
     return max(free)
 
 
@@ -72,10 +72,10 @@ def simulate(durations: Sequence[float], shape: Shape, costs: Costs) -> Simulate
     events: list[tuple[float, int, str, _Shard]] = []
     free, serial, now, waited = shape.units, 0, costs.run_start_s, 0.0
 
-    def push(at: float, what: str, shard: _Shard) -> None:
+    def push(at: float, kind: str, shard: _Shard) -> None:
         nonlocal serial
         serial += 1
-        heapq.heappush(events, (at, serial, what, shard))
+        heapq.heappush(events, (at, serial, kind, shard))
 
     def begin_shards() -> None:
         while waiting and len(live) < shape.shards:
@@ -85,13 +85,13 @@ def simulate(durations: Sequence[float], shape: Shape, costs: Costs) -> Simulate
     listed: set[int] = set()
     begin_shards()
     while events:
-        at, _, what, shard = heapq.heappop(events)
-        wanting = sum(min(shape.window - each.running, len(each.left)) for each in live if id(each) in listed)
+        at, _, kind, shard = heapq.heappop(events)
+        wanting = sum(min(shape.window - item.running, len(item.left)) for item in live if id(item) in listed)
         waited += wanting * (at - now)
         now = at
-        if what == "listed":
+        if kind == "listed":
             listed.add(id(shard))
-        elif what == "done":
+        elif kind == "done":
             shard.running -= 1
             free += 1
             if not shard.left and not shard.running:
@@ -100,10 +100,10 @@ def simulate(durations: Sequence[float], shape: Shape, costs: Costs) -> Simulate
             live.remove(shard)
             listed.discard(id(shard))
             begin_shards()
-        for each in live:
-            while free and each.left and each.running < shape.window and id(each) in listed:
+        for item in live:
+            while free and item.left and item.running < shape.window and id(item) in listed:
                 free -= 1
-                each.running += 1
-                push(now + costs.hand_over_s + each.left.pop(), "done", each)
+                item.running += 1
+                push(now + costs.hand_over_s + item.left.pop(), "done", item)
     span = now + costs.run_end_s
     return Simulated(span, sum(durations) / span / shape.units, waited / span)

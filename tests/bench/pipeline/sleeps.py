@@ -29,15 +29,15 @@ def name(number: int) -> str:
 
 def write(folder: Path, sleeps: list[float]) -> None:
     """``rows.jsonl``, and ``recorded/`` with a trajectory for each: it sleeps, then applies the reference patch."""
-    (row,) = (each for each in load("mini", "test").rows if each["instance_id"] == INSTANCE)
+    (row,) = (item for item in load("mini", "test").rows if item["instance_id"] == INSTANCE)
     rows = ({**row, "instance_id": name(number), "image": IMAGE} for number in range(len(sleeps)))
-    (folder / "rows.jsonl").write_text("".join(json.dumps(each, default=str) + "\n" for each in rows))
+    (folder / "rows.jsonl").write_text("".join(json.dumps(item, default=str) + "\n" for item in rows))
     for number, seconds in enumerate(sleeps):
         acts = [f"sleep {seconds}", f"git apply - <<'END_OF_PATCH'\n{row['patch']}END_OF_PATCH"]
-        said = [{"role": "assistant", "content": "", "extra": {"actions": [{"command": each}]}} for each in acts]
+        messages = [{"role": "assistant", "content": "", "extra": {"actions": [{"command": item}]}} for item in acts]
         trajectory = {
             "info": {"config": {"model": {"model_name": "sleeper"}}, "exit_status": "Submitted", "submission": ""},
-            "messages": [{"role": "user", "content": "sleep"}, *said],
+            "messages": [{"role": "user", "content": "sleep"}, *messages],
             "trajectory_format": "mini-swe-agent-1.1",
             "instance_id": name(number),
         }

@@ -32,7 +32,7 @@ class Timed:
 
 def units(shards: Iterable[Workflow]) -> list[Timed]:
     """All units that ended well, by the time of their begin."""
-    found = []
+    timed = []
     for shard in shards:
         nodes = shard["status"]["nodes"].values()
         steps: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -42,11 +42,11 @@ def units(shards: Iterable[Workflow]) -> list[Timed]:
         for node in nodes:
             if node["templateName"] != "unit" or node["type"] != "DAG" or node["phase"] != "Succeeded":
                 continue
-            mine = sorted(steps[node["id"]], key=lambda each: each["startedAt"])
-            solve = max((each for each in mine if each["templateName"] == "solve"), key=lambda each: each["finishedAt"])
-            grades = [each for each in mine if each["templateName"] == "grade"]
-            parameters = {each["name"]: each["value"] for each in node["inputs"]["parameters"]}
-            found.append(
+            mine = sorted(steps[node["id"]], key=lambda item: item["startedAt"])
+            solve = max((item for item in mine if item["templateName"] == "solve"), key=lambda item: item["finishedAt"])
+            grades = [item for item in mine if item["templateName"] == "grade"]
+            parameters = {item["name"]: item["value"] for item in node["inputs"]["parameters"]}
+            timed.append(
                 Timed(
                     instance=parameters["id"],
                     shard=shard["metadata"]["name"],
@@ -58,4 +58,4 @@ def units(shards: Iterable[Workflow]) -> list[Timed]:
                     grade_end=moment(grades[-1]["finishedAt"]),
                 )
             )
-    return sorted(found, key=lambda each: (each.begin, each.instance))
+    return sorted(timed, key=lambda item: (item.begin, item.instance))

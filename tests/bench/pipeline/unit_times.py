@@ -14,19 +14,19 @@ def where(ran: Ran) -> dict[str, float]:
 
     What is marked + is in ``main``: the steps' own account of it.
     """
-    found: dict[str, list[float]] = defaultdict(list)
+    seconds_by_part: dict[str, list[float]] = defaultdict(list)
     for pod in ran.pods.values():
         step = pod["metadata"].get("labels", {}).get("swe-argo/step", "")
         if step in ("solve", "grade"):
             for name, seconds in parts(pod).items():
-                found[f"{step} pod, {name}"].append(seconds)
+                seconds_by_part[f"{step} pod, {name}"].append(seconds)
     for unit in ran.units:
-        found["reconcile: solve to grade"].append(unit.grade_begin - unit.solve_end)
-        found["reconcile: grade to end"].append(unit.end - unit.grade_end)
+        seconds_by_part["reconcile: solve to grade"].append(unit.grade_begin - unit.solve_end)
+        seconds_by_part["reconcile: grade to end"].append(unit.end - unit.grade_end)
         for name, seconds in ran.stages[unit.instance].items():
-            found[f"+ {name}"].append(seconds)
+            seconds_by_part[f"+ {name}"].append(seconds)
     slept = statistics.mean(ran.slept(unit) for unit in ran.units)
-    means = {name: round(statistics.mean(seconds), 2) for name, seconds in found.items()}
+    means = {name: round(statistics.mean(seconds), 2) for name, seconds in seconds_by_part.items()}
     for name in ("solve pod, main", "+ solve agent"):
         if name in means:
             means[name] = round(means[name] - slept, 2)
@@ -35,12 +35,12 @@ def where(ran: Ran) -> dict[str, float]:
 
 def cpu(ran: Ran) -> dict[str, float]:
     """Whose pod -> CPU seconds a unit: the steps, and the sandboxes that they make."""
-    found: dict[str, float] = defaultdict(float)
+    seconds_by_part: dict[str, float] = defaultdict(float)
     for pod in ran.pods.values():
         labels = pod["metadata"].get("labels", {})
         name = labels.get("swe-argo/step") or f"sandbox of {labels.get('swe-argo/role')}"
-        found[name] += ran.pods_s.get(pod["metadata"]["uid"], 0.0)
-    return {name: round(seconds / len(ran.units), 2) for name, seconds in sorted(found.items())}
+        seconds_by_part[name] += ran.pods_s.get(pod["metadata"]["uid"], 0.0)
+    return {name: round(seconds / len(ran.units), 2) for name, seconds in sorted(seconds_by_part.items())}
 
 
 def hand_overs(ran: Ran, places: int) -> list[float]:
@@ -66,5 +66,5 @@ def largest(ran: Ran) -> dict[str, float]:
 
     return {
         "parent_kib": round(size(ran.parent) / 1024, 1),
-        "shard_kib": round(max(size(each) for each in ran.shards) / 1024, 1),
+        "shard_kib": round(max(size(shard) for shard in ran.shards) / 1024, 1),
     }

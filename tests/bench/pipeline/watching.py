@@ -69,24 +69,24 @@ def watched(cluster: Cluster, namespace: str) -> Iterator[dict[str, Pod]]:
 def parts(pod: Pod) -> dict[str, float]:
     """Seconds of what a step's pod went through, from its creation to its last container's end. Whole seconds each."""
     status = pod["status"]
-    made = moment(pod["metadata"]["creationTimestamp"])
+    created = moment(pod["metadata"]["creationTimestamp"])
     scheduled = next(
-        (moment(each["lastTransitionTime"]) for each in status["conditions"] if each["type"] == "PodScheduled"), made
+        (moment(item["lastTransitionTime"]) for item in status["conditions"] if item["type"] == "PodScheduled"), created
     )
     ran = {
-        each["name"]: each["state"]["terminated"]
-        for each in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", []))
-        if "terminated" in each["state"]
+        item["name"]: item["state"]["terminated"]
+        for item in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", []))
+        if "terminated" in item["state"]
     }
-    begun = {name: moment(each["startedAt"]) for name, each in ran.items()}
-    ended = {name: moment(each["finishedAt"]) for name, each in ran.items()}
+    starts = {name: moment(item["startedAt"]) for name, item in ran.items()}
+    ended = {name: moment(item["finishedAt"]) for name, item in ran.items()}
     if not {"init", "main", "wait"} <= ran.keys():
         return {}
     return {
-        "pending": scheduled - made,
-        "to init": begun["init"] - scheduled,
-        "init: inputs": ended["init"] - begun["init"],
-        "to main": begun["main"] - ended["init"],
-        "main": ended["main"] - begun["main"],
+        "pending": scheduled - created,
+        "to init": starts["init"] - scheduled,
+        "init: inputs": ended["init"] - starts["init"],
+        "to main": starts["main"] - ended["init"],
+        "main": ended["main"] - starts["main"],
         "wait: outputs": ended["wait"] - ended["main"],
     }

@@ -40,8 +40,11 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 def _rights() -> list[dict[str, Any]]:
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "executor"}}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "executor"}
-    who = [{"kind": "ServiceAccount", "name": "default"}]
-    return [{**head, "kind": "Role", "rules": [RULE]}, {**head, "kind": "RoleBinding", "roleRef": ref, "subjects": who}]
+    subjects = [{"kind": "ServiceAccount", "name": "default"}]
+    return [
+        {**head, "kind": "Role", "rules": [RULE]},
+        {**head, "kind": "RoleBinding", "roleRef": ref, "subjects": subjects},
+    ]
 
 
 def _image(cluster: Cluster) -> str:
@@ -52,10 +55,10 @@ def test_status_names_the_controller(cluster: Cluster) -> None:
     assert "\nworkflow-controller      pid " in cluster.command("status").stdout
 
 
-def test_a_workflow_of_any_namespace_runs_and_hands_on_what_a_step_said(cluster: Cluster, namespace: str) -> None:
+def test_workflow_passes_step_output(cluster: Cluster, namespace: str) -> None:
     say = {"image": _image(cluster), "command": ["argoexec", "version", "--short"], "imagePullPolicy": "IfNotPresent"}
-    said = [{"name": "said", "value": "{{tasks.one.outputs.result}}"}]
-    two = {"name": "two", "template": "none", "depends": "one", "arguments": {"parameters": said}}
+    parameters = [{"name": "said", "value": "{{tasks.one.outputs.result}}"}]
+    two = {"name": "two", "template": "none", "depends": "one", "arguments": {"parameters": parameters}}
     templates: list[dict[str, Any]] = [
         {"name": "say", "container": {**say, "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}},
         {"name": "none", "inputs": {"parameters": [{"name": "said"}]}, "suspend": {"duration": "1s"}},
@@ -68,35 +71,35 @@ def test_a_workflow_of_any_namespace_runs_and_hands_on_what_a_step_said(cluster:
         "spec": {"entrypoint": "both", "templates": templates},
     }
     cluster.kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(workflow))
-    done = "--for=jsonpath={.status.phase}=Succeeded"
-    cluster.kubectl("-n", namespace, "wait", done, "workflow/one", "--timeout=180s")
+    condition = "--for=jsonpath={.status.phase}=Succeeded"
+    cluster.kubectl("-n", namespace, "wait", condition, "workflow/one", "--timeout=180s")
     status = json.loads(cluster.kubectl("-n", namespace, "get", "workflow/one", "-o", "json"))["status"]
-    (told,) = [node["inputs"]["parameters"] for node in status["nodes"].values() if node["displayName"] == "two"]
-    assert told[0]["value"].startswith("argoexec: v4")
+    (inputs,) = [node["inputs"]["parameters"] for node in status["nodes"].values() if node["displayName"] == "two"]
+    assert inputs[0]["value"].startswith("argoexec: v4")
 
 
-def test_the_full_schemas_are_in_force(cluster: Cluster, namespace: str) -> None:
+def test_full_schemas_are_in_force(cluster: Cluster, namespace: str) -> None:
     wrong = {"entrypoint": "a", "templates": [{"name": "a", "suspend": {}, "dag": {"tasks": []}}]}
     workflow = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": {"name": "two"}, "spec": wrong}
-    done = cluster.try_kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(workflow))
-    assert "template must have at most one template type" in done.stderr
+    result = cluster.try_kubectl("-n", namespace, "create", "-f", "-", input=json.dumps(workflow))
+    assert "template must have at most one template type" in result.stderr
 
 
-def test_argo_again_starts_nothing_anew(cluster: Cluster) -> None:
+def test_argo_again_restarts_nothing(cluster: Cluster) -> None:
     if not os.environ.get("ARGO_HOME"):
         pytest.skip("no folder to take Argo from: set ARGO_HOME")
     before = {path.name: path.read_text() for path in (cluster.state / "run").iterdir()}
-    done = cluster.command("argo")
-    assert done.returncode == 0, done.stderr
+    result = cluster.command("argo")
+    assert result.returncode == 0, result.stderr
     assert {path.name: path.read_text() for path in (cluster.state / "run").iterdir()} == before
 
 
-def test_the_controllers_figures_can_be_read() -> None:
+def test_controller_metrics_are_readable() -> None:
     with urllib.request.urlopen(METRICS, timeout=60) as answer:
         assert b"argo_workflows_queue_depth_gauge" in answer.read()
 
 
-def test_argo_server_lets_an_account_do_what_it_may_and_no_more(cluster: Cluster, namespace: str) -> None:
+def test_argo_server_enforces_rbac(cluster: Cluster, namespace: str) -> None:
     if not (cluster.state / "bin" / "argo").exists():
         pytest.skip("ARGO_HOME had no argo, so there is no argo-server")
     cluster.kubectl("-n", namespace, "create", "serviceaccount", "reader")
@@ -105,15 +108,15 @@ def test_argo_server_lets_an_account_do_what_it_may_and_no_more(cluster: Cluster
         "-n", namespace, "create", "rolebinding", "reader", "--role=reader", f"--serviceaccount={namespace}:reader"
     )
     token = cluster.kubectl("-n", namespace, "create", "token", "reader").strip()
-    wait_for(lambda: _asked(f"workflows/{namespace}", token) == 200)  # once the API server has learned of the role
-    assert _asked("workflows/kube-system", token) == 403
-    assert _asked(f"workflows/{namespace}", "") == 401
+    wait_for(lambda: _status_of(f"workflows/{namespace}", token) == 200)  # once the API server has learned of the role
+    assert _status_of("workflows/kube-system", token) == 403
+    assert _status_of(f"workflows/{namespace}", "") == 401
 
 
-def _asked(path: str, token: str) -> int:
-    asked = urllib.request.Request(f"{SERVER}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
+def _status_of(path: str, token: str) -> int:
+    request = urllib.request.Request(f"{SERVER}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(asked, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refused:
         with refused:

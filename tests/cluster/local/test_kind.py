@@ -40,11 +40,11 @@ class Machine:
         own = {"PATH": path, "HOME": "/nowhere", "SWE_ARGO_CLUSTER": str(self.state), "CALLS": str(self.calls)}
         return subprocess.run([COMMAND, *arguments], env=own | more, capture_output=True, text=True, check=False)
 
-    def asked(self, program: str, *arguments: str) -> list[str]:
+    def trace(self, program: str, *arguments: str) -> list[str]:
         """What ``cluster ARGUMENTS``, which must go well, asks of a program."""
         self.calls.unlink(missing_ok=True)
-        done = self.cluster(*arguments)
-        assert done.returncode == 0, done.stderr
+        result = self.cluster(*arguments)
+        assert result.returncode == 0, result.stderr
         lines = self.calls.read_text().splitlines()
         return [line.removeprefix(f"{program} ") for line in lines if line.startswith(f"{program} ")]
 
@@ -54,65 +54,65 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_up_makes_the_cluster_once_and_waits_for_its_node(machine: Machine) -> None:
+def test_up_makes_the_cluster_once(machine: Machine) -> None:
     admin = f"--kubeconfig {machine.state}/admin.conf"
-    assert machine.asked("kind", "up") == [
+    assert machine.trace("kind", "up") == [
         "version -q",
         "get clusters",
         f"create cluster --name swe-argo {admin} --wait 120s",
         f"export kubeconfig --name swe-argo {admin}",
     ]
-    assert machine.asked("kind", "up") == ["version -q", "get clusters", f"export kubeconfig --name swe-argo {admin}"]
-    assert machine.asked("kubectl", "up") == [
+    assert machine.trace("kind", "up") == ["version -q", "get clusters", f"export kubeconfig --name swe-argo {admin}"]
+    assert machine.trace("kubectl", "up") == [
         f"{admin} wait --for=condition=Ready node --all --timeout=60s",
         f"{admin} label node --all role=cpu-sandbox --overwrite",
     ]
 
 
-def test_down_deletes_it_and_nothing_else(machine: Machine) -> None:
+def test_down_deletes_only_its_cluster(machine: Machine) -> None:
     machine.cluster("up")
     (machine.state / "admin.conf").touch()
-    assert machine.asked("kind", "down") == [f"delete cluster --name swe-argo --kubeconfig {machine.state}/admin.conf"]
+    assert machine.trace("kind", "down") == [f"delete cluster --name swe-argo --kubeconfig {machine.state}/admin.conf"]
     assert list(machine.state.iterdir()) == []
-    machine.asked("kind", "down", "--all")
+    machine.trace("kind", "down", "--all")
     assert not machine.state.exists()
 
 
-def test_an_archive_and_an_image_of_docker_are_loaded(machine: Machine, tmp_path: Path) -> None:
+def test_load_accepts_archive_and_image(machine: Machine, tmp_path: Path) -> None:
     archive = tmp_path / "one.tar"
     archive.touch()
-    assert machine.asked("kind", "load", str(archive), "two:1") == [
+    assert machine.trace("kind", "load", str(archive), "two:1") == [
         f"load image-archive --name swe-argo {archive}",
         "load docker-image --name swe-argo two:1",
     ]
 
 
-def test_images_are_told_by_their_names(machine: Machine) -> None:
+def test_images_are_listed_by_name(machine: Machine) -> None:
     assert machine.cluster("images").stdout.split() == ["docker.io/library/one:1", "localhost/two:latest"]
 
 
-def test_its_programs_are_not_built(machine: Machine) -> None:
+def test_build_is_skipped_with_kind(machine: Machine) -> None:
     (machine.programs / "helm").symlink_to("/bin/true")
-    done = machine.cluster("build")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = machine.cluster("build")
+    assert (result.returncode, result.stderr) == (0, "")
     assert not machine.state.exists()
 
 
-def test_a_kind_whose_network_enforces_no_policies_is_refused(machine: Machine) -> None:
-    done = machine.cluster("why-not", VERSION="0.23.0")
-    told = "the network of kind 0.23.0 enforces no policies: install kind 0.24 or newer\n"
-    assert (done.returncode, done.stdout) == (1, told)
-    done = machine.cluster("up", VERSION="0.23.0")
-    assert (done.returncode, done.stderr) == (64, f"error: {told}")
+def test_old_kind_is_refused(machine: Machine) -> None:
+    result = machine.cluster("why-not", VERSION="0.23.0")
+    reason = "kind 0.23.0 does not enforce network policies: install kind 0.24 or newer\n"
+    assert (result.returncode, result.stdout) == (1, reason)
+    result = machine.cluster("up", VERSION="0.23.0")
+    assert (result.returncode, result.stderr) == (64, f"error: {reason}")
     assert machine.cluster("why-not").returncode == 0
     assert not machine.state.exists()
 
 
-def test_a_kind_without_kubectl_is_told(machine: Machine) -> None:
+def test_missing_kubectl_is_reported(machine: Machine) -> None:
     (machine.programs / "kubectl").unlink()
     path = machine.programs / "rest"
     path.mkdir()
     for name in ("bash", "sh", "env", "dirname", "readlink", "sort", "head", "cat"):
         (path / name).symlink_to(Path("/usr/bin") / name)
-    done = machine.cluster("why-not", PATH=f"{machine.programs}:{path}")
-    assert (done.returncode, done.stdout) == (1, "kind is there, but kubectl is not: install it\n")
+    result = machine.cluster("why-not", PATH=f"{machine.programs}:{path}")
+    assert (result.returncode, result.stdout) == (1, "kubectl is not installed: install it\n")

@@ -46,8 +46,8 @@ def traces(state: Path) -> dict[str, list[str]]:
     """What on this machine is, or would be, a cluster's."""
 
     def lines(pattern: str, *command: str) -> list[str]:
-        said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        return [line for line in said.splitlines() if re.search(pattern, line)]
+        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return [line for line in output.splitlines() if re.search(pattern, line)]
 
     return {
         "processes": lines(re.escape(str(state)), "ps", "-eo", "args"),
@@ -72,7 +72,7 @@ def wait_for_traces(state: Path, before: dict[str, list[str]]) -> list[str]:
     until = time.monotonic() + 60
     while True:
         during = traces(state)
-        missing = [what for what in during.keys() - DOCKER_MAKES if during[what] == before[what]]
+        missing = [category for category in during.keys() - DOCKER_MAKES if during[category] == before[category]]
         if not missing or time.monotonic() > until:
             return missing
         time.sleep(1)
@@ -80,18 +80,18 @@ def wait_for_traces(state: Path, before: dict[str, list[str]]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_cluster_that_was_up_and_down_leaves_nothing_and_keeps_its_programs(state: Path) -> None:
+def test_up_and_down_leave_no_traces(state: Path) -> None:
     assert cluster("build").returncode == 0
     before = traces(state)
-    done = cluster("up")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"node Ready after \d+s", done.stderr)
+    result = cluster("up")
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"node Ready after \d+s", result.stderr)
     assert wait_for_traces(state, before) == []
     one = Cluster(state / "admin.conf")
     one.kubectl("run", "one", "--image=localhost/coredns:1", "--restart=Never", "--image-pull-policy=Never")
     one.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=180s")
-    done = cluster("down")
-    assert done.returncode == 0, done.stderr
+    result = cluster("down")
+    assert result.returncode == 0, result.stderr
     assert traces(state) == before
     assert cluster("down").returncode == 0
     assert (state / "bin" / "kubelet").is_file()

@@ -35,11 +35,11 @@ def layer_with(name: str, text: str, path: Path) -> Path:
     return path
 
 
-def test_an_image_of_layers_has_them_in_order_under_their_digests(tmp_path: Path) -> None:
+def test_image_has_layers_in_order(tmp_path: Path) -> None:
     layers = [layer_with("a", "one", tmp_path / "1.tar"), layer_with("b", "two", tmp_path / "2.tar")]
     options = ["--env", "LANG=C.UTF-8", "--workdir", "/testbed", "--cmd", "sleep", "infinity"]
-    done = mkimage("localhost/x:1", tmp_path / "x.tar", "--layer", layers[0], "--layer", layers[1], *options)
-    assert done.returncode == 0, done.stderr
+    result = mkimage("localhost/x:1", tmp_path / "x.tar", "--layer", layers[0], "--layer", layers[1], *options)
+    assert result.returncode == 0, result.stderr
     files = content(tmp_path / "x.tar")
     (manifest,) = json.loads(files["manifest.json"])
     assert manifest["RepoTags"] == ["localhost/x:1"]
@@ -49,11 +49,11 @@ def test_an_image_of_layers_has_them_in_order_under_their_digests(tmp_path: Path
     assert image["rootfs"] == {"type": "layers", "diff_ids": digests}
     assert image["config"]["Cmd"] == ["sleep", "infinity"]
     assert image["config"]["WorkingDir"] == "/testbed"
-    assert any(each.startswith("PATH=/usr/local/sbin:") for each in image["config"]["Env"])
+    assert any(variable.startswith("PATH=/usr/local/sbin:") for variable in image["config"]["Env"])
     assert "LANG=C.UTF-8" in image["config"]["Env"]
 
 
-def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_image_is_reproducible(tmp_path: Path) -> None:
     program = tmp_path / "program"
     for archive in ("one.tar", "two.tar"):
         program.write_text("#!/bin/sh\n")  # of another time
@@ -61,7 +61,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
 
 
-def test_an_added_file_is_executable_roots_and_in_folders_that_exist(tmp_path: Path) -> None:
+def test_added_file_is_executable(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"hello")
     both = ["--add", f"{program}:/opt/bin/one", "--add", f"{program}:/opt/bin/two"]
@@ -75,9 +75,9 @@ def test_an_added_file_is_executable_roots_and_in_folders_that_exist(tmp_path: P
         assert (one.mode, one.uid, one.mtime, one.size) == (0o755, 0, 0, 5)
 
 
-def test_a_layer_that_is_missing_is_named(tmp_path: Path) -> None:
-    done = mkimage("localhost/x:1", tmp_path / "x.tar", "--layer", tmp_path / "none.tar")
-    assert done.returncode == 2
-    assert "none.tar" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_missing_layer_is_named(tmp_path: Path) -> None:
+    result = mkimage("localhost/x:1", tmp_path / "x.tar", "--layer", tmp_path / "none.tar")
+    assert result.returncode == 2
+    assert "none.tar" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not (tmp_path / "x.tar").exists()

@@ -89,14 +89,14 @@ class Town:
 @pytest.fixture(scope="module")
 def town(cluster: Cluster, sandbox_image: str) -> Iterator[Town]:
     with cluster.namespace("network") as namespace:
-        made = Town(cluster, namespace)
+        network = Town(cluster, namespace)
         if not (cluster.state / "run").is_dir():
             pytest.skip("this cluster is kind's: its addresses are others")
         for name in ("server", "free", "locked"):
-            made.pod(name, sandbox_image, ["python3", "-c", SERVER])
-        made.kubectl("expose", "pod", "server", "--name=web", "--port=80", "--target-port=8080")
-        made.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=180s")
-        yield made
+            network.pod(name, sandbox_image, ["python3", "-c", SERVER])
+        network.kubectl("expose", "pod", "server", "--name=web", "--port=80", "--target-port=8080")
+        network.kubectl("wait", "--for=condition=Ready", "pod", "--all", "--timeout=180s")
+        yield network
 
 
 @pytest.fixture
@@ -107,29 +107,29 @@ def unlocked(town: Town) -> Iterator[Town]:
     time.sleep(0.5)
 
 
-def test_a_pod_finds_services_by_name_and_reaches_them(town: Town) -> None:
+def test_pod_reaches_services_by_name(town: Town) -> None:
     assert town.reaches("free", ("web", 80))
     assert town.reaches("free", ("kubernetes.default.svc.cluster.local", 443))
     assert town.is_kept_from("free", ("no-such-name", 80))
 
 
-def test_a_pod_reaches_itself_through_its_service(town: Town) -> None:
+def test_pod_reaches_its_own_service(town: Town) -> None:
     service = town.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
     assert town.reaches("server", (service, 80))
 
 
-def test_a_pod_reaches_pods_the_api_server_and_the_world_outside(town: Town, outside: str) -> None:
+def test_pod_is_open_without_policies(town: Town, outside: str) -> None:
     for address in ((town.address("server"), 8080), API_SERVICE, API_ADDRESS, (outside, 80)):
         assert town.reaches("free", address), address
 
 
-def test_a_pod_reaches_nothing_of_the_machine_but_what_is_meant_for_it(town: Town, outside: str) -> None:
+def test_pod_cannot_reach_the_host(town: Town, outside: str) -> None:
     assert town.is_kept_from("free", KUBELET)
     machine = subprocess.run(["ip", "route", "get", outside], capture_output=True, text=True, check=True).stdout
     assert town.is_kept_from("free", (machine.split("src ")[1].split()[0], 22))
 
 
-def test_a_pod_that_may_reach_nothing_reaches_nothing(unlocked: Town, outside: str) -> None:
+def test_empty_egress_policy_blocks_all(unlocked: Town, outside: str) -> None:
     unlocked.policy("none", "locked", egress=[])
     server = (unlocked.address("server"), 8080)
     for address in (API_SERVICE, API_ADDRESS, server, (outside, 80), ("web", 80)):
@@ -138,7 +138,7 @@ def test_a_pod_that_may_reach_nothing_reaches_nothing(unlocked: Town, outside: s
     assert unlocked.run("locked", "echo", "hello").stdout == "hello\n"
 
 
-def test_a_pod_reaches_exactly_what_its_policy_names(unlocked: Town, outside: str) -> None:
+def test_egress_policy_allows_targets(unlocked: Town, outside: str) -> None:
     dns = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
         "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
@@ -156,7 +156,7 @@ def test_a_pod_reaches_exactly_what_its_policy_names(unlocked: Town, outside: st
     assert unlocked.is_kept_from("locked", (unlocked.address("free"), 8080))
 
 
-def test_a_pod_is_reached_only_from_where_its_policy_says(unlocked: Town) -> None:
+def test_ingress_policy_allows_sources(unlocked: Town) -> None:
     unlocked.policy("visitors", "server", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "locked"}}}]}])
     server = (unlocked.address("server"), 8080)
     assert unlocked.reaches("locked", server)
@@ -164,7 +164,7 @@ def test_a_pod_is_reached_only_from_where_its_policy_says(unlocked: Town) -> Non
     assert unlocked.reaches("free", (unlocked.address("locked"), 8080))
 
 
-def test_no_pod_reaches_another_around_the_policies_by_its_link_local_address(town: Town) -> None:
+def test_link_local_bypass_is_blocked(town: Town) -> None:
     lines = town.run("server", "cat", "/proc/net/if_inet6").stdout.splitlines()
     digits = next(line.split()[0] for line in lines if line.endswith("eth0"))
     address = ":".join(digits[at : at + 4] for at in range(0, 32, 4))
@@ -186,7 +186,7 @@ while time.monotonic() - began < float(sys.argv[3]):
 
 
 @pytest.mark.parametrize("away_s", [0, 20])
-def test_a_new_pod_is_confined_before_its_first_instruction(unlocked: Town, sandbox_image: str, away_s: int) -> None:
+def test_new_pod_is_confined_at_once(unlocked: Town, sandbox_image: str, away_s: int) -> None:
     """Also where whoever watches the policies was cut off a moment ago, and tries again in half a minute only."""
     if away_s:
         assert unlocked.cluster.command("restart", "kube-apiserver", str(away_s)).returncode == 0
@@ -203,7 +203,7 @@ def test_a_new_pod_is_confined_before_its_first_instruction(unlocked: Town, sand
     assert logs[-1].startswith("reached")
 
 
-def test_pods_reach_each_other_where_docker_drops_what_it_does_not_know(town: Town, outside: str) -> None:
+def test_pods_connect_on_forward_drop(town: Town, outside: str) -> None:
     policy = subprocess.run(["iptables", "-S", "FORWARD"], capture_output=True, text=True, check=True).stdout.split()[2]
     subprocess.run(["iptables", "-P", "FORWARD", "DROP"], check=True)
     try:

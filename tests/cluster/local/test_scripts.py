@@ -52,110 +52,110 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(tmp_path)
-    yield made
-    assert not made.state.exists()  # nothing was begun
+    simulated = Machine(tmp_path)
+    yield simulated
+    assert not simulated.state.exists()  # nothing was begun
 
 
 def refused(machine: Machine, *arguments: str) -> str:
     """The one line that a command is refused with."""
-    done = machine.cluster(*arguments)
-    assert done.returncode == WRONG, done.stderr
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
+    result = machine.cluster(*arguments)
+    assert result.returncode == WRONG, result.stderr
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
-def test_a_script_is_well_formed(script: Path) -> None:
+def test_script_is_well_formed(script: Path) -> None:
     shell = "sh" if script.read_text().startswith("#!/bin/sh") else "bash"
-    done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+    result = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
     assert len(script.read_text().splitlines()) <= 300
 
 
 def test_shellcheck_finds_nothing() -> None:
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
-    done = subprocess.run(["shellcheck", "-x", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
-    assert done.stdout == ""
+    result = subprocess.run(["shellcheck", "-x", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    assert result.stdout == ""
 
 
-def test_without_a_verb_it_says_what_it_can(machine: Machine) -> None:
+def test_missing_verb_prints_usage(machine: Machine) -> None:
     for arguments in ((), ("dance",)):
-        done = machine.cluster(*arguments)
-        assert done.returncode == WRONG
+        result = machine.cluster(*arguments)
+        assert result.returncode == WRONG
         for verb in ("up", "down", "status", "env", "load", "install", "argo", "build", "restart", "why-not"):
-            assert f"cluster {verb}" in done.stderr
+            assert f"cluster {verb}" in result.stderr
 
 
-def test_another_system_is_named_with_the_way_out(machine: Machine) -> None:
+def test_other_system_is_refused(machine: Machine) -> None:
     machine.has("uname", "echo Darwin")
-    assert "needs Linux, this is Darwin" in refused(machine, "up")
+    assert "requires Linux, not Darwin" in refused(machine, "up")
 
 
-def test_who_is_not_root_is_told_so(machine: Machine) -> None:
+def test_up_needs_root(machine: Machine) -> None:
     machine.has("id", "echo 1000")
     assert "try sudo" in refused(machine, "up")
 
 
-def test_a_path_too_long_for_a_socket_is_refused(machine: Machine) -> None:
+def test_long_state_path_is_refused(machine: Machine) -> None:
     machine.state = machine.state / ("x" * 90)
     assert "SWE_ARGO_CLUSTER" in refused(machine, "up")
 
 
-def test_without_go_it_says_which_to_install(machine: Machine) -> None:
+def test_missing_go_is_named(machine: Machine) -> None:
     machine.lacks("go")
-    assert "Go is not installed: install Go 1." in refused(machine, "up")
+    assert "cannot be built without Go: install Go 1." in refused(machine, "up")
 
 
-def test_a_go_that_is_too_old_is_named(machine: Machine) -> None:
+def test_old_go_is_named(machine: Machine) -> None:
     machine.has("go", "echo go1.22.3")
-    said = refused(machine, "up")
-    assert "this is 1.22.3" in said
-    assert "Go 1.26 or newer" in said
+    message = refused(machine, "up")
+    assert "cannot be built with Go 1.22.3" in message
+    assert "Go 1.26 or newer" in message
 
 
-def test_without_a_way_to_fetch_modules_it_says_so(machine: Machine) -> None:
+def test_missing_goproxy_is_named(machine: Machine) -> None:
     machine.has("go", '[ "$1" = env ] && echo go1.30.0')
     assert "GOPROXY" in refused(machine, "up")
 
 
-def test_without_a_package_manager_it_names_the_packages(machine: Machine) -> None:
+def test_missing_apt_names_the_packages(machine: Machine) -> None:
     machine.lacks("apt-get", "runc", "nft")
-    said = refused(machine, "up")
-    assert "runc" in said
-    assert "nftables" in said
-    assert "apt-get is not there" in said
+    message = refused(machine, "up")
+    assert "runc" in message
+    assert "nftables" in message
+    assert "apt-get is not available" in message
 
 
-def test_why_not_prints_the_reason_and_fails(machine: Machine) -> None:
+def test_why_not_prints_the_reason(machine: Machine) -> None:
     machine.has("id", "echo 1000")
     for arguments in (["why-not"], ["up", "--check"]):
-        done = machine.cluster(*arguments)
-        assert done.returncode == 1
-        assert done.stderr == ""
-        assert done.stdout.startswith("it needs root")
-        assert done.stdout.count("\n") == 1
+        result = machine.cluster(*arguments)
+        assert result.returncode == 1
+        assert result.stderr == ""
+        assert result.stdout.startswith("the local cluster requires root")
+        assert result.stdout.count("\n") == 1
 
 
-def test_what_needs_a_cluster_says_that_there_is_none(machine: Machine) -> None:
+def test_commands_need_a_running_cluster(machine: Machine) -> None:
     for verb in (["env"], ["install"], ["restart", "kubelet"]):
         assert "cluster up" in refused(machine, *verb) or "is not up" in refused(machine, *verb)
     assert machine.cluster("status").returncode != 0
     assert machine.cluster("down").returncode == 0
 
 
-def test_a_part_that_does_not_exist_is_not_restarted(machine: Machine) -> None:
+def test_unknown_part_is_not_restarted(machine: Machine) -> None:
     assert "etcd" in refused(machine, "restart", "etc")
 
 
-def test_argo_without_a_folder_to_take_it_from_says_what_to_set(machine: Machine) -> None:
+def test_argo_needs_argo_home(machine: Machine) -> None:
     assert "ARGO_HOME is not set" in refused(machine, "argo")
 
 
-def test_what_a_folder_of_argo_lacks_is_named(machine: Machine, tmp_path: Path) -> None:
+def test_incomplete_argo_home_is_named(machine: Machine, tmp_path: Path) -> None:
     machine.more = {"ARGO_HOME": str(tmp_path)}
     for name in ("workflow-controller", "argoexec", "manifests/base/crds/full/argoproj.io_workflows.yaml"):
         assert f"ARGO_HOME={tmp_path} lacks {name}" in refused(machine, "argo")

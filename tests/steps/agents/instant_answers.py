@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from swe_argo.steps.agents import loop
-from swe_argo.steps.agents.journal import Journal
 from swe_argo.steps.agents.prompts import templates
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.data import Instance
@@ -23,7 +23,7 @@ TURNS = 100
 
 
 @dataclass
-class Watched:
+class CpuMeter:
     """Counts the CPU that passes outside the loop."""
 
     seconds: float = 0.0
@@ -35,12 +35,12 @@ class Watched:
         self.seconds += time.process_time() - self._began
 
 
-class AtOnce:
+class InstantModel:
     """A model that answers at once: look at something a hundred times, then finish."""
 
     name = "m"
 
-    def __init__(self, watched: Watched, fn_calling: bool) -> None:
+    def __init__(self, watched: CpuMeter, fn_calling: bool) -> None:
         self.usage, self.watched, self.fn_calling, self.turn = Usage(), watched, fn_calling, 0
         self.lost_s = 0.0
 
@@ -77,12 +77,12 @@ class AtOnce:
             return Reply(text, metrics, {"role": "assistant", "content": text}, "because " * 100)
 
 
-class Still:
+class InstantSandbox:
     """A machine that answers at once."""
 
     machine = Machine(backend="local", image="i", image_digest=None, isolation="none", network=False)
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: CpuMeter) -> None:
         self.watched = watched
 
     def exec(self, command: str, **_: Any) -> ExecResult:
@@ -112,19 +112,19 @@ class Cost:
 
 def measure(folder: Path, *, fn_calling: bool) -> Cost:
     """Let scaffold r2egym work for TURNS turns, its trajectory growing in ``folder``."""
-    watched, file = Watched(), folder / "trajectory.json"
+    watched, file = CpuMeter(), folder / "trajectory.json"
     spec = AgentSpec(name="r2egym", max_steps=TURNS + 5, max_token_limit=1_000_000)
-    journal = Journal(AgentInfo(name="r2egym", version="1", model_name="m"), "run", "o__r-1", 1, file)
+    recorder = Recorder(AgentInfo(name="r2egym", version="1", model_name="m"), "run", "o__r-1", 1, file)
     instance = Instance(
         instance_id="o__r-1", repo="o/r", version="1", base_commit="c", image="i", problem_statement="a should be 3"
     )
-    model = AtOnce(watched, fn_calling)
-    task = Task(instance, spec, Still(watched), journal, model, templates.template_source(spec), fn_calling)
+    model = InstantModel(watched, fn_calling)
+    task = Task(instance, spec, InstantSandbox(watched), recorder, model, templates.template_source(spec), fn_calling)
     began = time.process_time()
     reason = loop.act(task)
     own = time.process_time() - began - watched.seconds
     assert reason is StopReason.FINISHED
-    trajectory = journal.trajectory(reason)
+    trajectory = recorder.trajectory(reason)
     results = [result for turn in trajectory.steps if turn.observation for result in turn.observation.results]
     beside = len(trajectory.to_bytes()) - sum(len(json.dumps(result.content)) for result in results)
     return Cost(1000 * own / TURNS, beside, len(trajectory.steps))

@@ -46,12 +46,12 @@ def git(folder: Path, *arguments: str, date: str = "2020-01-01T00:00:00Z", stdin
         "GIT_COMMITTER_DATE": date,
     }
     command = ["git", "-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always", *arguments]
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=folder, env={**os.environ, **quiet}, input=stdin or b"", capture_output=True, check=False
     )
-    if done.returncode:
-        raise AssertionError(f"git {' '.join(arguments)}: {done.stderr.decode(errors='replace')}")
-    return done.stdout.decode(errors="surrogateescape").rstrip("\n")
+    if result.returncode:
+        raise AssertionError(f"git {' '.join(arguments)}: {result.stderr.decode(errors='replace')}")
+    return result.stdout.decode(errors="surrogateescape").rstrip("\n")
 
 
 def commit(folder: Path, message: str, files: dict[str, str], date: str = "2020-01-01T00:00:00Z") -> str:

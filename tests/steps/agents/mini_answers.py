@@ -22,5 +22,5 @@ def say(command: str, fn_calling: bool, **more: Any) -> Answer:
 
 def in_turn(*answers: Answer | Fault) -> Script:
     """One answer a request: what is malformed leaves no answer in the conversation to count by."""
-    left = list(answers)
-    return lambda request: left.pop(0) if len(left) > 1 else left[0]
+    remaining = list(answers)
+    return lambda request: remaining.pop(0) if len(remaining) > 1 else remaining[0]

@@ -78,13 +78,13 @@ def grade(outcome: Outcome = Outcome.RESOLVED, instance_id: str = ID) -> GradeRe
 
 def agent_turn(number: int, calls: list[Call], *, thought: str = "I look.", metrics: Metrics | None = None) -> Turn:
     """A turn of the agent."""
-    made = [
+    tool_calls = [
         ToolCall(tool_call_id=f"c{number}-{place}", function_name=tool, arguments=arguments)
         for place, (tool, arguments, _) in enumerate(calls)
     ]
     results = [
-        Result(source_call_id=call.tool_call_id, content=seen, extra=ResultExtra(exit_code=0, seconds=0.25))
-        for call, (_, _, seen) in zip(made, calls, strict=True)
+        Result(source_call_id=call.tool_call_id, content=output, extra=ResultExtra(exit_code=0, seconds=0.25))
+        for call, (_, _, output) in zip(tool_calls, calls, strict=True)
     ]
     return Turn(
         step_id=number,
@@ -92,7 +92,7 @@ def agent_turn(number: int, calls: list[Call], *, thought: str = "I look.", metr
         source="agent",
         model_name="openai/m" if metrics else None,
         message=thought,
-        tool_calls=made or None,
+        tool_calls=tool_calls or None,
         observation=Observation(results=results) if results else None,
         metrics=metrics,
         llm_call_count=1 if metrics else 0,
@@ -113,11 +113,11 @@ def trajectory(
     instance_id: str = ID,
 ) -> Trajectory:
     """A whole one: what the system and the user said, then these turns."""
-    said = [
+    opening = [
         Turn(step_id=1, timestamp="2026-11-22T06:00:00.000+00:00", source="system", message="You are an agent."),
         Turn(step_id=2, timestamp="2026-11-22T06:00:00.000+00:00", source="user", message="Mend it."),
     ]
-    steps = [*said, *(agent_turn(number, calls, metrics=metrics()) for number, calls in enumerate(turns, 3))]
+    steps = [*opening, *(agent_turn(number, calls, metrics=metrics()) for number, calls in enumerate(turns, 3))]
     usage = Usage(calls=len(turns), requests=len(turns), prompt_tokens=100 * len(turns), cost_usd=0.01 * len(turns))
     return Trajectory(
         session_id="night",
@@ -136,7 +136,7 @@ def trajectory(
     )
 
 
-def done(*turns: list[Call], agent: str = "r2egym", patch: str = PATCH, **more: Any) -> SolvedUnit:
+def solved_unit(*turns: list[Call], agent: str = "r2egym", patch: str = PATCH, **more: Any) -> SolvedUnit:
     """A unit whose agent made these calls, turn by turn."""
     return SolvedUnit(
         run_file(agent), instance(), 1, trajectory(*turns, agent=agent, **more), patch, grade(), "1 passed\n"

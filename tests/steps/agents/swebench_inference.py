@@ -44,8 +44,8 @@ def _standing_in() -> Iterator[None]:
 
 @cache
 def _module(name: str) -> ModuleType:
-    for needed in ("swebench", "unidiff", "tqdm"):
-        pytest.importorskip(needed, reason=f"SWE-bench's own prompts need {needed}")
+    for package in ("swebench", "unidiff", "tqdm"):
+        pytest.importorskip(package, reason=f"SWE-bench's own prompts need {package}")
     with _standing_in():
         return importlib.import_module(f"{_PACKAGE}.{name}")
 
@@ -58,8 +58,8 @@ def prompt(style: str, row: Mapping[str, Any]) -> str:
 
 def extract_diff(answer: str) -> str:
     """The patch in an answer."""
-    found: str = _module("utils").extract_diff(answer)
-    return found
+    patch: str = _module("utils").extract_diff(answer)
+    return patch
 
 
 def text_column(style: str, row: Mapping[str, Any]) -> str:

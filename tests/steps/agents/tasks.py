@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.data import Instance
@@ -16,7 +16,7 @@ from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
 from swe_argo.steps.contracts.trajectory import AgentInfo, Result
 from swe_argo.steps.models.client import Client
 from swe_argo.steps.models.endpoint import Endpoint
-from swe_argo.steps.models.rate_limits import open_gate
+from swe_argo.steps.models.rate_limits import open_limiter
 from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.model_server import ModelServer, Script, model_server
 
@@ -24,7 +24,7 @@ ISSUE = "a is 2 where it should be 3"
 
 
 def instance(**fields: Any) -> Instance:
-    known = {
+    defaults = {
         "instance_id": "a__b-1",
         "repo": "a/b",
         "version": "1",
@@ -32,11 +32,11 @@ def instance(**fields: Any) -> Instance:
         "image": "test/image",
         "problem_statement": ISSUE,
     }
-    return Instance(**(known | fields))
+    return Instance(**(defaults | fields))
 
 
 @contextmanager
-def asked(
+def open_task(
     script: Script,
     box: Sandbox,
     agent: str,
@@ -52,23 +52,23 @@ def asked(
     with model_server(script) as server:
         llm_spec = LlmSpec(base_url=server.url, **{"num_retries": 0, **(llm or {})})
         where = Endpoint(server.url, "tester", SecretStr("sk-of-the-tests"))
-        with Client(RunSpec(agent=chosen_spec, llm=llm_spec), where, open_gate(llm_spec), 0.01) as model:
-            journal = Journal(AgentInfo(name=agent, version="1", model_name="tester"), "run", "a__b-1", 1)
-            yield Task(about or instance(), chosen_spec, box, journal, model, instruction, fn_calling), server
+        with Client(RunSpec(agent=chosen_spec, llm=llm_spec), where, open_limiter(llm_spec), 0.01) as model:
+            recorder = Recorder(AgentInfo(name=agent, version="1", model_name="tester"), "run", "a__b-1", 1)
+            yield Task(about or instance(), chosen_spec, box, recorder, model, instruction, fn_calling), server
     assert not server.errors
 
 
 def observations(task: Task) -> list[Result]:
     """What came of the calls, in order."""
-    return [result for turn in task.journal.turns if turn.observation for result in turn.observation.results]
+    return [result for turn in task.recorder.turns if turn.observation for result in turn.observation.results]
 
 
 def agrees(task: Task, server: ModelServer) -> None:
-    """The journal, its turns, the client and the server have counted the same."""
-    usage, counts = task.journal.usage, server.counts
+    """The recorder, its turns, the client and the server have counted the same."""
+    usage, counts = task.recorder.usage, server.counts
     assert usage == task.model.usage
     assert (usage.requests, usage.calls) == (counts.requests, counts.calls)
     assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
-    asked = [turn.metrics for turn in task.journal.turns if turn.metrics is not None]
-    assert sum(metrics.prompt_tokens or 0 for metrics in asked) == usage.prompt_tokens
-    assert len(asked) == usage.calls
+    recorded = [turn.metrics for turn in task.recorder.turns if turn.metrics is not None]
+    assert sum(metrics.prompt_tokens or 0 for metrics in recorded) == usage.prompt_tokens
+    assert len(recorded) == usage.calls

@@ -16,8 +16,8 @@ PIECES = st.sampled_from([*TAGS, *FENCES, "\n", " ", "--- a/x\n", "+++ b/x\n", "
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=5), max_size=14).map("".join))
-def test_the_patch_in_an_answer_is_the_one_swebench_takes(answer: str) -> None:
-    assert answers.patch_in(answer) == swebench_inference.extract_diff(answer)
+def test_patch_in_matches_swebench(answer: str) -> None:
+    assert answers.extract_patch(answer) == swebench_inference.extract_diff(answer)
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_the_patch_in_an_answer_is_the_one_swebench_takes(answer: str) -> None:
         ("", ""),
     ],
 )
-def test_elements_come_before_fences_and_names_before_both(answer: str, patch: str) -> None:
-    assert answers.patch_in(answer) == patch == swebench_inference.extract_diff(answer)
+def test_elements_precede_fences(answer: str, patch: str) -> None:
+    assert answers.extract_patch(answer) == patch == swebench_inference.extract_diff(answer)
 
 
 @pytest.mark.parametrize("tag", ["<td>", "<a><b>", "```diff\n"])
-def test_an_answer_that_repeats_a_tag_until_it_is_cut_off_is_read_at_once(tag: str) -> None:
-    assert isinstance(answers.patch_in(tag * (600_000 // len(tag))), str)  # an hour by swebench's own expression
+def test_patch_in_handles_repetition(tag: str) -> None:
+    assert isinstance(answers.extract_patch(tag * (600_000 // len(tag))), str)  # an hour by swebench's own expression
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,8 @@ def test_an_answer_that_repeats_a_tag_until_it_is_cut_off_is_read_at_once(tag: s
         (b"no patch at all", None, "a = 2\n"),
     ],
 )
-def test_a_patch_is_applied_by_the_first_command_that_takes_it(
-    any_box: Box, patch: bytes, command: str | None, after: str
-) -> None:
-    taken, said = answers.apply(any_box.sandbox, patch)
-    assert taken == command, said
+def test_apply_tries_commands_in_order(any_box: Box, patch: bytes, command: str | None, after: str) -> None:
+    used_command, output = answers.apply(any_box.sandbox, patch)
+    assert used_command == command, output
     assert (any_box.testbed / "a.py").read_text() == after
     assert not list(any_box.testbed.rglob("*.rej"))

@@ -21,7 +21,7 @@ PATCH = b"diff --git a/a b/a\n"
         ("pass", StopReason.MALFORMED, b"", True),
     ],
 )
-def test_a_critic_accepts_what_its_name_says(critic: str, reason: StopReason, patch: bytes, accepted: bool) -> None:
+def test_critics_accept_by_name(critic: str, reason: StopReason, patch: bytes, accepted: bool) -> None:
     assert accepts(critic, AttemptResult(reason, patch)) is accepted
 
 
@@ -37,5 +37,5 @@ def test_a_critic_accepts_what_its_name_says(critic: str, reason: StopReason, pa
         ([(StopReason.FINISHED, b"")], 0),
     ],
 )
-def test_the_best_attempt_is_kept(attempts: list[tuple[StopReason, bytes]], index: int) -> None:
+def test_critic_chooses_best_attempt(attempts: list[tuple[StopReason, bytes]], index: int) -> None:
     assert choose_best("finish_with_patch", [AttemptResult(*attempt) for attempt in attempts]) == index

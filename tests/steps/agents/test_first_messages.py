@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.agents import runner
-from swe_argo.steps.agents.first_messages import STYLES, first_messages, is_scaffold_style, style_named
+from swe_argo.steps.agents.first_messages import STYLES, first_messages, is_scaffold_style, parse_style
 from swe_argo.steps.agents.prompts.templates import template_source
 from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
 from swe_argo.steps.contracts.data import FileContext
 from swe_argo.steps.errors import ConfigError
 from tests.model_server.answers import EMPTY, Answer
 from tests.steps.agents.machine import Box
-from tests.steps.agents.tasks import asked, instance
+from tests.steps.agents.tasks import instance, open_task
 
 SCAFFOLDS = [style for style in STYLES if is_scaffold_style(style)]
 HINT = "look at b.py"
@@ -20,35 +20,35 @@ HINT = "look at b.py"
 
 @pytest.mark.parametrize("fn_calling", [True, False], ids=["functions", "text"])
 @pytest.mark.parametrize("style", SCAFFOLDS)
-def test_a_scaffold_is_told_at_first_what_a_file_of_prompts_says(box: Box, style: str, fn_calling: bool) -> None:
-    heard: list[Any] = []
+def test_first_messages_match_scaffold(box: Box, style: str, fn_calling: bool) -> None:
+    requests: list[Any] = []
 
     def script(request: dict[str, Any]) -> Answer:
-        heard.append(request["messages"])
+        requests.append(request["messages"])
         return EMPTY
 
     instruction = template_source(AgentSpec(name=style))
-    with asked(script, box.sandbox, style, fn_calling=fn_calling, instruction=instruction, max_malformed=1) as (
+    with open_task(script, box.sandbox, style, fn_calling=fn_calling, instruction=instruction, max_malformed=1) as (
         task,
         _,
     ):
         runner.act(agent_of(task.spec), task)
-    told = first_messages(style, task.spec, task.instance, instruction=instruction, fn_calling=fn_calling)
-    assert told == heard[0][:2]
+    messages = first_messages(style, task.spec, task.instance, instruction=instruction, fn_calling=fn_calling)
+    assert messages == requests[0][:2]
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_hints_and_files_are_in_no_prompt(style: str) -> None:
-    shown = instance(hints_text=HINT, context=[FileContext(path="b.py", text="b = 1")])
+def test_prompts_omit_hints_and_files(style: str) -> None:
+    task_instance = instance(hints_text=HINT, context=[FileContext(path="b.py", text="b = 1")])
     template = "{{ problem_statement }} {{ hints_text }}"
     spec = AgentSpec(name=style) if is_scaffold_style(style) else AgentSpec()
-    [_, user] = first_messages(style, spec, shown, instruction=template)
-    assert shown.problem_statement in user["content"]
+    [_, user] = first_messages(style, spec, task_instance, instruction=template)
+    assert task_instance.problem_statement in user["content"]
     assert HINT not in user["content"]
     assert "b = 1" not in user["content"]
 
 
-def test_swebenchs_styles_have_their_numbers_for_short() -> None:
-    assert [style_named(name) for name in ("2", "style-3", "tools")] == ["style-2", "style-3", "tools"]
+def test_styles_have_short_names() -> None:
+    assert [parse_style(name) for name in ("2", "style-3", "tools")] == ["style-2", "style-3", "tools"]
     with pytest.raises(ConfigError, match="did you mean openhands"):
-        style_named("openhand")
+        parse_style("openhand")

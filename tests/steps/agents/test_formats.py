@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from swe_argo.steps.agents.formats import Recorded, atif, mini_swe_agent, openhands_writer, r2egym, read_row, sweagent
 from swe_argo.steps.agents.formats.solved_unit import SolvedUnit, agent_actions
@@ -28,7 +28,7 @@ from swe_argo.steps.contracts.trajectory import (
     Trajectory,
     Turn,
 )
-from tests.steps.agents.solved_units import ID, PATCH, Call, agent_turn, done, run_file, trajectory
+from tests.steps.agents.solved_units import ID, PATCH, Call, agent_turn, run_file, solved_unit, trajectory
 from tests.steps.datasets.sample_rows import PROPERTY
 
 WRITERS: dict[str, Callable[[SolvedUnit], bytes]] = {
@@ -70,51 +70,51 @@ _JSON = st.recursive(
 
 
 def read(data: bytes) -> Recorded:
-    found = read_row(json.loads(data))
-    assert found is not None
-    return found
+    recorded = read_row(json.loads(data))
+    assert recorded is not None
+    return recorded
 
 
-def made(*turns: list[Call]) -> list[tuple[str, dict[str, Any]]]:
+def expected_calls(*turns: list[Call]) -> list[tuple[str, dict[str, Any]]]:
     return [(tool, arguments) for calls in turns for tool, arguments, _ in calls]
 
 
 @pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("text", ["function_calling", "text"])
-def test_what_is_written_is_read_again(form: str, text: Any) -> None:
+def test_formats_round_trip(form: str, text: Any) -> None:
     turns = [[LOOK], [EDIT], [VIEW], [FINISH]]
-    found = read(WRITERS[form](done(*turns, form=text)))
-    assert [(action.tool, action.arguments) for action in found.actions] == made(*turns)
-    assert [action.observation for action in found.actions][:3] == ["a.py\n", "edited", "a.py"]
-    assert (found.instance_id, found.model, found.good) == (ID, "openai/m", True)
-    assert (found.scaffold, found.stop_reason) == ("r2egym", StopReason.FINISHED)
-    assert found.patch == (None if form == "atif" else PATCH)  # ATIF has no place for it
+    recorded = read(WRITERS[form](solved_unit(*turns, form=text)))
+    assert [(action.tool, action.arguments) for action in recorded.actions] == expected_calls(*turns)
+    assert [action.observation for action in recorded.actions][:3] == ["a.py\n", "edited", "a.py"]
+    assert (recorded.instance_id, recorded.model, recorded.good) == (ID, "openai/m", True)
+    assert (recorded.scaffold, recorded.stop_reason) == ("r2egym", StopReason.FINISHED)
+    assert recorded.patch == (None if form == "atif" else PATCH)  # ATIF has no place for it
 
 
 @pytest.mark.parametrize("form", WRITERS)
 @PROPERTY
 @given(turns=st.lists(st.lists(_CALL, min_size=1, max_size=3), max_size=4))
-def test_every_call_survives_every_format(form: str, turns: list[list[Call]]) -> None:
-    found = read(WRITERS[form](done(*turns)))
-    assert [(action.tool, action.arguments) for action in found.actions] == made(*turns)
+def test_formats_keep_every_call(form: str, turns: list[list[Call]]) -> None:
+    recorded = read(WRITERS[form](solved_unit(*turns)))
+    assert [(action.tool, action.arguments) for action in recorded.actions] == expected_calls(*turns)
 
 
 @pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("reason", StopReason)
-def test_why_an_agent_stopped_survives_every_format(form: str, reason: StopReason) -> None:
-    found = read(WRITERS[form](done([LOOK], reason=reason)))
-    assert found.stop_reason is reason
-    assert found.good is (reason is not StopReason.INTERRUPTED)
+def test_formats_keep_stop_reason(form: str, reason: StopReason) -> None:
+    recorded = read(WRITERS[form](solved_unit([LOOK], reason=reason)))
+    assert recorded.stop_reason is reason
+    assert recorded.good is (reason is not StopReason.INTERRUPTED)
 
 
 @pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("agent", [name for name in AGENTS if is_model_agent(name)])
-def test_whose_tools_they_were_survives_every_format(form: str, agent: str) -> None:
-    assert read(WRITERS[form](done([LOOK], agent=agent))).scaffold == agent
+def test_formats_keep_scaffold(form: str, agent: str) -> None:
+    assert read(WRITERS[form](solved_unit([LOOK], agent=agent))).scaffold == agent
 
 
 @pytest.mark.parametrize("form", WRITERS)
-def test_malformed_answers_and_corrections_are_no_actions(form: str) -> None:
+def test_malformed_turns_are_no_actions(form: str) -> None:
     whole = trajectory([LOOK], [FINISH])
     call = ToolCall(tool_call_id="bad", function_name="frob", arguments={}, extra={"arguments": "{"})
     bad = Turn(
@@ -127,10 +127,10 @@ def test_malformed_answers_and_corrections_are_no_actions(form: str) -> None:
         extra={"malformed": "unknown_tool"},
     )
     blank = Turn(step_id=6, source="agent", message="", metrics=Metrics(prompt_tokens=1))
-    said = Turn(step_id=7, source="user", message="call a tool")
-    unit = done()
+    correction = Turn(step_id=7, source="user", message="call a tool")
+    unit = solved_unit()
     unit = SolvedUnit(
-        **{**vars(unit), "trajectory": whole.model_copy(update={"steps": [*whole.steps, bad, blank, said]})}
+        **{**vars(unit), "trajectory": whole.model_copy(update={"steps": [*whole.steps, bad, blank, correction]})}
     )
     assert [action.tool for action in read(WRITERS[form](unit)).actions] == ["execute_bash", "finish"]
     assert [act.observation for act in agent_actions(unit.trajectory)][2:] == ["there is no tool frob", "call a tool"]
@@ -140,22 +140,22 @@ def test_malformed_answers_and_corrections_are_no_actions(form: str) -> None:
 @pytest.mark.parametrize("name", ["trajectory_steps", "history", "messages", "steps"])
 @PROPERTY
 @given(value=_JSON, row=st.dictionaries(st.text(max_size=10), _JSON, max_size=3))
-def test_no_row_is_more_than_wrong(name: str, value: Any, row: dict[str, Any]) -> None:
-    known = {"schema_version": "ATIF-v1.7", "instance_id": row, "info": value, "trajectory_format": value}
+def test_read_row_survives_any_row(name: str, value: Any, row: dict[str, Any]) -> None:
+    markers = {"schema_version": "ATIF-v1.7", "instance_id": row, "info": value, "trajectory_format": value}
     for form in ({"trajectory_steps": value}, {"history": value, "instance_id": "i"}, {"messages": value}):
-        for whole in (row | form, row | form | known, row | known | {name: value}, {name: [value, row, known]}):
+        for whole in (row | form, row | form | markers, row | markers | {name: value}, {name: [value, row, markers]}):
             try:
-                found = read_row(whole)
+                recorded = read_row(whole)
             except ValueError:
                 continue
-            assert found is None or isinstance(found, Recorded)
+            assert recorded is None or isinstance(recorded, Recorded)
 
 
 @pytest.mark.parametrize("form", WRITERS)
 @PROPERTY
 @given(data=st.data())
-def test_a_damaged_export_is_no_more_than_wrong(form: str, data: st.DataObject) -> None:
-    row = json.loads(WRITERS[form](done([LOOK], [EDIT], [FINISH])))
+def test_read_row_survives_damage(form: str, data: st.DataObject) -> None:
+    row = json.loads(WRITERS[form](solved_unit([LOOK], [EDIT], [FINISH])))
     _damage(row, data)
     try:
         read_row(row)
@@ -165,23 +165,23 @@ def test_a_damaged_export_is_no_more_than_wrong(form: str, data: st.DataObject) 
 
 @pytest.mark.parametrize("reason", [[], {}, 0, None, "no reason of ours"])
 @pytest.mark.parametrize("form", ["sweagent", "mini", "r2egym"])
-def test_a_stop_reason_of_any_type_is_read(form: str, reason: Any) -> None:
-    row = json.loads(WRITERS[form](done([LOOK], [EDIT], [FINISH])))
+def test_stop_reason_may_have_any_type(form: str, reason: Any) -> None:
+    row = json.loads(WRITERS[form](solved_unit([LOOK], [EDIT], [FINISH])))
     places = [value for value in _values(row) if isinstance(value, dict) and "stop_reason" in value]
     assert places
     for place in places:
         place["stop_reason"] = reason
-    found = read_row(row)
-    assert found is not None
-    assert found.instance_id
+    recorded = read_row(row)
+    assert recorded is not None
+    assert recorded.instance_id
 
 
 def _values(value: Any) -> Iterator[Any]:
     """A JSON value and all within it."""
     yield value
     within = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for each in within:
-        yield from _values(each)
+    for inner in within:
+        yield from _values(inner)
 
 
 def _damage(value: Any, data: st.DataObject) -> None:
@@ -207,7 +207,7 @@ class R2EStep(BaseModel):
     thought: str
     action: str
     observation: str
-    done: bool
+    is_done: bool = Field(alias="done")
     info: dict[str, Any]
     token_usage_prompt: int
     token_usage_completion: int
@@ -242,16 +242,16 @@ class R2ETrajectory(BaseModel):
     test_output: str | None = None
 
 
-def test_r2e_gym_has_every_field_of_every_type() -> None:
+def test_r2e_gym_row_has_every_field() -> None:
     half: Call = ("bash", {"command": "echo \ud83d", "\udc80": ["\udc80"]}, "half \udc80")
-    line = r2egym.write(done([LOOK], [EDIT], [half], [FINISH], patch="\udce9"))
+    line = r2egym.write(solved_unit([LOOK], [EDIT], [half], [FINISH], patch="\udce9"))
     row = R2ETrajectory.model_validate_json(line)
     first, last = row.trajectory_steps[0], row.trajectory_steps[-1]
     assert first.action == "<function=execute_bash>\n  <parameter=cmd>ls</parameter>\n</function>"
-    assert (first.thought, first.observation, first.done) == ("I look.", "a.py\n", False)
+    assert (first.thought, first.observation, first.is_done) == ("I look.", "a.py\n", False)
     assert (first.token_usage_prompt, first.token_usage_completion, first.token_usage_total) == (100, 10, 110)
     assert (first.llm_exec_time, first.env_exec_time, first.total_step_time) == (1.5, 0.25, 1.75)
-    assert (last.done, last.step_count, last.total_time_traj) == (True, 4, 7.0)
+    assert (last.is_done, last.step_count, last.total_time_traj) == (True, 4, 7.0)
     assert (row.exit_reason, row.reward, row.test_output) == ("agent", 1.0, "1 passed\n")
     assert row.output_patch == "\ufffd"
     assert line.count(b"\n") == 1
@@ -260,18 +260,18 @@ def test_r2e_gym_has_every_field_of_every_type() -> None:
 @pytest.mark.parametrize(
     ("steps", "word"), [(40, "max_step_limit"), (41, "max_step_limit"), (43, "agent_max_step_limit")]
 )
-def test_r2e_gym_tells_when_an_agent_finished_that_was_told_to(steps: int, word: str) -> None:
-    unit = done(*[[LOOK]] * steps, reason=StopReason.MAX_STEPS)
+def test_r2e_gym_step_limit_reasons(steps: int, word: str) -> None:
+    unit = solved_unit(*[[LOOK]] * steps, reason=StopReason.MAX_STEPS)
     assert json.loads(r2egym.write(unit))["exit_reason"] == word
     by_default = replace(unit, run=_without_limits("r2egym"))
     assert json.loads(r2egym.write(by_default))["exit_reason"] == word
 
 
-def test_limits_of_steps_are_those_that_held_where_the_wish_names_none() -> None:
-    for agent, told, ended in (("r2egym", 40, 50), ("mini-swe-agent", 250, 250), ("replay", 1, 1)):
-        unit = replace(done([LOOK], agent=agent), run=_without_limits(agent))
+def test_writers_fill_in_step_limits() -> None:
+    for agent, soft_limit, ended in (("r2egym", 40, 50), ("mini-swe-agent", 250, 250), ("replay", 1, 1)):
+        unit = replace(solved_unit([LOOK], agent=agent), run=_without_limits(agent))
         row = json.loads(r2egym.write(unit))
-        assert (row["max_steps"], row["max_steps_absolute"]) == (told, ended)
+        assert (row["max_steps"], row["max_steps_absolute"]) == (soft_limit, ended)
         own = json.loads(mini_swe_agent.write(unit))["info"]["config"]["agent"]
         assert own["step_limit"] == (0 if agent == "replay" else ended)
     assert openhands_writer.run_metadata(_without_limits("openhands"))["max_iterations"] == 100
@@ -294,10 +294,10 @@ def _without_limits(agent: str) -> RunFile:
         ("env_exception", None, False),
     ],
 )
-def test_exit_reasons_of_r2e_gym_are_understood(word: str, reason: StopReason | None, *, good: bool) -> None:
-    found = read_row({"trajectory_steps": [], "exit_reason": word})
-    assert found is not None
-    assert (found.stop_reason, found.good) == (reason, good)
+def test_r2e_gym_exit_reasons_are_read(word: str, reason: StopReason | None, *, good: bool) -> None:
+    recorded = read_row({"trajectory_steps": [], "exit_reason": word})
+    assert recorded is not None
+    assert (recorded.stop_reason, recorded.good) == (reason, good)
 
 
 @pytest.mark.parametrize(
@@ -311,21 +311,21 @@ def test_exit_reasons_of_r2e_gym_are_understood(word: str, reason: StopReason | 
         ("KeyError", None),
     ],
 )
-def test_exit_statuses_of_mini_swe_agent_are_understood(status: str, reason: StopReason | None) -> None:
-    found = read_row({"messages": [], "info": {"exit_status": status}})
-    assert found is not None
-    assert found.stop_reason is reason
+def test_mini_exit_statuses_are_read(status: str, reason: StopReason | None) -> None:
+    recorded = read_row({"messages": [], "info": {"exit_status": status}})
+    assert recorded is not None
+    assert recorded.stop_reason is reason
 
 
-def test_a_limit_of_mini_swe_agent_is_its_cost_where_that_was_reached() -> None:
+def test_mini_cost_limit_is_recognised() -> None:
     dear: dict[str, Any] = {
         "exit_status": "LimitsExceeded",
         "model_stats": {"instance_cost": 3.1},
         "config": {"agent": {"cost_limit": 3}},
     }
-    found = read_row({"messages": [], "info": dear})
-    assert found is not None
-    assert found.stop_reason is StopReason.COST_LIMIT
+    recorded = read_row({"messages": [], "info": dear})
+    assert recorded is not None
+    assert recorded.stop_reason is StopReason.COST_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -343,15 +343,15 @@ def test_a_limit_of_mini_swe_agent_is_its_cost_where_that_was_reached() -> None:
         ("litellm.BadRequestError: Budget has been exceeded! Current cost: 3", None, False),
     ],
 )
-def test_errors_of_openhands_are_the_agents_or_not(error: str | None, reason: str | None, *, good: bool) -> None:
-    found = read_row({"instance_id": ID, "history": [], "error": error})
-    assert found is not None
-    assert (found.stop_reason, found.good) == (reason, good)
+def test_openhands_errors_are_classified(error: str | None, reason: str | None, *, good: bool) -> None:
+    recorded = read_row({"instance_id": ID, "history": [], "error": error})
+    assert recorded is not None
+    assert (recorded.stop_reason, recorded.good) == (reason, good)
 
 
-def test_mini_swe_agents_file_has_its_shape() -> None:
+def test_mini_swe_agent_file_layout() -> None:
     shell: Call = ("bash", {"command": "ls"}, "<returncode>0</returncode>\n<output>\na.py\n</output>")
-    row = json.loads(mini_swe_agent.write(done([shell], agent="mini-swe-agent")))
+    row = json.loads(mini_swe_agent.write(solved_unit([shell], agent="mini-swe-agent")))
     assert row["trajectory_format"] == "mini-swe-agent-1.1"
     assert row["instance_id"] == ID
     info = row["info"]
@@ -360,16 +360,16 @@ def test_mini_swe_agents_file_has_its_shape() -> None:
     assert info["config"]["model"]["model_name"] == "openai/m"
     roles = [message["role"] for message in row["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "exit"]
-    answer, seen = row["messages"][2:4]
+    answer, result = row["messages"][2:4]
     assert answer["extra"]["actions"] == [{"command": "ls", "tool_call_id": "c3-0"}]
     assert answer["tool_calls"][0]["function"] == {"name": "bash", "arguments": '{"command": "ls"}'}
     assert answer["extra"]["cost"] == 0.01
-    assert seen["tool_call_id"] == "c3-0"
-    assert seen["extra"] == {"raw_output": "a.py\n", "returncode": 0, "exception_info": ""}
+    assert result["tool_call_id"] == "c3-0"
+    assert result["extra"] == {"raw_output": "a.py\n", "returncode": 0, "exception_info": ""}
 
 
-def test_openhands_row_and_metadata_have_their_shape() -> None:
-    unit = done([LOOK], [EDIT], [VIEW], [("search", {"search_term": "x"}, "found")], [FINISH])
+def test_openhands_row_layout() -> None:
+    unit = solved_unit([LOOK], [EDIT], [VIEW], [("search", {"search_term": "x"}, "found")], [FINISH])
     row = json.loads(openhands_writer.write(unit))
     assert row["test_result"]["git_patch"] == PATCH
     assert row["test_result"]["report"]["resolved"] is True
@@ -377,15 +377,15 @@ def test_openhands_row_and_metadata_have_their_shape() -> None:
     assert row["metrics"]["accumulated_cost"] == 0.05
     actions = [event["action"] for event in row["history"] if "action" in event]
     assert actions == ["system", "message", "run", "edit", "read", "call_tool_mcp", "finish"]
-    run, seen = row["history"][2:4]
+    run, output = row["history"][2:4]
     assert run["args"]["command"] == "ls"
     assert run["args"]["thought"] == "I look."
-    assert (seen["observation"], seen["cause"], seen["content"]) == ("run", run["id"], "a.py\n")
-    assert seen["extras"]["metadata"]["exit_code"] == 0
+    assert (output["observation"], output["cause"], output["content"]) == ("run", run["id"], "a.py\n")
+    assert output["extras"]["metadata"]["exit_code"] == 0
     assert row["history"][-1]["extras"]["agent_state"] == "finished"
     assert all("timestamp" in event for event in row["history"])
-    needed = {"agent_class", "llm_config", "max_iterations", "eval_output_dir", "start_time", "git_commit"}
-    assert needed <= row["metadata"].keys()
+    required = {"agent_class", "llm_config", "max_iterations", "eval_output_dir", "start_time", "git_commit"}
+    assert required <= row["metadata"].keys()
     assert row["metadata"]["llm_config"]["model"] == "openai/m"
     assert "api_key" not in json.dumps(row)
 
@@ -393,7 +393,7 @@ def test_openhands_row_and_metadata_have_their_shape() -> None:
 # -- ATIF ------------------------------------------------------------------------------------------------------------
 
 
-def test_atif_is_written_with_every_prompt_whole() -> None:
+def test_atif_expands_shared_prompts() -> None:
     def ids(prompt: list[int], completion: list[int], shared: int | None) -> Metrics:
         extra = MetricsExtra(shared_prompt_ids=shared)
         return Metrics(prompt_token_ids=prompt, completion_token_ids=completion, extra=extra)
@@ -406,31 +406,31 @@ def test_atif_is_written_with_every_prompt_whole() -> None:
         agent_turn(6, [LOOK], metrics=ids([7], [8], 5)),
         agent_turn(7, [LOOK], metrics=ids([9], [], None)),
     ]
-    kept = whole.model_copy(update={"steps": [*whole.steps, *turns]})
-    steps = atif.with_whole_prompts(kept).steps[2:]
-    found = [step.metrics.prompt_token_ids for step in steps if step.metrics]
-    assert found == [[1, 2], None, [1, 2, 3, 4], [1, 2, 3, 4, 5, 7], [9]]
-    assert "shared_prompt_ids" not in kept.model_copy(update={"steps": steps}).model_dump_json(exclude_none=True)
-    broken = kept.model_copy(update={"steps": [turns[2]]})
-    with pytest.raises(ValueError, match="step 5 shares 3 ids of a prompt with a call that has 0"):
+    extended = whole.model_copy(update={"steps": [*whole.steps, *turns]})
+    steps = atif.with_whole_prompts(extended).steps[2:]
+    prompt_ids = [step.metrics.prompt_token_ids for step in steps if step.metrics]
+    assert prompt_ids == [[1, 2], None, [1, 2, 3, 4], [1, 2, 3, 4, 5, 7], [9]]
+    assert "shared_prompt_ids" not in extended.model_copy(update={"steps": steps}).model_dump_json(exclude_none=True)
+    broken = extended.model_copy(update={"steps": [turns[2]]})
+    with pytest.raises(ValueError, match="step 5 shares 3 prompt ids, but the previous call has only 0"):
         atif.with_whole_prompts(broken)
 
 
-def test_atif_of_several_attempts_is_written_with_all_of_them_whole() -> None:
-    other = trajectory([LOOK])
+def test_atif_expands_every_attempt() -> None:
+    attempt = trajectory([LOOK])
     turn = agent_turn(1, [LOOK], metrics=Metrics(prompt_token_ids=[1], extra=MetricsExtra(shared_prompt_ids=1)))
     before = agent_turn(1, [LOOK], metrics=Metrics(prompt_token_ids=[7]))
-    other = other.model_copy(update={"steps": [before, turn.model_copy(update={"step_id": 2})]})
-    whole = atif.with_whole_prompts(trajectory([LOOK]).model_copy(update={"subagent_trajectories": [other]}))
+    attempt = attempt.model_copy(update={"steps": [before, turn.model_copy(update={"step_id": 2})]})
+    whole = atif.with_whole_prompts(trajectory([LOOK]).model_copy(update={"subagent_trajectories": [attempt]}))
     assert whole.subagent_trajectories
     second = whole.subagent_trajectories[0].steps[1].metrics
     assert second
     assert second.prompt_token_ids == [7, 1]
 
 
-def test_atif_has_no_text_that_a_strict_reader_refuses() -> None:
+def test_atif_text_is_valid_unicode() -> None:
     half: Call = ("bash", {"command": "echo \ud83d"}, "half \udc80")
-    data = atif.write(done([half]))
+    data = atif.write(solved_unit([half]))
     json.loads(data)["steps"][2]["observation"]["results"][0]["content"].encode()
     assert b"\\ud83d" not in data
     Trajectory.from_bytes(data)
@@ -441,19 +441,19 @@ harbor = pytest.mark.skipif(importlib.util.find_spec("harbor") is None, reason="
 
 @harbor
 @pytest.mark.parametrize("form", ["function_calling", "text"])
-def test_harbors_own_models_take_what_is_written(form: Any) -> None:
+def test_harbor_accepts_our_atif(form: Any) -> None:
     harbors = importlib.import_module("harbor.models.trajectories").Trajectory
-    unit = done([LOOK], [EDIT, VIEW], [FINISH], form=form)
-    other = unit.trajectory.model_copy(update={"trajectory_id": "night/x/1/attempt-1"})
-    several = unit.trajectory.model_copy(update={"subagent_trajectories": [other]})
+    unit = solved_unit([LOOK], [EDIT, VIEW], [FINISH], form=form)
+    attempt = unit.trajectory.model_copy(update={"trajectory_id": "night/x/1/attempt-1"})
+    several = unit.trajectory.model_copy(update={"subagent_trajectories": [attempt]})
     for data in (unit.trajectory.to_bytes(), atif.write(unit), several.to_bytes()):
         harbors.model_validate_json(data)
 
 
-def test_atif_of_others_has_tools_of_others() -> None:
-    row = json.loads(atif.write(done([LOOK], agent="openhands")))
+def test_foreign_atif_has_no_scaffold() -> None:
+    row = json.loads(atif.write(solved_unit([LOOK], agent="openhands")))
     del row["extra"]
-    found = read_row(row)
-    assert found is not None
-    assert found.scaffold is None
-    assert found.actions == [Action(tool="execute_bash", arguments={"cmd": "ls"}, observation="a.py\n")]
+    recorded = read_row(row)
+    assert recorded is not None
+    assert recorded.scaffold is None
+    assert recorded.actions == [Action(tool="execute_bash", arguments={"cmd": "ls"}, observation="a.py\n")]

@@ -26,25 +26,25 @@ def fix(repo: Path, date: str = LATE, *, name: str = "fixed.py") -> str:
     """A commit with the secret on top of HEAD, which is then left again: a dangling commit."""
     head, branch = git(repo, "rev-parse", "HEAD"), git(repo, "symbolic-ref", "HEAD")
     git(repo, "checkout", "-q", "--detach")
-    made = commit(repo, SECRET, {name: SECRET + "\n"}, date)
+    commit_id = commit(repo, SECRET, {name: SECRET + "\n"}, date)
     git(repo, "symbolic-ref", "HEAD", branch)
     git(repo, "reset", "-q", "--hard", head)
-    return made
+    return commit_id
 
 
 def secrets(repo: Path) -> list[str]:
     """Where the secret can still be read, by git or in any file of the git folder."""
-    found = []
+    places = []
     everything = git(repo, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
     for name in everything:
         kind = git(repo, "cat-file", "-t", name)
         if kind != "tree" and SECRET in git(repo, "cat-file", kind, name):
-            found.append(name)
+            places.append(name)
     folder = repo / ".git"
     for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
         if path.is_file() and (SECRET.encode() in path.read_bytes() or b"git bundle" in path.read_bytes()[:20]):
-            found.append(str(path))
-    return found
+            places.append(str(path))
+    return places
 
 
 def dangling(repo: Path) -> None:
@@ -82,9 +82,9 @@ def remote_refs(repo: Path) -> None:
 
 
 def tags_off_history(repo: Path) -> None:
-    made = fix(repo)
-    git(repo, "tag", "v2.0", made)
-    git(repo, "tag", "-a", "v2.1", "-m", SECRET, made)
+    commit_id = fix(repo)
+    git(repo, "tag", "v2.0", commit_id)
+    git(repo, "tag", "-a", "v2.1", "-m", SECRET, commit_id)
     git(repo, "tag", "blob", git(repo, "hash-object", "-w", "--stdin", stdin=SECRET.encode()))
 
 
@@ -105,7 +105,7 @@ def older_than_head(repo: Path) -> None:
     git(repo, "gc", "-q", "--prune=2025-06-01")
 
 
-def kept_pack(repo: Path) -> None:
+def pack_with_keep_file(repo: Path) -> None:
     fix(repo)
     git(repo, "repack", "-q", "-a", "-d")
     for pack in (repo / ".git/objects/pack").glob("*.pack"):
@@ -134,9 +134,9 @@ def bundle(repo: Path) -> None:
 
 
 def merge_in_progress(repo: Path) -> None:
-    made = fix(repo)
+    commit_id = fix(repo)
     for name in ("MERGE_HEAD", "CHERRY_PICK_HEAD", "ORIG_HEAD", "AUTO_MERGE"):
-        (repo / ".git" / name).write_text(made + "\n")
+        (repo / ".git" / name).write_text(commit_id + "\n")
     (repo / ".git/MERGE_MSG").write_text(SECRET)
 
 
@@ -184,7 +184,7 @@ LEAKS: list[Callable[[Path], None]] = [
     replaced,
     orphan_blob,
     older_than_head,
-    kept_pack,
+    pack_with_keep_file,
     cruft_pack,
     multi_pack_index,
     bundle,
@@ -197,7 +197,7 @@ LEAKS: list[Callable[[Path], None]] = [
 
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__)
-def test_no_road_leads_to_a_commit_that_head_does_not_reach(box: Box, leak: Callable[[Path], None]) -> None:
+def test_unreachable_commits_are_gone(box: Box, leak: Callable[[Path], None]) -> None:
     head = git(box.testbed, "rev-parse", "HEAD")
     below = git(box.testbed, "rev-list", "HEAD")
     leak(box.testbed)
@@ -222,21 +222,21 @@ def test_no_road_leads_to_a_commit_that_head_does_not_reach(box: Box, leak: Call
     git(box.testbed, "fsck", "--full", "--strict")
 
 
-def test_what_was_hidden_is_counted(box: Box) -> None:
+def test_hidden_objects_are_counted(box: Box) -> None:
     other_branch(box.testbed)
     history = hide_history(box.sandbox)
     assert history.refs_removed == 1
     assert history.objects_before - history.objects_after == 3  # commit, tree, blob
 
 
-def test_hiding_twice_changes_nothing(box: Box) -> None:
+def test_hide_history_is_idempotent(box: Box) -> None:
     other_branch(box.testbed)
     first, second = hide_history(box.sandbox), hide_history(box.sandbox)
     assert second.refs_removed == 0
     assert second.objects_before == second.objects_after == first.objects_after
 
 
-def test_working_tree_index_and_untracked_files_stay_as_they_were(box: Box) -> None:
+def test_working_tree_is_unchanged(box: Box) -> None:
     repo = box.testbed
     (repo / "a.py").write_text("a = 3\n")
     (repo / "staged.py").write_text("staged\n")
@@ -256,7 +256,7 @@ def test_working_tree_index_and_untracked_files_stay_as_they_were(box: Box) -> N
     assert (repo / ".git/hooks/pre-commit").exists()
 
 
-def test_a_detached_head_stays_detached(box: Box) -> None:
+def test_detached_head_stays_detached(box: Box) -> None:
     other_branch(box.testbed)
     git(box.testbed, "checkout", "-q", "--detach")
     history = hide_history(box.sandbox)
@@ -265,7 +265,7 @@ def test_a_detached_head_stays_detached(box: Box) -> None:
     git(box.testbed, "fsck", "--strict")
 
 
-def test_a_shallow_clone_stays_shallow_and_works(box: Box) -> None:
+def test_shallow_clone_stays_shallow(box: Box) -> None:
     source = box.testbed.rename(box.root / "source")
     git(source, "branch", "future", fix(source))
     git(box.root, "clone", "-q", "--depth=1", "--no-tags", "--no-single-branch", f"file://{source}", str(box.testbed))
@@ -277,7 +277,7 @@ def test_a_shallow_clone_stays_shallow_and_works(box: Box) -> None:
     git(box.testbed, "fsck")
 
 
-def test_a_partial_clone_whose_old_blobs_are_elsewhere_works(box: Box) -> None:
+def test_partial_clone_still_works(box: Box) -> None:
     source = box.testbed.rename(box.root / "source")
     git(source, "config", "uploadpack.allowFilter", "true")
     git(source, "branch", "future", fix(source))
@@ -289,7 +289,7 @@ def test_a_partial_clone_whose_old_blobs_are_elsewhere_works(box: Box) -> None:
     assert git(box.testbed, "show", "HEAD:a.py") == "a = 2"
 
 
-def test_submodules_are_cleaned_too(box: Box) -> None:
+def test_submodules_are_cleaned(box: Box) -> None:
     library = box.root / "library"
     library.mkdir()
     git(library, "init", "-q")
@@ -306,15 +306,15 @@ def test_submodules_are_cleaned_too(box: Box) -> None:
     assert git(box.testbed, "submodule", "status").startswith(" ")
 
 
-def test_a_submodule_that_head_no_longer_has_is_removed(box: Box) -> None:
-    left = box.testbed / ".git/modules/gone"
-    git(box.root, "clone", "-q", "--bare", str(box.testbed), str(left))
-    git(left, "update-ref", "refs/heads/future", fix_in(left, box.testbed))
+def test_absent_submodule_is_removed(box: Box) -> None:
+    submodule = box.testbed / ".git/modules/gone"
+    git(box.root, "clone", "-q", "--bare", str(box.testbed), str(submodule))
+    git(submodule, "update-ref", "refs/heads/future", fix_in(submodule, box.testbed))
     hide_history(box.sandbox)
-    assert not left.exists()
+    assert not submodule.exists()
 
 
-def test_a_clone_inside_the_working_tree_is_cleaned_though_it_borrows_objects(box: Box) -> None:
+def test_nested_shared_clone_is_cleaned(box: Box) -> None:
     git(box.testbed, "branch", "future", fix(box.testbed))
     git(box.root, "clone", "-q", "--shared", str(box.testbed), str(box.testbed / "vendor/copy"))
     inner = box.testbed / "vendor/copy/inner"
@@ -327,14 +327,14 @@ def test_a_clone_inside_the_working_tree_is_cleaned_though_it_borrows_objects(bo
         git(repo, "fsck", "--strict")
 
 
-def test_the_lender_of_borrowed_objects_is_not_touched(box: Box) -> None:
+def test_object_lender_is_unchanged(box: Box) -> None:
     alternates(box.testbed)
     hide_history(box.sandbox)
     assert secrets(box.testbed) == []
     assert git(box.root / "lender", "cat-file", "commit", "future")
 
 
-def test_files_shared_with_the_image_by_hard_links_are_not_written(box: Box) -> None:
+def test_hard_linked_files_are_unchanged(box: Box) -> None:
     other_branch(box.testbed)
     image = box.testbed.rename(box.root / "image")
     subprocess.run(["cp", "-al", str(image), str(box.testbed)], check=True)
@@ -343,7 +343,7 @@ def test_files_shared_with_the_image_by_hard_links_are_not_written(box: Box) -> 
     assert {path: path.read_bytes() for path in image.rglob("*") if path.is_file()} == before
 
 
-def test_a_repository_of_sha256_names_is_cleaned_and_compared(box: Box) -> None:
+def test_sha256_repository_is_cleaned(box: Box) -> None:
     shutil.rmtree(box.testbed / ".git")
     git(box.testbed, "init", "-q", "--object-format=sha256")
     commit(box.testbed, "base", {})
@@ -355,7 +355,7 @@ def test_a_repository_of_sha256_names_is_cleaned_and_compared(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "kind", "failure_class"),
+    ("code", "stderr", "kind", "failure_class"),
     [
         (128, "fatal: write error: No space left on device", ResourceError, FailureClass.OUT_OF_DISK),
         (137, "Killed", ResourceError, FailureClass.OUT_OF_MEMORY),
@@ -364,17 +364,17 @@ def test_a_repository_of_sha256_names_is_cleaned_and_compared(box: Box) -> None:
         (1, "error: bad object", InfraError, FailureClass.EXEC),
     ],
 )
-def test_a_script_that_failed_says_whose_failure_it_was(
-    code: int | None, said: str, kind: type[StepError], failure_class: FailureClass
+def test_script_failure_has_its_class(
+    code: int | None, stderr: str, kind: type[StepError], failure_class: FailureClass
 ) -> None:
-    error = script_failure("hiding", ExecResult(code, b"", said.encode(), code is None, False, 1.0))
+    error = script_failure("hiding", ExecResult(code, b"", stderr.encode(), code is None, False, 1.0))
     assert type(error) is kind
     assert error.failure_class is failure_class
-    assert error.detail == said
+    assert error.detail == stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files to another user")
-def test_a_repository_of_another_user_is_cleaned(box: Box) -> None:
+def test_foreign_repository_is_cleaned(box: Box) -> None:
     other_branch(box.testbed)
     for path in [box.testbed, *box.testbed.rglob("*")]:
         os.chown(path, 12345, 12345)
@@ -384,7 +384,7 @@ def test_a_repository_of_another_user_is_cleaned(box: Box) -> None:
     assert secrets(box.testbed) == []
 
 
-class Strange:
+class SandboxWithGitVariables:
     """A sandbox whose image sets variables of git, as an ENV line of a Dockerfile can."""
 
     def __init__(self, inner: Sandbox) -> None:
@@ -396,16 +396,16 @@ class Strange:
         return self.inner.exec(command, env={**strange, **(env or {})}, **more)
 
 
-def test_environment_variables_of_the_image_do_not_lead_git_elsewhere(box: Box) -> None:
+def test_image_git_variables_are_ignored(box: Box) -> None:
     other_branch(box.testbed)
-    sandbox = Strange(box.sandbox)
+    sandbox = SandboxWithGitVariables(box.sandbox)
     before = record_start(sandbox, hide_history(sandbox).head)
     assert secrets(box.testbed) == []
     (box.testbed / "a.py").write_text("a = 3\n")
     assert b"+a = 3" in extract(sandbox, before).data
 
 
-def test_credentials_leave_the_configuration_with_the_remotes(box: Box) -> None:
+def test_credentials_are_removed(box: Box) -> None:
     git(box.testbed, "config", "http.https://example.org/.extraheader", "AUTHORIZATION: basic c2VjcmV0")
     git(box.testbed, "config", "url.https://token@example.org/.insteadOf", "https://example.org/")
     git(box.testbed, "config", "user.name", "kept")
@@ -415,22 +415,22 @@ def test_credentials_leave_the_configuration_with_the_remotes(box: Box) -> None:
     assert "kept" in text
 
 
-def test_a_folder_without_a_repository_is_refused(box: Box) -> None:
+def test_missing_repository_is_refused(box: Box) -> None:
     shutil.rmtree(box.testbed / ".git")
-    with pytest.raises(ConfigError, match=r"test/image: there is no git repository of its own at"):
+    with pytest.raises(ConfigError, match=r"test/image: .* has no git repository"):
         hide_history(box.sandbox)
 
 
-def test_a_repository_without_a_commit_is_refused(box: Box) -> None:
+def test_empty_repository_is_refused(box: Box) -> None:
     shutil.rmtree(box.testbed / ".git")
     git(box.testbed, "init", "-q")
-    with pytest.raises(ConfigError, match="is no commit that can be read"):
+    with pytest.raises(ConfigError, match="is not a readable commit"):
         hide_history(box.sandbox)
 
 
-def test_a_linked_worktree_is_refused_because_its_history_lies_elsewhere(box: Box) -> None:
+def test_linked_worktree_is_refused(box: Box) -> None:
     source = box.testbed.rename(box.root / "source")
     git(source, "worktree", "add", "-q", str(box.testbed))
-    with pytest.raises(ConfigError, match="no git repository of its own"):
+    with pytest.raises(ConfigError, match="has no git repository"):
         hide_history(box.sandbox)
     assert git(source, "for-each-ref", "refs/tags")

@@ -5,7 +5,7 @@ import pytest
 from swe_argo.steps.agents import iterative
 from swe_argo.steps.agents.critic import AttemptResult
 from swe_argo.steps.agents.iterative import Attempt
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason, Usage
 
@@ -17,14 +17,14 @@ def spec(**fields: object) -> AgentSpec:
     return AgentSpec.model_validate({"name": "r2egym", "iterative": True, "timeout_s": 100.0, **fields})
 
 
-def attempt(left: AttemptResult = REFUSED, usage: Usage | None = None, message: str = "m") -> Attempt:
-    journal = Journal(AgentInfo(name="r2egym", version="1"), "run", "o__r-1", 1)
-    journal.add_message("user", message)
-    journal.usage = usage or Usage(calls=1, requests=2, prompt_tokens=10, completion_tokens=5, cost_usd=0.25)
-    return Attempt(left, journal.alone(left.reason, 1.0), 0.0)
+def attempt(result: AttemptResult = REFUSED, usage: Usage | None = None, message: str = "m") -> Attempt:
+    recorder = Recorder(AgentInfo(name="r2egym", version="1"), "run", "o__r-1", 1)
+    recorder.add_message("user", message)
+    recorder.usage = usage or Usage(calls=1, requests=2, prompt_tokens=10, completion_tokens=5, cost_usd=0.25)
+    return Attempt(result, recorder.alone(result.reason, 1.0), 0.0)
 
 
-def test_there_is_another_attempt_while_the_critic_refuses() -> None:
+def test_refused_attempt_is_repeated() -> None:
     assert iterative.needs_another_attempt(spec(), [attempt()], 50.0)
     assert iterative.needs_another_attempt(spec(), [attempt(), attempt()], 50.0)
     assert not iterative.needs_another_attempt(spec(), [attempt()] * 3, 50.0)
@@ -35,32 +35,32 @@ def test_there_is_another_attempt_while_the_critic_refuses() -> None:
     assert not iterative.needs_another_attempt(spec(name="idle"), [attempt()], 50.0)
 
 
-def test_all_attempts_together_keep_the_limits_of_an_instance() -> None:
+def test_attempts_share_the_limits() -> None:
     assert not iterative.needs_another_attempt(spec(), [attempt()], 9.0)
     assert not iterative.needs_another_attempt(spec(max_total_tokens=30), [attempt()] * 2, 50.0)
     assert not iterative.needs_another_attempt(spec(max_cost_usd=0.5), [attempt()] * 2, 50.0)
-    rest = iterative.remaining_limits(spec(max_total_tokens=100, max_cost_usd=1), [attempt()] * 2, 50.0)
-    assert rest is not None
-    assert (rest.timeout_s, rest.max_total_tokens, rest.max_cost_usd) == (50.0, 70, 0.5)
+    remaining = iterative.remaining_limits(spec(max_total_tokens=100, max_cost_usd=1), [attempt()] * 2, 50.0)
+    assert remaining is not None
+    assert (remaining.timeout_s, remaining.max_total_tokens, remaining.max_cost_usd) == (50.0, 70, 0.5)
     assert iterative.remaining_limits(spec(), [], 0.0) is None
 
 
 @pytest.mark.parametrize(
-    ("wished", "number", "used"), [(0.0, 1, 0.0), (0.0, 2, 0.1), (0.0, 3, 0.1), (0.7, 2, 0.7), (None, 2, None)]
+    ("requested", "number", "used"), [(0.0, 1, 0.0), (0.0, 2, 0.1), (0.0, 3, 0.1), (0.7, 2, 0.7), (None, 2, None)]
 )
-def test_a_temperature_of_zero_is_raised_after_the_first(wished: float | None, number: int, used: float | None) -> None:
-    assert iterative.attempt_temperature(wished, number) == used
+def test_retries_raise_zero_temperature(requested: float | None, number: int, used: float | None) -> None:
+    assert iterative.attempt_temperature(requested, number) == used
 
 
-def test_the_trajectory_of_the_best_holds_the_others_and_the_sums_of_all() -> None:
+def test_merge_keeps_all_attempts() -> None:
     attempts = [attempt(message="first"), attempt(ACCEPTED, message="second"), attempt(message="third")]
     assert iterative.choose_attempt(spec(), attempts) == 1
     whole = iterative.merge_trajectories(attempts, 1)
     assert whole.steps[0].message == "second"
     assert whole.trajectory_id == "run/o__r-1/1"
-    assert whole.notes == "attempt 2 of 3, the one whose patch is graded"
-    others = whole.subagent_trajectories or []
-    assert [(other.trajectory_id, other.steps[0].message) for other in others] == [
+    assert whole.notes == "attempt 2 of 3; its patch is graded"
+    subagents = whole.subagent_trajectories or []
+    assert [(trajectory.trajectory_id, trajectory.steps[0].message) for trajectory in subagents] == [
         ("run/o__r-1/1/1", "first"),
         ("run/o__r-1/1/3", "third"),
     ]
@@ -68,7 +68,7 @@ def test_the_trajectory_of_the_best_holds_the_others_and_the_sums_of_all() -> No
     assert whole.extra.usage.cost_usd == 0.75
     assert whole.final_metrics is not None
     assert (whole.final_metrics.total_prompt_tokens, whole.final_metrics.total_steps) == (30, 3)
-    assert others[0].extra.usage == attempts[0].usage
+    assert subagents[0].extra.usage == attempts[0].usage
     records = iterative.describe_attempts(spec(), attempts, 1)
     assert [(record.number, record.accepted, record.chosen) for record in records] == [
         (1, False, False),
@@ -77,7 +77,7 @@ def test_the_trajectory_of_the_best_holds_the_others_and_the_sums_of_all() -> No
     ]
 
 
-def test_one_attempt_is_what_it_is() -> None:
+def test_single_attempt_is_unchanged() -> None:
     only = attempt(ACCEPTED)
     assert iterative.merge_trajectories([only], 0) is only.trajectory
     assert iterative.describe_attempts(spec(iterative=False), [only], 0) == []

@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
 from swe_argo.steps.errors import InfraError
 
-SAID = {"role": "user", "content": "x" * 3500}  # a thousand tokens, as it is estimated
+USER_MESSAGE = {"role": "user", "content": "x" * 3500}  # a thousand tokens, as it is estimated
 ANSWER = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "n", "arguments": "y" * 3500}}]}
 
 
@@ -29,7 +29,7 @@ def answered(limits: Limits, times: int, metrics: Metrics | None = None) -> None
         limits.answered({"role": "assistant", "content": ""}, metrics or Metrics(prompt_tokens=1, completion_tokens=1))
 
 
-def test_what_a_wish_does_not_say_is_as_r2e_gym_has_it() -> None:
+def test_default_limits_match_r2e_gym() -> None:
     default = limits()
     assert default.remaining == 40
     assert default.command_s == 90
@@ -39,7 +39,7 @@ def test_what_a_wish_does_not_say_is_as_r2e_gym_has_it() -> None:
     assert default.reached(Usage()) is StopReason.CONTEXT_LIMIT
 
 
-def test_it_is_ended_ten_steps_after_it_was_told_unless_the_wish_says() -> None:
+def test_absolute_steps_follow_max_steps() -> None:
     default = limits()
     answered(default, 40)
     assert default.remaining == 0
@@ -57,29 +57,29 @@ def test_it_is_ended_ten_steps_after_it_was_told_unless_the_wish_says() -> None:
     assert limits(max_steps_absolute=20).remaining == 20, "it is told before it is ended"
 
 
-def test_the_context_is_what_the_endpoint_counted_and_what_was_said_since() -> None:
+def test_context_adds_later_messages() -> None:
     some = limits(max_token_limit=5000)
-    some.count_message(SAID)
+    some.count_message(USER_MESSAGE)
     answered(some, 1, Metrics(prompt_tokens=3000, completion_tokens=500))
     assert some.reached(Usage()) is None
-    some.count_message(SAID)
+    some.count_message(USER_MESSAGE)
     assert some.reached(Usage()) is None
-    some.count_message(SAID)
+    some.count_message(USER_MESSAGE)
     assert some.reached(Usage()) is StopReason.CONTEXT_LIMIT
 
 
-def test_an_endpoint_that_does_not_count_is_estimated() -> None:
+def test_missing_counts_are_estimated() -> None:
     some = limits(max_token_limit=2900)
-    some.count_message(SAID)
+    some.count_message(USER_MESSAGE)
     some.answered(ANSWER, Metrics())
     assert some.reached(Usage()) is None
-    some.count_message(SAID)
+    some.count_message(USER_MESSAGE)
     assert some.reached(Usage()) is StopReason.CONTEXT_LIMIT
     total = limits(max_total_tokens=5900)
-    total.count_message(SAID)
+    total.count_message(USER_MESSAGE)
     total.answered(ANSWER, Metrics())  # 1000 in, 1000 out
     assert total.reached(Usage()) is None
-    total.count_message(SAID)
+    total.count_message(USER_MESSAGE)
     total.answered(ANSWER, Metrics())  # 3000 in, 1000 out
     assert total.reached(Usage()) is StopReason.TOKEN_LIMIT
 
@@ -94,11 +94,11 @@ def test_an_endpoint_that_does_not_count_is_estimated() -> None:
         ({"max_cost_usd": 0.5}, Usage(), None),
     ],
 )
-def test_tokens_and_money_are_limited_in_all(spec: dict[str, Any], usage: Usage, reason: StopReason | None) -> None:
+def test_tokens_and_cost_are_limited(spec: dict[str, Any], usage: Usage, reason: StopReason | None) -> None:
     assert limits(**spec).reached(usage) is reason
 
 
-def test_time_is_limited_in_all_and_for_a_command() -> None:
+def test_time_limits_run_and_command() -> None:
     clock = Clock()
     some = limits(clock, timeout_s=100, command_timeout_s=30)
     assert (some.left_s, some.command_s) == (100, 30)
@@ -110,7 +110,7 @@ def test_time_is_limited_in_all_and_for_a_command() -> None:
     assert some.left_s > 0
 
 
-def test_time_that_the_endpoint_lost_is_not_the_agents() -> None:
+def test_endpoint_delay_is_not_counted() -> None:
     clock = Clock()
     spent = limits(clock, timeout_s=100)
     spent.lost(40)
@@ -121,7 +121,7 @@ def test_time_that_the_endpoint_lost_is_not_the_agents() -> None:
     assert spent.out_of_time
 
 
-def test_an_endpoint_that_took_more_than_can_be_given_back_failed() -> None:
+def test_too_long_endpoint_delay_raises() -> None:
     clock = Clock()
     spent = limits(clock, timeout_s=100)
     spent.lost(EXCUSED_S + 50)

@@ -47,7 +47,7 @@ OTHER = "diff --git a/b b/b\nnew file mode 100644\nindex 000..34cd\n--- /dev/nul
         ("a  \r\nb", "a\nb\n"),
     ],
 )
-def test_what_varies_from_run_to_run_is_no_difference(then: str, now: str) -> None:
+def test_run_specific_text_is_ignored(then: str, now: str) -> None:
     assert is_same_observation(then, now)
 
 
@@ -72,11 +72,11 @@ def test_what_varies_from_run_to_run_is_no_difference(then: str, now: str) -> No
         ("", "x"),
     ],
 )
-def test_anything_else_is_a_difference(then: str, now: str) -> None:
+def test_other_text_is_a_difference(then: str, now: str) -> None:
     assert not is_same_observation(then, now)
 
 
-def test_the_folder_that_a_repository_lies_in_varies_whatever_it_is_called() -> None:
+def test_workdir_location_is_ignored() -> None:
     assert is_same_observation("/calc/a.py: 1", "/var/tmp/x/calc/a.py: 1", "/calc")
     assert not is_same_observation("/calc/a.py: 1", "/var/tmp/x/calc/a.py: 1")
     assert not is_same_observation("/calc/a.py", "/x/calcium/a.py", "/calc")
@@ -84,12 +84,12 @@ def test_the_folder_that_a_repository_lies_in_varies_whatever_it_is_called() -> 
 
 @PROPERTY
 @given(text=st.text(max_size=200), more=st.text(st.characters(categories=["L"]), min_size=1, max_size=5))
-def test_a_text_is_the_same_as_itself_and_not_as_one_with_more_words(text: str, more: str) -> None:
+def test_added_words_are_a_difference(text: str, more: str) -> None:
     assert is_same_observation(text, text)
     assert not is_same_observation(text, f"{text}\nand {more}")
 
 
-def test_patches_are_the_same_whatever_their_order_and_blobs() -> None:
+def test_patch_order_and_blobs_ignored() -> None:
     renamed = OTHER.replace("000..34cd", "0000000..34cd5678") + PATCH.replace("12ab..34cd", "12ab34..34cdef")
     assert is_same_patch(PATCH + OTHER, renamed)
     assert is_same_patch(PATCH, f"some words\n{PATCH}\n")

@@ -9,8 +9,8 @@ import pytest
 from swe_argo.steps.agents import oneshot
 from swe_argo.steps.agents.formats import read_row
 from swe_argo.steps.agents.history import hide_history
-from swe_argo.steps.agents.journal import Journal
 from swe_argo.steps.agents.prompts import file_layouts
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.replay import agent
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.data import FileContext
@@ -20,7 +20,7 @@ from swe_argo.steps.errors import InfraError
 from tests.model_server import Answer, Fault, play
 from tests.model_server.answers import CONTEXT_VLLM, EMPTY, SERVER_ERROR
 from tests.steps.agents.machine import Box, commit, git
-from tests.steps.agents.tasks import ISSUE, agrees, asked, instance, observations
+from tests.steps.agents.tasks import ISSUE, agrees, instance, observations, open_task
 
 PATCH = "\ndiff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 2\n+a = 3\n"
 ANSWER = f"I would do this.\n<patch>{PATCH}</patch>\n"
@@ -35,22 +35,22 @@ def prompt_of(turns: list[Any]) -> str:
 
 
 @pytest.mark.parametrize("style", ["style-2", "style-2-edits-only", "style-3"])
-def test_it_asks_once_and_leaves_the_answers_patch_byte_for_byte(any_box: Box, style: str) -> None:
+def test_oneshot_keeps_patch_bytes(any_box: Box, style: str) -> None:
     about = instance(context=[file("a.py"), file("b/c.py", "of the row")])
-    with asked(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about, prompt_style=style) as (task, server):
+    with open_task(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about, prompt_style=style) as (task, server):
         assert oneshot.act(task) is StopReason.FINISHED
         agrees(task, server)
     assert task.patch == PATCH.encode()
     assert (any_box.testbed / "a.py").read_text() == "a = 3\n"
     assert server.counts.requests == 1
-    shown = [file("a.py", "a = 2\n"), file("b/c.py", "of the row")]
-    assert prompt_of(task.journal.turns) == file_layouts.render_prompt(style, ISSUE, [], shown)
+    files = [file("a.py", "a = 2\n"), file("b/c.py", "of the row")]
+    assert prompt_of(task.recorder.turns) == file_layouts.render_prompt(style, ISSUE, [], files)
     assert [(m["role"], m["content"]) for m in server.calls[0].body["messages"]] == [
-        (turn.source, turn.message) for turn in task.journal.turns[:2]
+        (turn.source, turn.message) for turn in task.recorder.turns[:2]
     ]
     assert "tools" not in server.calls[0].body
-    (seen,) = observations(task)
-    assert (seen.content, seen.extra and seen.extra.exit_code) == ("taken by git apply --verbose", 0)
+    (result,) = observations(task)
+    assert (result.content, result.extra and result.extra.exit_code) == ("taken by git apply --verbose", 0)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,8 @@ def test_it_asks_once_and_leaves_the_answers_patch_byte_for_byte(any_box: Box, s
         (Answer(refusal="No."), "", StopReason.REFUSAL),
     ],
 )
-def test_what_does_not_apply_is_graded_as_a_prediction_would_be(
-    box: Box, answer: Answer | Fault, patch: str, reason: StopReason
-) -> None:
-    with asked(play(answer), box.sandbox, "oneshot") as (task, server):
+def test_unusable_answer_keeps_its_patch(box: Box, answer: Answer | Fault, patch: str, reason: StopReason) -> None:
+    with open_task(play(answer), box.sandbox, "oneshot") as (task, server):
         assert oneshot.act(task) is reason
         agrees(task, server)
     assert task.patch == patch.encode()
@@ -76,17 +74,17 @@ def test_what_does_not_apply_is_graded_as_a_prediction_would_be(
 
 
 @pytest.mark.parametrize("answer", [ANSWER, ANSWER.replace("a = 2", "a = 7")])
-def test_its_answer_can_be_performed_again(box: Box, answer: str) -> None:
-    with asked(play(Answer(answer)), box.sandbox, "oneshot") as (task, _):
+def test_answer_can_be_replayed(box: Box, answer: str) -> None:
+    with open_task(play(Answer(answer)), box.sandbox, "oneshot") as (task, _):
         reason = oneshot.act(task)
     after = (box.testbed / "a.py").read_text()
     git(box.testbed, "checkout", "-q", ".")
-    found = read_row(json.loads(task.journal.trajectory(reason).to_bytes()))
-    assert found is not None
+    recorded = read_row(json.loads(task.recorder.trajectory(reason).to_bytes()))
+    assert recorded is not None
     recording = Recording(
-        source="t", scaffold=found.scaffold, actions=found.actions, patch=answer.partition("<patch>")[2][:-9]
+        source="t", scaffold=recorded.scaffold, actions=recorded.actions, patch=answer.partition("<patch>")[2][:-9]
     )
-    again = Journal(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
+    again = Recorder(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
     agent.perform(recording, box.sandbox, AgentSpec(name="replay"), again, time.monotonic)
     patch = agent.recorded_answer(recording)
     assert patch is not None
@@ -97,14 +95,14 @@ def test_its_answer_can_be_performed_again(box: Box, answer: str) -> None:
     )
 
 
-def test_an_endpoint_that_fails_is_not_the_agents_failure(box: Box) -> None:
-    with asked(play(SERVER_ERROR), box.sandbox, "oneshot") as (task, server):
+def test_endpoint_error_is_raised(box: Box) -> None:
+    with open_task(play(SERVER_ERROR), box.sandbox, "oneshot") as (task, server):
         with pytest.raises(InfraError):
             oneshot.act(task)
-        assert task.journal.usage.requests == server.counts.requests == 1
+        assert task.recorder.usage.requests == server.counts.requests == 1
 
 
-def test_files_and_readmes_are_read_as_head_has_them(any_box: Box) -> None:
+def test_files_are_read_from_head(any_box: Box) -> None:
     commit(
         any_box.testbed,
         "files",
@@ -118,61 +116,64 @@ def test_files_and_readmes_are_read_as_head_has_them(any_box: Box) -> None:
     (any_box.testbed / "README.new").write_text("untracked\n")
     names = ["odd name's $x.py", "a.py", "bytes.py", "link.py", "out.py", "gone.py", "b", "two\nlines"]
     about = instance(context=[file(name) for name in names])
-    with asked(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about) as (task, _):
+    with open_task(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about) as (task, _):
         oneshot.act(task)
     texts = ["é\n", "a = 2\n", "\ufffd\n", "a = 2\n"]
-    shown = [file(name, text) for name, text in zip(names[:4], texts, strict=True)]
+    files = [file(name, text) for name, text in zip(names[:4], texts, strict=True)]
     readmes = [file("README.rst", "Read me.\nTwice.\n"), file("readme", "")]
-    assert prompt_of(task.journal.turns) == file_layouts.render_prompt("style-3", ISSUE, readmes, shown)
-    assert (task.journal.turns[1].extra or {})["files_left_out"] == ["out.py", "gone.py", "b", "two\nlines"]
+    assert prompt_of(task.recorder.turns) == file_layouts.render_prompt("style-3", ISSUE, readmes, files)
+    assert (task.recorder.turns[1].extra or {})["files_left_out"] == ["out.py", "gone.py", "b", "two\nlines"]
 
 
-def test_files_can_be_read_where_history_was_hidden(any_box: Box) -> None:
+def test_files_survive_hidden_history(any_box: Box) -> None:
     hide_history(any_box.sandbox)
-    with asked(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=instance(context=[file("a.py")])) as (task, _):
+    with open_task(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=instance(context=[file("a.py")])) as (
+        task,
+        _,
+    ):
         oneshot.act(task)
-    assert "[start of a.py]\n1 a = 2\n2 \n[end of a.py]" in task.journal.turns[1].message
+    assert "[start of a.py]\n1 a = 2\n2 \n[end of a.py]" in task.recorder.turns[1].message
 
 
-def test_named_files_are_shown_while_there_is_room(box: Box) -> None:
+def test_files_fill_the_token_limit(box: Box) -> None:
     commit(box.testbed, "large", {"large.py": "x = 1\n" * 4000, "small.py": "y = 1\n"})
     about = instance(context=[file("large.py"), file("small.py"), file("of_the_row.py", "z\n" * 3000)])
-    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about, max_token_limit=20_000) as (task, _):
+    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about, max_token_limit=20_000) as (task, _):
         oneshot.act(task)
-    turn = task.journal.turns[1]
+    turn = task.recorder.turns[1]
     assert (turn.extra or {})["files_left_out"] == ["large.py"]
     assert "[start of small.py]" in turn.message
     assert "[start of of_the_row.py]" in turn.message
 
 
-def test_a_file_that_is_too_large_to_fetch_is_left_out(box: Box) -> None:
+def test_oversized_files_are_left_out(box: Box) -> None:
     (box.testbed / "huge.py").write_bytes(b"x = 1\n" * (3 << 20))
     commit(box.testbed, "huge", {"small.py": "y = 1\n"})
     about = instance(context=[file("small.py"), file("huge.py"), file("a.py")])
-    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
+    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
         assert oneshot.act(task) is StopReason.FINISHED
-    assert (task.journal.turns[1].extra or {})["files_left_out"] == ["huge.py", "a.py"]
+    assert (task.recorder.turns[1].extra or {})["files_left_out"] == ["huge.py", "a.py"]
 
 
-def test_hints_are_part_of_the_issue_where_they_are_wished(box: Box) -> None:
-    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=instance(hints_text="see b/c.py")) as (task, _):
+def test_hints_are_part_of_the_issue(box: Box) -> None:
+    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=instance(hints_text="see b/c.py")) as (task, _):
         oneshot.act(task)
-    assert f"<issue>\n{ISSUE}\n\nWhat was said about it:\n\nsee b/c.py\n</issue>" in task.journal.turns[1].message
+    assert f"<issue>\n{ISSUE}\n\nWhat was said about it:\n\nsee b/c.py\n</issue>" in task.recorder.turns[1].message
 
 
-def test_readmes_of_the_row_are_not_read_again(box: Box) -> None:
+def test_row_readme_replaces_repo_readme(box: Box) -> None:
     commit(box.testbed, "readme", {"README": "of the repository\n"})
     about = instance(context=[file("README", "of the row", readme=True), file("a.py", "a")])
-    with asked(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
+    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
         oneshot.act(task)
     expected = file_layouts.render_prompt("style-3", ISSUE, [file("README", "of the row")], [file("a.py", "a")])
-    assert prompt_of(task.journal.turns) == expected
+    assert prompt_of(task.recorder.turns) == expected
 
 
-def test_an_answer_that_comes_after_the_agents_time_is_a_matter_of_its_time_not_of_the_call(box: Box) -> None:
+def test_late_answer_is_a_timeout(box: Box) -> None:
     late = play(Answer("late", delay_s=60))
     for timeout_s in (2.0, 20.0):  # a busy machine may need longer to ask
-        with asked(late, box.sandbox, "oneshot", timeout_s=timeout_s) as (task, server):
+        with open_task(late, box.sandbox, "oneshot", timeout_s=timeout_s) as (task, server):
             assert oneshot.act(task) is StopReason.TIMEOUT
             agrees(task, server)
         if server.counts.requests:

@@ -25,12 +25,12 @@ needs_isolation = pytest.mark.skipif(bubblewrap.probe() is not None, reason=f"{b
 
 
 @pytest.fixture(autouse=True)
-def _settings_are_read_anew() -> Iterator[None]:
+def _clear_settings() -> Iterator[None]:
     yield
     settings.cache_clear()
 
 
-def planned(
+def plan_instance(
     folder: Path, monkeypatch: pytest.MonkeyPatch, agent: dict[str, Any], **columns: Any
 ) -> tuple[Instance, list[str]]:
     """The instance as its agent gets it, and the plan's notices."""
@@ -51,25 +51,23 @@ def planned(
                 "sandbox": {"local": {"images": str(folder / "images")}},
             }
         )
-        made = plan(spec)
-    return Instance.from_bytes(open_store(spec.store).get(key(Instance, "r", ID))), made.notices
+        result = plan(spec)
+    return Instance.from_bytes(open_store(spec.store).get(key(Instance, "r", ID))), result.notices
 
 
 @needs_isolation
-def test_a_prompt_of_edits_has_its_windows_and_says_what_it_gives_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edits_style_notes_patch_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hits = [{"docid": "slugkit/ascii.py", "score": 1.0}, {"docid": "README.md", "score": 0.5}]
-    shown, notices = planned(tmp_path, monkeypatch, {"prompt_style": "style-2-edits-only"}, hits=hits)
-    assert [(file.path, bool(file.windows)) for file in shown.context or []] == [("slugkit/ascii.py", True)]
+    instance, notices = plan_instance(tmp_path, monkeypatch, {"prompt_style": "style-2-edits-only"}, hits=hits)
+    assert [(file.path, bool(file.windows)) for file in instance.context or []] == [("slugkit/ascii.py", True)]
     assert any("which lines the reference patch touches" in notice for notice in notices)
 
 
 @needs_isolation
-def test_no_other_style_knows_anything_of_the_reference_patch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_style_leaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hits = [{"docid": "slugkit/slug.py", "score": 1.0}, {"docid": "README.md", "score": 0.5}]
-    shown, notices = planned(tmp_path, monkeypatch, {}, hits=hits)
-    assert [(file.path, file.text, file.windows) for file in shown.context or []] == [
+    instance, notices = plan_instance(tmp_path, monkeypatch, {}, hits=hits)
+    assert [(file.path, file.text, file.windows) for file in instance.context or []] == [
         ("slugkit/slug.py", None, None),
         ("README.md", None, None),
     ]
@@ -77,22 +75,20 @@ def test_no_other_style_knows_anything_of_the_reference_patch(tmp_path: Path, mo
 
 
 @needs_isolation
-def test_rows_without_retrieved_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, notices = planned(tmp_path, monkeypatch, {})
-    assert shown.context is None
-    assert any(notice.startswith("1 of 1 rows name no retrieved files") for notice in notices)
+def test_rows_without_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, notices = plan_instance(tmp_path, monkeypatch, {})
+    assert instance.context is None
+    assert any(notice.startswith("1 of 1 rows have no retrieved files") for notice in notices)
 
 
 @needs_isolation
-def test_only_agent_oneshot_is_given_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, _ = planned(tmp_path, monkeypatch, {"name": "r2egym"}, hits=[{"docid": "slugkit/slug.py"}])
-    assert shown.context is None
+def test_only_oneshot_gets_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, _ = plan_instance(tmp_path, monkeypatch, {"name": "r2egym"}, hits=[{"docid": "slugkit/slug.py"}])
+    assert instance.context is None
 
 
 @needs_isolation
-def test_an_instruction_template_is_refused_for_a_published_prompt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oneshot_refuses_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.j2").write_text("{{ problem_statement }}")
     with pytest.raises(ConfigError, match=r"agent\.instruction_template"):
-        planned(tmp_path, monkeypatch, {"instruction_template": str(tmp_path / "mine.j2")})
+        plan_instance(tmp_path, monkeypatch, {"instruction_template": str(tmp_path / "mine.j2")})

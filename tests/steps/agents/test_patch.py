@@ -33,30 +33,32 @@ def fresh(box: Box, head: str = "HEAD") -> Path:
 
 
 def apply(folder: Path, patch: bytes) -> None:
-    done = subprocess.run(["git", "apply", "--verbose", "-"], cwd=folder, input=patch, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    result = subprocess.run(
+        ["git", "apply", "--verbose", "-"], cwd=folder, input=patch, capture_output=True, check=False
+    )
+    assert result.returncode == 0, result.stderr.decode(errors="replace")
 
 
 def tree(folder: Path) -> dict[str, tuple[str, bytes]]:
     """Every file but git's own: kind and content."""
-    found = {}
+    files = {}
     for path in folder.rglob("*"):
         name = os.fsencode(path.relative_to(folder)).decode("latin1")
         if ".git" in path.relative_to(folder).parts:
             continue
         if path.is_symlink():
-            found[name] = ("link", os.fsencode(path.readlink()))
+            files[name] = ("link", os.fsencode(path.readlink()))
         elif path.is_file():
             executable = bool(path.stat().st_mode & stat.S_IXUSR)
-            found[name] = ("executable" if executable else "file", path.read_bytes())
-    return found
+            files[name] = ("executable" if executable else "file", path.read_bytes())
+    return files
 
 
-def test_an_untouched_repository_gives_an_empty_patch(any_box: Box) -> None:
+def test_patch_is_empty_without_changes(any_box: Box) -> None:
     assert extract(any_box.sandbox, start(any_box)) == ExtractedPatch(b"")
 
 
-def test_a_change_is_a_plain_diff(any_box: Box) -> None:
+def test_patch_is_a_plain_diff(any_box: Box) -> None:
     before = start(any_box)
     any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
     any_box.sandbox.write("/testbed/new/n.py", b"n = 1\n")
@@ -84,7 +86,7 @@ def changed(box: Box, before: Start) -> list[str]:
     return [line.split(" b/", 1)[1] for line in patch.splitlines() if line.startswith("diff --git ")]
 
 
-def test_the_diff_is_against_the_recorded_head_wherever_the_agent_went(box: Box) -> None:
+def test_patch_is_against_recorded_head(box: Box) -> None:
     before = start(box)
     commit(box.testbed, "mine", {"a.py": "a = 3\n"})
     commit(box.testbed, "mine too", {"new.py": "n\n"})
@@ -93,7 +95,7 @@ def test_the_diff_is_against_the_recorded_head_wherever_the_agent_went(box: Box)
     assert changed(box, before) == ["a.py", "new.py"]
 
 
-def test_ignored_files_are_left_out_unless_the_agent_added_them(box: Box) -> None:
+def test_patch_omits_ignored_files(box: Box) -> None:
     commit(box.testbed, "ignore", {".gitignore": "*.log\nbuild/\n"})
     (box.testbed / ".git/info/exclude").write_text("scratch.py\n")
     before = start(box)
@@ -107,7 +109,7 @@ def test_ignored_files_are_left_out_unless_the_agent_added_them(box: Box) -> Non
     assert changed(box, before) == ["committed.log", "forced.log"]
 
 
-def test_what_was_there_before_the_agent_is_not_in_its_patch(box: Box) -> None:
+def test_patch_omits_earlier_changes(box: Box) -> None:
     commit(box.testbed, "more", {"gone.py": "g\n", "dirty.py": "d\n", "twice.py": "t\n"})
     (box.testbed / "left.txt").write_text("untracked\n")
     (box.testbed / "dirty.py").write_text("changed in the image\n")
@@ -149,7 +151,7 @@ HOSTILE = """[core]
 """
 
 
-def test_nothing_the_agent_sets_up_changes_its_patch(any_box: Box) -> None:
+def test_patch_ignores_agent_git_config(any_box: Box) -> None:
     repo, box = any_box.testbed, any_box.sandbox
     commit(repo, "attributes", {".gitattributes": "*.py filter=evil diff=evil\n"})
     before = start(any_box)
@@ -172,11 +174,11 @@ def test_nothing_the_agent_sets_up_changes_its_patch(any_box: Box) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "made anew", "corrupted", "a file"])
-def test_a_broken_repository_still_gives_its_patch(any_box: Box, how: str) -> None:
+def test_patch_survives_broken_git_folder(any_box: Box, how: str) -> None:
     before = start(any_box)
     any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    wanted = extract(any_box.sandbox, before)
-    assert b"+a = 3" in wanted.data
+    expected = extract(any_box.sandbox, before)
+    assert b"+a = 3" in expected.data
     folder = any_box.testbed / ".git"
     if how == "corrupted":
         for path in folder.rglob("pack-*"):
@@ -188,7 +190,7 @@ def test_a_broken_repository_still_gives_its_patch(any_box: Box, how: str) -> No
         commit_all(any_box.testbed)
     if how == "a file":
         folder.write_text("gitdir: /nowhere\n")
-    assert extract(any_box.sandbox, before) == wanted
+    assert extract(any_box.sandbox, before) == expected
 
 
 def commit_all(repo: Path) -> None:
@@ -196,26 +198,28 @@ def commit_all(repo: Path) -> None:
     commit(repo, "all new", {})
 
 
-def test_without_the_copy_the_repository_is_enough(any_box: Box) -> None:
+def test_patch_needs_no_head_copy(any_box: Box) -> None:
     before = start(any_box)
     any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    wanted = extract(any_box.sandbox, before)
+    expected = extract(any_box.sandbox, before)
     any_box.sandbox.exec('rm -rf "${TMPDIR:-/var/tmp}"/*', timeout_s=60)
-    assert b"+a = 3" in wanted.data
-    assert extract(any_box.sandbox, before) == wanted
+    assert b"+a = 3" in expected.data
+    assert extract(any_box.sandbox, before) == expected
 
 
-def test_an_agent_that_deletes_repository_and_copy_leaves_an_empty_patch_and_the_reason(any_box: Box) -> None:
+def test_patch_notes_deleted_repository(any_box: Box) -> None:
     before = start(any_box)
     any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
     any_box.sandbox.exec('rm -rf .git "${TMPDIR:-/var/tmp}"/*', timeout_s=60)
-    assert extract(any_box.sandbox, before) == ExtractedPatch(b"", "the repository and the copy of its HEAD are gone")
+    assert extract(any_box.sandbox, before) == ExtractedPatch(
+        b"", "the repository and the copy of its HEAD are missing"
+    )
 
 
-def test_an_agent_that_deletes_the_whole_folder_leaves_an_empty_patch_and_the_reason(box: Box) -> None:
+def test_patch_notes_deleted_workdir(box: Box) -> None:
     before = start(box)
     shutil.rmtree(box.testbed)
-    assert extract(box.sandbox, before) == ExtractedPatch(b"", "the folder of the repository is gone")
+    assert extract(box.sandbox, before) == ExtractedPatch(b"", "the repository's folder is missing")
 
 
 LIBRARY = "vendor/my library"
@@ -238,7 +242,7 @@ def modules(box: Box) -> Box:
     return box
 
 
-def test_untouched_submodules_give_an_empty_patch(modules: Box) -> None:
+def test_patch_omits_idle_submodules(modules: Box) -> None:
     (modules.testbed / LIBRARY / "library.py").write_text("x = 0\n")
     before = start(modules)
     assert (modules.testbed / LIBRARY / "inner/.git").exists(), "each repository is in its place again"
@@ -247,10 +251,10 @@ def test_untouched_submodules_give_an_empty_patch(modules: Box) -> None:
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["edited", "committed"])
-def test_changes_inside_submodules_are_in_the_patch(modules: Box, commits: bool) -> None:
+def test_patch_has_submodule_changes(modules: Box, commits: bool) -> None:
     before, library = start(modules), modules.testbed / LIBRARY
-    other = fresh(modules)
-    git(other, "submodule", "update", "-q", "--init", "--recursive", LIBRARY)
+    checkout = fresh(modules)
+    git(checkout, "submodule", "update", "-q", "--init", "--recursive", LIBRARY)
     for path, text in {"library.py": "x = 2\n", "new.py": "", "run.log": "x", "inner/inner.py": "x = 3\n"}.items():
         (library / path).write_text(text)
     (library / ".gitignore").unlink()
@@ -261,42 +265,42 @@ def test_changes_inside_submodules_are_in_the_patch(modules: Box, commits: bool)
             git(folder, "commit", "-q", "-m", "x")
     patch = extract(modules.sandbox, before)
     assert patch.note == ""
-    apply(other, patch.data)
-    assert {name: file for name, file in tree(other).items() if name.startswith(LIBRARY)} == {
+    apply(checkout, patch.data)
+    assert {name: file for name, file in tree(checkout).items() if name.startswith(LIBRARY)} == {
         name: file for name, file in tree(modules.testbed).items() if name.startswith(LIBRARY)
     }
     assert b"Subproject" not in patch.data
 
 
-@pytest.mark.parametrize("left", ["a file that points nowhere", "nothing"])
-def test_submodule_whose_repository_is_gone_is_its_files(modules: Box, left: str) -> None:
-    other = Path(shutil.copytree(modules.testbed, modules.root / "other"))
-    for folder in (other, modules.testbed):
+@pytest.mark.parametrize("remnant", ["a file that points nowhere", "nothing"])
+def test_broken_submodule_is_plain_files(modules: Box, remnant: str) -> None:
+    checkout = Path(shutil.copytree(modules.testbed, modules.root / "other"))
+    for folder in (checkout, modules.testbed):
         shutil.rmtree(folder / ".git/modules")
-        if left == "nothing":
+        if remnant == "nothing":
             (folder / LIBRARY / ".git").unlink()
     before = start(modules)
     assert extract(modules.sandbox, before) == ExtractedPatch(b"")
     (modules.testbed / LIBRARY / "library.py").write_text("x = 2\n")
     assert changed(modules, before) == [f"{LIBRARY}/library.py"]
-    apply(other, extract(modules.sandbox, before).data)
-    assert (other / LIBRARY / "library.py").read_text() == "x = 2\n"
+    apply(checkout, extract(modules.sandbox, before).data)
+    assert (checkout / LIBRARY / "library.py").read_text() == "x = 2\n"
 
 
-def test_submodule_that_appears_counts_by_its_files(modules: Box) -> None:
+def test_new_submodule_is_plain_files(modules: Box) -> None:
     before = start(modules)
     git(modules.testbed, "clone", "-q", str(modules.root / "inner"), "absent")
     assert changed(modules, before) == ["absent/.gitignore", "absent/inner.py"]
 
 
-def test_removed_submodule_is_its_files_deleted(modules: Box) -> None:
+def test_removed_submodule_deletes_files(modules: Box) -> None:
     before = start(modules)
     shutil.rmtree(modules.testbed / LIBRARY)
     names = [".gitignore", ".gitmodules", "inner/.gitignore", "inner/inner.py", "library.py"]
     assert changed(modules, before) == [f"{LIBRARY}/{name}" for name in names]
 
 
-def test_line_endings_that_the_repository_converts_are_compared_as_git_does(box: Box) -> None:
+def test_patch_converts_line_endings(box: Box) -> None:
     commit(box.testbed, "attributes", {".gitattributes": "*.txt text eol=crlf\n", "w.txt": "one\ntwo\n"})
     (box.testbed / "w.txt").unlink()
     git(box.testbed, "checkout", "w.txt")
@@ -305,12 +309,12 @@ def test_line_endings_that_the_repository_converts_are_compared_as_git_does(box:
     (box.testbed / "w.txt").write_bytes(b"one\r\nthree\r\n")
     patch = extract(box.sandbox, before).data
     assert b"-two\n+three\n" in patch
-    other = fresh(box)
-    apply(other, patch)
-    assert (other / "w.txt").read_bytes() == b"one\r\nthree\r\n"
+    checkout = fresh(box)
+    apply(checkout, patch)
+    assert (checkout / "w.txt").read_bytes() == b"one\r\nthree\r\n"
 
 
-def test_sockets_pipes_and_files_that_cannot_be_read_do_not_stop_it(box: Box) -> None:
+def test_patch_survives_special_files(box: Box) -> None:
     before = start(box)
     os.mkfifo(box.testbed / "pipe")
     (box.testbed / "loop").symlink_to("loop")
@@ -318,14 +322,14 @@ def test_sockets_pipes_and_files_that_cannot_be_read_do_not_stop_it(box: Box) ->
     assert changed(box, before) == ["a.py", "loop"]
 
 
-def test_the_patch_is_for_git_apply_and_for_gnu_patch(box: Box) -> None:
+def test_patch_applies_with_gnu_patch(box: Box) -> None:
     before = start(box)
     (box.testbed / "a.py").rename(box.testbed / "moved.py")
     (box.testbed / "b/c.py").write_text("c = 2\n")
     patch = extract(box.sandbox, before).data
-    other = fresh(box)
-    subprocess.run(["patch", "--batch", "--fuzz=5", "-p1"], cwd=other, input=patch, check=True, capture_output=True)
-    assert tree(other) == tree(box.testbed)
+    checkout = fresh(box)
+    subprocess.run(["patch", "--batch", "--fuzz=5", "-p1"], cwd=checkout, input=patch, check=True, capture_output=True)
+    assert tree(checkout) == tree(box.testbed)
 
 
 NAMES = st.sampled_from(
@@ -371,7 +375,7 @@ EVERY_KIND = {
 @example(changes=EVERY_KIND, nested=False, commits=True)
 @settings(max_examples=20, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(NAMES, ENTRY, max_size=6), nested=st.booleans(), commits=st.booleans())
-def test_the_patch_gives_a_fresh_checkout_the_same_files(
+def test_patch_reproduces_the_tree(
     box: Box, changes: dict[str, tuple[str, bytes]], *, nested: bool, commits: bool
 ) -> None:
     repo = box.testbed
@@ -381,7 +385,7 @@ def test_the_patch_gives_a_fresh_checkout_the_same_files(
     git(repo, "clean", "-q", "-ffdx")
     before = record_start(box.sandbox, head)
     for name, (kind, content) in changes.items():
-        put(repo / name, kind, content)
+        write_entry(repo / name, kind, content)
     if nested:
         (repo / "inner").mkdir()
         git(repo / "inner", "init", "-q")
@@ -389,20 +393,20 @@ def test_the_patch_gives_a_fresh_checkout_the_same_files(
     if commits:
         git(repo, "add", "-A", "--", *(["."] if not nested else [".", ":!inner"]))
         git(repo, "commit", "-q", "--allow-empty", "-m", "the agent's own")
-    wanted = tree(repo)
-    taken = extract(box.sandbox, before)
-    assert tree(repo) == wanted, "taking the patch changed the working tree"
+    expected = tree(repo)
+    patch = extract(box.sandbox, before)
+    assert tree(repo) == expected, "taking the patch changed the working tree"
     assert (repo / "inner/.git").exists() == nested
-    other = fresh(box, head)
+    checkout = fresh(box, head)
     try:
-        if taken.data:
-            apply(other, taken.data)
-        assert tree(other) == wanted
+        if patch.data:
+            apply(checkout, patch.data)
+        assert tree(checkout) == expected
     finally:
-        shutil.rmtree(other)
+        shutil.rmtree(checkout)
 
 
-def put(path: Path, kind: str, content: bytes) -> None:
+def write_entry(path: Path, kind: str, content: bytes) -> None:
     for parent in path.parents:
         if parent.is_symlink() or parent.is_file():
             parent.unlink()
@@ -434,25 +438,25 @@ IN_THE_WAY = {
 
 
 @pytest.mark.parametrize("name", IN_THE_WAY)
-def test_what_stands_in_the_way_of_a_patch_does_not_stop_it(box: Box, name: str) -> None:
+def test_patch_survives_obstacles(box: Box, name: str) -> None:
     before = start(box)
     box.sandbox.exec(f"echo a = 3 >a.py; {IN_THE_WAY[name]}", timeout_s=60)
-    taken = extract(as_untrusted(box.sandbox), before)
-    assert b"+a = 3" in taken.data
-    assert b"big.bin" not in taken.data
-    assert taken.note == ("left out, as larger than 256 MiB: big.bin" if "holes" in name else "")
+    patch = extract(as_untrusted(box.sandbox), before)
+    assert b"+a = 3" in patch.data
+    assert b"big.bin" not in patch.data
+    assert patch.note == ("left out, larger than 256 MiB: big.bin" if "holes" in name else "")
 
 
-def test_a_file_of_head_that_became_too_large_stays_as_it_was(box: Box) -> None:
+def test_patch_omits_oversized_files(box: Box) -> None:
     before = start(box)
     box.sandbox.exec("echo n = 1 >n.py; truncate -s 300M a.py", timeout_s=60)
-    taken = extract(as_untrusted(box.sandbox), before)
-    assert b"b/n.py" in taken.data
-    assert b"a.py" not in taken.data
-    assert "a.py" in taken.note
+    patch = extract(as_untrusted(box.sandbox), before)
+    assert b"b/n.py" in patch.data
+    assert b"a.py" not in patch.data
+    assert "a.py" in patch.note
 
 
-class Ended:
+class SandboxBrokenByAgent:
     """A machine that breaks when it is asked for the patch."""
 
     def __init__(self, inner: Sandbox, outside: StepError | None) -> None:
@@ -465,11 +469,11 @@ class Ended:
         return self.outside
 
 
-def test_a_machine_that_its_agent_broke_gives_an_empty_patch_and_the_reason(box: Box) -> None:
+def test_patch_notes_broken_sandbox(box: Box) -> None:
     before = start(box)
-    assert extract(as_untrusted(Ended(box.sandbox, None)), before) == ExtractedPatch(
-        b"", "no patch can be taken: it ended"
+    assert extract(as_untrusted(SandboxBrokenByAgent(box.sandbox, None)), before) == ExtractedPatch(
+        b"", "the patch cannot be extracted: it ended"
     )
     evicted = InfraError(FailureClass.EVICTED, "pod x was evicted")
     with pytest.raises(InfraError, match="evicted"):
-        extract(as_untrusted(Ended(box.sandbox, evicted)), before)
+        extract(as_untrusted(SandboxBrokenByAgent(box.sandbox, evicted)), before)

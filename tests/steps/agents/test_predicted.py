@@ -11,7 +11,7 @@ import pytest
 from swe_argo.steps.agents.replay.recordings import read
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.errors import ConfigError
-from tests.steps.agents.replay.test_recordings import ID, put
+from tests.steps.agents.replay.test_recordings import ID, write_rows
 
 
 def prediction(patch: object = "diff \udce9\n", **more: Any) -> dict[str, Any]:
@@ -29,28 +29,28 @@ def prediction(patch: object = "diff \udce9\n", **more: Any) -> dict[str, Any]:
         ("preds.json", [json.dumps([prediction(), prediction("other")]).encode()], ":1"),
     ],
 )
-def test_a_prediction_is_a_recording_of_its_patch(tmp_path: Path, name: str, content: list[Any], place: str) -> None:
-    file = put(tmp_path, name, *content)
+def test_prediction_is_read_as_recording(tmp_path: Path, name: str, content: list[Any], place: str) -> None:
+    file = write_rows(tmp_path, name, *content)
     for path in (file, tmp_path) if name.startswith(("all_preds", "preds")) else (file,):
-        found = read(str(path), [ID])
-        recording = found.by_id[ID]
+        recordings = read(str(path), [ID])
+        recording = recordings.by_id[ID]
         assert recording.actions == [Action(tool="apply_diff", arguments={"patch": "diff \udce9\n"})]
         assert (recording.source, recording.scaffold) == (f"predictions {file}{place}", None)
-        assert (recording.patch, found.model) == ("diff \udce9\n", "m/preds")
+        assert (recording.patch, recordings.model) == ("diff \udce9\n", "m/preds")
 
 
 @pytest.mark.parametrize("patch", [None, "", " \n"])
-def test_an_empty_prediction_is_nothing_to_do(tmp_path: Path, patch: str | None) -> None:
-    recording = read(str(put(tmp_path, "preds.jsonl", prediction(patch))), [ID]).by_id[ID]
+def test_empty_prediction_has_no_actions(tmp_path: Path, patch: str | None) -> None:
+    recording = read(str(write_rows(tmp_path, "preds.jsonl", prediction(patch))), [ID]).by_id[ID]
     assert (recording.actions, recording.patch) == ([], patch or "")
 
 
-def test_a_prediction_that_is_no_text_is_named(tmp_path: Path) -> None:
-    file = put(tmp_path, "preds.jsonl", prediction(), prediction(3))
+def test_error_names_non_text_prediction(tmp_path: Path) -> None:
+    file = write_rows(tmp_path, "preds.jsonl", prediction(), prediction(3))
     with pytest.raises(ConfigError, match=r"preds\.jsonl:2 is malformed: model_patch is int, not text or null"):
         read(str(file), [ID])
 
 
-def test_a_list_may_hold_what_is_no_row(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"preds\.json:2 is no trajectory: .*predictions"):
-        read(str(put(tmp_path, "preds.json", json.dumps([prediction(), 3]).encode())), [ID])
+def test_invalid_list_entry_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"preds\.json:2 is not a trajectory; .*predictions"):
+        read(str(write_rows(tmp_path, "preds.json", json.dumps([prediction(), 3]).encode())), [ID])

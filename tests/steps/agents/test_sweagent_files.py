@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.datasets import predictions
 from swe_argo.steps.errors import ConfigError
-from tests.steps.agents.solved_units import PATCH, Call, done
+from tests.steps.agents.solved_units import PATCH, Call, solved_unit
 
 ID = "django__django-11099"
 DIFF = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
@@ -41,7 +41,7 @@ def row(steps: list[dict[str, Any]], status: object = "submitted", submission: o
     return {"environment": "main", "trajectory": steps, "history": [], "info": info, **more}
 
 
-def put(folder: Path, content: object, name: str = ID) -> Path:
+def write_trajectory(folder: Path, content: object, name: str = ID) -> Path:
     file = folder / name / f"{name}.traj"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content))
@@ -59,7 +59,7 @@ STEPS = [
     step("rm reproduce.py"),
     step("submit", DIFF),
 ]
-MADE: list[tuple[str, dict[str, Any]]] = [
+EXPECTED_CALLS: list[tuple[str, dict[str, Any]]] = [
     ("bash_session", {"command": "cd src && ls -F"}),
     ("str_replace_editor", {"command": "view", "path": "/testbed/a.py", "view_range": [1, -1]}),
     (
@@ -75,8 +75,8 @@ HISTORY = [
     {"role": "assistant", "content": "d", "action": "ls", "agent": "main", "is_demo": True},
     called("cd src && ls -F", "bash", command="cd src && ls -F"),
     called(STEPS[1]["action"], "str_replace_editor", command="view", path="/testbed/a.py", view_range=[1, -1]),
-    called(EDITED, "str_replace_editor", **MADE[2][1]),
-    called(STEPS[4]["action"], "str_replace_editor", **MADE[3][1]),
+    called(EDITED, "str_replace_editor", **EXPECTED_CALLS[2][1]),
+    called(STEPS[4]["action"], "str_replace_editor", **EXPECTED_CALLS[3][1]),
     called("submit", "submit"),
     called("rm reproduce.py", "bash", command="rm reproduce.py"),
     called("submit", "submit"),
@@ -87,20 +87,20 @@ HISTORY = [
 @pytest.mark.parametrize(
     "config", [{"agent": {"model": {"name": "gpt-4o"}}}, '{"agent": {"model": {"name": "gpt-4o"}}}']
 )
-def test_its_actions_are_done_again_by_our_tools(tmp_path: Path, history: list[Any], config: Any) -> None:
-    file = put(tmp_path, row(STEPS, history=history, replay_config=config))
+def test_actions_become_our_tool_calls(tmp_path: Path, history: list[Any], config: Any) -> None:
+    file = write_trajectory(tmp_path, row(STEPS, history=history, replay_config=config))
     for path in (file, tmp_path):
-        found = read(str(path), [ID], [ID])
-        recording = found.by_id[ID]
-        assert [(each.tool, each.arguments) for each in recording.actions] == MADE
+        recordings = read(str(path), [ID], [ID])
+        recording = recordings.by_id[ID]
+        assert [(action.tool, action.arguments) for action in recording.actions] == EXPECTED_CALLS
         assert recording.actions[0].observation == "a.py\n"
-        assert (found.model, recording.patch, recording.scaffold) == ("gpt-4o", DIFF, None)
-        assert (recording.stop_reason, found.notices) == (StopReason.FINISHED, [])
+        assert (recordings.model, recording.patch, recording.scaffold) == ("gpt-4o", DIFF, None)
+        assert (recording.stop_reason, recordings.notices) == (StopReason.FINISHED, [])
 
 
-def test_a_demonstrations_bare_conversation_is_one(tmp_path: Path) -> None:
+def test_bare_demonstration_is_read(tmp_path: Path) -> None:
     history = [HISTORY[0], HISTORY[2], {"role": "tool", "content": "a.py", "agent": "main"}, HISTORY[-1]]
-    recording = read(str(put(tmp_path, {"history": history})), [ID]).by_id[ID]
+    recording = read(str(write_trajectory(tmp_path, {"history": history})), [ID]).by_id[ID]
     assert recording.actions == [
         Action(tool="bash_session", arguments={"command": "cd src && ls -F"}, observation="a.py"),
         Action(tool="submit", arguments={}),
@@ -108,18 +108,18 @@ def test_a_demonstrations_bare_conversation_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["open a.py", "edit 1:2\nx\nend_of_edit", "create b.py", "search_dir x", "goto 7"])
-def test_where_its_windowed_tools_were_used_the_patch_is_applied(tmp_path: Path, word: str) -> None:
-    found = read(str(put(tmp_path, row([step("ls"), step(word), step("submit")]))), [ID])
-    assert found.by_id[ID].actions == [Action(tool="apply_diff", arguments={"patch": DIFF})]
-    assert found.notices == [
-        f"1 recordings in {tmp_path / ID / f'{ID}.traj'} used tools that are not here: their patches are applied"
+def test_windowed_tools_apply_the_patch(tmp_path: Path, word: str) -> None:
+    recordings = read(str(write_trajectory(tmp_path, row([step("ls"), step(word), step("submit")]))), [ID])
+    assert recordings.by_id[ID].actions == [Action(tool="apply_diff", arguments={"patch": DIFF})]
+    assert recordings.notices == [
+        f"1 recordings in {tmp_path / ID / f'{ID}.traj'} use unknown tools; their patches are applied instead"
     ]
-    nothing = read(str(put(tmp_path, row([step(word)], "exit_cost", None))), [ID])
+    nothing = read(str(write_trajectory(tmp_path, row([step(word)], "exit_cost", None))), [ID])
     assert nothing.by_id[ID].actions == []
 
 
 @pytest.mark.parametrize("status", ["submitted", "submitted (exit_cost)", "exit_context", "exit_format"])
-def test_an_end_of_the_agents_is_a_prediction(tmp_path: Path, status: str) -> None:
+def test_agent_ends_are_predictions(tmp_path: Path, status: str) -> None:
     reasons = {
         "submitted": StopReason.FINISHED,
         "submitted (exit_cost)": StopReason.COST_LIMIT,
@@ -127,52 +127,52 @@ def test_an_end_of_the_agents_is_a_prediction(tmp_path: Path, status: str) -> No
         "exit_format": StopReason.MALFORMED,
     }
     submission = None if status.startswith("exit") else DIFF
-    file = put(tmp_path, row(STEPS, status, submission))
+    file = write_trajectory(tmp_path, row(STEPS, status, submission))
     assert read(str(file), [ID]).by_id[ID].stop_reason is reasons[status]
     for path in (file, tmp_path):
-        found = predictions.read(path, [ID], [ID])
-        assert (found.patches, found.model) == ({ID: submission}, "SWE-agent")
-        assert len(found.notices) == (submission is None)  # half of the patches or more are empty
+        predicted = predictions.read(path, [ID], [ID])
+        assert (predicted.patches, predicted.model) == ({ID: submission}, "SWE-agent")
+        assert len(predicted.notices) == (submission is None)  # half of the patches or more are empty
 
 
 @pytest.mark.parametrize("status", ["exit_environment_error", "submitted (exit_api)", "exit_error", None, 3])
-def test_an_end_of_the_infrastructures_predicts_nothing(tmp_path: Path, status: object) -> None:
-    put(tmp_path, row(STEPS, status))
-    put(tmp_path, row(STEPS), "django__django-2")
-    found = predictions.read(tmp_path, [ID, "django__django-2"], [ID, "django__django-2"])
-    assert found.patches == {"django__django-2": DIFF}
-    assert f"1 trajectories in {tmp_path.name} ended in an error of the infrastructure" in found.notices[0]
-    again = put(tmp_path / "again", row(STEPS))
+def test_infrastructure_ends_are_skipped(tmp_path: Path, status: object) -> None:
+    write_trajectory(tmp_path, row(STEPS, status))
+    write_trajectory(tmp_path, row(STEPS), "django__django-2")
+    predicted = predictions.read(tmp_path, [ID, "django__django-2"], [ID, "django__django-2"])
+    assert predicted.patches == {"django__django-2": DIFF}
+    assert f"1 trajectories in {tmp_path.name} ended in an infrastructure failure" in predicted.notices[0]
+    again = write_trajectory(tmp_path / "again", row(STEPS))
     assert read(str(tmp_path), [ID]).by_id[ID].source == f"SWE-agent {again}", "a good one counts over it"
 
 
-def test_a_retry_loops_file_has_its_attempts(tmp_path: Path) -> None:
+def test_retry_file_has_its_attempts(tmp_path: Path) -> None:
     attempts = [row([step("ls")], "exit_cost", None), row(STEPS)]
-    file = put(tmp_path, {"attempts": attempts})
-    assert len(read(str(file), [ID]).by_id[ID].actions) == len(MADE)
+    file = write_trajectory(tmp_path, {"attempts": attempts})
+    assert len(read(str(file), [ID]).by_id[ID].actions) == len(EXPECTED_CALLS)
     assert predictions.read(file, [ID], [ID]).patches == {ID: DIFF}
-    chosen = put(tmp_path, {"attempts": attempts, **attempts[0]})
+    chosen = write_trajectory(tmp_path, {"attempts": attempts, **attempts[0]})
     assert predictions.read(chosen, [ID], [ID]).patches == {ID: None}
 
 
-def test_a_patch_as_a_terminal_showed_it_is_one_again(tmp_path: Path) -> None:
-    file = put(tmp_path, row(STEPS, submission="\r\n" + DIFF.replace("\n", "\r\n")))
+def test_terminal_line_endings_are_fixed(tmp_path: Path) -> None:
+    file = write_trajectory(tmp_path, row(STEPS, submission="\r\n" + DIFF.replace("\n", "\r\n")))
     assert predictions.read(file, [ID], [ID]).patches == {ID: "\n" + DIFF}
     mixed = DIFF.replace("a = 1\n", "a = 1\r\n")
-    assert predictions.read(put(tmp_path, row(STEPS, submission=mixed)), [ID], [ID]).patches == {ID: mixed}
+    assert predictions.read(write_trajectory(tmp_path, row(STEPS, submission=mixed)), [ID], [ID]).patches == {ID: mixed}
 
 
 @pytest.mark.parametrize("content", [{}, [], {"trajectory": [3]}, {"info": {}}, {"history": []}])
-def test_what_is_none_of_its_files_is_named(tmp_path: Path, content: object) -> None:
-    file = put(tmp_path, content)
-    with pytest.raises(ConfigError, match=rf"{ID}\.traj is no trajectory of SWE-agent"):
+def test_other_file_is_named(tmp_path: Path, content: object) -> None:
+    file = write_trajectory(tmp_path, content)
+    with pytest.raises(ConfigError, match=rf"{ID}\.traj is not a trajectory of SWE-agent"):
         predictions.read(file, [ID], [ID])
-    with pytest.raises(ConfigError, match=rf"{ID}\.traj (is no trajectory|holds no)"):
+    with pytest.raises(ConfigError, match=rf"{ID}\.traj (is not a trajectory|contains no)"):
         read(str(file), [ID])
 
 
-def test_a_submission_that_is_no_text_is_named(tmp_path: Path) -> None:
-    file = put(tmp_path, row(STEPS, submission=3))
+def test_non_text_submission_is_named(tmp_path: Path) -> None:
+    file = write_trajectory(tmp_path, row(STEPS, submission=3))
     with pytest.raises(ConfigError, match=r"info.submission is int, not text or null"):
         predictions.read(file, [ID], [ID])
     with pytest.raises(ConfigError, match=r"info.submission is int, not text or null"):
@@ -181,26 +181,26 @@ def test_a_submission_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 def test_pred_files_are_predictions(tmp_path: Path) -> None:
     ids = ["a__a-1", "a__a-2", "a__a-3"]
-    for each, patch in zip(ids, [DIFF, None, "other"], strict=True):
-        (tmp_path / each).mkdir()
-        fields = {"instance_id": each, "model_name_or_path": "claude", "model_patch": patch}
-        (tmp_path / each / f"{each}.pred").write_text(json.dumps(fields))
-    one = predictions.read(tmp_path / ids[0] / f"{ids[0]}.pred", ids, ids)
-    assert (one.model, one.patches) == ("claude", {ids[0]: DIFF})
+    for instance_id, patch in zip(ids, [DIFF, None, "other"], strict=True):
+        (tmp_path / instance_id).mkdir()
+        fields = {"instance_id": instance_id, "model_name_or_path": "claude", "model_patch": patch}
+        (tmp_path / instance_id / f"{instance_id}.pred").write_text(json.dumps(fields))
+    single = predictions.read(tmp_path / ids[0] / f"{ids[0]}.pred", ids, ids)
+    assert (single.model, single.patches) == ("claude", {ids[0]: DIFF})
     assert predictions.read(tmp_path, ids, ids).patches == {ids[0]: DIFF, ids[1]: None, ids[2]: "other"}
-    put(tmp_path, row(STEPS, "exit_environment_error"), ids[2])
+    write_trajectory(tmp_path, row(STEPS, "exit_environment_error"), ids[2])
     assert predictions.read(tmp_path, ids, ids).patches == {ids[0]: DIFF, ids[1]: None}
 
 
 @pytest.mark.parametrize("content", ["[1]", "3", "{}", '{"a__a-1": 3}', "{"])
-def test_pred_file_of_another_shape_is_named(tmp_path: Path, content: str) -> None:
+def test_malformed_pred_file_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "a__a-1.pred").write_text(content)
     with pytest.raises(ConfigError):
         predictions.read(tmp_path, [ID], [ID])
 
 
-def test_a_folder_without_one_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no predictions"):
+def test_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="contains no predictions"):
         predictions.read(tmp_path, [ID], [ID])
 
 
@@ -218,32 +218,32 @@ FINISH: Call = ("finish", {"command": "submit"}, "")
 
 
 @pytest.mark.parametrize("form", ["function_calling", "text"])
-def test_what_is_written_has_its_fields_in_its_words(form: Any) -> None:
-    told = json.loads(sweagent.write(done([LOOK], [EDIT], [THINK], [FINISH], form=form)))
-    assert [each["action"] for each in told["trajectory"]] == [
+def test_written_file_layout(form: Any) -> None:
+    written = json.loads(sweagent.write(solved_unit([LOOK], [EDIT], [THINK], [FINISH], form=form)))
+    assert [entry["action"] for entry in written["trajectory"]] == [
         "ls 'a b'",
         "str_replace_editor view /testbed/a.py --view_range 1 2",
         "search --search_term 'it'\"'\"'s'",
         "submit",
     ]
-    for each in told["trajectory"]:
-        assert each.keys() >= {"action", "observation", "response", "state", "thought", "execution_time", "extra_info"}
-    assert told["trajectory"][0]["observation"] == "a.py\n"
-    assert told["info"]["exit_status"] == "submitted"
-    assert told["info"]["submission"] == PATCH
+    for entry in written["trajectory"]:
+        assert entry.keys() >= {"action", "observation", "response", "state", "thought", "execution_time", "extra_info"}
+    assert written["trajectory"][0]["observation"] == "a.py\n"
+    assert written["info"]["exit_status"] == "submitted"
+    assert written["info"]["submission"] == PATCH
     stats = {"instance_cost": 0.04, "tokens_sent": 400, "tokens_received": 0, "api_calls": 4}
-    assert told["info"]["model_stats"] == stats
-    roles = [(each["role"], each["message_type"]) for each in told["history"]]
-    seen = "tool" if form == "function_calling" else "user"
+    assert written["info"]["model_stats"] == stats
+    roles = [(entry["role"], entry["message_type"]) for entry in written["history"]]
+    result_role = "tool" if form == "function_calling" else "user"
     assert roles == [
         ("system", "system_prompt"),
         ("user", "observation"),
-        *[("assistant", "action"), (seen, "observation")] * 4,
+        *[("assistant", "action"), (result_role, "observation")] * 4,
     ]
-    for each in told["history"]:
-        assert each.keys() >= {"role", "content", "agent", "message_type"}
-        assert ("tool_calls" in each) == (each["role"] == "assistant" and form == "function_calling")
-        assert ("tool_call_ids" in each) == (each["role"] == "tool")
+    for entry in written["history"]:
+        assert entry.keys() >= {"role", "content", "agent", "message_type"}
+        assert ("tool_calls" in entry) == (entry["role"] == "assistant" and form == "function_calling")
+        assert ("tool_call_ids" in entry) == (entry["role"] == "tool")
 
 
 @pytest.mark.parametrize(
@@ -259,20 +259,20 @@ def test_what_is_written_has_its_fields_in_its_words(form: Any) -> None:
         (StopReason.INTERRUPTED, "", "exit_environment_error"),
     ],
 )
-def test_why_it_stopped_is_told_in_its_words_and_read_again(
-    tmp_path: Path, reason: StopReason, patch: str, status: str
-) -> None:
-    content = sweagent.write(done([LOOK], [FINISH], reason=reason, patch=patch))
+def test_exit_status_round_trips(tmp_path: Path, reason: StopReason, patch: str, status: str) -> None:
+    content = sweagent.write(solved_unit([LOOK], [FINISH], reason=reason, patch=patch))
     file = tmp_path / f"{ID}.traj"
     file.write_bytes(content)
     assert json.loads(content)["info"]["exit_status"] == status
     recording = read(str(file), [ID]).by_id[ID]
     assert (recording.stop_reason, recording.patch or "", recording.scaffold) == (reason, patch, "r2egym")
-    assert [each.tool for each in recording.actions] == ["execute_bash", "finish"]
+    assert [action.tool for action in recording.actions] == ["execute_bash", "finish"]
 
 
-@pytest.mark.parametrize("reason", [each for each in StopReason if each is not StopReason.INTERRUPTED])
-def test_every_end_of_ours_is_a_prediction_again(tmp_path: Path, reason: StopReason) -> None:
+@pytest.mark.parametrize(
+    "reason", [stop_reason for stop_reason in StopReason if stop_reason is not StopReason.INTERRUPTED]
+)
+def test_stop_reasons_are_predictions(tmp_path: Path, reason: StopReason) -> None:
     file = tmp_path / f"{ID}.traj"
-    file.write_bytes(sweagent.write(done([LOOK], reason=reason)))
+    file.write_bytes(sweagent.write(solved_unit([LOOK], reason=reason)))
     assert predictions.read(file, [ID], [ID]).patches == {ID: PATCH}

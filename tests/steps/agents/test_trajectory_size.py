@@ -13,7 +13,7 @@ MOST_BYTES = 3_000_000
 
 
 @pytest.mark.parametrize("fn_calling", [True, False], ids=["functions", "text"])
-def test_a_long_trajectory_is_not_much_larger_than_what_was_observed(tmp_path: Path, fn_calling: bool) -> None:
+def test_trajectory_overhead_is_small(tmp_path: Path, fn_calling: bool) -> None:
     cost = measure(tmp_path, fn_calling=fn_calling)
     assert cost.turns == TURNS + 3
     assert cost.bytes_beside <= MOST_BYTES

@@ -19,10 +19,10 @@ class Api(KubeApi):
 
     def add(self, *items: Plain) -> None:
         """Workflows and pods as they are."""
-        for each in items:
-            kind, name = "workflows" if each.get("kind") == "Workflow" else "pods", each["metadata"]["name"]
-            each["metadata"].setdefault("uid", f"uid-{name}")
-            self.objects[kind, name] = each
+        for item in items:
+            kind, name = "workflows" if item.get("kind") == "Workflow" else "pods", item["metadata"]["name"]
+            item["metadata"].setdefault("uid", f"uid-{name}")
+            self.objects[kind, name] = item
 
     def patch(self, kind: str, name: str, body: Plain) -> None:
         """The controller's part: the Workflow ends, and with it the pods of its steps. Stop is nothing to who waits."""

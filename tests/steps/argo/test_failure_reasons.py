@@ -13,11 +13,11 @@ C = FailureClass
 
 def failed(message: str, phase: str = "Failed", host: str = "node0") -> Reason:
     """The reason of a pod of ``solve`` with this message."""
-    found = failure_reason(
+    reason = failure_reason(
         {"type": "Pod", "phase": phase, "message": message, "hostNodeName": host, "templateName": "solve"}
     )
-    assert found is not None
-    return found
+    assert reason is not None
+    return reason
 
 
 @pytest.mark.parametrize(
@@ -29,20 +29,20 @@ def failed(message: str, phase: str = "Failed", host: str = "node0") -> Reason:
         (
             "mute-1",
             C.STEP_KILLED,
-            "solve ended with exit code 1 before it said why: its pod may have been told to end while it started, "
+            "solve ended with exit code 1 and no message: its pod may have been terminated while it started, "
             "or its image is broken",
             75,
         ),
         ("oom", C.OUT_OF_MEMORY, "the pod of solve ran out of memory: its own limit, not the sandbox's", 75),
         ("main-oom", C.OUT_OF_MEMORY, "the pod of solve ran out of memory: its own limit, not the sandbox's", 75),
         ("sigkill", C.STEP_KILLED, "solve was killed (SIGKILL)", 137),
-        ("graceful", C.STEP_KILLED, "solve was told to end (SIGTERM): its pod was deleted", 143),
-        ("deadline", C.STEP_TIMEOUT, "solve took longer than its pod may live", 75),
-        ("nowhere", C.UNSCHEDULABLE, "the pod of solve found no node in the time that it may wait", 75),
+        ("graceful", C.STEP_KILLED, "solve was terminated (SIGTERM): its pod was deleted", 143),
+        ("deadline", C.STEP_TIMEOUT, "solve exceeded the deadline of its pod", 75),
+        ("nowhere", C.UNSCHEDULABLE, "the pod of solve found no node in time", 75),
         (
             "no-image",
             C.IMAGE_PULL,
-            "the pod of solve did not start in time: its image, its inputs or a Secret did not come",
+            "the pod of solve did not start in time: its image, its inputs or a Secret was not available",
             75,
         ),
         (
@@ -61,21 +61,19 @@ def failed(message: str, phase: str = "Failed", host: str = "node0") -> Reason:
         (
             "forced",
             C.STEP_KILLED,
-            "the pod of solve was deleted under it: its node was drained or lost, or somebody removed it",
+            "the pod of solve was deleted: its node was drained or lost, or a user removed it",
             75,
         ),
         (
             "bad-patch",
             C.CONFIG,
-            "the pod of solve cannot be made: Error applying PodSpecPatch (settings *-pod)",
+            "the pod of solve cannot be created: Error applying PodSpecPatch (settings *-pod)",
             64,
         ),
-        ("stopped-at-work", C.STOPPED, "the run was stopped while grade worked on it", 75),
+        ("stopped-at-work", C.STOPPED, "the run was stopped during grade", 75),
     ],
 )
-def test_what_argo_said_of_real_pods_is_understood(
-    case: str, failure_class: FailureClass, words: str, exit_code: int
-) -> None:
+def test_failure_reason_reads_pods(case: str, failure_class: FailureClass, words: str, exit_code: int) -> None:
     assert failure_reason(node(case)) == Reason(failure_class, words, exit_code)
 
 
@@ -88,11 +86,11 @@ def test_what_argo_said_of_real_pods_is_understood(
         ("no-program", C.STEP_KILLED, 'exec: "nosuchprogram": executable file not found in $PATH'),
     ],
 )
-def test_what_was_said_is_part_of_the_reason(case: str, failure_class: FailureClass, part: str) -> None:
-    found = failure_reason(node(case))
-    assert found is not None
-    assert found.failure_class is failure_class
-    assert part in found.words
+def test_failure_reason_contains_message(case: str, failure_class: FailureClass, part: str) -> None:
+    reason = failure_reason(node(case))
+    assert reason is not None
+    assert reason.failure_class is failure_class
+    assert part in reason.words
 
 
 @pytest.mark.parametrize(
@@ -134,27 +132,27 @@ def test_what_was_said_is_part_of_the_reason(case: str, failure_class: FailureCl
         ("", C.STEP_KILLED),
     ],
 )  # fmt: skip
-def test_the_words_of_kubelet_and_controller_have_their_class(message: str, failure_class: FailureClass) -> None:
+def test_failure_reason_has_kubelet_message(message: str, failure_class: FailureClass) -> None:
     assert failed(message).failure_class is failure_class
 
 
-def test_words_of_a_step_are_not_taken_for_the_kubelets() -> None:
+def test_failure_reason_ignores_steps() -> None:
     assert failed("main: Error (exit code 64): solve: the node was low on resource, evicted").failure_class is C.CONFIG
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 64, 70, 75, 76, 127, 128, 137, 139, 143])
-def test_who_said_nothing_is_nobodys_bug_and_no_wrong_request(code: int) -> None:
-    found = failed(f"main: Error (exit code {code})")
-    assert found.failure_class is C.STEP_KILLED
-    assert found.exit_code not in (64, 70)
+def test_silent_exit_is_killed_step(code: int) -> None:
+    reason = failed(f"main: Error (exit code {code})")
+    assert reason.failure_class is C.STEP_KILLED
+    assert reason.exit_code not in (64, 70)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Running", "Pending", "Skipped", "Omitted"])
-def test_what_did_not_fail_has_no_reason(phase: str) -> None:
+def test_unfailed_node_has_no_reason(phase: str) -> None:
     assert failure_reason({"type": "Pod", "phase": phase, "message": "main: Error (exit code 1)"}) is None
 
 
-def test_what_was_stopped_before_it_had_a_node_has_no_reason() -> None:
+def test_stopped_node_has_no_reason() -> None:
     assert failure_reason(node("stopped-before")) is None
     assert failure_reason({"phase": "Failed", "message": "Stopped with strategy 'Stop'"}) is None
 
@@ -169,8 +167,6 @@ def test_what_was_stopped_before_it_had_a_node_has_no_reason() -> None:
         ({"phase": "Error"}, C.CONFIG),
     ],
 )
-def test_a_workflow_that_came_to_nothing_has_its_own_reason(
-    status: dict[str, Any], expected: FailureClass | None
-) -> None:
-    found = of_workflow("run-s00001", status)
-    assert (found and found.failure_class) == expected
+def test_failed_workflow_has_reason(status: dict[str, Any], expected: FailureClass | None) -> None:
+    reason = of_workflow("run-s00001", status)
+    assert (reason and reason.failure_class) == expected

@@ -11,7 +11,7 @@ from swe_argo.steps.errors import InfraError
 from tests.steps.argo.recorded import node, workflow
 
 
-def test_nodes_are_found_in_the_status_compressed_or_not() -> None:
+def test_nodes_are_unpacked() -> None:
     whole = workflow("stopped_shard")
     plain = nodes(whole)
     assert len(plain) > 8
@@ -20,7 +20,7 @@ def test_nodes_are_found_in_the_status_compressed_or_not() -> None:
     assert nodes(whole) == plain
 
 
-def test_a_workflow_that_never_began_has_no_nodes() -> None:
+def test_unstarted_workflow_has_no_nodes() -> None:
     assert nodes(workflow("shard_stopped_while_waiting")) == {}
     assert nodes({"metadata": {"name": "new"}}) == {}
 
@@ -28,21 +28,21 @@ def test_a_workflow_that_never_began_has_no_nodes() -> None:
 @pytest.mark.parametrize(
     "packed", [b"\x28\xb5\x2f\xfd0000", b"not gzip", gzip.compress(b"{}")[:-9]], ids=["zstd", "text", "cut off"]
 )
-def test_nodes_packed_otherwise_are_said_to_be_unreadable(packed: bytes) -> None:
+def test_unreadable_nodes_raise(packed: bytes) -> None:
     whole = {"metadata": {"name": "run-s00001"}, "status": {"compressedNodes": base64.b64encode(packed).decode()}}
     with pytest.raises(InfraError, match="the nodes of Workflow run-s00001 cannot be read"):
         nodes(whole)
 
 
-def test_nodes_in_a_database_are_said_to_be_there() -> None:
+def test_offloaded_nodes_raise() -> None:
     whole = {"metadata": {"name": "run-s00001"}, "status": {"offloadNodeStatusVersion": "fnv:1"}}
-    with pytest.raises(InfraError, match=r"in Argo's database alone \(nodeStatusOffLoad\)"):
+    with pytest.raises(InfraError, match=r"only in Argo's database \(nodeStatusOffLoad\)"):
         nodes(whole)
 
 
-def test_a_pod_is_named_as_argo_names_it() -> None:
+def test_pod_name_equals_that_of_argo() -> None:
     # As kubectl listed them when the Workflow was recorded.
-    assert {pod_name(workflow("stopped_shard"), each) for each in pods(workflow("stopped_shard"))} == {
+    assert {pod_name(workflow("stopped_shard"), pod) for pod in pods(workflow("stopped_shard"))} == {
         "rec4-grade-2804048989",
         "rec4-grade-4026342485",
         "rec4-solve-211831872",
@@ -54,14 +54,14 @@ def test_a_pod_is_named_as_argo_names_it() -> None:
     }
 
 
-def test_a_long_workflow_name_is_cut_in_its_pods_as_argo_does() -> None:
+def test_pod_name_is_shortened() -> None:
     name = "n" * 250
-    found = pod_name({"metadata": {"name": name}}, {"id": f"{name}-123", "name": "x", "templateName": "solve"})
-    assert found == "n" * 242 + "-123"
-    assert len(found) <= 253
+    actual = pod_name({"metadata": {"name": name}}, {"id": f"{name}-123", "name": "x", "templateName": "solve"})
+    assert actual == "n" * 242 + "-123"
+    assert len(actual) <= 253
 
 
-def test_a_node_knows_its_unit_and_whether_it_had_a_place() -> None:
+def test_node_names_its_unit() -> None:
     assert unit(node("oom")) == UnitName("oom", 1)
     assert has_begun(node("oom"))
     assert not has_begun(node("nowhere"))

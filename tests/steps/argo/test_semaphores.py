@@ -18,42 +18,42 @@ def unit(name: str, finished: str | None) -> dict[str, Any]:
 
 def ended(api: Api, phase: str) -> None:
     """A shard that ended at 10:03:00, with a unit long done, one that ended with it, and one that never ended."""
-    made = shard(0, phase, run=RUN, parent=PARENT)
+    body = shard(0, phase, run=RUN, parent=PARENT)
     units = [unit("1", "2026-11-22T10:01:00Z"), unit("2", "2026-11-22T10:03:00Z"), unit("3", None)]
     solve = {**unit("4", None), "templateName": "solve"}
-    made["status"] |= {"finishedAt": "2026-11-22T10:03:00Z", "nodes": {each["id"]: each for each in [*units, solve]}}
+    body["status"] |= {"finishedAt": "2026-11-22T10:03:00Z", "nodes": {item["id"]: item for item in [*units, solve]}}
     mutex = {"holding": [{"mutex": "m", "holder": "h"}]}
     own = {"kind": "Workflow", "metadata": {"name": PARENT, "labels": {}}, "status": {"synchronization": mutex}}
-    api.add(made, own)
+    api.add(body, own)
 
 
-def test_the_run_takes_over_what_may_be_kept_each_in_a_list_of_its_own() -> None:
+def test_run_takes_locks_of_failed_shard() -> None:
     with serving() as api:
         ended(api, "Failed")
         assert hand_over(api.cluster(), RUN, PARENT) == [CHILD]
-        (held,) = api.objects["workflows", PARENT]["status"]["synchronization"].values()
-        assert held == {
+        (lock_list,) = api.objects["workflows", PARENT]["status"]["synchronization"].values()
+        assert lock_list == {
             "holding": [
                 {"semaphore": f"evals/{LOCK}", "holders": [f"evals/{CHILD}/{CHILD}-{number}"]} for number in (2, 3)
             ]
         }
 
 
-def test_a_run_whose_shards_succeeded_takes_over_nothing() -> None:
+def test_succeeded_shards_keep_no_locks() -> None:
     with serving() as api:
         ended(api, "Succeeded")
         assert hand_over(api.cluster(), RUN, PARENT) == []
         assert api.changed("PATCH") == []
 
 
-def test_a_run_that_is_gone_holds_nothing() -> None:
+def test_deleted_run_takes_no_locks() -> None:
     with serving() as api:
         ended(api, "Failed")
         del api.objects["workflows", PARENT]
         assert hand_over(api.cluster(), RUN, PARENT) == [CHILD]
 
 
-def test_the_lock_is_the_one_that_units_take() -> None:
+def test_semaphore_matches_template() -> None:
     (place,) = committed().template(UNIT)["synchronization"]["semaphores"]
     reference = place["configMapKeyRef"]
     assert f"ConfigMap/{reference['name']}/{reference['key']}" == LOCK

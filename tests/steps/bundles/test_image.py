@@ -19,9 +19,7 @@ from swe_argo.steps.errors import ConfigError
 from tests.registry import serve
 
 
-def test_an_image_has_the_bundles_files_and_the_program_that_copies_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_image_has_files_and_copier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("skopeo") is None:
         pytest.skip("skopeo is not installed")
     (tmp_path / "files" / "bin").mkdir(parents=True)
@@ -49,10 +47,10 @@ def test_an_image_has_the_bundles_files_and_the_program_that_copies_them(
     assert digest_tree(tmp_path / "out") == bundle.facts.digest
 
 
-def test_pushing_without_skopeo_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_push_without_skopeo_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "files").mkdir()
     recipe = Recipe(name="mine", command=["go"], source=Source(folder=str(tmp_path / "files")))
     bundle = keep_folder(recipe, "amd64")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="pushing needs skopeo, which is not installed"):
+    with pytest.raises(ConfigError, match="skopeo, which pushes images, is not installed"):
         push_image(bundle, "registry.example.com/mine", b"")

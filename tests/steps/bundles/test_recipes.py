@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "mine.toml"
 
 
-def test_documented_recipes_are_recipes(tmp_path: Path) -> None:
+def test_documented_recipes_are_valid(tmp_path: Path) -> None:
     page = (ROOT / "docs/agent-programs.md").read_text()
     blocks = re.findall(r"^```toml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     sources = set()
@@ -48,12 +48,12 @@ def test_documented_recipes_are_recipes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [Recipe, Source, NpmSource, PypiSource])
-def test_every_field_of_a_recipe_is_documented(model: type[BaseModel]) -> None:
+def test_recipe_fields_are_documented(model: type[BaseModel]) -> None:
     words = re.findall(r"\w+", (ROOT / "docs/agent-programs.md").read_text())
     assert set(model.model_fields) <= set(words)
 
 
-def test_a_recipe_says_all_that_is_needed_to_run_a_program(file: Path) -> None:
+def test_recipe_is_read(file: Path) -> None:
     recipe = read_recipe(file)
     assert (recipe.name, recipe.version, recipe.protocol, recipe.libc) == ("mine", "1.2", "anthropic", "glibc")
     assert recipe.command == ["{bundle}/mine", "-p", "{instruction}"]
@@ -66,16 +66,16 @@ def test_a_recipe_says_all_that_is_needed_to_run_a_program(file: Path) -> None:
     [
         ("libc =", "lib_c =", "there is no field 'lib_c'; did you mean 'libc'?"),
         ("anthropic", "antropic", "protocol: input should be 'chat', 'responses' or 'anthropic', not 'antropic'"),
-        ("{instruction}", "{prompt}", "nothing stands for {prompt}"),
+        ("{instruction}", "{prompt}", "unknown placeholder {prompt}"),
         ('version = "1.2"', "", "a package needs its exact version"),
-        ('"1.2"', '"^1.2"', "is no version"),
-        (".mine/config.json", "../config.json", "is not a path in HOME"),
-        ('package = "mine"', 'package = "mine"\n[source.pypi]\npackage = "mine"', "from one place"),
+        ('"1.2"', '"^1.2"', "is not an exact version"),
+        (".mine/config.json", "../config.json", "is not a path relative to HOME"),
+        ('package = "mine"', 'package = "mine"\n[source.pypi]\npackage = "mine"', "several sources"),
         ("max_steps", "tired", "exits.3: input should be"),
-        ('name = "mine"', 'name = "mine', "is no recipe"),
+        ('name = "mine"', 'name = "mine', "is not a recipe"),
     ],
 )
-def test_a_wrong_recipe_is_refused_in_a_line_that_names_what(file: Path, old: str, new: str, says: str) -> None:
+def test_invalid_recipe_is_one_line(file: Path, old: str, new: str, says: str) -> None:
     file.write_text(MINE.replace(old, new, 1))
     with pytest.raises(ConfigError) as refused:
         read_recipe(file)
@@ -84,26 +84,26 @@ def test_a_wrong_recipe_is_refused_in_a_line_that_names_what(file: Path, old: st
     assert "\n" not in refused.value.reason
 
 
-def test_a_recipe_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no file"):
         read_recipe(tmp_path / "mine.toml")
 
 
-def test_a_lock_holds_for_the_version_that_the_recipe_names_and_no_other(file: Path) -> None:
+def test_lock_holds_for_one_version(file: Path) -> None:
     file.with_suffix(".lock").write_text("{}")
     assert read_chosen(file).lock == b"{}"
-    other = read_chosen(file, "1.3")
-    assert (other.recipe.version, other.lock) == ("1.3", None)
+    chosen = read_chosen(file, "1.3")
+    assert (chosen.recipe.version, chosen.lock) == ("1.3", None)
 
 
-def test_a_folder_of_a_recipe_is_beside_its_file(tmp_path: Path) -> None:
+def test_recipe_folder_is_beside_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('name = "mine"\ncommand = ["{bundle}/go"]\n[source]\nfolder = "dist"')
     assert read_recipe(tmp_path / "mine.toml").source.folder == str(tmp_path / "dist")
     with pytest.raises(ConfigError, match="mine has no versions"):
         read_chosen(tmp_path / "mine.toml", "2")
 
 
-def test_a_command_is_a_recipe_whose_program_is_in_the_folder(tmp_path: Path) -> None:
+def test_command_becomes_a_recipe(tmp_path: Path) -> None:
     command = "./go --task {instruction_file}"
     spec = AgentSpec(name="program", command=command, folder=str(tmp_path), protocol="responses")
     recipe = choose_recipe(spec).recipe
@@ -115,33 +115,33 @@ def test_a_command_is_a_recipe_whose_program_is_in_the_folder(tmp_path: Path) ->
     ("fields", "says"),
     [
         ({"command": "./go"}, "--agent-folder"),
-        ({"command": "go 'it"}, "is no command"),
+        ({"command": "go 'it"}, "is not a command"),
         ({"command": ""}, "command"),
-        ({"command": "go {task}"}, "nothing stands for {task}"),
+        ({"command": "go {task}"}, "unknown placeholder {task}"),
         ({"command": "go", "file": "go.toml"}, "--agent-file or --agent-command"),
         ({"folder": "."}, "--agent-command"),
         ({}, "--agent-file or --agent-command"),
     ],
 )
-def test_an_agent_program_that_is_half_said_is_refused(fields: dict[str, str], says: str) -> None:
+def test_incomplete_program_is_refused(fields: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError) as refused:
         choose_recipe(AgentSpec(name="program", **fields))
     assert says in refused.value.reason
 
 
-def test_a_name_may_have_a_version_behind_it() -> None:
+def test_name_may_carry_a_version() -> None:
     spec = AgentSpec(name="program@1.2.3")
     assert (spec.name, spec.version) == ("program", "1.2.3")
-    with pytest.raises(ValueError, match="one exact version"):
+    with pytest.raises(ValueError, match="not an exact version"):
         AgentSpec(name="program@^1.2")
 
 
-def test_a_recipe_survives_the_run_file(file: Path) -> None:
+def test_recipe_survives_run_file(file: Path) -> None:
     recipe = read_recipe(file)
     assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
 
 
-def test_every_recipe_that_comes_along_is_an_agent_and_says_the_name_of_its_file() -> None:
+def test_shipped_recipes_are_agents() -> None:
     assert sorted(PROGRAMS) == shipped_names()
     for name in PROGRAMS:
         assert read_recipe(SHIPPED / f"{name}.toml").name == name

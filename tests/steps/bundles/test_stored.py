@@ -29,16 +29,16 @@ def recipe_of(folder: Path) -> Recipe:
     return Recipe(name="mine", command=["{bundle}/go"], source=Source(folder=str(folder)))
 
 
-def test_a_folder_is_kept_as_it_was_and_read_only(folder: Path) -> None:
-    kept = keep_folder(recipe_of(folder), "amd64")
+def test_bundle_is_a_read_only_copy(folder: Path) -> None:
+    bundle = keep_folder(recipe_of(folder), "amd64")
     digest = digest_tree(folder)
     (folder / "go").write_text("something else")
-    assert digest_tree(kept.files) == kept.facts.digest == digest
-    assert not any(path.stat().st_mode & 0o222 for path in kept.files.rglob("*"))
-    assert find_bundle(digest) == kept
+    assert digest_tree(bundle.files) == bundle.facts.digest == digest
+    assert not any(path.stat().st_mode & 0o222 for path in bundle.files.rglob("*"))
+    assert find_bundle(digest) == bundle
 
 
-def test_the_same_folder_is_kept_once_and_another_beside_it(folder: Path) -> None:
+def test_bundles_are_stored_once(folder: Path) -> None:
     first = keep_folder(recipe_of(folder), "amd64")
     assert keep_folder(recipe_of(folder), "amd64") == first
     (folder / "more").write_text("")
@@ -46,14 +46,14 @@ def test_the_same_folder_is_kept_once_and_another_beside_it(folder: Path) -> Non
     assert len(list(stored_bundles())) == 2
 
 
-def test_a_bundle_can_be_removed(folder: Path) -> None:
-    kept = keep_folder(recipe_of(folder), "amd64")
-    assert remove_bundle(kept) is None
-    assert find_bundle(kept.facts.digest) is None
-    assert not kept.files.exists()
+def test_bundle_can_be_removed(folder: Path) -> None:
+    bundle = keep_folder(recipe_of(folder), "amd64")
+    assert remove_bundle(bundle) is None
+    assert find_bundle(bundle.facts.digest) is None
+    assert not bundle.files.exists()
 
 
-def test_a_half_made_bundle_is_none(folder: Path) -> None:
+def test_failed_bundle_is_not_stored(folder: Path) -> None:
     (folder / "link").unlink()
     os.mkfifo(folder / "link")
     with pytest.raises(ConfigError, match="neither a file nor a folder nor a link"):
@@ -61,7 +61,7 @@ def test_a_half_made_bundle_is_none(folder: Path) -> None:
     assert not list(stored_bundles())
 
 
-def test_a_digest_knows_what_may_be_executed_and_no_times(folder: Path) -> None:
+def test_digest_covers_modes_not_times(folder: Path) -> None:
     before = digest_tree(folder)
     (folder / "go").touch()
     assert digest_tree(folder) == before
@@ -69,17 +69,17 @@ def test_a_digest_knows_what_may_be_executed_and_no_times(folder: Path) -> None:
     assert digest_tree(folder) != before
 
 
-def test_an_archive_is_the_same_bytes_for_the_same_files(folder: Path, tmp_path: Path) -> None:
-    kept = keep_folder(recipe_of(folder), "amd64")
+def test_archive_is_reproducible(folder: Path, tmp_path: Path) -> None:
+    bundle = keep_folder(recipe_of(folder), "amd64")
     first, second = io.BytesIO(), io.BytesIO()
     write_tar(folder, first, "opt/")
-    write_tar(kept.files, second, "opt/")
+    write_tar(bundle.files, second, "opt/")
     assert first.getvalue() == second.getvalue()
     with tarfile.open(fileobj=io.BytesIO(first.getvalue())) as archive:
         archive.extractall(tmp_path / "out", filter="tar")
     assert digest_tree(tmp_path / "out" / "opt") == digest_tree(folder)
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         keep_folder(recipe_of(tmp_path / "nothing"), "amd64")

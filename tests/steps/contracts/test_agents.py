@@ -18,11 +18,11 @@ from swe_argo.steps.spec_parsing import checked
 from swe_argo.workflows.resources import CREATE_S
 
 MODEL_AGENTS = [agent.name for agent in AGENTS.values() if agent.asks_model]
-OF_PROJECTS = [agent.name for agent in AGENTS.values() if agent.defaults.read_from]
+OF_PROJECTS = [agent.name for agent in AGENTS.values() if agent.defaults.source_version]
 DOCS = Path(__file__).parents[3] / "docs" / "scaffolds.md"
 ROWS = {
-    "--max-steps": "agent.told_after",
-    "--max-steps-absolute": "agent.ended_after",
+    "--max-steps": "agent.soft_step_limit",
+    "--max-steps-absolute": "agent.hard_step_limit",
     "--max-token-limit": "agent.max_token_limit",
     "--max-cost-per-instance": "agent.max_cost_usd",
     "--command-timeout": "agent.command_timeout_s",
@@ -57,23 +57,23 @@ def value(spec: RunSpec, name: str) -> Any:
 
 
 @pytest.mark.parametrize("agent", OF_PROJECTS)
-def test_the_table_of_the_docs_is_what_holds(agent: str) -> None:
+def test_docs_table_matches_defaults(agent: str) -> None:
     lines = [line.strip("| \n").split(" | ") for line in DOCS.read_text("utf-8").splitlines()]
     column = next(line for line in lines if "`mini-swe-agent`" in line).index(f"`{agent}`") + 1
     rows = {line[0].strip("`"): line[column] for line in lines if len(line) == len(OF_PROJECTS) + 1}
     spec = chosen_spec(agent)
-    assert rows["read from"] == AGENTS[agent].defaults.read_from
+    assert rows["read from"] == AGENTS[agent].defaults.source_version
     for flag, name in ROWS.items():
-        held = value(spec, name)
-        assert rows[flag] == ("none" if held is None else f"{held:,g}"), flag
+        actual = value(spec, name)
+        assert rows[flag] == ("none" if actual is None else f"{actual:,g}"), flag
 
 
 @pytest.mark.parametrize("agent", MODEL_AGENTS)
-def test_what_the_spec_says_always_wins_even_where_it_is_none(agent: str) -> None:
+def test_spec_overrides_agent_defaults(agent: str) -> None:
     spec = chosen_spec(agent, **GIVEN)
     for table, fields in GIVEN.items():
         assert {name: getattr(getattr(spec, table), name) for name in fields} == fields
-    assert spec.agent.told_after == 7
+    assert spec.agent.soft_step_limit == 7
     nothing = {"max_token_limit": None, "max_cost_usd": None, "commands_timeout_s": None, "max_malformed": None}
     empty = chosen_spec(agent, agent=nothing, llm={"temperature": None, "top_p": None})
     assert {name: getattr(empty.agent, name) for name in nothing} == nothing
@@ -81,7 +81,7 @@ def test_what_the_spec_says_always_wins_even_where_it_is_none(agent: str) -> Non
 
 
 @pytest.mark.parametrize("agent", MODEL_AGENTS)
-def test_a_run_that_was_written_is_read_with_what_it_had(agent: str) -> None:
+def test_written_spec_reads_back_equal(agent: str) -> None:
     for spec in (
         chosen_spec(agent),
         chosen_spec(agent, **GIVEN),
@@ -90,35 +90,35 @@ def test_a_run_that_was_written_is_read_with_what_it_had(agent: str) -> None:
         assert RunSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
-def test_the_defaults_are_those_of_the_agent_under_any_of_its_names() -> None:
+def test_agent_aliases_share_defaults() -> None:
     assert chosen_spec("CodeActAgent") == chosen_spec("openhands")
     assert AgentSpec(name="mini-swe-agent").max_cost_usd == 3.0
     assert chosen_spec("gold").agent.timeout_s == 3600.0
     assert chosen_spec("idle").llm.temperature == 0.0
 
 
-def test_plan_tells_what_holds_and_what_would_by_default() -> None:
-    [told] = limit_notices.describe_limits(
+def test_describe_limits_names_values() -> None:
+    [limits] = limit_notices.describe_limits(
         chosen_spec("openhands", agent={"command_timeout_s": 60}, llm={"temperature": 1.0})
     )
-    assert told.startswith("limits of openhands, by default those of OpenHands 0.62.0")
-    assert "100 steps, no limit of tokens" in told
-    assert "60 s a command (by default 300 s a command)" in told
-    assert "temperature 1 (by default temperature 0), top_p 1" in told
+    assert limits.startswith("limits of openhands (defaults of OpenHands 0.62.0")
+    assert "100 steps, no context limit" in limits
+    assert "60 s per command (default 300 s per command)" in limits
+    assert "temperature 1 (default temperature 0), top_p 1" in limits
     assert "40 steps, ended after 50" in limit_notices.describe_limits(chosen_spec("r2egym"))[0]
-    assert "30 s a command and 1,800 s in all" in limit_notices.describe_limits(chosen_spec("sweagent"))[0]
+    assert "30 s per command and 1,800 s for all commands" in limit_notices.describe_limits(chosen_spec("sweagent"))[0]
     assert "temperature not sent" in limit_notices.describe_limits(chosen_spec("mini-swe-agent"))[0]
     assert limit_notices.describe_limits(chosen_spec("gold")) == []
 
 
-def test_the_charts_sandboxes_may_live_as_long_as_any_agent_works() -> None:
+def test_chart_deadline_is_long_enough() -> None:
     chart = (DOCS.parents[1] / "charts" / "swe-argo" / "values.yaml").read_text("utf-8")
     [most] = re.findall(r"maxDeadlineSeconds: (\d+)", chart)
     assert int(most) >= max(agent.defaults.timeout_s for agent in AGENTS.values()) + AROUND_S + CREATE_S
 
 
 @pytest.mark.parametrize("agent", [agent for agent in AGENTS.values() if agent.solves], ids=lambda agent: agent.name)
-def test_every_agent_that_solves_has_what_runs_it(agent: Agent) -> None:
+def test_solving_agents_have_a_runner(agent: Agent) -> None:
     runner = runner_of(agent)
     assert callable(runner.act)
     assert hasattr(runner, "check") is agent.has_check

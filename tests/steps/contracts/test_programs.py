@@ -20,17 +20,15 @@ LINES: list[tuple[Program, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("program", "values"), LINES, ids=lambda each: getattr(each, "name", ""))
-def test_what_is_put_on_a_command_line_is_read_from_it(
-    program: Program, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("program", "values"), LINES, ids=lambda value: getattr(value, "name", ""))
+def test_command_line_round_trips(program: Program, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [program.name, *program.command_line(values)])
     flags = read_flags(program)
     assert {name: flags[name] for name in values} == values
     assert flags.keys() == {option.name for option in program.options}
 
 
-def test_what_is_left_open_is_not_on_the_command_line() -> None:
+def test_unset_options_are_omitted() -> None:
     values = {"in": "i", "out": "o", "tied": False, "attempt": None}
     assert GRADE.program.command_line(values) == ["--in=i", "--out=o"]
 
@@ -39,6 +37,6 @@ def test_what_is_left_open_is_not_on_the_command_line() -> None:
     ("values", "message"),
     [({"store": "s", "run": "r", "name": "x"}, "report has no option name"), ({"store": "s"}, "report needs run")],
 )
-def test_a_command_line_that_the_program_would_refuse_is_not_made(values: dict[str, str], message: str) -> None:
+def test_invalid_options_are_refused(values: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         REPORT.command_line(values)

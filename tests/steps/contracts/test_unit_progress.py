@@ -22,7 +22,7 @@ TURN = Turn(
 )
 
 
-def test_the_file_and_the_last_line_of_the_log_say_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_file_equals_log_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     writer = ProgressWriter(tmp_path / "out")
     writer.enter("prepare")  # of nothing that began
     assert not (tmp_path / "out").exists()
@@ -30,13 +30,13 @@ def test_the_file_and_the_last_line_of_the_log_say_the_same(tmp_path: Path, capf
     writer.enter("agent")
     writer.take_turn(TURN, 1, 40, Usage(calls=1, requests=1, prompt_tokens=9))
     writer.begin("r", "o__r-1", 2, "solve")  # its second sandbox
-    found = parse_progress((tmp_path / "out" / PROGRESS).read_bytes())
-    assert found is not None
-    assert (found.attempt, found.phase, found.turn, found.most_turns) == (2, "agent", 1, 40)
-    assert found.action == "bash: ls -la False"
+    progress = parse_progress((tmp_path / "out" / PROGRESS).read_bytes())
+    assert progress is not None
+    assert (progress.attempt, progress.phase, progress.turn, progress.most_turns) == (2, "agent", 1, 40)
+    assert progress.action == "bash: ls -la False"
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert parse_progress(f"2026-11-22T10:00:00Z {lines[-1]}") == found
+    assert parse_progress(f"2026-11-22T10:00:00Z {lines[-1]}") == progress
 
 
 PROGRESS_LINE = (
@@ -44,23 +44,23 @@ PROGRESS_LINE = (
 )
 
 
-def test_only_a_line_that_begins_with_its_mark_tells_progress() -> None:
+def test_progress_needs_its_mark() -> None:
     assert parse_progress(PROGRESS_LINE) is not None
     assert parse_progress(f"tests: {PROGRESS_LINE}") is None
     assert parse_progress(f"2026-11-22 10:00:00 DEBUG command 'echo {PROGRESS_LINE}': started") is None
 
 
 @pytest.mark.parametrize("since", ["soon", "", "2026-11-22T10:00:00"])
-def test_a_phase_that_began_at_no_moment_is_no_progress(since: str) -> None:
+def test_progress_needs_valid_time(since: str) -> None:
     assert parse_progress(PROGRESS_LINE.replace("2026-11-22T10:00:00Z", since)) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"run": "r"}', "progress", "progress {}", "a line of the step's log"])
-def test_what_holds_no_progress_is_none(text: str) -> None:
+def test_other_text_is_no_progress(text: str) -> None:
     assert parse_progress(text) is None
 
 
-def test_a_turn_without_calls_is_told_by_how_its_words_begin() -> None:
+def test_last_action_can_be_message() -> None:
     silent = TURN.model_copy(update={"tool_calls": None})
     assert last_action(silent) == "I look."
     assert len(last_action(silent.model_copy(update={"message": "word " * 1000}))) == ACTION_WIDTH
@@ -69,9 +69,7 @@ def test_a_turn_without_calls_is_told_by_how_its_words_begin() -> None:
 @pytest.mark.parametrize(
     "text", ["caf\udce9", "\ud83d", "\x1b[2J\x1b]0;title\x07", "\x00\x9b31m\u202e\u2028", "é漢\U0001f600"]
 )
-def test_any_text_of_an_agent_comes_back_and_nothing_of_it_acts_on_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_progress_round_trips(tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str) -> None:
     call = ToolCall(tool_call_id="c", function_name=text, arguments={text: f"a{text}b"})
     writer = ProgressWriter(tmp_path)
     writer.begin("r", "o__r-1", 1, "solve")
@@ -81,10 +79,10 @@ def test_any_text_of_an_agent_comes_back_and_nothing_of_it_acts_on_a_terminal(
     for whole in (data.decode(), logged):
         assert whole.isascii()
         assert whole.isprintable()
-        found = parse_progress(whole)
-        assert found is not None
-        assert found.action == " ".join(f"{text}: a{text}b".split())
-        assert describe_progress(found.model_copy(update={"phase": "agent"})).isprintable()
+        progress = parse_progress(whole)
+        assert progress is not None
+        assert progress.action == " ".join(f"{text}: a{text}b".split())
+        assert describe_progress(progress.model_copy(update={"phase": "agent"})).isprintable()
 
 
 def _work_through(folder: Path) -> None:
@@ -95,22 +93,22 @@ def _work_through(folder: Path) -> None:
     writer.end()
 
 
-def test_a_unit_goes_on_where_nobody_can_write_how_far_it_is(tmp_path: Path) -> None:
+def test_unwritable_progress_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file is in the way")
     _work_through(tmp_path / "out")
     (tmp_path / "folder" / f"{PROGRESS}.part").mkdir(parents=True)
     _work_through(tmp_path / "folder")
 
 
-def test_a_unit_goes_on_where_its_turn_cannot_be_told(tmp_path: Path) -> None:
+def test_broken_turn_never_fails_unit(tmp_path: Path) -> None:
     writer = ProgressWriter(tmp_path)
     writer.begin("r", "o__r-1", 1, "solve")
     odd: Any = None  # whatever breaks in the telling
     writer.take_turn(odd, 1, None, Usage())
     writer.enter("patch")
-    found = parse_progress((tmp_path / PROGRESS).read_bytes())
-    assert found is not None
-    assert (found.phase, found.turn) == ("patch", 0)
+    progress = parse_progress((tmp_path / PROGRESS).read_bytes())
+    assert progress is not None
+    assert (progress.phase, progress.turn) == ("patch", 0)
 
 
 WORK = (
@@ -120,11 +118,11 @@ WORK = (
 
 
 @pytest.mark.parametrize("kind", ["full", "gone", "closed"])
-def test_a_log_that_takes_nothing_neither_ends_a_step_nor_keeps_the_file_away(tmp_path: Path, kind: str) -> None:
+def test_broken_log_keeps_progress_file(tmp_path: Path, kind: str) -> None:
     """A disk that is full, a reader that went away, no standard output at all: its end is 0, its file is there."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    given, log = os.pipe()
-    os.close(given)
+    reader, log = os.pipe()
+    os.close(reader)
     command = [sys.executable, "-c", WORK]
     if kind == "full":
         os.close(log)
@@ -132,16 +130,16 @@ def test_a_log_that_takes_nothing_neither_ends_a_step_nor_keeps_the_file_away(tm
     if kind == "closed":
         command = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, WORK]
     with os.fdopen(log, "wb") as out:
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=tmp_path, env=environment, stdout=out, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert (done.returncode, done.stderr) == (0, "")
-    found = parse_progress((tmp_path / "out" / PROGRESS).read_bytes())
-    assert found is not None
-    assert found.phase == "agent"
+    assert (result.returncode, result.stderr) == (0, "")
+    progress = parse_progress((tmp_path / "out" / PROGRESS).read_bytes())
+    assert progress is not None
+    assert progress.phase == "agent"
 
 
-def test_an_ended_step_leaves_nothing_of_it(tmp_path: Path) -> None:
+def test_ended_step_has_no_progress(tmp_path: Path) -> None:
     (tmp_path / f"{PROGRESS}.part").write_text("broken off")
     _work_through(tmp_path)
     assert list(tmp_path.iterdir()) == []

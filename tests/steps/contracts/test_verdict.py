@@ -41,11 +41,11 @@ def graded(integrity: str, confirmation: str | Confirmation | None) -> GradeReco
         ("unconfirmed", None, 1),
     ],
 )
-def test_decide_reward(integrity: str, confirmation: str | Confirmation | None, by_outcome: int | None) -> None:
+def test_reward_rules(integrity: str, confirmation: str | Confirmation | None, by_outcome: int | None) -> None:
     record = graded(integrity, confirmation)
     rewards = dict(zip(RULES, (by_outcome, 0, None, 1), strict=True))
     is_suspect, is_ok = record.is_suspect, integrity == "ok" and not record.is_suspect
     for suspect in RULES:
         for unconfirmed in RULES:
-            found = decide_reward(record.reward, *record.standing, suspect=suspect, unconfirmed=unconfirmed)
-            assert found == (1 if is_ok else rewards[suspect if is_suspect else unconfirmed])
+            reward = decide_reward(record.reward, *record.standing, suspect=suspect, unconfirmed=unconfirmed)
+            assert reward == (1 if is_ok else rewards[suspect if is_suspect else unconfirmed])

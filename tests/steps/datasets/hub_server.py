@@ -56,21 +56,21 @@ def _handler(hub: Hub) -> type[Handler]:
             self.do_GET()
 
         def do_POST(self) -> None:
-            sent = self.body()
+            raw = self.body()
             parts = [unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")]
             if parts[:2] == ["api", "datasets"] and len(parts) == 6 and parts[4] == "paths-info":
-                found = self._commit("/".join(parts[2:4]), parts[5])
-                if found:
-                    asked = (
-                        json.loads(sent)["paths"]
+                commit = self._commit("/".join(parts[2:4]), parts[5])
+                if commit:
+                    paths = (
+                        json.loads(raw)["paths"]
                         if "json" in self.headers.get("Content-Type", "")
-                        else parse_qs(sent.decode()).get("paths", [])
+                        else parse_qs(raw.decode()).get("paths", [])
                     )
-                    files = found[1]
+                    files = commit[1]
                     self.answer(
                         200,
-                        [_file(path, files[path]) for path in asked if path in files]
-                        + [_folder(path) for path in asked if any(name.startswith(f"{path}/") for name in files)],
+                        [_file(path, files[path]) for path in paths if path in files]
+                        + [_folder(path) for path in paths if any(name.startswith(f"{path}/") for name in files)],
                     )
                 return
             self._error(404, "", "no such page")
@@ -111,20 +111,20 @@ def _handler(hub: Hub) -> type[Handler]:
             else:
                 self._error(404, "", "no such page")
 
-        def _api(self, repo_id: str, rest: list[str], query: dict[str, list[str]]) -> None:
-            revision = rest[1] if len(rest) > 1 else "main"
-            found = self._commit(repo_id, revision)
-            if found is None:
+        def _api(self, repo_id: str, parts: list[str], query: dict[str, list[str]]) -> None:
+            revision = parts[1] if len(parts) > 1 else "main"
+            commit = self._commit(repo_id, revision)
+            if commit is None:
                 return
-            sha, files = found
-            if not rest or rest[0] == "revision":
+            sha, files = commit
+            if not parts or parts[0] == "revision":
                 siblings = [{"rfilename": name} for name in sorted(files)]
                 self.answer(
                     200,
                     {"_id": sha[:24], "id": repo_id, "sha": sha, "private": False, "siblings": siblings, "tags": []},
                 )
-            elif rest[0] == "tree":
-                self._tree(files, "/".join(rest[2:]), query.get("recursive", ["false"])[0].lower() == "true")
+            elif parts[0] == "tree":
+                self._tree(files, "/".join(parts[2:]), query.get("recursive", ["false"])[0].lower() == "true")
             else:
                 self._error(404, "", "no such page")
 
@@ -145,10 +145,10 @@ def _handler(hub: Hub) -> type[Handler]:
             self.answer(200, list(entries.values()))
 
         def _resolve(self, repo_id: str, revision: str, path: str) -> None:
-            found = self._commit(repo_id, revision)
-            if found is None:
+            commit = self._commit(repo_id, revision)
+            if commit is None:
                 return
-            sha, files = found
+            sha, files = commit
             if path not in files:
                 self._error(404, "EntryNotFound", "Entry not found")
                 return
@@ -158,9 +158,9 @@ def _handler(hub: Hub) -> type[Handler]:
                 self.close_connection = True
                 return
             headers = {"ETag": f'"{_oid(body)}"', "X_Repo_Commit": sha, "Accept_Ranges": "bytes"}
-            wanted = self.headers.get("Range")
-            if wanted and self.command == "GET":
-                first, _, last = wanted.removeprefix("bytes=").partition("-")
+            byte_range = self.headers.get("Range")
+            if byte_range and self.command == "GET":
+                first, _, last = byte_range.removeprefix("bytes=").partition("-")
                 start, end = int(first or 0), min(int(last or len(body) - 1), len(body) - 1)
                 self.answer(206, body[start : end + 1], Content_Range=f"bytes {start}-{end}/{len(body)}", **headers)
             else:

@@ -37,8 +37,8 @@ def row(instance_id: str = "acme__anvil-1", **changes: Any) -> dict[str, Any]:
     }
 
 
-def without(found: dict[str, Any], *columns: str) -> dict[str, Any]:
-    return {column: value for column, value in found.items() if column not in columns}
+def without(columns_by_name: dict[str, Any], *columns: str) -> dict[str, Any]:
+    return {column: value for column, value in columns_by_name.items() if column not in columns}
 
 
 def classic(instance_id: str = "acme__anvil-1", **changes: Any) -> dict[str, Any]:
@@ -58,14 +58,14 @@ def task_repo(folder: Path, *rows: dict[str, Any], splits: tuple[str, ...] = ("t
     as_files |= {"problem_statement": "problem_statement.md", "hints_text": "hints.md"}
     folder.mkdir(exist_ok=True)
     (folder / "sweb.yaml").write_text(yaml.safe_dump({"datasets": ["acme/Anvil"], "splits": list(splits)}))
-    for each in rows:
-        task = folder / "tasks" / each["instance_id"]
+    for source in rows:
+        task = folder / "tasks" / source["instance_id"]
         task.mkdir(parents=True)
         for column, name in as_files.items():
-            if each[column]:
-                (task / name).write_bytes(each[column].encode())
-        lists = {name: json.loads(each[name]) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+            if source[column]:
+                (task / name).write_bytes(source[column].encode())
+        lists = {name: json.loads(source[name]) for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
         (task / "tests.json").write_text(json.dumps(lists))
-        meta = {"split": "test", "datasets": ["acme/Anvil"], **without(each, *as_files, *lists)}
+        meta = {"split": "test", "datasets": ["acme/Anvil"], **without(source, *as_files, *lists)}
         (task / "task.yaml").write_text(yaml.safe_dump(meta))
     return folder

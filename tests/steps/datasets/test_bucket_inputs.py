@@ -13,7 +13,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.store import open_store
 
 
-def test_a_file_and_a_folder_are_brought_and_gone_again(bucket: str) -> None:
+def test_bucket_inputs_are_fetched(bucket: str) -> None:
     files = {"in/preds.jsonl": b"one", "in/trajs/a.json": b"a", "in/trajs/b/c.json": b"c"}
     open_store(f"s3://{bucket}").put_many(files)
     spec = RunSpec(
@@ -23,30 +23,30 @@ def test_a_file_and_a_folder_are_brought_and_gone_again(bucket: str) -> None:
     with fetch_inputs(spec) as here:
         predictions, trajectories = Path(here.agent.predictions or ""), Path(here.agent.trajectories or "")
         assert (predictions.name, predictions.read_bytes()) == ("preds.jsonl", b"one")
-        there = {str(path.relative_to(trajectories)) for path in trajectories.rglob("*") if path.is_file()}
-        assert there == {"a.json", "b/c.json"}
+        names = {str(path.relative_to(trajectories)) for path in trajectories.rglob("*") if path.is_file()}
+        assert names == {"a.json", "b/c.json"}
         assert (here.answers, here.dataset) == ("here.json", "mini")
     assert not predictions.exists()
     assert spec.agent.predictions == f"s3://{bucket}/in/preds.jsonl"
 
 
-def test_a_file_at_the_root_of_a_bucket_is_brought(bucket: str) -> None:
+def test_bucket_input_can_be_at_root(bucket: str) -> None:
     open_store(f"s3://{bucket}").put("rows.jsonl", b"{}")
     with fetch_inputs(RunSpec(dataset=f"s3://{bucket}/rows.jsonl")) as here:
         assert Path(here.dataset).read_bytes() == b"{}"
 
 
 @pytest.mark.parametrize("key", ["nothing.jsonl", "in/nothing/"])
-def test_nothing_there_is_a_wrong_request_that_names_the_field(bucket: str, key: str) -> None:
+def test_missing_bucket_input_is_named(bucket: str, key: str) -> None:
     spec = RunSpec(agent=AgentSpec(predictions=f"s3://{bucket}/{key}"))
     with (
-        pytest.raises(ConfigError, match=f"agent.predictions: there is nothing at s3://{bucket}/{key}"),
+        pytest.raises(ConfigError, match=f"agent.predictions: s3://{bucket}/{key}"),
         fetch_inputs(spec),
     ):
         pass
 
 
-def test_a_bucket_alone_is_no_file(bucket: str) -> None:
+def test_bucket_without_key_is_refused(bucket: str) -> None:
     with (
         pytest.raises(ConfigError, match="names a bucket, not a file"),
         fetch_inputs(RunSpec(dataset=f"s3://{bucket}")),

@@ -17,7 +17,7 @@ VERIFIED = DATA / "swebench/verified_test.parquet"
 OLD_VERIFIED = DATA / "swebench/verified_test_classic.parquet"
 
 
-def test_classic_rows_are_refused_with_the_columns_and_the_dataset_that_has_them(tmp_path: Path) -> None:
+def test_classic_rows_name_dataset(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "old.jsonl", classic_row("a__b-1", difficulty="1-4 hours"), row("a__b-2"))
     with pytest.raises(ConfigError) as caught:
         load(str(path), "test")
@@ -27,13 +27,13 @@ def test_classic_rows_are_refused_with_the_columns_and_the_dataset_that_has_them
     )
 
 
-def test_only_the_columns_that_are_missing_are_named(tmp_path: Path) -> None:
+def test_missing_columns_are_named(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "old.jsonl", without(row(), "eval_script"))
     with pytest.raises(ConfigError, match="1 of 1 rows are classic and lack eval_script; "):
         load(str(path), "test")
 
 
-def test_classic_rows_take_columns_and_labels_of_the_new_row(tmp_path: Path) -> None:
+def test_classic_rows_take_columns(tmp_path: Path) -> None:
     old = jsonl(
         tmp_path / "old.jsonl",
         classic_row("a__b-2", PASS_TO_PASS='["wrong"]', docker_image="slim/x:y", parsed_commit="{}"),
@@ -42,7 +42,7 @@ def test_classic_rows_take_columns_and_labels_of_the_new_row(tmp_path: Path) -> 
     )
     new = jsonl(tmp_path / "new.jsonl", row("a__b-1", hints_text="new"), row("a__b-2"), row("a__b-3"))
     loaded = load(str(old), "test", answers=str(new))
-    assert [each["instance_id"] for each in loaded.rows] == ["a__b-2", "a__b-1", "a__b-7"]
+    assert [loaded_row["instance_id"] for loaded_row in loaded.rows] == ["a__b-2", "a__b-1", "a__b-7"]
     expected = normalise(row("a__b-2"), "r")
     for column in ("image", "eval_script", "log_parser", "eval_type", "FAIL_TO_PASS", "PASS_TO_PASS"):
         assert loaded.rows[0][column] == expected[column]
@@ -51,41 +51,41 @@ def test_classic_rows_take_columns_and_labels_of_the_new_row(tmp_path: Path) -> 
     assert loaded.rows[2]["image"] == "own/image:1"
     assert loaded.notices == [
         f"2 classic rows are joined with {new}",
-        f"the test labels of 1 rows differ, {new} decides: a__b-2",
+        f"the test labels of 1 rows differ, {new}'s are used: a__b-2",
     ]
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "message"),
     [
         ([row("a__b-9")], r"^answers: .*new\.jsonl lacks 1 of 1 ids: a__b-1$"),
-        ([classic_row("a__b-1")], r"^answers: .*new\.jsonl is classic itself: no image, .*: a__b-1$"),
-        ([row("a__b-1", base_commit="1" * 40)], r"^answers: .*new\.jsonl has other base commits of a__b-1$"),
+        ([classic_row("a__b-1")], r"^answers: rows of .*new\.jsonl are classic, too, without image, .*: a__b-1$"),
+        ([row("a__b-1", base_commit="1" * 40)], r"^answers: .*new\.jsonl has different base commits for a__b-1$"),
         ([row("a__b-1", FAIL_TO_PASS="x")], r"^answers: new\.jsonl, row 1: FAIL_TO_PASS is not a JSON list"),
     ],
 )
-def test_answers_that_do_not_fit_are_refused(tmp_path: Path, new: list[dict[str, object]], said: str) -> None:
+def test_mismatched_answers_are_refused(tmp_path: Path, new: list[dict[str, object]], message: str) -> None:
     old = jsonl(tmp_path / "old.jsonl", classic_row("a__b-1"))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load(str(old), "test", answers=str(jsonl(tmp_path / "new.jsonl", *new)))
 
 
-def test_an_unknown_dataset_of_answers_is_an_error_of_answers(tmp_path: Path) -> None:
+def test_unknown_answers_are_named(tmp_path: Path) -> None:
     old = jsonl(tmp_path / "old.jsonl", classic_row("a__b-1"))
     with pytest.raises(ConfigError, match=r"^answers: unknown dataset 'verifid' \(did you mean verified\?\)"):
         load(str(old), "test", answers="verifid")
 
 
-def test_answers_that_nothing_needs_are_told(tmp_path: Path) -> None:
+def test_unneeded_answers_are_noted(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "rows.jsonl", row())
     loaded = load(str(path), "test", answers=str(path))
     assert loaded.notices == [f"answers: no row is classic, so {path} is not used"]
 
 
-def test_a_saved_log_of_a_classic_row_can_be_graded(tmp_path: Path) -> None:
+def test_classic_row_can_grade_saved_log(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "old.jsonl", classic_row("Django__Django-1", repo="django/django"))
-    (found,) = load(str(path), "test", allow_classic=True).rows
-    graded = classic_rows.grading_row(found)
+    (classic,) = load(str(path), "test", allow_classic=True).rows
+    graded = classic_rows.grading_row(classic)
     assert graded["image"] == "swebench/sweb.eval.x86_64.django_1776_django-1:latest"
     assert (graded["log_parser"], graded["eval_type"]) == ("parse_log_django", "pass_and_fail")
     assert graded["eval_script"] == ""
@@ -93,19 +93,19 @@ def test_a_saved_log_of_a_classic_row_can_be_graded(tmp_path: Path) -> None:
     assert classic_rows.grading_row(whole) is whole
 
 
-def test_a_classic_row_of_a_repository_without_a_parser_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"swebench 5\.0\.2 knows none of acme/anvil"):
+def test_classic_row_needs_parser() -> None:
+    with pytest.raises(ConfigError, match=r"swebench 5\.0\.2 has no parser for acme/anvil"):
         classic_rows.grading_row(normalise(classic_row(), "r"))
 
 
-def test_the_version_of_swebench_in_messages_is_the_one_installed() -> None:
+def test_swebench_version_is_installed() -> None:
     from importlib.metadata import version
 
     assert version("swebench") == parsers.VERSION
 
 
 @needs_data
-def test_the_real_classic_rows_differ_in_two_labels() -> None:
+def test_classic_rows_differ_in_labels() -> None:
     loaded = load(str(OLD_VERIFIED), "test", answers=str(VERIFIED))
     new = load(str(VERIFIED), "test").rows
     assert loaded.rows == new
@@ -114,7 +114,7 @@ def test_the_real_classic_rows_differ_in_two_labels() -> None:
 
 @needs_data
 @pytest.mark.parametrize("name", ["verified_test", "lite_test", "lite_dev", "multilingual_test", "multimodal_dev"])
-def test_the_rules_for_classic_rows_agree_with_every_real_row(name: str) -> None:
+def test_classic_rules_match_real_rows(name: str) -> None:
     from swebench.harness.log_parsers import PARSER_REGISTRY
 
     for real in load(str(DATA / f"swebench/{name}.parquet"), "test").rows:

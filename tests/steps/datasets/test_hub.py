@@ -67,7 +67,7 @@ def _parquet(*rows: dict[str, Any]) -> bytes:
 
 
 def _repo() -> Repo:
-    one, two = row("a__b-1", patch="old\r\n"), row("a__b-1", patch="new\r\n")
+    first, two = row("a__b-1", patch="old\r\n"), row("a__b-1", patch="new\r\n")
     dev = {"data/dev-00000-of-00001.parquet": _parquet(row("a__b-5"))}
     parts = {
         "data/test-00000-of-00002.parquet": _parquet(two),
@@ -75,7 +75,7 @@ def _repo() -> Repo:
     }
     return Repo(
         commits={
-            OLD: {"README.md": CARD, "data/test-00000-of-00001.parquet": _parquet(one), **dev},
+            OLD: {"README.md": CARD, "data/test-00000-of-00001.parquet": _parquet(first), **dev},
             NEW: {"README.md": CARD, **parts, **dev},
         },
         refs={"main": NEW, "v1": OLD},
@@ -97,9 +97,9 @@ def hub() -> Iterator[Hub]:
 
 def _environment(endpoint: str, home: Path, **more: str) -> dict[str, str]:
     """No setting or cache of this machine, or of another test, reaches the libraries."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    kept = {name: value for name, value in kept.items() if "proxy" not in name.lower()}
-    return kept | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environ = {name: value for name, value in environ.items() if "proxy" not in name.lower()}
+    return environ | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
 
 
 def _run(endpoint: str, home: Path, *specs: Wish, **environment: str) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def _run(endpoint: str, home: Path, *specs: Wish, **environment: str) -> list[di
     return [json.loads(line.removeprefix("told ")) for line in ran.stdout.splitlines() if line.startswith("told ")]
 
 
-def test_an_alias_is_loaded_from_the_hub_that_the_environment_names(hub: Hub, tmp_path: Path) -> None:
+def test_alias_loads_from_hub(hub: Hub, tmp_path: Path) -> None:
     newest, tagged, pinned, dev = _run(
         hub.endpoint + "/",
         tmp_path,
@@ -131,21 +131,21 @@ def test_an_alias_is_loaded_from_the_hub_that_the_environment_names(hub: Hub, tm
     assert (dev["revision"], dev["rows"]) == (NEW, 1)
 
 
-def test_only_the_files_of_the_wanted_split_are_downloaded(hub: Hub, tmp_path: Path) -> None:
+def test_hub_downloads_one_split(hub: Hub, tmp_path: Path) -> None:
     _run(hub.endpoint, tmp_path, ("lite", "test", {}))
     fetched = [line for line in hub.requests if line.startswith('"GET') and ".parquet" in line]
     assert len(fetched) == 2
     assert all("/data/test-" in line for line in fetched)
 
 
-def test_rows_of_the_hub_equal_those_of_the_file(hub: Hub, tmp_path: Path) -> None:
-    (told,) = _run(hub.endpoint, tmp_path / "home", ("lite", "test", {"revision": OLD}))
+def test_hub_rows_equal_file_rows(hub: Hub, tmp_path: Path) -> None:
+    (report,) = _run(hub.endpoint, tmp_path / "home", ("lite", "test", {"revision": OLD}))
     path = tmp_path / "rows.parquet"
     path.write_bytes(hub.repos["SWE-bench/SWE-bench_Lite"].commits[OLD]["data/test-00000-of-00001.parquet"])
-    assert told["digest"] == digest_rows(load(str(path), "test").rows)
+    assert report["digest"] == digest_rows(load(str(path), "test").rows)
 
 
-def test_what_does_not_exist_is_a_wrong_request(hub: Hub, tmp_path: Path) -> None:
+def test_missing_hub_parts_are_refused(hub: Hub, tmp_path: Path) -> None:
     hub.repos["acme/gated"] = Repo({}, {}, error=(403, "GatedRepo", "Access to this dataset is restricted"))
     hub.repos["acme/empty"] = Repo({NEW: {"README.md": b"# nothing"}}, {"main": NEW})
     absent, split, revision, gated, empty = _run(
@@ -157,9 +157,9 @@ def test_what_does_not_exist_is_a_wrong_request(hub: Hub, tmp_path: Path) -> Non
         ("acme/gated", "test", {}),
         ("acme/empty", "test", {}),
     )
-    for told in (absent, split, revision, gated, empty):
-        assert told["exit"] == EXIT_CONFIG
-        assert "\n" not in told["reason"]
+    for report in (absent, split, revision, gated, empty):
+        assert report["exit"] == EXIT_CONFIG
+        assert "\n" not in report["reason"]
     assert absent["reason"].startswith(
         f"dataset: there is no dataset SWE-bench/SWE-bench_Light on {hub.endpoint} "
         "(did you mean SWE-bench/SWE-bench_Lite"
@@ -172,32 +172,32 @@ def test_what_does_not_exist_is_a_wrong_request(hub: Hub, tmp_path: Path) -> Non
     assert empty["reason"].startswith("dataset: acme/empty on ")
 
 
-def test_a_hub_that_is_down_is_a_failure_of_the_world(tmp_path: Path) -> None:
+def test_lost_hub_is_infra_failure(tmp_path: Path) -> None:
     with serving(Hub()) as gone:
         endpoint = gone.endpoint
-    (told,) = _run(endpoint, tmp_path, ("lite", "test", {}))
-    assert told["exit"] == EXIT_INFRA
-    assert told["reason"].startswith(f"cannot reach the hub at {endpoint} for SWE-bench/SWE-bench_Lite: ")
-    assert "HF_ENDPOINT" in told["reason"]
+    (report,) = _run(endpoint, tmp_path, ("lite", "test", {}))
+    assert report["exit"] == EXIT_INFRA
+    assert report["reason"].startswith(f"cannot reach the hub at {endpoint} for SWE-bench/SWE-bench_Lite: ")
+    assert "HF_ENDPOINT" in report["reason"]
 
 
-def test_a_hub_that_fails_is_a_failure_of_the_world(hub: Hub, tmp_path: Path) -> None:
+def test_failing_hub_is_infra_failure(hub: Hub, tmp_path: Path) -> None:
     hub.repos["SWE-bench/SWE-bench_Lite"].error = (503, "", "Service Unavailable")
     hub.retry_after = "0"
-    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert told["exit"] == EXIT_INFRA
-    assert "the hub answered 503" in told["reason"]
+    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert report["exit"] == EXIT_INFRA
+    assert "the hub answered 503" in report["reason"]
 
 
-def test_busy_hub_is_asked_again(hub: Hub, tmp_path: Path) -> None:
+def test_busy_hub_is_retried(hub: Hub, tmp_path: Path) -> None:
     soon = {"Retry_After": "0"}
     hub.repos["SWE-bench/SWE-bench_Lite"].busy = {
         "/revision/": [(429, soon), (503, soon)],
         "/tree/": [(429, soon)],
         "/resolve/": [(503, soon)],
     }
-    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert (told["revision"], told["rows"]) == (NEW, 2)
+    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert (report["revision"], report["rows"]) == (NEW, 2)
 
 
 WAITS = {
@@ -210,12 +210,12 @@ WAITS = {
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(("headers", "least"), WAITS.values(), ids=WAITS.keys())
-def test_busy_hub_is_asked_again_when_it_says(
+def test_busy_hub_delay_is_honoured(
     status: int, headers: dict[str, str], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     date = formatdate(time.time() + 60, usegmt=True)
-    sent = {name: value.replace("in a minute", date) for name, value in headers.items()}
-    waits, met = list[float](), [busy(status, sent)]
+    sent_headers = {name: value.replace("in a minute", date) for name, value in headers.items()}
+    waits, met = list[float](), [busy(status, sent_headers)]
     monkeypatch.setattr("time.sleep", waits.append)
 
     def read() -> Any:
@@ -233,28 +233,26 @@ def test_busy_hub_is_asked_again_when_it_says(
 )
 def test_busy_hub_is_given_up(headers: dict[str, str], requests: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
-    asked = []
+    calls = []
 
     def read() -> Any:
-        asked.append(1)
+        calls.append(1)
         raise busy(429, headers)
 
     with pytest.raises(HfHubHTTPError):
         retry_busy(read)
-    assert len(asked) == requests
+    assert len(calls) == requests
 
 
-def test_a_download_that_breaks_off_is_a_failure_of_the_world(hub: Hub, tmp_path: Path) -> None:
+def test_cut_download_is_infra_failure(hub: Hub, tmp_path: Path) -> None:
     hub.repos["SWE-bench/SWE-bench_Lite"].broken = frozenset({"data/test-00000-of-00002.parquet"})
-    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert told["exit"] == EXIT_INFRA
-    assert "cannot reach the hub" in told["reason"]
+    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert report["exit"] == EXIT_INFRA
+    assert "cannot reach the hub" in report["reason"]
 
 
 @pytest.mark.parametrize("cached_by", long_unless(("this project",), ("this project", "the library alone")))
-def test_a_hub_that_fails_midway_never_means_another_commit_from_the_cache(
-    hub: Hub, tmp_path: Path, cached_by: str
-) -> None:
+def test_failing_hub_ignores_cache(hub: Hub, tmp_path: Path, cached_by: str) -> None:
     if cached_by == "this project":
         (first,) = _run(hub.endpoint, tmp_path, ("lite", "test", {"revision": OLD}))
         assert first["rows"] == 1
@@ -262,14 +260,14 @@ def test_a_hub_that_fails_midway_never_means_another_commit_from_the_cache(
         program = "import datasets; datasets.load_dataset('SWE-bench/SWE-bench_Lite', revision='v1')"
         subprocess.run([sys.executable, "-c", program], env=_environment(hub.endpoint, tmp_path), check=True)
     hub.refuses = f"tree/{NEW}"
-    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert told.get("exit") == EXIT_INFRA
-    assert "hub" in told["reason"]
+    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
+    assert report.get("exit") == EXIT_INFRA
+    assert "hub" in report["reason"]
 
 
-def test_without_a_network_the_pinned_commit_comes_from_the_cache(hub: Hub, tmp_path: Path) -> None:
+def test_offline_hub_uses_cache(hub: Hub, tmp_path: Path) -> None:
     (online,) = _run(hub.endpoint, tmp_path, ("lite", "test", {"revision": NEW}))
-    asked = len(hub.requests)
+    count = len(hub.requests)
     pinned, floating = _run(
         hub.endpoint,
         tmp_path,
@@ -280,29 +278,29 @@ def test_without_a_network_the_pinned_commit_comes_from_the_cache(hub: Hub, tmp_
     assert pinned == online
     assert floating["exit"] == EXIT_CONFIG
     assert "HF_HUB_OFFLINE" in floating["reason"]
-    assert len(hub.requests) == asked
+    assert len(hub.requests) == count
 
 
-def test_a_cache_that_cannot_be_written_is_named(hub: Hub, tmp_path: Path) -> None:
-    (told,) = _run(hub.endpoint, Path("/dev/null/cache"), ("lite", "test", {}))
-    assert told["exit"] == EXIT_CONFIG
-    assert "set HF_HOME" in told["reason"]
+def test_unwritable_hub_cache_is_named(hub: Hub, tmp_path: Path) -> None:
+    (report,) = _run(hub.endpoint, Path("/dev/null/cache"), ("lite", "test", {}))
+    assert report["exit"] == EXIT_CONFIG
+    assert "set HF_HOME" in report["reason"]
 
 
-def test_what_is_no_hub_is_said(hub: Hub, tmp_path: Path) -> None:
-    (told,) = _run(f"{hub.endpoint}/elsewhere", tmp_path, ("lite", "test", {}))
-    assert told["exit"] == EXIT_CONFIG
-    assert f"Is HF_ENDPOINT={hub.endpoint}/elsewhere a hub" in told["reason"]
+def test_wrong_hub_endpoint_is_named(hub: Hub, tmp_path: Path) -> None:
+    (report,) = _run(f"{hub.endpoint}/elsewhere", tmp_path, ("lite", "test", {}))
+    assert report["exit"] == EXIT_CONFIG
+    assert f"Is HF_ENDPOINT={hub.endpoint}/elsewhere a hub" in report["reason"]
 
 
-def test_classic_rows_of_the_hub_are_joined_with_a_pinned_dataset(hub: Hub, tmp_path: Path) -> None:
+def test_classic_hub_rows_are_joined(hub: Hub, tmp_path: Path) -> None:
     view = {
         "README.md": b"# view",
         "data/test-00000-of-00001.parquet": _parquet(classic("a__b-1", docker_image="s/i:t")),
     }
     hub.repos["R2E-Gym/SWE-Bench-Lite"] = Repo({NEW: view}, {"main": NEW})
     hub.repos["Somebody/Lite"] = hub.repos["R2E-Gym/SWE-Bench-Lite"]
-    known, refused, joined = _run(
+    joined_by_default, refused, joined = _run(
         hub.endpoint,
         tmp_path,
         ("R2E-Gym/SWE-Bench-Lite", "test", {}),
@@ -310,7 +308,7 @@ def test_classic_rows_of_the_hub_are_joined_with_a_pinned_dataset(hub: Hub, tmp_
         ("r2e-gym/swe-bench-lite", "test", {"answers": "lite@v1"}),
     )
     assert refused["reason"].endswith("--answers SWE-bench/SWE-bench_Lite")
-    assert known["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{NEW}"]
+    assert joined_by_default["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{NEW}"]
     assert joined["rows"] == 1
     assert joined["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{OLD}"]
 
@@ -323,30 +321,30 @@ def _configured(*configs: str) -> bytes:
     return f"---\nconfigs:\n{lines}---\n# Rows\n".encode()
 
 
-def test_a_dataset_of_several_configurations_is_read_by_the_one_that_is_named(hub: Hub, tmp_path: Path) -> None:
+def test_hub_configuration_must_be_named(hub: Hub, tmp_path: Path) -> None:
     files = {f"{name}/train-00000-of-00001.parquet": _parquet(row(f"a__{name}-1")) for name in ("one", "two")}
     hub.repos["acme/rows"] = Repo({NEW: {"README.md": _configured("one", "two"), **files}}, {"main": NEW})
-    one, none, wrong = _run(
+    first, none, wrong = _run(
         hub.endpoint,
         tmp_path,
         ("acme/rows:one", "train", {}),
         ("acme/rows", "train", {}),
         ("acme/rows:three", "train", {}),
     )
-    assert (one["rows"], one["name"]) == (1, "acme/rows:one")
-    assert one["digest"] == digest_rows([normalise(row("a__one-1"), "r")])
-    for told in (none, wrong):
-        assert told["exit"] == EXIT_CONFIG
-        assert told["reason"].endswith("has the configurations 'one', 'two': name one, acme/rows:CONFIG")
+    assert (first["rows"], first["name"]) == (1, "acme/rows:one")
+    assert first["digest"] == digest_rows([normalise(row("a__one-1"), "r")])
+    for report in (none, wrong):
+        assert report["exit"] == EXIT_CONFIG
+        assert report["reason"].endswith("has the configurations 'one', 'two': select one with acme/rows:CONFIG")
 
 
-def test_a_token_that_the_hub_refuses_is_named(hub: Hub, tmp_path: Path) -> None:
+def test_rejected_hub_token_is_named(hub: Hub, tmp_path: Path) -> None:
     message = "Invalid credentials in Authorization header"
     hub.repos["SWE-bench/SWE-bench_Lite"].error = (401, "", message)
-    (told,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}), HF_TOKEN="hf_wrong")
-    assert told["exit"] == EXIT_CONFIG
-    assert told["reason"].endswith(f"HF_TOKEN is not valid on {hub.endpoint}")
-    assert "hf_wrong" not in told["reason"]
+    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}), HF_TOKEN="hf_wrong")
+    assert report["exit"] == EXIT_CONFIG
+    assert report["reason"].endswith(f"HF_TOKEN is not valid on {hub.endpoint}")
+    assert "hf_wrong" not in report["reason"]
 
 
 R2E_ROW = read_rows("mini-r2e", "test")[0][0].value
@@ -359,7 +357,7 @@ FAMILY_ROWS = {
 }
 
 
-def test_rows_of_every_family_come_from_its_hub_id(hub: Hub, tmp_path: Path) -> None:
+def test_family_rows_load_from_hub(hub: Hub, tmp_path: Path) -> None:
     """Their only split is ``train``, which the hub says where another one is asked for."""
     for name, (_, source) in FAMILY_ROWS.items():
         files = {"README.md": b"# rows", "data/train-00000-of-00001.parquet": _parquet(source)}
@@ -368,17 +366,17 @@ def test_rows_of_every_family_come_from_its_hub_id(hub: Hub, tmp_path: Path) -> 
         hub.endpoint, tmp_path, *((name.lower(), "train", {}) for name in FAMILY_ROWS), ("smith", "test", {})
     )
     assert refused["reason"] == "split: SWE-bench/SWE-smith has no split 'test'; it has train"
-    for told, (family, source) in zip(loaded, FAMILY_ROWS.values(), strict=True):
+    for report, (family, source) in zip(loaded, FAMILY_ROWS.values(), strict=True):
         normalised = normalise(source, "r")
         assert family_name(normalised) == family
-        assert (told["rows"], told["revision"], told["digest"]) == (1, NEW, digest_rows([normalised]))
+        assert (report["rows"], report["revision"], report["digest"]) == (1, NEW, digest_rows([normalised]))
 
 
 @needs_data
-def test_the_real_verified_rows_are_the_same_from_the_hub(tmp_path: Path) -> None:
+def test_verified_rows_load_from_hub(tmp_path: Path) -> None:
     path = DATA / "swebench/verified_test.parquet"
     files = {"README.md": b"# Verified", "data/test-00000-of-00001.parquet": path.read_bytes()}
     with serving(Hub({"SWE-bench/SWE-bench_Verified": Repo({NEW: files}, {"main": NEW})})) as hub:
-        (told,) = _run(hub.endpoint, tmp_path, ("verified", "test", {}))
-    assert (told["rows"], told["revision"]) == (500, NEW)
-    assert told["digest"] == digest_rows(load(str(path), "test").rows)
+        (report,) = _run(hub.endpoint, tmp_path, ("verified", "test", {}))
+    assert (report["rows"], report["revision"]) == (500, NEW)
+    assert report["digest"] == digest_rows(load(str(path), "test").rows)

@@ -25,40 +25,40 @@ REAL = {
 
 @needs_data
 @pytest.mark.parametrize("name", REAL)
-def test_every_real_row_is_read_and_its_files_survive_the_way(name: str) -> None:
+def test_real_rows_round_trip_as_records(name: str) -> None:
     loaded = load(str(DATA / f"swebench/{name}.parquet"), "test")
     assert len(loaded.rows) == REAL[name]
-    for found in loaded.rows:
-        assert all(isinstance(test, str) for tests in swebench_rows.TEST_LISTS for test in found[tests])
-        answer, instance = rows.to_answer(found), rows.to_instance(found, hints=True)
+    for loaded_row in loaded.rows:
+        assert all(isinstance(test, str) for tests in swebench_rows.TEST_LISTS for test in loaded_row[tests])
+        answer, instance = rows.to_answer(loaded_row), rows.to_instance(loaded_row, hints=True)
         assert type(answer).from_bytes(answer.to_bytes()) == answer
         assert type(instance).from_bytes(instance.to_bytes()) == instance
 
 
 @needs_data
-def test_the_real_rows_hold_what_is_known_of_them() -> None:
+def test_real_rows_have_known_counts() -> None:
     verified = load(str(DATA / "swebench/verified_test.parquet"), "test").rows
-    assert sum(len(each["FAIL_TO_PASS"]) for each in verified) == 1516
-    assert sum(len(each["PASS_TO_PASS"]) for each in verified) == 60136
+    assert sum(len(loaded_row["FAIL_TO_PASS"]) for loaded_row in verified) == 1516
+    assert sum(len(loaded_row["PASS_TO_PASS"]) for loaded_row in verified) == 60136
     multilingual = load(str(DATA / "swebench/multilingual_test.parquet"), "test").rows
-    assert sum(len(each["PASS_TO_PASS"]) for each in multilingual) == 10214
-    assert sum("\r" in each["patch"] + each["test_patch"] for each in multilingual) == 2
+    assert sum(len(loaded_row["PASS_TO_PASS"]) for loaded_row in multilingual) == 10214
+    assert sum("\r" in loaded_row["patch"] + loaded_row["test_patch"] for loaded_row in multilingual) == 2
 
 
 @needs_data
-def test_every_real_row_can_be_graded() -> None:
+def test_real_rows_can_be_graded() -> None:
     reasons = {
         name: [
             reason
-            for each in load(str(DATA / f"swebench/{name}.parquet"), "x").rows
-            if (reason := rows.why_not_gradeable(each))
+            for loaded_row in load(str(DATA / f"swebench/{name}.parquet"), "x").rows
+            if (reason := rows.why_not_gradeable(loaded_row))
         ]
         for name in REAL
     }
-    assert not [found for found in reasons.values() if found]
+    assert not [listed for listed in reasons.values() if listed]
 
 
-def test_importing_the_modules_loads_no_heavy_library() -> None:
+def test_dataset_modules_import_lightly() -> None:
     code = (
         "import sys; from swe_argo.steps.datasets import load, predictions, selection\n"
         "import swe_argo.steps.datasets.classic_rows\n"
@@ -71,23 +71,23 @@ def test_importing_the_modules_loads_no_heavy_library() -> None:
 
 def test_duplicate_ids_are_all_listed(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "r.jsonl", *map(row, ["a__b-1", "a__b-2", "a__b-1", "a__b-3", "a__b-3", "a__b-3"]))
-    with pytest.raises(ConfigError, match=r"r\.jsonl holds 2 ids more than once: a__b-1, a__b-3$"):
+    with pytest.raises(ConfigError, match=r"r\.jsonl contains 2 ids more than once: a__b-1, a__b-3$"):
         load(str(path), "test")
 
 
-def test_ids_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+def test_ids_must_differ_beyond_case(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "r.jsonl", row("a__b-1"), row("A__b-1"))
-    with pytest.raises(ConfigError, match="differ in case only: A__b-1, a__b-1"):
+    with pytest.raises(ConfigError, match="differ only in case: A__b-1, a__b-1"):
         load(str(path), "test")
 
 
-def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+def test_file_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no rows"):
         load(str(jsonl(tmp_path / "r.jsonl")), "test")
 
 
 @pytest.mark.parametrize("name", ["verifed", "", "a/b/c", "../nowhere", "/nowhere/at/all"])
-def test_an_unknown_name_is_refused_with_the_forms_there_are(name: str) -> None:
+def test_unknown_dataset_lists_forms(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(name, "test")
     assert caught.value.reason.startswith(f"dataset: unknown dataset {name!r}")
@@ -96,18 +96,18 @@ def test_an_unknown_name_is_refused_with_the_forms_there_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["~nobody-of-this-name/rows.jsonl", "x" * 5000, "a\0b"])
-def test_what_can_be_no_path_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is no path: ") as caught:
+def test_invalid_path_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is not a path: ") as caught:
         load(name, "test")
     assert "\n" not in caught.value.reason
 
 
-def test_a_missing_file_is_named() -> None:
+def test_missing_dataset_file_is_named() -> None:
     with pytest.raises(ConfigError, match=r"there is no file nowhere/rows\.parquet"):
         load("nowhere/rows.parquet", "test")
 
 
-def test_a_folder_may_be_called_like_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_can_be_named_like_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "SWE-bench" / "SWE-bench_Verified"
     folder.mkdir(parents=True)
     jsonl(folder / "test.jsonl", row())
@@ -115,15 +115,15 @@ def test_a_folder_may_be_called_like_a_hub_id(tmp_path: Path, monkeypatch: pytes
     assert len(load("SWE-bench/SWE-bench_Verified", "test").rows) == 1
 
 
-def test_a_revision_of_a_local_file_is_refused(tmp_path: Path) -> None:
+def test_local_file_has_no_revision(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "r.jsonl", row())
-    with pytest.raises(ConfigError, match=r"^revision: only a dataset of a hub has revisions"):
+    with pytest.raises(ConfigError, match=r"^revision: only hub datasets have revisions"):
         load(str(path), "test", revision="main")
 
 
-def test_the_bundled_instances_need_nothing_but_their_name() -> None:
+def test_bundled_dataset_loads_by_name() -> None:
     loaded = load("Mini", "test")
     assert (loaded.name, loaded.revision) == ("mini", None)
     assert len(loaded.rows) >= 10
-    assert len({each["repo"] for each in loaded.rows}) >= 5
-    assert [reason for each in loaded.rows if (reason := rows.why_not_gradeable(each))] == []
+    assert len({loaded_row["repo"] for loaded_row in loaded.rows}) >= 5
+    assert [reason for loaded_row in loaded.rows if (reason := rows.why_not_gradeable(loaded_row))] == []

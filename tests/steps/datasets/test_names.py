@@ -6,7 +6,7 @@ from swe_argo.steps.datasets import names
 
 
 @pytest.mark.parametrize(
-    ("given", "means"),
+    ("spelling", "means"),
     [
         ("full", "SWE-bench/SWE-bench"),
         ("swe-bench", "SWE-bench/SWE-bench"),
@@ -33,17 +33,17 @@ from swe_argo.steps.datasets import names
         ("Somebody/Else.s_Data", "Somebody/Else.s_Data"),
     ],
 )
-def test_every_spelling_of_a_dataset_is_known(given: str, means: str) -> None:
-    assert names.hub_id(given) == means
+def test_hub_id_accepts_every_spelling(spelling: str, means: str) -> None:
+    assert names.hub_id(spelling) == means
 
 
-@pytest.mark.parametrize("given", ["", "nonsense", "a/b/c", "/a", "a/", "../b", "a/../b", "a b/c", "~/x"])
-def test_what_can_be_no_hub_id_is_none(given: str) -> None:
-    assert names.hub_id(given) is None
+@pytest.mark.parametrize("text", ["", "nonsense", "a/b/c", "/a", "a/", "../b", "a/../b", "a b/c", "~/x"])
+def test_invalid_hub_id_is_none(text: str) -> None:
+    assert names.hub_id(text) is None
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"),
+    ("text", "hint"),
     [
         ("verfied", " (did you mean verified?)"),
         ("mimi", " (did you mean mini?)"),
@@ -51,13 +51,13 @@ def test_what_can_be_no_hub_id_is_none(given: str) -> None:
         ("zzz", ""),
     ],
 )
-def test_a_near_miss_is_offered(given: str, hint: str) -> None:
-    assert names.did_you_mean(given).startswith(hint)
-    assert bool(names.did_you_mean(given)) == bool(hint)
+def test_did_you_mean_suggests_near_miss(text: str, hint: str) -> None:
+    assert names.did_you_mean(text).startswith(hint)
+    assert bool(names.did_you_mean(text)) == bool(hint)
 
 
 @pytest.mark.parametrize(
-    ("given", "columns", "dataset"),
+    ("name", "columns", "dataset"),
     [
         ("princeton-nlp/SWE-bench_Verified", set(), "SWE-bench/SWE-bench_Verified"),
         ("R2E-Gym/SWE-Bench-Lite", set(), "SWE-bench/SWE-bench_Lite"),
@@ -68,5 +68,5 @@ def test_a_near_miss_is_offered(given: str, hint: str) -> None:
         ("rows.jsonl", set(), "SWE-bench/SWE-bench"),
     ],
 )
-def test_the_dataset_with_the_missing_columns_is_guessed(given: str, columns: set[str], dataset: str) -> None:
-    assert names.guess_answers(given, columns) == dataset
+def test_guess_answers_names_dataset(name: str, columns: set[str], dataset: str) -> None:
+    assert names.guess_answers(name, columns) == dataset

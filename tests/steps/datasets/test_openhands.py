@@ -36,27 +36,27 @@ def read(tmp_path: Path, *rows: Any) -> predictions.Predictions:
     return predictions.read(jsonl(tmp_path / "output.jsonl", *rows), IDS, IDS)
 
 
-def test_its_output_is_read_as_predictions(tmp_path: Path) -> None:
-    found = read(tmp_path, row("a__a-1"), row("a__a-2", metadata={"llm": {"model": "m/x"}}))
-    assert found == predictions.Predictions("m/x", {"a__a-1": PATCH, "a__a-2": PATCH}, [])
+def test_openhands_output_is_read(tmp_path: Path) -> None:
+    actual = read(tmp_path, row("a__a-1"), row("a__a-2", metadata={"llm": {"model": "m/x"}}))
+    assert actual == predictions.Predictions("m/x", {"a__a-1": PATCH, "a__a-2": PATCH}, [])
 
 
 @pytest.mark.parametrize("result", [{}, {"git_patch": ""}, {"git_patch": None}, None])
-def test_a_row_without_a_patch_predicts_an_empty_one(tmp_path: Path, result: Any) -> None:
+def test_row_without_patch_is_empty(tmp_path: Path, result: Any) -> None:
     patches = read(tmp_path, row(test_result=result), row("a__a-2")).patches
     assert (patches["a__a-1"] or "", patches["a__a-2"]) == ("", PATCH)
 
 
-def test_a_row_without_a_model_is_openhands(tmp_path: Path) -> None:
+def test_row_without_model_has_default(tmp_path: Path) -> None:
     assert read(tmp_path, row(metadata=None)).model == "OpenHands"
 
 
 @pytest.mark.parametrize("error", ["AgentRuntimeDisconnectedError", "Budget has been exceeded! Current", "404"])
-def test_what_its_infrastructure_failed_is_not_predicted(tmp_path: Path, error: str) -> None:
-    found = read(tmp_path, row("a__a-1", error=error), row("a__a-2", "", error=error), row("a__a-3"))
-    assert list(found.patches) == ["a__a-3"]
-    assert found.notices == [
-        "output.jsonl has nothing but errors of the infrastructure for 2 instances: they count as not predicted, "
+def test_infra_errors_are_skipped(tmp_path: Path, error: str) -> None:
+    actual = read(tmp_path, row("a__a-1", error=error), row("a__a-2", "", error=error), row("a__a-3"))
+    assert list(actual.patches) == ["a__a-3"]
+    assert actual.notices == [
+        "output.jsonl has only infrastructure failures for 2 instances, which count as missing predictions, "
         "not as unresolved: a__a-1, a__a-2"
     ]
     assert read(tmp_path, row("a__a-1", error=error)).patches == {}
@@ -71,40 +71,40 @@ def test_what_its_infrastructure_failed_is_not_predicted(tmp_path: Path, error: 
         "LLMContextWindowExceedError: Conversation history longer than the context window",
     ],
 )
-def test_an_end_of_the_agents_own_is_graded(tmp_path: Path, error: str) -> None:
-    found = read(tmp_path, row(error=error), row("a__a-2", "", error=error))
-    assert found.patches == {"a__a-1": PATCH, "a__a-2": ""}
+def test_agent_errors_are_graded(tmp_path: Path, error: str) -> None:
+    actual = read(tmp_path, row(error=error), row("a__a-2", "", error=error))
+    assert actual.patches == {"a__a-1": PATCH, "a__a-2": ""}
 
 
-def test_of_several_attempts_the_best_counts(tmp_path: Path) -> None:
-    good, other = PATCH, PATCH.replace("+2", "+3")
+def test_openhands_best_attempt_counts(tmp_path: Path) -> None:
+    good, worse = PATCH, PATCH.replace("+2", "+3")
     rows = [
         row("a__a-1", good, attempt=1, history=[FINISH]),
-        row("a__a-1", other, attempt=2),
+        row("a__a-1", worse, attempt=2),
         row("a__a-1", "", attempt=3, error="404"),
         row("a__a-2", good, attempt=2, history=[SDK_FINISH, {"kind": "ObservationEvent", "source": "environment"}]),
-        row("a__a-2", other, attempt=1, history=[[FINISH, {"observation": "null"}]]),
+        row("a__a-2", worse, attempt=1, history=[[FINISH, {"observation": "null"}]]),
         row("a__a-3", "", attempt=2, history=[FINISH]),
         row("a__a-3", good, attempt=1),
     ]
-    found = read(tmp_path, *rows)
-    assert found.patches == {"a__a-1": good, "a__a-2": good, "a__a-3": ""}  # no rank tells the two of the third apart
-    assert found.notices[0].startswith("output.jsonl has several attempts at a__a-1, a__a-2, a__a-3: of each the best")
+    actual = read(tmp_path, *rows)
+    assert actual.patches == {"a__a-1": good, "a__a-2": good, "a__a-3": ""}  # no rank tells the two of the third apart
+    assert actual.notices[0].startswith("output.jsonl has several attempts at a__a-1, a__a-2, a__a-3; the best")
 
 
-def test_what_its_own_evaluation_leaves_out_is_left_out_and_said(tmp_path: Path) -> None:
-    found = read(tmp_path, row("a__a-1", "git diff --cached\n0\n" + SETUP + PATCH), row("a__a-2", PATCH))
-    assert found.patches == {"a__a-1": PATCH, "a__a-2": PATCH}
-    assert "of 1 patches in output.jsonl hunks of pyproject.toml, tox.ini, setup.py" in found.notices[0]
-    assert found.notices[0].endswith(": a__a-1")
+def test_setup_hunks_are_removed(tmp_path: Path) -> None:
+    actual = read(tmp_path, row("a__a-1", "git diff --cached\n0\n" + SETUP + PATCH), row("a__a-2", PATCH))
+    assert actual.patches == {"a__a-1": PATCH, "a__a-2": PATCH}
+    assert "hunks of pyproject.toml, tox.ini, setup.py" in actual.notices[0]
+    assert actual.notices[0].endswith(": a__a-1")
 
 
-def test_patches_of_this_projects_own_export_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_own_export_is_unchanged(tmp_path: Path) -> None:
     own = {"git_patch": SETUP, "swe_argo": {"scaffold": "openhands"}}
     assert read(tmp_path, row(test_result=own)).patches == {"a__a-1": SETUP}
 
 
-def test_a_patch_keeps_every_byte_of_what_is_kept() -> None:
+def test_graded_patch_keeps_odd_bytes() -> None:
     odd = PATCH.replace("+2\n", "+caf\udce9\r\n+setup.py\n\\ No newline at end of file\n")
     assert as_graded(odd) == odd
     assert as_graded(SETUP + odd + SETUP) == odd
@@ -121,14 +121,14 @@ def test_a_patch_keeps_every_byte_of_what_is_kept() -> None:
         ([row(test_result=[])], "output.jsonl, row 1: test_result is not an object"),
         ([row(patch=3)], "output.jsonl, row 1: test_result.git_patch is int, not text or null"),
         ([row() | {"instance_id": None}], "output.jsonl, row 1: instance_id is missing"),
-        ([row("b__b-1")], "output.jsonl has predictions of 1 ids outside the dataset: b__b-1"),
+        ([row("b__b-1")], "output.jsonl has predictions for 1 instances that the dataset does not have: b__b-1"),
         (
             [row(), {"instance_id": "a__a-2", "model_name_or_path": "m", "model_patch": ""}],
-            "output.jsonl holds predictions and rows of OpenHands at once",
+            "output.jsonl mixes predictions and rows of OpenHands",
         ),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path: Path, rows: list[Any], reason: str) -> None:
+def test_openhands_refuses_in_one_line(tmp_path: Path, rows: list[Any], reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, *rows)
     assert caught.value.reason.removeprefix("agent.predictions: ").startswith(reason)
@@ -151,7 +151,7 @@ _JSON = st.recursive(
         optional=dict.fromkeys(("metadata", "history", "error", "attempt"), _JSON),
     )
 )
-def test_no_row_is_more_than_a_wrong_request(value: dict[str, Any]) -> None:
+def test_any_row_parses_or_is_refused(value: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "output.jsonl")
         file.write_text(json.dumps(value))

@@ -16,7 +16,7 @@ from tests.steps.datasets.sample_rows import PROPERTY, jsonl
 IDS = ["a__a-1", "a__a-2", "a__a-3"]
 
 
-def _one(instance_id: str = "a__a-1", patch: Any = "p", model: Any = "m") -> dict[str, Any]:
+def _row(instance_id: str = "a__a-1", patch: Any = "p", model: Any = "m") -> dict[str, Any]:
     return {"instance_id": instance_id, "model_name_or_path": model, "model_patch": patch}
 
 
@@ -33,12 +33,14 @@ def _refusal(path: Path | str) -> str:
     return caught.value.reason.removeprefix("agent.predictions: ")
 
 
-def test_every_form_of_file_gives_the_same_predictions(tmp_path: Path) -> None:
-    rows = [_one("a__a-1", "one"), _one("a__a-2", "two")]
-    preds = {each["instance_id"]: each for each in rows}
-    keyed = {each["instance_id"]: {k: v for k, v in each.items() if k != "instance_id"} for each in rows}
+def test_predictions_formats_are_equal(tmp_path: Path) -> None:
+    rows = [_row("a__a-1", "one"), _row("a__a-2", "two")]
+    preds = {prediction["instance_id"]: prediction for prediction in rows}
+    keyed = {
+        prediction["instance_id"]: {k: v for k, v in prediction.items() if k != "instance_id"} for prediction in rows
+    }
     blank = tmp_path / "blank.jsonl"
-    blank.write_text("\n" + "\n\n".join(json.dumps(each) for each in rows) + "\n\n")
+    blank.write_text("\n" + "\n\n".join(json.dumps(prediction) for prediction in rows) + "\n\n")
     paths = [
         jsonl(tmp_path / "all_preds.jsonl", *rows),
         blank,
@@ -51,13 +53,13 @@ def test_every_form_of_file_gives_the_same_predictions(tmp_path: Path) -> None:
         assert (read.model, read.patches, read.notices) == ("m", {"a__a-1": "one", "a__a-2": "two"}, [])
 
 
-def test_null_and_empty_patches_are_data_beside_others(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1", None), _one("a__a-2", ""), _one("a__a-3"))
+def test_null_and_empty_patches_are_kept(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _row("a__a-1", None), _row("a__a-2", ""), _row("a__a-3"))
     read = predictions.read(path, IDS, IDS)
     assert read.patches == {"a__a-1": None, "a__a-2": "", "a__a-3": "p"}
     assert read.notices == ["2 of 3 patches in p.jsonl are empty and count as unresolved: a__a-1, a__a-2"]
     assert predictions.read(path, ["a__a-2", "a__a-3"], IDS).notices[-1].startswith("1 of 2 patches")
-    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1", None), _one("a__a-2"), _one("a__a-3"))
+    path = jsonl(tmp_path / "p.jsonl", _row("a__a-1", None), _row("a__a-2"), _row("a__a-3"))
     assert predictions.read(path, IDS, IDS).notices == []
 
 
@@ -65,99 +67,102 @@ def test_null_and_empty_patches_are_data_beside_others(tmp_path: Path) -> None:
     ("fields", "advice"),
     [
         ({}, ""),
-        ({"patch": "p"}, ": rename patch, which seems to hold the patch"),
-        ({"diff": ""}, ": rename diff, which seems to hold the patch"),
-        ({"git_patch": None}, ": rename git_patch, which seems to hold the patch"),
-        ({"prediction": "p"}, ": rename prediction, which seems to hold the patch"),
-        ({"modelPatch": "p", "test_patch": "p"}, ": rename modelPatch, which seems to hold the patch"),
-        ({"patch": "", "output": "diff --git a/x b/x"}, ": rename output, which seems to hold the patch"),
-        ({"text": "diff --git a/x b/x"}, ": rename text, which seems to hold the patch"),
+        ({"patch": "p"}, ": rename patch, which seems to contain the patch"),
+        ({"diff": ""}, ": rename diff, which seems to contain the patch"),
+        ({"git_patch": None}, ": rename git_patch, which seems to contain the patch"),
+        ({"prediction": "p"}, ": rename prediction, which seems to contain the patch"),
+        ({"modelPatch": "p", "test_patch": "p"}, ": rename modelPatch, which seems to contain the patch"),
+        ({"patch": "", "output": "diff --git a/x b/x"}, ": rename output, which seems to contain the patch"),
+        ({"text": "diff --git a/x b/x"}, ": rename text, which seems to contain the patch"),
         ({"text": "p", "cost": 1}, ""),
     ],
 )
-def test_predictions_without_patch_key_name_the_likely_one(tmp_path: Path, fields: dict[str, Any], advice: str) -> None:
+def test_missing_patch_key_is_named(tmp_path: Path, fields: dict[str, Any], advice: str) -> None:
     row = {"instance_id": "a__a-2", "model_name_or_path": "m", **fields}
     reason = f"model_patch is missing{advice}"
-    assert _refusal(jsonl(tmp_path / "p.jsonl", _one(), row)) == f"p.jsonl, row 2: {reason}"
+    assert _refusal(jsonl(tmp_path / "p.jsonl", _row(), row)) == f"p.jsonl, row 2: {reason}"
     assert _refusal(_json(tmp_path / "p.json", row)) == f"p.json, row 1: {reason}"
     assert _refusal(_json(tmp_path / "p.json", {"a__a-2": row})) == f"p.json, key 'a__a-2': {reason}"
 
 
 @pytest.mark.parametrize("form", ["swebench", "OpenHands"])
-def test_predictions_whose_patches_are_all_null_are_refused(tmp_path: Path, form: str) -> None:
-    openhands = [{"instance_id": each, "test_result": {}, "history": []} for each in IDS]
-    rows = [_one(each, None) for each in IDS] if form == "swebench" else openhands
+def test_null_predictions_are_refused(tmp_path: Path, form: str) -> None:
+    openhands = [{"instance_id": instance_id, "test_result": {}, "history": []} for instance_id in IDS]
+    rows = [_row(instance_id, None) for instance_id in IDS] if form == "swebench" else openhands
     assert _refusal(jsonl(tmp_path / "p.jsonl", *rows)) == "p.jsonl has no patch: all 3 are null"
 
 
-def test_of_duplicates_the_last_counts_with_a_notice(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _one(patch="old"), _one("a__a-2"), _one(patch="new"))
+def test_last_duplicate_counts(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _row(patch="old"), _row("a__a-2"), _row(patch="new"))
     read = predictions.read(path, IDS, IDS)
     assert read.patches == {"a__a-1": "new", "a__a-2": "p"}
-    assert read.notices == ["p.jsonl has several predictions of a__a-1: the last of each counts"]
+    assert read.notices == ["p.jsonl has several predictions for a__a-1; the last one counts"]
 
 
-def test_of_several_models_the_first_names_the_run_with_a_notice(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _one(model="org/m"), _one("a__a-2", model="other"))
+def test_first_of_several_models_counts(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _row(model="org/m"), _row("a__a-2", model="other"))
     read = predictions.read(path, IDS, IDS)
     assert read.model == "org/m"
-    assert read.notices == ["p.jsonl names several models: the first, org/m, counts, not other"]
+    assert read.notices == ["p.jsonl names several models; the run uses the first, org/m, not other"]
 
 
-def test_predictions_outside_the_selection_are_ignored_with_a_notice(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", *map(_one, IDS))
+def test_unselected_ids_are_noted(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", *map(_row, IDS))
     read = predictions.read(path, ["a__a-2"], IDS)
     assert list(read.patches) == ["a__a-2"]
-    assert read.notices == ["2 predictions of instances that are not selected are ignored: a__a-1, a__a-3"]
+    assert read.notices == ["2 predictions for instances that are not selected are ignored: a__a-1, a__a-3"]
 
 
-def test_predictions_for_nothing_that_is_selected_are_refused(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _one("a__a-1"))
+def test_predictions_need_selected_ids(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _row("a__a-1"))
     with pytest.raises(ConfigError, match=r"p\.jsonl has no prediction for any selected instance"):
         predictions.read(path, ["a__a-2"], IDS)
 
 
-def test_ids_outside_the_dataset_are_all_refused_in_one_error(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", *map(_one, ["x__x-1", "a__a-1", "x__x-2", "../etc"]))
-    assert _refusal(path) == "p.jsonl has predictions of 3 ids outside the dataset: x__x-1, x__x-2, ../etc"
+def test_unknown_ids_are_listed(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", *map(_row, ["x__x-1", "a__a-1", "x__x-2", "../etc"]))
+    assert (
+        _refusal(path)
+        == "p.jsonl has predictions for 3 instances that the dataset does not have: x__x-1, x__x-2, ../etc"
+    )
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
-        ([], "p.jsonl holds no predictions"),
-        ([_one(), {"model_name_or_path": "m", "model_patch": "p"}], "p.jsonl, row 2: instance_id is missing"),
+        ([], "p.jsonl contains no predictions"),
+        ([_row(), {"model_name_or_path": "m", "model_patch": "p"}], "p.jsonl, row 2: instance_id is missing"),
         (
             [{"instance_id": "a__a-1", "model_patch": "p"}],
             "p.jsonl, row 1: model_name_or_path is missing: name the model with --model",
         ),
-        ([_one(model="")], "p.jsonl, row 1: model_name_or_path is missing"),
-        ([_one(model=" ")], "p.jsonl, row 1: model_name_or_path is ' ', not a name"),
-        ([_one(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),
-        ([_one(patch=["p"])], "p.jsonl, row 1: model_patch is list, not text or null"),
-        ([_one(), "a__a-2"], "p.jsonl, row 2: not an object"),
+        ([_row(model="")], "p.jsonl, row 1: model_name_or_path is missing"),
+        ([_row(model=" ")], "p.jsonl, row 1: model_name_or_path is ' ', not a name"),
+        ([_row(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),
+        ([_row(patch=["p"])], "p.jsonl, row 1: model_patch is list, not text or null"),
+        ([_row(), "a__a-2"], "p.jsonl, row 2: not an object"),
     ],
 )
-def test_a_malformed_row_is_refused_by_its_place(tmp_path: Path, rows: list[Any], said: str) -> None:
+def test_malformed_prediction_is_located(tmp_path: Path, rows: list[Any], message: str) -> None:
     path = jsonl(tmp_path / "p.jsonl", *rows)
-    assert said in _refusal(path)
+    assert message in _refusal(path)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (3, "p.json: neither a list of predictions nor an object"),
-        ({}, "holds no predictions"),
+        ({}, "contains no predictions"),
         ({"a__a-1": "diff"}, "p.json, key 'a__a-1': not an object"),
-        ({"a__a-1": _one("a__a-2")}, "p.json, key 'a__a-1': instance_id is 'a__a-2'"),
-        ([_one(), {}], "p.json, row 2: instance_id is missing"),
+        ({"a__a-1": _row("a__a-2")}, "p.json, key 'a__a-1': instance_id is 'a__a-2'"),
+        ([_row(), {}], "p.json, row 2: instance_id is missing"),
     ],
 )
-def test_a_malformed_json_file_is_refused(tmp_path: Path, value: Any, said: str) -> None:
-    assert said in _refusal(_json(tmp_path / "p.json", value))
+def test_malformed_json_is_refused(tmp_path: Path, value: Any, message: str) -> None:
+    assert message in _refusal(_json(tmp_path / "p.json", value))
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
+def test_unsupported_file_is_refused(tmp_path: Path) -> None:
     assert "is neither .json nor .jsonl" in _refusal(tmp_path / "p.csv")
     assert "there is no file" in _refusal(tmp_path / "p.json")
     assert "--agent gold" in _refusal("gold")
@@ -165,8 +170,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "p.jsonl, row 2: not JSON: " in _refusal(tmp_path / "p.jsonl")
 
 
-def test_a_single_prediction_in_a_json_file_is_one(tmp_path: Path) -> None:
-    assert predictions.read(_json(tmp_path / "p.json", _one()), IDS, IDS).patches == {"a__a-1": "p"}
+def test_single_prediction_is_read(tmp_path: Path) -> None:
+    assert predictions.read(_json(tmp_path / "p.json", _row()), IDS, IDS).patches == {"a__a-1": "p"}
 
 
 PATCHES = st.text(
@@ -179,38 +184,36 @@ SOME_PATCHES = st.dictionaries(st.sampled_from(IDS), PATCHES | st.none(), min_si
 
 @given(patches=SOME_PATCHES, ascii_only=st.booleans())
 @PROPERTY
-def test_patches_stay_what_they_were_to_the_byte(
-    tmp_path: Path, patches: dict[str, str | None], ascii_only: bool
-) -> None:
-    lines = [json.dumps(_one(each, patch), ensure_ascii=ascii_only) for each, patch in patches.items()]
+def test_patches_keep_every_byte(tmp_path: Path, patches: dict[str, str | None], ascii_only: bool) -> None:
+    lines = [json.dumps(_row(instance_id, patch), ensure_ascii=ascii_only) for instance_id, patch in patches.items()]
     path = tmp_path / "p.jsonl"
     path.write_bytes("\n".join(lines).encode())
     read = predictions.read(path, IDS, IDS)
     assert read.patches == patches
-    for each, patch in patches.items():
-        found = read.patches[each]
-        assert (found and Patch.from_text(found).data) == (patch and patch.encode())
+    for instance_id, patch in patches.items():
+        text = read.patches[instance_id]
+        assert (text and Patch.from_text(text).data) == (patch and patch.encode())
 
 
-def test_bytes_of_a_patch_that_are_no_utf8_come_through(tmp_path: Path) -> None:
+def test_non_utf8_patch_bytes_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_bytes(b'{"instance_id": "a__a-1", "model_name_or_path": "m", "model_patch": "-caf\xe9\\r\\n"}\n')
     patch = predictions.read(path, IDS, IDS).patches["a__a-1"]
     assert patch is not None
     assert Patch.from_text(patch).data == b"-caf\xe9\r\n"
-    jsonl(path, _one(patch="half \ud83d of a pair"))
+    jsonl(path, _row(patch="half \ud83d of a pair"))
     assert predictions.read(path, IDS, IDS).patches == {"a__a-1": "half \ud83d of a pair"}
 
 
 @pytest.mark.parametrize("form", ["p.jsonl", "p.json", "p.pred"])
 @pytest.mark.parametrize("missing", [{}, {"model_name_or_path": None}, {"model_name_or_path": ""}])
-def test_rows_without_a_model_take_the_given_name(tmp_path: Path, form: str, missing: dict[str, Any]) -> None:
+def test_given_model_name_is_used(tmp_path: Path, form: str, missing: dict[str, Any]) -> None:
     row = {"instance_id": "a__a-1", "model_patch": "p"} | missing
     read = predictions.read(_json(tmp_path / form, row), IDS, IDS, "openai/mine")
     assert (read.model, read.patches) == ("openai/mine", {"a__a-1": "p"})
     assert "name the model with --model" in _refusal(tmp_path / form)
 
 
-def test_several_models_need_no_notice_beside_a_given_name(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _one(), _one("a__a-2", model=None), _one("a__a-3", model="other"))
+def test_given_model_name_hides_notice(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "p.jsonl", _row(), _row("a__a-2", model=None), _row("a__a-3", model="other"))
     assert predictions.read(path, IDS, IDS, "mine").notices == []

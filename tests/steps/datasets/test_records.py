@@ -22,40 +22,40 @@ def _file(tmp_path: Path, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize("character", "\u2028\u2029\x85")
-def test_a_raw_unicode_line_separator_does_not_end_a_row(tmp_path: Path, character: str) -> None:
+def test_unicode_separator_ends_no_row(tmp_path: Path, character: str) -> None:
     value = {"patch": f"a{character}b"}
     assert character in json.dumps(value, ensure_ascii=False)
     path = _file(tmp_path, json.dumps(value, ensure_ascii=False).encode() + b"\n")
-    assert [found for _, found in read_jsonl(path, "dataset")] == [value]
+    assert [parsed for _, parsed in read_jsonl(path, "dataset")] == [value]
 
 
-def test_blank_lines_are_skipped_and_rows_are_numbered_by_line(tmp_path: Path) -> None:
+def test_blank_lines_are_skipped(tmp_path: Path) -> None:
     path = _file(tmp_path, b'\n{"a": 1}\n \t\n\r\n{"a": 2}\r\n')
     assert read_jsonl(path, "dataset") == [("rows.jsonl, row 2", {"a": 1}), ("rows.jsonl, row 5", {"a": 2})]
 
 
-def test_the_last_line_needs_no_newline_and_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
-    assert [found for _, found in read_jsonl(_file(tmp_path, b"\xef\xbb\xbf1\n2"), "dataset")] == [1, 2]
+def test_bom_is_skipped(tmp_path: Path) -> None:
+    assert [parsed for _, parsed in read_jsonl(_file(tmp_path, b"\xef\xbb\xbf1\n2"), "dataset")] == [1, 2]
     assert read_json(_file(tmp_path, b"\xef\xbb\xbf[1]"), "dataset") == [1]
 
 
 @pytest.mark.parametrize("broken", [b"{'a': 1}", b'{"a": 1', b"{} {}", b"[" * 100_000])
-def test_a_line_that_is_not_json_is_refused_by_its_row(tmp_path: Path, broken: bytes) -> None:
+def test_invalid_json_line_is_located(tmp_path: Path, broken: bytes) -> None:
     path = _file(tmp_path, b'{"a": 1}\n\n' + broken + b"\n")
     with pytest.raises(ConfigError, match=r"^dataset: rows\.jsonl, row 3: not JSON"):
         read_jsonl(path, "dataset")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*nothing\.json"):
         read_json(tmp_path / "nothing.json", "dataset")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_json(tmp_path, "dataset")
 
 
-def test_bytes_that_are_no_utf8_can_be_written_back(tmp_path: Path) -> None:
-    (_, found), *_ = read_jsonl(_file(tmp_path, b'{"model_patch": "caf\xe9\xff"}\n'), "dataset")
-    assert found["model_patch"].encode("utf-8", "surrogateescape") == b"caf\xe9\xff"
+def test_non_utf8_bytes_are_kept(tmp_path: Path) -> None:
+    (_, parsed), *_ = read_jsonl(_file(tmp_path, b'{"model_patch": "caf\xe9\xff"}\n'), "dataset")
+    assert parsed["model_patch"].encode("utf-8", "surrogateescape") == b"caf\xe9\xff"
 
 
 TEXT = st.text(
@@ -67,17 +67,15 @@ VALUES = st.lists(st.dictionaries(TEXT, TEXT | st.none() | st.integers(), max_si
 
 @given(values=VALUES, ascii_only=st.booleans(), end=st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\n \n"]))
 @PROPERTY
-def test_whatever_json_lines_hold_is_read_back(
-    tmp_path: Path, values: list[dict[str, Any]], ascii_only: bool, end: bytes
-) -> None:
+def test_json_lines_round_trip(tmp_path: Path, values: list[dict[str, Any]], ascii_only: bool, end: bytes) -> None:
     lines = [json.dumps(value, ensure_ascii=ascii_only).encode() + end for value in values]
-    found = read_jsonl(_file(tmp_path, b"".join(lines)), "dataset")
-    assert [value for _, value in found] == values
+    parsed = read_jsonl(_file(tmp_path, b"".join(lines)), "dataset")
+    assert [value for _, value in parsed] == values
 
 
 @given(data=st.binary(max_size=60))
 @PROPERTY
-def test_any_bytes_are_read_or_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
+def test_any_bytes_parse_or_are_refused(tmp_path: Path, data: bytes) -> None:
     reason = "dataset: rows.jsonl, row 1"
     try:
         read_jsonl(_file(tmp_path, data), "dataset")

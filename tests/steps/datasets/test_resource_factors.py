@@ -20,7 +20,7 @@ def written(tmp_path: Path, text: str) -> str:
     return str(tmp_path / "factors.json")
 
 
-def test_each_instance_has_its_factor(tmp_path: Path) -> None:
+def test_resource_factors_are_read(tmp_path: Path) -> None:
     assert resource_factors.read(written(tmp_path, '{"a__b-1": 2, "a__b-2": 0.5}'), KNOWN) == {
         "a__b-1": 2.0,
         "a__b-2": 0.5,
@@ -29,7 +29,7 @@ def test_each_instance_has_its_factor(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"a__b-3": 2}', "no instance 'a__b-3'; did you mean 'a__b-"),
         ('{"a__b-1": "2"}', "the factor of a__b-1 is '2', not a number above 0"),
@@ -39,21 +39,21 @@ def test_each_instance_has_its_factor(tmp_path: Path) -> None:
         ('{"a__b-1": NaN}', "not a number above 0"),
         ('{"a__b-1": Infinity}', "not a number above 0"),
         ('{"a__b-1": 1' + "0" * 400 + "}", "not a number above 0"),
-        ('{"a__b-1": 1, "a__b-1": 2}', "'a__b-1' stands there twice"),
+        ('{"a__b-1": 1, "a__b-1": 2}', "'a__b-1' appears twice"),
         ("[]", "not an object"),
         ("{", "is not JSON"),
     ],
 )
-def test_a_wrong_entry_is_named(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_factor_is_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sandbox\.resource_factors: ") as caught:
         resource_factors.read(written(tmp_path, text), KNOWN)
-    assert said in caught.value.reason
+    assert message in caught.value.reason
 
 
-def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+def test_invalid_factor_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file none\.json"):
         resource_factors.read("none.json", KNOWN)
-    with pytest.raises(ConfigError, match=r"'~nobody-at-all/f\.json' is no path"):
+    with pytest.raises(ConfigError, match=r"'~nobody-at-all/f\.json' is not a path"):
         resource_factors.read("~nobody-at-all/f.json", KNOWN)
     with pytest.raises(ConfigError, match="is a folder"):
         resource_factors.read(str(tmp_path), KNOWN)
@@ -63,17 +63,17 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_parses_or_is_refused(text: str) -> None:
     path = Path(__file__).parent / "never"
     try:
-        found = resource_factors.of_text(text, str(path), KNOWN)
+        factors = resource_factors.of_text(text, str(path), KNOWN)
     except ConfigError:
         return
-    assert all(0 < factor < resource_factors.MOST for factor in found.values())
+    assert all(0 < factor < resource_factors.MOST for factor in factors.values())
 
 
 @pytest.mark.parametrize(
-    ("spec", "multiplied", "told"),
+    ("spec", "multiplied", "is_noted"),
     [
         ({}, [], False),
         ({"resource_factor": 2}, [], True),
@@ -84,7 +84,5 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ({"resource_factor": 2, "backend": "kubernetes"}, [], False),
     ],
 )
-def test_a_factor_with_nothing_to_multiply_is_told(
-    spec: dict[str, object], multiplied: list[float], told: bool
-) -> None:
-    assert bool(resource_factors.notices(SandboxSpec.model_validate(spec), multiplied)) is told
+def test_factor_without_effect_is_noted(spec: dict[str, object], multiplied: list[float], is_noted: bool) -> None:
+    assert bool(resource_factors.notices(SandboxSpec.model_validate(spec), multiplied)) is is_noted

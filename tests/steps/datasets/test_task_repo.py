@@ -14,55 +14,55 @@ from tests.steps.datasets.sample_rows import row, task_repo
 TWO = [row("acme__anvil-2", hints_text="", version="1.10"), row("acme__anvil-1", created_at="2026-01-02 03:04:05")]
 
 
-def test_a_task_repo_gives_the_rows_of_its_split_in_order_of_their_ids(tmp_path: Path) -> None:
+def test_task_repo_rows_are_sorted_by_id(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", *TWO, row("acme__anvil-3", split="dev"), splits=("test", "dev"))
     loaded = load(str(repo), "test")
-    assert [each["instance_id"] for each in loaded.rows] == ["acme__anvil-1", "acme__anvil-2"]
-    for found, made in zip(loaded.rows, sorted(TWO, key=lambda each: each["instance_id"]), strict=True):
-        expected = normalise(made, "made")
-        assert {column: found[column] for column in expected} == expected
-    assert [each["instance_id"] for each in load(str(repo), "dev").rows] == ["acme__anvil-3"]
+    assert [item["instance_id"] for item in loaded.rows] == ["acme__anvil-1", "acme__anvil-2"]
+    for loaded_row, source in zip(loaded.rows, sorted(TWO, key=lambda item: item["instance_id"]), strict=True):
+        expected = normalise(source, "made")
+        assert {column: loaded_row[column] for column in expected} == expected
+    assert [item["instance_id"] for item in load(str(repo), "dev").rows] == ["acme__anvil-3"]
 
 
-def test_swebench_itself_reads_the_same_rows(tmp_path: Path) -> None:
+def test_task_repo_equals_swebench(tmp_path: Path) -> None:
     from swebench.task.repo import load_task_repo
 
     repo = task_repo(tmp_path / "repo", *TWO)
-    theirs = [normalise(each, "theirs") for each in load_task_repo(repo)]
+    theirs = [normalise(task, "theirs") for task in load_task_repo(repo)]
     assert digest_rows(load(str(repo), "test").rows) == digest_rows(theirs)
 
 
-def test_a_carriage_return_in_a_patch_stays(tmp_path: Path) -> None:
+def test_task_repo_keeps_returns(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", row(patch="a\r\nb\rc\n"))
     assert load(str(repo), "test").rows[0]["patch"] == "a\r\nb\rc\n"
 
 
-def test_a_deprecated_task_is_reached_by_its_id_alone(tmp_path: Path) -> None:
+def test_deprecated_task_needs_its_id(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", *TWO, row("acme__anvil-9", split="deprecated"))
     loaded = load(str(repo), "test")
-    assert "acme__anvil-9" not in [each["instance_id"] for each in loaded.rows]
+    assert "acme__anvil-9" not in [item["instance_id"] for item in loaded.rows]
     everything, _ = select(loaded.rows, SelectSpec(), loaded.by_id)
     assert len(everything) == 2
-    named, _ = select(loaded.rows, SelectSpec(instance_ids=["acme__anvil-9"]), loaded.by_id)
-    assert [each["instance_id"] for each in named] == ["acme__anvil-9"]
-    with pytest.raises(ConfigError, match="'deprecated' is never published: name its instances with --instance"):
+    selected, _ = select(loaded.rows, SelectSpec(instance_ids=["acme__anvil-9"]), loaded.by_id)
+    assert [item["instance_id"] for item in selected] == ["acme__anvil-9"]
+    with pytest.raises(ConfigError, match="'deprecated' is never published: select its instances with --instance"):
         load(str(repo), "deprecated")
 
 
-def test_an_unknown_split_is_refused_with_those_there_are(tmp_path: Path) -> None:
+def test_unknown_split_lists_splits(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", *TWO, splits=("test", "dev"))
     with pytest.raises(ConfigError, match=r"^split: .* has no split 'train'; it has test, dev$"):
         load(str(repo), "train")
 
 
-def test_a_split_without_tasks_is_refused(tmp_path: Path) -> None:
+def test_split_without_tasks_is_refused(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", *TWO, splits=("test", "dev"))
     with pytest.raises(ConfigError, match="has no rows in split 'dev'"):
         load(str(repo), "dev")
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "message"),
     [
         ("gold.patch", None, "there is no file .*/tasks/acme__anvil-1/gold.patch"),
         ("eval.sh", b"\xff", r"tasks/acme__anvil-1/eval\.sh: not UTF-8 text \(byte 1\)"),
@@ -81,10 +81,10 @@ def test_a_split_without_tasks_is_refused(tmp_path: Path) -> None:
         ("../../sweb.yaml", b"datasets: [a]\nsplits: test", "splits is not a list of names"),
     ],
 )
-def test_a_task_that_is_not_whole_is_refused_by_file(tmp_path: Path, name: str, data: bytes | None, said: str) -> None:
+def test_incomplete_task_names_its_file(tmp_path: Path, name: str, data: bytes | None, message: str) -> None:
     repo = task_repo(tmp_path / "repo", row("acme__anvil-1"))
     path = repo / "tasks" / "acme__anvil-1" / name
     path.unlink() if data is None else path.write_bytes(data)
-    with pytest.raises(ConfigError, match=said) as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         load(str(repo), "test")
     assert "\n" not in caught.value.reason

@@ -14,11 +14,11 @@ DATASETS = {dataset: 2 for dataset in BUNDLED if dataset != MINI} | {"harbor:min
 def count_resolved(dataset: str, agent: str, store: Path, *more: str, env: dict[str, str] | None = None) -> str:
     """``resolved of total``, after a run that lost nothing and found nothing to doubt."""
     run_id = f"{dataset}-{agent}".replace(":", "-")
-    done = swe_argo(
+    result = swe_argo(
         *("run", "--dataset", dataset, "--agent", agent, "--store", str(store), "--run-id", run_id, *more), env=env
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     report = summary(str(store), run_id)
-    assert report.integrity is None or not report.integrity.suspect, done.stdout
-    assert report.headline.graded == report.headline.total, done.stdout
+    assert report.integrity is None or not report.integrity.suspect, result.stdout
+    assert report.headline.graded == report.headline.total, result.stdout
     return f"{report.headline.resolved} of {report.headline.total}"

@@ -36,11 +36,11 @@ def write_rows(folder: Path, row: dict[str, Any]) -> None:
 
 def run_chain(lab: Path, store: Path, *more: str) -> Path:
     """Run the one row; the folder of its unit."""
-    done = swe_argo(
+    result = swe_argo(
         *("run", "--dataset", str(lab / "rows.jsonl"), "--local-images", str(lab / "images")),
         *("--store", str(store), "--run-id", "r", *more),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     (unit,) = (store / "runs" / "r" / "units").glob("*/1")
     return unit
 

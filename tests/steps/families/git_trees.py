@@ -42,9 +42,9 @@ def run_git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
 
 def write_tree(folder: Path, tree: Tree) -> None:
     """The files of a tree and no others, the repository aside."""
-    for each in folder.iterdir():
-        if each.name != ".git":
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    for entry in folder.iterdir():
+        if entry.name != ".git":
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for path, (content, executable) in tree.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)

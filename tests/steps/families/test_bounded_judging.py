@@ -25,12 +25,12 @@ SOURCE = {
 SUMMARY = "= short test summary info =\nPASSED t.py::test_answer\nFAILED t.py::test_old - assert 0\n"
 
 
-def test_a_long_log_has_the_verdict_that_it_would_have_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_log_has_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"noise of the tests\n" * (bounded.SMALL_BYTES // 18) + SUMMARY.encode()
-    there = judge_bounded("r2e", SOURCE, log)
+    expected = judge_bounded("r2e", SOURCE, log)
     monkeypatch.setattr("swe_argo.steps.families.bounded_judging.HERE_BYTES", 1 << 40)
-    assert judge_bounded("r2e", SOURCE, log) == there
-    assert there.reward == 1.0
+    assert judge_bounded("r2e", SOURCE, log) == expected
+    assert expected.reward == 1.0
 
 
 TEXT_MODE_FAMILIES = {
@@ -43,7 +43,7 @@ TEXT_MODE_FAMILIES = {
 
 @pytest.mark.parametrize("end", ["\r", "\r\n", "\r\r\n"])
 @pytest.mark.parametrize("name", TEXT_MODE_FAMILIES)
-def test_carriage_returns_end_lines_where_upstream_reads_text(name: str, end: str) -> None:
+def test_carriage_returns_end_lines(name: str, end: str) -> None:
     family, source = name.split(maxsplit=1)[0], TEXT_MODE_FAMILIES[name]
     tests = [*source["FAIL_TO_PASS"], *source["PASS_TO_PASS"]]
     statuses = [f"{test} PASSED [ 1%]" if name == "swesmith" else f"PASSED {test}" for test in tests]
@@ -61,13 +61,13 @@ def test_carriage_returns_end_lines_where_upstream_reads_text(name: str, end: st
     assert verdict == judge_bounded(family, source, log.replace(end, "\n").encode())
 
 
-def test_carriage_returns_are_removed_in_r2e() -> None:
+def test_r2e_removes_carriage_returns() -> None:
     log = SUMMARY.replace("\nPASSED", "\n10 %\r100 %\r\nPASSED").replace("test_answer", "test\r_answer")
     assert judge_bounded("r2e", SOURCE, log.encode()).resolved
     assert not judge_bounded("r2e", SOURCE, SUMMARY.replace("\nFAILED", "\rFAILED").encode()).resolved
 
 
-def test_a_million_invented_tests_are_not_all_kept_and_gain_nothing() -> None:
+def test_invented_tests_are_bounded() -> None:
     log = SUMMARY.encode() + b"".join(b"FAILED t.py::invented_%d\n" % number for number in range(300_000))
     verdict = judge_bounded("r2e", SOURCE, log)
     assert (verdict.resolved, verdict.reports_failure) == (False, True)
@@ -75,15 +75,13 @@ def test_a_million_invented_tests_are_not_all_kept_and_gain_nothing() -> None:
     assert {"test_answer", "test_old"} <= verdict.statuses.keys()
 
 
-def test_what_does_not_fit_is_an_error_of_memory() -> None:
+def test_oversized_judging_raises() -> None:
     log = SUMMARY.encode() + b"".join(b"PASSED ::%032x\n" % number for number in range(1_500_000))
     with pytest.raises(MemoryError, match="384 MiB"):
         judge_bounded("r2e", SOURCE, log)
 
 
-def test_a_log_that_a_parser_takes_for_ever_on_is_the_patchs_loss(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_slow_parsing_is_log_unreadable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(bounded, "TIMEOUT_S", 5.0)
     row = with_config(v2_row(), log_parser="parse_log_pytest_nebo")
     normalised = rows.normalise(row, "r")

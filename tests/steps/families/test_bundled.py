@@ -23,11 +23,9 @@ OUTSIDE = ("mini-r2e", "harbor:mini")
 )
 @pytest.mark.parametrize(
     ("dataset", "size"),
-    [pytest.param(*each, marks=() if each[0] in OUTSIDE else pytest.mark.long) for each in DATASETS.items()],
+    [pytest.param(*item, marks=() if item[0] in OUTSIDE else pytest.mark.long) for item in DATASETS.items()],
 )
-def test_gold_resolves_and_idle_does_not_in_folders(
-    dataset: str, size: int, agent: str, share: int, tmp_path: Path
-) -> None:
+def test_gold_resolves_in_folders(dataset: str, size: int, agent: str, share: int, tmp_path: Path) -> None:
     """Most are long: the tests of each family have such runs of rows of their own."""
     if dataset in OUTSIDE and (reason := bubblewrap.probe()) is not None:
         pytest.skip(f"hidden tests need a machine of their own: {reason}")
@@ -38,10 +36,10 @@ def test_gold_resolves_and_idle_does_not_in_folders(
 @pytest.mark.usefixtures("docker_host")
 @pytest.mark.parametrize(
     ("dataset", "size"),
-    [pytest.param(*each, marks=() if each[0] == "harbor:mini" else pytest.mark.long) for each in DATASETS.items()],
+    [pytest.param(*item, marks=() if item[0] == "harbor:mini" else pytest.mark.long) for item in DATASETS.items()],
 )
 @pytest.mark.long
-def test_gold_resolves_and_idle_does_not_in_containers(
+def test_gold_resolves_in_containers(
     dataset: str, size: int, tmp_path: Path, docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWE_ARGO_MINI_BASE", base_image(docker_client))

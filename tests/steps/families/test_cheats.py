@@ -135,12 +135,12 @@ CHEATS: dict[str, Callable[[FamilyLab], str]] = {
 
 
 @pytest.mark.parametrize("name", CHEATS)
-def test_a_patch_that_cheats_does_not_resolve_or_it_shows(lab: FamilyLab, name: str) -> None:
+def test_cheat_fails_or_is_suspect(lab: FamilyLab, name: str) -> None:
     verdict = lab.grade(CHEATS[name](lab))
     assert not verdict.resolved or verdict.integrity.verdict == "suspect", verdict
 
 
-def test_edited_test_file_is_restored_but_for_rebench_v2(lab: FamilyLab) -> None:
+def test_edited_test_file_is_restored(lab: FamilyLab) -> None:
     """SWE-rebench V2 merges its test patch into the file: a later function of the same name wins."""
     if "swesmith" in str(lab.source["repo"]):  # its agents have no such file
         old, change = "", make_file(lab.test_file, "def test_answer(): pass\n")
@@ -154,7 +154,7 @@ def test_edited_test_file_is_restored_but_for_rebench_v2(lab: FamilyLab) -> None
     assert lab.grade(change).resolved is ("install_config" in lab.source and is_v2(lab.source))
 
 
-def test_an_honest_patch_is_believed(lab: FamilyLab) -> None:
+def test_honest_patch_is_ok(lab: FamilyLab) -> None:
     verdict = lab.grade(edit_product(BROKEN.replace("41", "42")))
     assert verdict.resolved
     assert verdict.integrity.verdict == "ok", verdict.integrity

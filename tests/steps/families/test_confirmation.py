@@ -194,7 +194,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_reference_of_family_comes_out_as_drawn(dataset: str, folder: Path) -> None:
+def test_family_reference_is_not_suspect(dataset: str, folder: Path) -> None:
     record = grade(dataset, find_row(dataset)["patch"], folder)
     assert record.resolved
     assert record.confirmation is not None
@@ -204,7 +204,7 @@ def test_reference_of_family_comes_out_as_drawn(dataset: str, folder: Path) -> N
 
 
 @pytest.mark.long
-def test_reference_of_rebench_v1_comes_out_as_drawn(folder: Path) -> None:
+def test_rebench_v1_is_partly_confirmed(folder: Path) -> None:
     (folder / "v1").mkdir()
     make_rebench(folder / "v1", "v1")
     row = rows.normalise(json.loads((folder / "v1" / "rows.jsonl").read_text()), "row")
@@ -223,7 +223,7 @@ def test_reference_of_rebench_v1_comes_out_as_drawn(folder: Path) -> None:
         for name in CHEATS
     ],
 )
-def test_cheat_in_family_is_never_confirmed(dataset: str, name: str, folder: Path) -> None:
+def test_family_cheat_is_never_confirmed(dataset: str, name: str, folder: Path) -> None:
     record = grade(dataset, CHEATS[name], folder)
     if record.resolved:
         assert record.confirmation is not None

@@ -24,13 +24,13 @@ from swe_argo.steps.contracts.trajectory import StopReason
 class Looker:
     def act(self, task):
         seen = task.box.exec("pwd; ls -d /*; sed -i s/41/42/ calc.py", timeout_s=60).stdout.decode()
-        task.journal.add_message("user", seen)
+        task.recorder.add_message("user", seen)
         return StopReason.FINISHED
 """
 
 
 @pytest.mark.usefixtures("docker_host")
-def test_gold_and_an_agent_resolve_and_idle_does_not(docker_client: DockerClient, tmp_path: Path) -> None:
+def test_docker_workdir_is_graded(docker_client: DockerClient, tmp_path: Path) -> None:
     folder = make_lab(tmp_path).parent
     (folder / "Dockerfile").write_text(DOCKERFILE)
     docker_client.images.build(path=str(folder), tag=V2_IMAGE, buildargs={"BASE": base_image(docker_client)}, rm=True)
@@ -45,7 +45,7 @@ def test_gold_and_an_agent_resolve_and_idle_does_not(docker_client: DockerClient
         (tmp_path / "looker.py").write_text(AGENT)
         unit = run_chain(tmp_path, tmp_path / "own", *docker, "--agent", f"{tmp_path}/looker.py:Looker")
         assert read_record(unit, "grade.json")["resolved"] is True
-        seen = (unit / "trajectory.json").read_text()
-        assert "/calc\\n/bin\\n" in seen
+        trajectory = (unit / "trajectory.json").read_text()
+        assert "/calc\\n/bin\\n" in trajectory
     finally:
         docker_client.images.remove(V2_IMAGE, force=True)

@@ -249,7 +249,7 @@ LANGUAGES = {
     ),
     "PHP": LanguageCase(
         program="phpunit",
-        command=f"php {' '.join(f'-d extension={each}' for each in PHP_EXTENSIONS)} {{phpunit}} --testdox LibTest.php",
+        command=f"php {' '.join(f'-d extension={item}' for item in PHP_EXTENSIONS)} {{phpunit}} --testdox LibTest.php",
         parser="parse_log_phpunit",
         files={"lib.php": PHP_LIB.replace("START", "1")},
         fixed={"lib.php": PHP_LIB.replace("START", "0")},
@@ -272,7 +272,7 @@ LANGUAGES = {
 }
 
 
-OTHERS = [language for language in LANGUAGES if language != "JavaScript"]
+LONG_LANGUAGES = [language for language in LANGUAGES if language != "JavaScript"]
 
 
 def find_program(case: LanguageCase) -> str | None:
@@ -314,8 +314,10 @@ def make_language_lab(case: LanguageCase, folder: Path) -> tuple[dict[str, Any],
 
 
 # Compilers take their time: Go builds its standard library in every run.
-@pytest.mark.parametrize("language", ["JavaScript", *(pytest.param(each, marks=pytest.mark.long) for each in OTHERS)])
-def test_confirmation_works_in_other_language(language: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "language", ["JavaScript", *(pytest.param(item, marks=pytest.mark.long) for item in LONG_LANGUAGES)]
+)
+def test_confirmation_covers_languages(language: str, tmp_path: Path) -> None:
     case = LANGUAGES[language]
     if find_program(case) is None:
         pytest.skip(f"no {case.program} in /usr, the only place where sandboxes have programs")

@@ -63,7 +63,7 @@ def lab(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_gold_resolves_idle_does_not_and_the_answer_is_for_grading_alone(lab: Path) -> None:
+def test_own_family_grades_a_run(lab: Path) -> None:
     own = ("--family", f"{lab}/acme.py:ACME")
     assert read_record(run_chain(lab, lab / "gold", *own, "--agent", "gold"), "grade.json")["reward"] == 1.0
     unit = run_chain(lab, lab / "idle", *own, "--agent", "idle")
@@ -79,28 +79,28 @@ def test_gold_resolves_idle_does_not_and_the_answer_is_for_grading_alone(lab: Pa
 
 
 @pytest.mark.long
-def test_a_run_does_not_go_on_by_another_rule(lab: Path) -> None:
+def test_resume_refuses_a_changed_rule(lab: Path) -> None:
     own = ("--family", f"{lab}/acme.py:ACME")
     run_chain(lab, lab / "s", *own, "--agent", "idle")
     (lab / "acme.py").write_text(FAMILY.replace("0.75", "0.5"))
     words = ("--dataset", str(lab / "rows.jsonl"), "--store", str(lab / "s"), "--run-id", "r", "--agent", "idle", *own)
-    done = swe_argo("run", *words)
-    assert done.returncode == EXIT_CONFIG
-    assert "family.file was" in done.stderr
+    result = swe_argo("run", *words)
+    assert result.returncode == EXIT_CONFIG
+    assert "family.file was" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("family", "reason"),
     [
-        ("r2", "there is no family of tasks 'r2'; there are r2e, swesmith, rebench, swegym, harbor, swebench"),
+        ("r2", "unknown task family 'r2'; known: r2e, swesmith, rebench, swegym, harbor, swebench"),
         ("acme.py:NONE_SUCH", "has no NONE_SUCH"),
     ],
 )
-def test_a_wrong_name_is_one_line(lab: Path, family: str, reason: str) -> None:
-    given = f"{lab}/{family}" if ":" in family else family
-    done = swe_argo(
-        "run", "--agent", "idle", "--dataset", str(lab / "rows.jsonl"), "--store", str(lab / "s"), "--family", given
+def test_invalid_family_name_is_one_line(lab: Path, family: str, reason: str) -> None:
+    option = f"{lab}/{family}" if ":" in family else family
+    result = swe_argo(
+        "run", "--agent", "idle", "--dataset", str(lab / "rows.jsonl"), "--store", str(lab / "s"), "--family", option
     )
-    assert done.returncode == EXIT_CONFIG
-    (line,) = done.stderr.strip().splitlines()
+    assert result.returncode == EXIT_CONFIG
+    (line,) = result.stderr.strip().splitlines()
     assert reason in line

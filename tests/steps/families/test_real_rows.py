@@ -46,7 +46,7 @@ FAMILIES: dict[str, Callable[[], list[dict[str, Any]]]] = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-def test_real_rows_are_known_by_their_columns_and_can_be_graded(family: str, suffix: str, tmp_path: Path) -> None:
+def test_real_rows_are_recognised(family: str, suffix: str, tmp_path: Path) -> None:
     source = FAMILIES[family]()
     file = tmp_path / f"rows{suffix}"
     if suffix == ".parquet":
@@ -67,7 +67,7 @@ def test_real_rows_are_known_by_their_columns_and_can_be_graded(family: str, suf
         assert "FAIL_TO_PASS" not in text
 
 
-def test_the_digest_of_rows_is_that_of_their_content_in_any_file(tmp_path: Path) -> None:
+def test_row_digest_ignores_file_format(tmp_path: Path) -> None:
     (tmp_path / "text.jsonl").write_text(json.dumps(_r2e_rows()[0]) + "\n")
     row = _r2e_rows()[0]
     value = row["expected_output_json"]

@@ -19,16 +19,16 @@ from tests.paths import ROOT
 from tests.steps.datasets.sample_rows import PROPERTY, classic, row, without
 
 
-def _refusal(found: object) -> str:
+def _refusal(value: object) -> str:
     with pytest.raises(ConfigError) as caught:
-        rows.normalise(found, "rows.jsonl, row 17")
+        rows.normalise(value, "rows.jsonl, row 17")
     assert caught.value.exit_code == EXIT_CONFIG
     assert "\n" not in caught.value.reason
     assert caught.value.reason.startswith("dataset: rows.jsonl, row 17: ")
     return caught.value.reason.removeprefix("dataset: rows.jsonl, row 17: ")
 
 
-def test_test_lists_become_lists_whether_they_came_as_json_or_as_lists() -> None:
+def test_test_lists_may_be_json_or_lists() -> None:
     tests = ["a::b[x y]", "ünï::cödé", "cut[part"]
     assert rows.normalise(row(FAIL_TO_PASS=json.dumps(tests)), "r")["FAIL_TO_PASS"] == tests
     assert rows.normalise(row(FAIL_TO_PASS=tests), "r")["FAIL_TO_PASS"] == tests
@@ -45,9 +45,9 @@ def test_image_assets_become_a_dict() -> None:
     assert rows.normalise(row(), "r")["image_assets"] == {}
 
 
-def test_optional_columns_may_be_missing_or_null() -> None:
-    found = rows.normalise(without(row(), "hints_text", "created_at"), "r")
-    assert (found["hints_text"], found["created_at"]) == ("", "")
+def test_optional_columns_may_be_missing() -> None:
+    normalised = rows.normalise(without(row(), "hints_text", "created_at"), "r")
+    assert (normalised["hints_text"], normalised["created_at"]) == ("", "")
     assert rows.normalise(row(hints_text=None), "r")["hints_text"] == ""
     assert swebench_rows.missing_columns(rows.normalise(classic(), "r")) == [
         "image",
@@ -57,19 +57,19 @@ def test_optional_columns_may_be_missing_or_null() -> None:
     ]
 
 
-def test_a_timestamp_becomes_text() -> None:
+def test_timestamp_becomes_text() -> None:
     when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     assert rows.normalise(row(created_at=when), "r")["created_at"] == "2026-01-02T03:04:05+00:00"
 
 
-def test_the_given_row_is_left_as_it_was() -> None:
-    given_row = row()
-    rows.normalise(given_row, "r")
-    assert given_row == row()
+def test_normalise_keeps_its_input() -> None:
+    original = row()
+    rows.normalise(original, "r")
+    assert original == row()
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("value", "reason"),
     [
         ([1], "is a list, not an object"),
         ("text", "is text, not an object"),
@@ -78,8 +78,8 @@ def test_the_given_row_is_left_as_it_was() -> None:
         (row(FAIL_TO_PASS='{"a": 1}'), "FAIL_TO_PASS is not a JSON list: it is an object"),
         (row(PASS_TO_PASS="null"), "PASS_TO_PASS is not a JSON list: it is null"),
         (row(PASS_TO_PASS=None), "PASS_TO_PASS is not a JSON list: it is null"),
-        (row(PASS_TO_PASS=["a", 3]), "PASS_TO_PASS holds a number, not only texts"),
-        (row(PASS_TO_PASS=["a", None]), "PASS_TO_PASS holds null, not only texts"),
+        (row(PASS_TO_PASS=["a", 3]), "PASS_TO_PASS contains a number, not only text"),
+        (row(PASS_TO_PASS=["a", None]), "PASS_TO_PASS contains null, not only text"),
         (row(FAIL_TO_PASS="[" * 100_000), "FAIL_TO_PASS is not a JSON list"),
         (without(row(), "FAIL_TO_PASS"), "has no column FAIL_TO_PASS"),
         (without(row(), "base_commit"), "has no column base_commit"),
@@ -96,19 +96,19 @@ def test_the_given_row_is_left_as_it_was() -> None:
         (row(FAIL_TO_PASS=["a", "\ud800"]), "FAIL_TO_PASS is not UTF-8 text"),
     ],
 )
-def test_a_malformed_row_is_refused_by_place_and_field(found: object, said: str) -> None:
-    assert _refusal(found).startswith(said)
+def test_malformed_row_names_its_field(value: object, reason: str) -> None:
+    assert _refusal(value).startswith(reason)
 
 
 @pytest.mark.parametrize(
     "name",
     ["..", "a..b", "a/b", "/etc/passwd", "", " a", "a b", "a\nb", "-a", ".hidden", "a\\b", "ä", "x" * 129, "a:b"],
 )
-def test_an_id_that_cannot_be_a_file_name_is_refused(name: str) -> None:
+def test_unsafe_id_is_refused(name: str) -> None:
     assert _refusal(row(instance_id=name)).startswith(f"instance_id {name!r} cannot be a file name")
 
 
-def test_rows_of_other_families_are_told_apart() -> None:
+def test_other_families_are_recognised() -> None:
     r2e = {"repo_name": "aiohttp", "docker_image": "i", "commit_hash": "x", "expected_output_json": "{}"}
     assert _refusal(r2e) == "a row of aiohttp: commit_hash 'x' is not 40 hex digits"
     smith = without(row(repo="swesmith/acme", image_name="i"), "test_patch", "version", "eval_script")
@@ -116,13 +116,13 @@ def test_rows_of_other_families_are_told_apart() -> None:
     assert "'swesmith/acme' is not swesmith/<owner>__<repo>.<commit>" in (reason or "")
 
 
-def test_a_row_of_no_family_says_what_it_has_and_what_each_family_needs() -> None:
+def test_unknown_row_lists_its_columns() -> None:
     refusal = _refusal({"question": "?", "answer\ud800\n": "42"})
-    assert refusal.startswith(r"is of no known family: it has question, answer\ud800\n; r2e needs repo_name, ")
+    assert refusal.startswith(r"matches no task family: it has question, answer\ud800\n; r2e needs repo_name, ")
     for name in FAMILIES:
         assert f"{name} needs {load_family(name).columns.describe()}" in refusal
-    assert _refusal({}).startswith("is of no known family: it has no columns; ")
-    assert _refusal(dict.fromkeys(map(str, range(99)))).startswith("is of no known family: it has 0, 1, 2, ")
+    assert _refusal({}).startswith("matches no task family: it has no columns; ")
+    assert _refusal(dict.fromkeys(map(str, range(99)))).startswith("matches no task family: it has 0, 1, 2, ")
 
 
 COMMON = ("repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement", "hints_text", "created_at")
@@ -144,31 +144,31 @@ UNSUPPORTED_ROWS = {
 
 @pytest.mark.parametrize("benchmark", UNSUPPORTED_ROWS)
 @pytest.mark.parametrize("extra", [(), ("version", "environment_setup_commit")])
-def test_row_of_unsupported_benchmark_is_named(benchmark: str, extra: tuple[str, ...]) -> None:
+def test_unsupported_benchmark_is_named(benchmark: str, extra: tuple[str, ...]) -> None:
     columns = dict.fromkeys((*UNSUPPORTED_ROWS[benchmark], *extra), "x")
     assert _refusal(columns).startswith(f"is a row of {benchmark}, which is not supported yet; ")
 
 
-def test_the_page_of_families_names_the_columns_that_each_is_known_by() -> None:
+def test_docs_list_family_columns() -> None:
     page = (ROOT / "docs" / "add-a-family.md").read_text().replace("`", "")
     for name in FAMILIES:
         assert f"| {name} | {load_family(name).columns.describe()} |" in page
 
 
-def test_an_instance_holds_the_hints_only_where_asked_for_and_nothing_of_the_answer() -> None:
-    found = rows.normalise(row(difficulty="<15 min fix"), "r")
-    hidden = rows.to_instance(found, hints=False)
+def test_instance_hides_hints_and_answer() -> None:
+    normalised = rows.normalise(row(difficulty="<15 min fix"), "r")
+    hidden = rows.to_instance(normalised, hints=False)
     assert isinstance(hidden, Instance)
     assert hidden.hints_text is None
     assert hidden.difficulty == "<15 min fix"
-    assert rows.to_instance(found, hints=True).hints_text == "Look at a.py"
-    text = rows.to_instance(found, hints=True).to_bytes().decode()
+    assert rows.to_instance(normalised, hints=True).hints_text == "Look at a.py"
+    text = rows.to_instance(normalised, hints=True).to_bytes().decode()
     assert "diff --git" not in text
     assert "test_a.py" not in text
     assert "set -uxo" not in text
 
 
-def test_an_agent_may_know_the_images_of_the_issue_and_no_others() -> None:
+def test_instance_has_issue_images_only() -> None:
     assets = {
         "problem_statement": ["https://x/issue.png", "file:///etc/passwd", 3, "data:image/png;base64,AA"],
         "patch": ["https://x/fix.png"],
@@ -179,10 +179,10 @@ def test_an_agent_may_know_the_images_of_the_issue_and_no_others() -> None:
     assert rows.to_instance(rows.normalise(row(), "r"), hints=False).images == []
 
 
-def test_an_answer_keeps_carriage_returns_of_patches() -> None:
-    found = rows.to_answer(rows.normalise(row(), "r"))
-    assert SweBenchAnswer.from_bytes(found.to_bytes()).patch == row()["patch"]
-    assert "\r\n" in SweBenchAnswer.from_bytes(found.to_bytes()).patch
+def test_answer_keeps_carriage_returns() -> None:
+    answer = rows.to_answer(rows.normalise(row(), "r"))
+    assert SweBenchAnswer.from_bytes(answer.to_bytes()).patch == row()["patch"]
+    assert "\r\n" in SweBenchAnswer.from_bytes(answer.to_bytes()).patch
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_an_answer_keeps_carriage_returns_of_patches() -> None:
         ({}, None),
         ({"FAIL_TO_PASS": "[]"}, None),
         ({"image_assets": {"problem_statement": ["https://x"], "patch": [], "test_patch": []}}, None),
-        ({"log_parser": "parse_log_nothing"}, "log_parser 'parse_log_nothing' is none of swebench 5.0.2"),
-        ({"eval_type": "all"}, "eval_type 'all' is none of fail_only, pass_and_fail"),
+        ({"log_parser": "parse_log_nothing"}, "log_parser 'parse_log_nothing' is not a parser of swebench 5.0.2"),
+        ({"eval_type": "all"}, "eval_type 'all' is not one of fail_only, pass_and_fail"),
         ({"FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]"}, "lists no tests"),
         ({"eval_script": " \n"}, "lacks eval_script"),
         ({"image_assets": {"test_patch": [{"path": "a.png", "url": "https://x"}] * 3}}, None),
@@ -200,17 +200,17 @@ def test_an_answer_keeps_carriage_returns_of_patches() -> None:
         ({"image_assets": {"patch": [{"path": "a.png", "url": "u"}]}}, "1 of 1 binary files of its tests have no url"),
     ],
 )
-def test_what_cannot_be_graded_is_said_with_its_reason(changes: dict[str, Any], reason: str | None) -> None:
-    found = rows.why_not_gradeable(rows.normalise(row(**changes), "r"))
-    assert found == reason if reason is None else found is not None and found.startswith(reason)
+def test_ungradeable_row_has_a_reason(changes: dict[str, Any], reason: str | None) -> None:
+    problem = rows.why_not_gradeable(rows.normalise(row(**changes), "r"))
+    assert problem == reason if reason is None else problem is not None and problem.startswith(reason)
 
 
-def test_the_digest_does_not_depend_on_order_or_on_the_form_of_the_lists() -> None:
-    one, two = row("a__b-1"), row("a__b-2")
-    as_lists = {**one, "PASS_TO_PASS": json.loads(one["PASS_TO_PASS"])}
-    plain = [rows.normalise(each, "r") for each in (one, two)]
-    other = [rows.normalise(dict(reversed(each.items())), "r") for each in (two, as_lists)]
-    assert rows.digest_rows(plain) == rows.digest_rows(other)
+def test_digest_ignores_order_and_form() -> None:
+    first, second = row("a__b-1"), row("a__b-2")
+    as_lists = {**first, "PASS_TO_PASS": json.loads(first["PASS_TO_PASS"])}
+    plain = [rows.normalise(source, "r") for source in (first, second)]
+    reordered = [rows.normalise(dict(reversed(source.items())), "r") for source in (second, as_lists)]
+    assert rows.digest_rows(plain) == rows.digest_rows(reordered)
     assert len(rows.digest_rows(plain)) == 64
     changed = rows.normalise(row("a__b-2", patch="x"), "r")
     assert rows.digest_rows([plain[0], changed]) != rows.digest_rows(plain)
@@ -225,37 +225,37 @@ JSON = st.recursive(
 
 @given(changes=st.dictionaries(st.sampled_from([*sorted(row()), "image_assets", "difficulty"]), JSON, max_size=4))
 @PROPERTY
-def test_any_json_in_any_column_is_read_or_refused_in_one_line(changes: dict[str, Any]) -> None:
+def test_any_json_is_read_or_refused(changes: dict[str, Any]) -> None:
     refused = None
     try:
-        found = rows.normalise(row() | changes, "rows.jsonl, row 3")
+        normalised = rows.normalise(row() | changes, "rows.jsonl, row 3")
     except ConfigError as error:
         refused = error.reason
     if refused is not None:
         assert refused.startswith("dataset: rows.jsonl, row 3: ")
         assert len(refused.splitlines()) == 1
         return
-    rows.why_not_gradeable(found)
-    rows.to_answer(found).to_bytes()
-    rows.to_instance(found, hints=True).to_bytes()
-    rows.digest_rows([found])
+    rows.why_not_gradeable(normalised)
+    rows.to_answer(normalised).to_bytes()
+    rows.to_instance(normalised, hints=True).to_bytes()
+    rows.digest_rows([normalised])
 
 
-def test_a_row_that_cannot_be_graded_leaves_the_others_of_its_dataset_alone() -> None:
+def test_ungradeable_row_is_not_raised() -> None:
     smith = {"instance_id": "a__b.0123abcd.x__1", "repo": "swesmith/a__b.0123abcd", "image_name": "i", "patch": ""}
-    found = rows.normalise({**smith, "FAIL_TO_PASS": [], "PASS_TO_PASS": "[]"}, "r")
-    assert rows.why_not_gradeable(found) == "a__b.0123abcd.x__1: patch is empty: there is no bug"
+    normalised = rows.normalise({**smith, "FAIL_TO_PASS": [], "PASS_TO_PASS": "[]"}, "r")
+    assert rows.why_not_gradeable(normalised) == "a__b.0123abcd.x__1: patch is empty: there is no bug"
     binary = "diff --git a/x b/x\nBinary files a/x and b/x differ\n"
-    found = rows.normalise({**smith, "patch": binary, "FAIL_TO_PASS": ["t.py::a"], "PASS_TO_PASS": []}, "r")
-    assert rows.why_not_gradeable(found)
+    normalised = rows.normalise({**smith, "patch": binary, "FAIL_TO_PASS": ["t.py::a"], "PASS_TO_PASS": []}, "r")
+    assert rows.why_not_gradeable(normalised)
 
 
-def test_equal_rows_of_another_family_are_equal_from_any_form() -> None:
+def test_row_forms_have_one_digest() -> None:
     smith = {"instance_id": "a__b.0123abcd.x__1", "repo": "swesmith/a__b.0123abcd", "image_name": "i", "patch": "x"}
     as_list = rows.normalise({**smith, "FAIL_TO_PASS": ["a"], "PASS_TO_PASS": []}, "r")
     as_text = rows.normalise({**smith, "FAIL_TO_PASS": '["a"]', "PASS_TO_PASS": "[]"}, "r")
     assert rows.digest_rows([as_list]) == rows.digest_rows([as_text])
 
 
-def test_a_column_called_family_is_the_datasets_own() -> None:
+def test_family_column_is_ignored() -> None:
     assert rows.to_answer(rows.normalise(row(family="unix"), "r")).family == "swebench"

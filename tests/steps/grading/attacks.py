@@ -63,7 +63,7 @@ def pytest_runtest_makereport(item, call):
     outcome.get_result().outcome = "passed"
 """
 # In a module that the runner imports before the tests: as soon as pytest is there, its tests are emptied.
-WHEN_PYTEST_IS_THERE = """
+EMPTY_RUNTEST_LATER = """
 import sys, importlib.util, os.path
 here = os.path.dirname(os.path.abspath(__file__))
 _path, sys.path[:] = sys.path[:], [each for each in sys.path if os.path.abspath(each or ".") != here]
@@ -111,10 +111,10 @@ ATTACKS = {
     "a string equal to all": import_in_product(TRUE_STRING),
     "the answer from the caller's frame": import_in_product(FROM_THE_CALLER),
     "a printed summary and a hidden exit": import_in_product(HIDDEN_LEAVE),
-    "a shadowed iniconfig": new_file("iniconfig.py", WHEN_PYTEST_IS_THERE),
-    "a shadowed argparse": new_file("argparse.py", WHEN_PYTEST_IS_THERE),
+    "a shadowed iniconfig": new_file("iniconfig.py", EMPTY_RUNTEST_LATER),
+    "a shadowed argparse": new_file("argparse.py", EMPTY_RUNTEST_LATER),
     "a shadowed package of pytest's": new_file(
-        "pluggy/__init__.py", WHEN_PYTEST_IS_THERE.replace("__file__", "os.path.dirname(__file__)")
+        "pluggy/__init__.py", EMPTY_RUNTEST_LATER.replace("__file__", "os.path.dirname(__file__)")
     ),
     "pytest.toml": new_file("pytest.toml", '[pytest]\naddopts = ["-p", "slugkit.extra"]')
     + new_file("slugkit/extra.py", PLUGIN),

@@ -37,9 +37,9 @@ GOLD = (
 
 def git(folder: Path, *words: str) -> str:
     """Run git as somebody; its output."""
-    who = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    result = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return result.stdout.strip()
 
 
 FOUR_TESTS = """diff --git a/tests/test_calc.py b/tests/test_calc.py
@@ -107,14 +107,14 @@ class Lab:
         git(self.testbed, "add", ".")
         git(self.testbed, "commit", "-qm", "base")
         self.base = git(self.testbed, "rev-parse", "HEAD")
-        self._made: list[tuple[Any, Sandbox]] = []
+        self._opened: list[tuple[Any, Sandbox]] = []
 
     def box(self) -> Sandbox:
         """A fresh machine."""
         backend = open_backend(SandboxSpec(local=LocalSpec(images=str(self.images))))
         request = SandboxRequest(name="sb-test", image=IMAGE, deadline_s=900, network=False)
         box = backend.create(request)
-        self._made.append((backend, box))
+        self._opened.append((backend, box))
         return box
 
     def row(self, **changes: Any) -> dict[str, Any]:
@@ -134,16 +134,16 @@ class Lab:
 
     def close(self) -> None:
         """Destroy every machine."""
-        for backend, box in self._made:
+        for backend, box in self._opened:
             backend.destroy(box)
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """The repository of a module's tests."""
-    made = Lab(tmp_path_factory.mktemp("images"))
-    yield made
-    made.close()
+    new_lab = Lab(tmp_path_factory.mktemp("images"))
+    yield new_lab
+    new_lab.close()
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def make_row(name: str) -> dict[str, Any]:
     row = mini_rows()[instance]
     if not part:
         return row
-    (test,) = [each for each in row["FAIL_TO_PASS"] if part in each]
+    (test,) = [item for item in row["FAIL_TO_PASS"] if part in item]
     return row | {"FAIL_TO_PASS": [test]}
 
 

@@ -55,9 +55,9 @@ def grade_mini(
     place = Path(tempfile.mkdtemp(dir=folder))
     inputs, outputs, twins = place / "in", place / "out", folder / f"{instance_id}-{backend}.json"
     inputs.mkdir(parents=True)
-    given = {"agent": {"name": "given"}, **(options or {})}
-    given["sandbox"] = {"backend": backend, **given.get("sandbox", {})}
-    spec = RunSpec.model_validate(given)
+    fields = {"agent": {"name": "given"}, **(options or {})}
+    fields["sandbox"] = {"backend": backend, **fields.get("sandbox", {})}
+    spec = RunSpec.model_validate(fields)
     run = RunFile(
         run_id="forged",
         spec=spec,
@@ -75,9 +75,9 @@ def grade_mini(
     if twins.exists():
         (inputs / ValidatedTwins.file).write_bytes(twins.read_bytes())
     words = ["--in", str(inputs), "--out", str(outputs), "--try", f"try-{number}"]
-    done = run_program("swe_argo.steps.grade", words, ROOT, dict(os.environ))
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr)
+    result = run_program("swe_argo.steps.grade", words, ROOT, dict(os.environ))
+    if result.returncode != 0:
+        raise RuntimeError(result.stderr)
     if (outputs / ValidatedTwins.file).exists():
         twins.write_bytes((outputs / ValidatedTwins.file).read_bytes())
     return GradeRecord.from_bytes((outputs / GradeRecord.file).read_bytes())

@@ -26,7 +26,7 @@ class HonestPatch:
         object.__setattr__(self, "name", f"{issue}: {name}")
         object.__setattr__(self, "instance_id", f"mini__{issue}")
         object.__setattr__(self, "is_fix", is_fix)
-        object.__setattr__(self, "edits", tuple(Edit(*each) for each in edits))
+        object.__setattr__(self, "edits", tuple(Edit(*edit) for edit in edits))
 
     def to_diff(self) -> str:
         """Return the patch as a unified diff."""
@@ -50,8 +50,8 @@ class HonestPatch:
 
 
 def _run_git(folder: Path, *words: str, stdin: str = "") -> str:
-    done = subprocess.run(["git", *words], cwd=folder, input=stdin, check=True, capture_output=True, text=True)
-    return done.stdout
+    result = subprocess.run(["git", *words], cwd=folder, input=stdin, check=True, capture_output=True, text=True)
+    return result.stdout
 
 
 HONEST_PATCHES = [

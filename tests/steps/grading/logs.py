@@ -82,12 +82,12 @@ def grade(log: str, patch: str | None = "diff", **changes: Any) -> dict[str, Any
 
 
 def judge(
-    log: str, patch: bytes = b"", *, heard: ChannelReport | None = None, **changes: Any
+    log: str, patch: bytes = b"", *, channel_report: ChannelReport | None = None, **changes: Any
 ) -> tuple[Graded, Evidence, Integrity]:
     """The official reading and our examination of one log."""
     spec = official.make_test_spec(make_row(**changes))
     graded = grade_text(spec, log, {"instance_id": spec.instance_id, "model_patch": "x"})
-    return graded, *examine(as_read(log), patch, spec, graded, channel_report=heard)
+    return graded, *examine(as_read(log), patch, spec, graded, channel_report=channel_report)
 
 
 def codes_of(integrity: Integrity) -> set[str]:

@@ -18,7 +18,7 @@ from tests.steps.grading.conftest import GOLD, Lab, git
 LINES = "".join(f"line {n}\n" for n in range(1, 13))
 
 
-def test_the_commands_are_those_of_the_harness() -> None:
+def test_commands_match_the_harness() -> None:
     """Read, not imported: its module wants a service that is not used here."""
     package = find_spec("swebench")
     assert package
@@ -33,9 +33,9 @@ def test_the_commands_are_those_of_the_harness() -> None:
 
 
 def apply(box: Sandbox, patch: bytes) -> tuple[str | None, str]:
-    journal = InstanceLogWriter()
+    recorder = InstanceLogWriter()
     box.write(official.harness_constants().CONTAINER_PATCH_FILE, patch)
-    return apply_patch(box, journal).command, journal.to_bytes().decode()
+    return apply_patch(box, recorder).command, recorder.to_bytes().decode()
 
 
 def sh(box: Sandbox, command: str) -> str:
@@ -57,7 +57,7 @@ def patch_of(box: Sandbox, name: str, text: str) -> bytes:
     return diff
 
 
-def test_the_first_command_takes_an_ordinary_patch(box: Sandbox) -> None:
+def test_first_command_takes_plain_patch(box: Sandbox) -> None:
     command, log = apply(box, GOLD)
     assert command == APPLY_COMMANDS[0]
     assert ">>>>> Applied Patch:\nChecking patch calc.py...\nApplied patch calc.py cleanly.\n" in log
@@ -65,7 +65,7 @@ def test_the_first_command_takes_an_ordinary_patch(box: Sandbox) -> None:
     assert "return a + b" in sh(box, "cat calc.py")
 
 
-def test_the_second_command_merges_where_the_context_has_moved_on(box: Sandbox) -> None:
+def test_second_command_merges_context(box: Sandbox) -> None:
     commit(box, "lines.txt", LINES)
     patch = patch_of(box, "lines.txt", LINES.replace("line 6\n", "line six\n"))
     commit(box, "lines.txt", LINES.replace("line 8\n", "line eight\n"))
@@ -75,7 +75,7 @@ def test_the_second_command_merges_where_the_context_has_moved_on(box: Sandbox) 
     assert sh(box, "cat lines.txt") == LINES.replace("line 6\n", "line six\n").replace("line 8\n", "line eight\n")
 
 
-def test_the_third_command_takes_what_the_index_does_not_know(box: Sandbox) -> None:
+def test_third_command_skips_the_index(box: Sandbox) -> None:
     # An ignored file survives the clean-up and is not in the index, which --3way needs; a dirty file stops the first.
     box.write("/testbed/settings.local", b"one\n")
     box.write("/testbed/calc.py", b"dirty\n")
@@ -87,7 +87,7 @@ def test_the_third_command_takes_what_the_index_does_not_know(box: Sandbox) -> N
     assert "return a + b" in sh(box, "cat calc.py")
 
 
-def test_the_fourth_command_takes_a_patch_with_wrong_context_after_a_clean_up(box: Sandbox) -> None:
+def test_fourth_command_allows_fuzz(box: Sandbox) -> None:
     commit(box, "lines.txt", LINES)
     fuzzy = (
         b"--- a/lines.txt\n+++ b/lines.txt\n@@ -4,5 +4,5 @@\n wrong\n line 5\n-line 6\n+line six\n line 7\n wrong too\n"
@@ -100,7 +100,7 @@ def test_the_fourth_command_takes_a_patch_with_wrong_context_after_a_clean_up(bo
     assert sh(box, "cat lines.txt") == LINES.replace("line 6\n", "line six\n")
 
 
-def test_a_patch_that_is_in_already_counts_as_applied(box: Sandbox) -> None:
+def test_applied_patch_counts_as_applied(box: Sandbox) -> None:
     apply(box, GOLD)
     sh(box, "git -c user.name=T -c user.email=t@example.org commit -qam fixed")
     command, log = apply(box, GOLD)
@@ -110,7 +110,7 @@ def test_a_patch_that_is_in_already_counts_as_applied(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("patch", [b"\n", b"  \n", b"not a diff\n"], ids=["blank", "spaces", "prose"])
-def test_what_is_no_patch_does_not_apply(box: Sandbox, patch: bytes) -> None:
+def test_invalid_patch_does_not_apply(box: Sandbox, patch: bytes) -> None:
     command, log = apply(box, patch)
     assert command is None
     assert log.count("Failed to apply patch to container: ") == 4
@@ -118,7 +118,7 @@ def test_what_is_no_patch_does_not_apply(box: Sandbox, patch: bytes) -> None:
     assert ">>>>> Applied Patch" not in log
 
 
-def test_a_patch_arrives_byte_for_byte(box: Sandbox) -> None:
+def test_patch_bytes_are_preserved(box: Sandbox) -> None:
     patch = b"--- /dev/null\n+++ b/odd.txt\n@@ -0,0 +1,2 @@\n+carriage\r\n+\xff\xfe latin \xe9\n"
     command, _ = apply(box, patch)
     assert command == APPLY_COMMANDS[0]
@@ -126,19 +126,19 @@ def test_a_patch_arrives_byte_for_byte(box: Sandbox) -> None:
     assert box.read("/testbed/odd.txt") == b"carriage\r\n\xff\xfe latin \xe9\n"
 
 
-def test_the_journal_is_written_as_the_logging_library_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_format_matches_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     import logging
 
     formatter = logging.Formatter("%(asctime)s - %(levelname)s - %(message)s")
     for now in (1_700_000_000.0, 1_700_000_000.0409, 1_700_000_000.9996):
         record = logging.LogRecord("x", logging.INFO, "f", 1, "two\nlines é", None, None)
         record.created, record.msecs = now, int((now - int(now)) * 1000) + 0.0
-        journal = InstanceLogWriter(clock=lambda now=now: now)  # type: ignore[misc]
-        journal.info("two\nlines é")
-        assert journal.to_bytes().decode() == formatter.format(record) + "\n"
+        recorder = InstanceLogWriter(clock=lambda now=now: now)  # type: ignore[misc]
+        recorder.info("two\nlines é")
+        assert recorder.to_bytes().decode() == formatter.format(record) + "\n"
 
 
-def test_the_commands_are_the_harness_own() -> None:
+def test_apply_text_is_in_the_harness() -> None:
 
     source = Path(swebench_harness.harness_folder() / "run_evaluation.py").read_text()
     for command in (*APPLY_COMMANDS, "git checkout -- . ; git clean -fd"):
@@ -146,5 +146,5 @@ def test_the_commands_are_the_harness_own() -> None:
     assert f'f"{REVERSE_CHECK} {{CONTAINER_PATCH_FILE}}"' in source
 
 
-def test_the_lab_is_never_changed(lab: Lab) -> None:
+def test_lab_is_never_changed(lab: Lab) -> None:
     assert git(lab.testbed, "status", "--porcelain") == ""

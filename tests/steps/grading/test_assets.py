@@ -29,12 +29,12 @@ def run(lab: Lab, url: str) -> tuple[str, bytes]:
     assets = {"problem_statement": [], "patch": [], "test_patch": [asset]}
     command = "sha256sum tests/cases/expected.png; echo 'PASSED tests/test_calc.py::test_adds'"
     row = lab.row(image_assets=assets, eval_script=eval_script(lab.base, command))
-    left = run_tests(lab.box(), official.make_test_spec(row), None, timeout_s=30, folder="f")
-    assert left.log is not None
-    return left.script.decode(), left.log
+    result = run_tests(lab.box(), official.make_test_spec(row), None, timeout_s=30, folder="f")
+    assert result.log is not None
+    return result.script.decode(), result.log
 
 
-def test_binary_test_files_are_put_in_place_before_the_tests_start(lab: Lab, server: str) -> None:
+def test_assets_are_placed_before_tests(lab: Lab, server: str) -> None:
     import hashlib
 
     script, log = run(lab, f"{server}/expected.png")
@@ -47,6 +47,6 @@ def test_binary_test_files_are_put_in_place_before_the_tests_start(lab: Lab, ser
 
 
 @pytest.mark.parametrize("path", ["/gone.png", ""])
-def test_a_test_file_that_cannot_be_fetched_is_no_verdict(lab: Lab, server: str, path: str) -> None:
+def test_missing_asset_is_raised(lab: Lab, server: str, path: str) -> None:
     with pytest.raises(InfraError, match=r"expected\.png|gone\.png"):
         run(lab, server + path if path else "")

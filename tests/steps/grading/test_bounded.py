@@ -31,35 +31,33 @@ def log(line: str, size: int) -> bytes:
     "line", ["a line of ordinary output, as a product prints it", "ünïcode 😀", "\x1b[31mred\x1b[0m"]
 )
 @pytest.mark.long
-def test_a_large_log_has_the_verdict_and_findings_that_it_would_have_here(
-    tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_log_has_the_same_verdict(tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "test_output.txt"
     file.write_bytes(log(line, bounded.SMALL_BYTES + 1000))
     spec = official.make_test_spec(make_row())
-    there = bounded.grade(spec, file, PREDICTION, b"")
+    child = bounded.grade(spec, file, PREDICTION, b"")
     monkeypatch.setattr(bounded, "SMALL_BYTES", 1 << 40)
     here = bounded.grade(spec, file, PREDICTION, b"")
-    assert (there.graded.data, there.evidence, there.integrity) == (here.graded.data, here.evidence, here.integrity)
-    assert there.graded.inner["resolved"] is True
-    assert there.graded.reading.statuses == here.graded.reading.statuses
-    assert there.graded.reading.parser is here.graded.reading.parser
+    assert (child.graded.data, child.evidence, child.integrity) == (here.graded.data, here.evidence, here.integrity)
+    assert child.graded.inner["resolved"] is True
+    assert child.graded.reading.statuses == here.graded.reading.statuses
+    assert child.graded.reading.parser is here.graded.reading.parser
 
 
-def test_a_log_that_cannot_be_graded_in_the_memory_there_is_keeps_its_beginning_and_says_so() -> None:
+def test_oversized_log_is_unreadable() -> None:
     spec = official.make_test_spec(make_row())
     run = ProcedureRun(InstanceLogWriter(), log=log("ab", 40 << 20))
     verdict = judge(run, spec, b"")
     assert (verdict.outcome, verdict.resolved) == (Outcome.LOG_UNREADABLE, False)
     assert run.log is not None
     assert len(run.log) <= bounded.SMALL_BYTES
-    assert b"not graded within 384 MiB" in run.journal.to_bytes()
+    assert b"not graded within 384 MiB" in run.recorder.to_bytes()
     again = bounded.grade_bytes(spec, run.log, PREDICTION, b"", None)
     assert verdict.graded is not None
     assert again.graded.data == verdict.graded.data
 
 
-def test_what_is_no_text_is_replaced_as_a_whole_log_would_be() -> None:
+def test_invalid_utf8_is_replaced() -> None:
     data = ("ü" * (1 << 20)).encode()[1:] + b"\xff\xe2\x82"
     assert as_utf8(data) == data.decode(errors="replace").encode()
 
@@ -87,10 +85,10 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 @pytest.mark.parametrize(
     "line", [b"a line of ordinary output\n", b"a\n", b"ab\n", "😀\n".encode(), b"PASSED a\n", b"\xff", b"x"]
 )
-def test_the_grader_stays_within_512_mib_whatever_the_log(line: bytes) -> None:
+def test_grader_stays_within_512_mib(line: bytes) -> None:
     code = MEASURED.format(line=line)
-    done = subprocess.run([sys.executable, "-X", "utf8", "-c", code], cwd=ROOT, capture_output=True, check=True)
-    own, child = (int(each) << 10 for each in done.stdout.split())
+    result = subprocess.run([sys.executable, "-X", "utf8", "-c", code], cwd=ROOT, capture_output=True, check=True)
+    own, child = (int(kilobytes) << 10 for kilobytes in result.stdout.split())
     assert own < 512 << 20
     assert child < 512 << 20
     assert own + child < 640 << 20
@@ -110,19 +108,19 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux'")
-def test_a_large_saved_log_is_graded_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_large_saved_log_uses_a_process(tmp_path: Path) -> None:
     noise = "a line of ordinary output \udcff\n" * (12 << 15)
     log = tmp_path / "log.txt"
     log.write_bytes(make_log(noise, f"PASSED {F2P}", f"PASSED {P2P}", code=0).encode(errors="surrogateescape"))
     command = [sys.executable, "-X", "utf8", "-c", SAVED, str(log)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    own, child = (int(each) << 10 for each in done.stdout.split())
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    own, child = (int(kilobytes) << 10 for kilobytes in result.stdout.split())
     assert log.stat().st_size > bounded.SMALL_BYTES
     assert own < 200 << 20
     assert child < 512 << 20
 
 
-def test_a_saved_log_that_is_too_large_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_saved_log_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "TIMEOUT_S", 0.01)
     log = tmp_path / "log.txt"
     log.write_bytes(b"x\n" * (bounded.SMALL_BYTES // 2 + 1))

@@ -48,23 +48,21 @@ def hear_run(box: Sandbox, script: bytes, *test_files: str) -> tuple[bytes, Chan
 
 @pytest.mark.parametrize("code", [0, 3, 137])
 @pytest.mark.parametrize("test_files", [(), ("tests/test_calc.py", "none.py")], ids=["no files", "files"])
-def test_the_exit_code_comes_through_and_the_log_stays_the_same(
-    box: Sandbox, code: int, test_files: tuple[str, ...]
-) -> None:
+def test_channel_keeps_code_and_log(box: Sandbox, code: int, test_files: tuple[str, ...]) -> None:
     script = script_of(SCRIPT, code)
     box.write("/eval.sh", script)
     plain = box.exec("/bin/bash /eval.sh", timeout_s=30, merge=True)
     channel = ExitCodeChannel(test_files)
     watched = box.exec(channel.open(box), timeout_s=30, merge=True)
-    heard = channel.hear(box, script)
-    assert heard.exit_code == code
-    assert heard.script_intact
+    channel_report = channel.hear(box, script)
+    assert channel_report.exit_code == code
+    assert channel_report.script_intact
     assert watched.stdout == plain.stdout
     assert watched.exit_code == plain.exit_code
     assert f">>>>> Test Exit Code: {code}".encode() in watched.stdout
 
 
-def test_neither_children_nor_the_scripts_own_trace_see_the_channel(box: Sandbox) -> None:
+def test_channel_is_invisible_to_tests(box: Sandbox) -> None:
     text = SCRIPT.replace("bash -c 'exit CODE'", "ls -A /tmp; env")
     script = script_of(text)
     box.write("/eval.sh", script)
@@ -75,18 +73,18 @@ def test_neither_children_nor_the_scripts_own_trace_see_the_channel(box: Sandbox
     assert b"BASH_ENV=" not in result.stdout
 
 
-def test_two_runs_have_no_name_in_common() -> None:
-    one, two = ExitCodeChannel(), ExitCodeChannel()
-    assert len({one._hook, one._file, two._hook, two._file}) == 4
+def test_channels_use_distinct_names() -> None:
+    first, second = ExitCodeChannel(), ExitCodeChannel()
+    assert len({first._hook, first._file, second._hook, second._file}) == 4
 
 
 @pytest.mark.parametrize("end", ["exit 0", "kill -9 $$"])
-def test_a_shell_that_never_ran_the_tests_says_nothing(box: Sandbox, end: str) -> None:
+def test_early_exit_has_no_exit_code(box: Sandbox, end: str) -> None:
     script = script_of(f"#!/bin/bash\nset -uxo pipefail\n{end}\n: '>>>>> End Test Output'\n")
     assert hear_run(box, script)[1].exit_code is None
 
 
-def test_a_script_that_tests_rewrite_is_noticed(box: Sandbox) -> None:
+def test_rewritten_script_is_noticed(box: Sandbox) -> None:
     script = script_of(SCRIPT.replace("bash -c 'exit CODE'", "echo '# more' >>/eval.sh"))
     assert not hear_run(box, script)[1].script_intact
 
@@ -104,7 +102,7 @@ CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("marker", [":", "echo"])
-def test_channel_reports_test_files_changed_by_the_end(box: Sandbox, name: str, marker: str) -> None:
+def test_channel_reports_changed_files(box: Sandbox, name: str, marker: str) -> None:
     command, changed = CHANGES[name]
     text = SCRIPT.replace("bash -c 'exit CODE'", command).replace(": '>>>>>", f"{marker} '>>>>>")
     script = script_of(text + "git checkout -q HEAD tests\n")
@@ -112,7 +110,7 @@ def test_channel_reports_test_files_changed_by_the_end(box: Sandbox, name: str, 
     assert sorted(report.changed_files) == sorted(changed)
 
 
-def test_the_hook_leaves_the_exit_status_and_variables_of_a_script_alone(tmp_path: Path) -> None:
+def test_hook_keeps_status_and_variables(tmp_path: Path) -> None:
     probe = tmp_path / "probe.sh"
     probe.write_text('echo "$?" "$-" "$#" "$0" "${BASH_SOURCE[0]}"; compgen -v | sort; trap -p; exit 7\n')
     hook = tmp_path / "hook"
@@ -126,5 +124,5 @@ def test_the_hook_leaves_the_exit_status_and_variables_of_a_script_alone(tmp_pat
     assert watched.stderr == plain.stderr == ""
 
 
-def test_the_variable_is_the_one_of_the_official_scripts() -> None:
+def test_variable_matches_the_harness() -> None:
     assert official.harness_constants().TEST_EXIT_CODE_VAR == EXIT_CODE_VARIABLE

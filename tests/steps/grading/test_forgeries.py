@@ -32,7 +32,7 @@ def test_attack_is_never_ok(folder: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in forgeries_of_runs.FORGERIES if not name.startswith(GUESSES)])
 def test_forgery_of_runs_is_never_ok(folder: Path, name: str) -> None:
     _, instance_id, patch = forgeries_of_runs.FORGERIES[name]
-    options = next((given for start, given in forgeries_of_runs.OPTIONS.items() if name.startswith(start)), None)
+    options = next((choice for start, choice in forgeries_of_runs.OPTIONS.items() if name.startswith(start)), None)
     grade = grade_mini(instance_id, patch, folder, options=options)
     assert grade.resolved
     assert grade.integrity.verdict != "ok", grade

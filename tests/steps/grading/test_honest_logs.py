@@ -41,58 +41,60 @@ def pytest_log(folder: Path, *options: str) -> str:
     temporary.mkdir(exist_ok=True)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     env["TMPDIR"] = str(temporary)
-    done = subprocess.run(
+    result = subprocess.run(
         [*words, "tests/test_calc.py"], cwd=folder, capture_output=True, text=True, check=False, env=env
     )
-    return make_log(done.stdout, closing=None, code=done.returncode)
+    return make_log(result.stdout, closing=None, code=result.returncode)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("outer")
-    write(made, "tests/test_calc.py", OUTER.format(inner=INNER, options=["-v", "-o", "log_cli=true"]))
-    write(made, "pytest.ini", "[pytest]\n")
-    return made
+    root = tmp_path_factory.mktemp("outer")
+    write(root, "tests/test_calc.py", OUTER.format(inner=INNER, options=["-v", "-o", "log_cli=true"]))
+    write(root, "pytest.ini", "[pytest]\n")
+    return root
 
 
-def test_what_an_inner_runner_prints_counts_for_nothing(folder: Path) -> None:
+def test_inner_runner_output_is_ignored(folder: Path) -> None:
     log = pytest_log(folder)
     outer = ["tests/test_calc.py::test_runs_pytest", "tests/test_calc.py::test_again"]
     # Lists were made from such logs: inner ids and marks of progress stand in them.
     for inner in (["test_in.py::test_inner"], ["test_in.py::test_inner", "[100%]"], ["[100%]"]):
-        graded, _, integrity = judge(log, FAIL_TO_PASS=outer, PASS_TO_PASS=inner, heard=ChannelReport(0, True))
+        graded, _, integrity = judge(log, FAIL_TO_PASS=outer, PASS_TO_PASS=inner, channel_report=ChannelReport(0, True))
         assert "test_in.py::test_inner" in graded.reading.statuses
         assert integrity.findings == [], inner
 
 
-def test_marks_of_progress_are_no_tests(tmp_path: Path) -> None:
+def test_progress_marks_are_no_tests(tmp_path: Path) -> None:
     # With live logging a status stands alone: "PASSED  [100%]".
     text = "import logging\n\n\ndef test_adds():\n    logging.warning('x')\n\n\n"
     write(tmp_path, "tests/test_calc.py", text + "def test_fails():\n    logging.warning('x')\n    assert 0\n")
     write(tmp_path, "pytest.ini", "[pytest]\n")
     log = pytest_log(tmp_path, "-v", "-o", "log_cli=true")
     log = log.replace("[ 50%]", "[100%]")  # of two runs that end so
-    graded, _, integrity = judge(log, FAIL_TO_PASS=[F2P], PASS_TO_PASS=["[100%]"], heard=ChannelReport(1, True))
+    graded, _, integrity = judge(
+        log, FAIL_TO_PASS=[F2P], PASS_TO_PASS=["[100%]"], channel_report=ChannelReport(1, True)
+    )
     assert "[100%]" in graded.reading.statuses
     assert integrity.findings == []
 
 
-def test_an_id_of_the_listed_files_still_counts(folder: Path) -> None:
+def test_listed_file_id_still_counts(folder: Path) -> None:
     log = pytest_log(folder).replace("PASSED test_in.py::test_inner", f"PASSED {F2P}").replace("test_in", "test_calc")
     outer = ["tests/test_calc.py::test_runs_pytest", "tests/test_calc.py::test_again", F2P]
     _, _, integrity = judge(log, FAIL_TO_PASS=outer, PASS_TO_PASS=[])
     assert "more_passed_than_ran" in codes_of(integrity)
 
 
-def test_a_folder_in_the_command_holds_its_files() -> None:
+def test_folder_command_covers_its_files() -> None:
     script = SCRIPT.replace("pytest -rA tests/test_calc.py", "pytest -rA tests")
     log = make_log(f"PASSED {F2P}", f"PASSED {P2P}", closing="=== 1 passed in 0.01s ===")
-    for each in (script, script.replace("-rA tests", "-rA")):
-        _, _, integrity = judge(log, eval_script=each)
+    for candidate in (script, script.replace("-rA tests", "-rA")):
+        _, _, integrity = judge(log, eval_script=candidate)
         assert "more_passed_than_ran" in codes_of(integrity)
 
 
-def test_a_log_cut_by_the_timeout_is_no_suspicion() -> None:
+def test_timeout_cut_is_no_finding() -> None:
     cut = make_log(f"PASSED {F2P}", closing=None, end=False).partition("+ git checkout")[0]
     graded, _, integrity = judge(f"{cut}\n\nTimeout error: 1800 seconds exceeded.")
     assert not graded.inner["resolved"]
@@ -101,15 +103,15 @@ def test_a_log_cut_by_the_timeout_is_no_suspicion() -> None:
     assert judge(before)[2].findings == []
 
 
-def test_words_of_a_timeout_elsewhere_excuse_nothing() -> None:
+def test_printed_timeout_excuses_nothing() -> None:
     cut = make_log("\n\nTimeout error: 1800 seconds exceeded.", f"PASSED {F2P}", closing=None, end=False)
     assert "end_markers" in codes_of(judge(cut)[2])
 
 
-def test_a_log_of_another_harness_is_not_examined_and_one_of_ours_is() -> None:
+def test_foreign_log_is_not_examined() -> None:
     log = "\n".join(line for line in make_log(f"PASSED {F2P}").split("\n") if ">>>>>" not in line)
     assert codes_of(judge(log)[2]) == set()
-    assert {"start_markers", "end_markers"} <= codes_of(judge(log, heard=ChannelReport(0, True))[2])
+    assert {"start_markers", "end_markers"} <= codes_of(judge(log, channel_report=ChannelReport(0, True))[2])
 
 
 SYMPY = """
@@ -135,7 +137,7 @@ COUNT = "====== tests finished: 3 passed, 1 failed, in 0.01 seconds ======"
 
 
 @pytest.mark.parametrize("first", ["core", "sets"])
-def test_two_files_may_have_a_test_of_one_name(first: str) -> None:
+def test_files_may_share_a_test_name(first: str) -> None:
     text = SYMPY.format(closing=COUNT)
     if first == "sets":
         parts = text.split("\n\n")
@@ -144,7 +146,7 @@ def test_two_files_may_have_a_test_of_one_name(first: str) -> None:
     assert integrity.findings == []
 
 
-def test_one_file_has_a_name_once() -> None:
+def test_one_file_has_unique_names() -> None:
     text = SYMPY.format(closing=COUNT).replace("test_mul ok", "test_add ok\ntest_mul ok")
     _, _, integrity = judge(make_log(text, closing=None, code=1), **OF_SYMPY)
     assert "passed_and_failed" in codes_of(integrity)
@@ -154,8 +156,8 @@ def relatives() -> Iterator[tuple[str, str, list[str], list[str]]]:
     """Real logs of SWE-Gym, SWE-smith and R2E-Gym: name, text, and what must pass and must still pass."""
 
     def lists(row: dict[str, Any]) -> tuple[list[str], list[str]]:
-        found = (row[name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS"))
-        first, second = (json.loads(tests) if isinstance(tests, str) else tests for tests in found)
+        columns = (row[name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS"))
+        first, second = (json.loads(tests) if isinstance(tests, str) else tests for tests in columns)
         return first, second
 
     for line in (DATA / "swegym/rows.jsonl").read_text().splitlines():
@@ -173,7 +175,7 @@ def relatives() -> Iterator[tuple[str, str, list[str], list[str]]]:
 
 
 @needs_data
-def test_no_real_log_of_the_relatives_is_suspect() -> None:
+def test_real_logs_are_not_suspect() -> None:
     alarms, names = {}, []
     for name, text, first, second in relatives():
         names.append(name)

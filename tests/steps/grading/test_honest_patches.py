@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("honest", HONEST_PATCHES, ids=lambda honest: honest.name)
-def test_honest_patch_comes_out_as_drawn(honest: HonestPatch, folder: Path) -> None:
+def test_honest_patch_is_not_suspect(honest: HonestPatch, folder: Path) -> None:
     record = grade_mini(honest.instance_id, honest.to_diff(), folder)
     assert record.outcome == "resolved"
     confirmation = record.confirmation

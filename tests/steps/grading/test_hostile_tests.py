@@ -76,15 +76,15 @@ def isolated(lab: Lab) -> Iterator[Make]:
     if (why_not := bubblewrap.probe()) is not None:
         pytest.skip(why_not)
     backend = LocalBackend(lab.images, isolated=True)
-    made: list[Sandbox] = []
+    sandboxes: list[Sandbox] = []
 
     def make() -> Sandbox:
         request = SandboxRequest("sb-hostile", IMAGE, deadline_s=900, network=False)
-        made.append(backend.create(request))
-        return made[-1]
+        sandboxes.append(backend.create(request))
+        return sandboxes[-1]
 
     yield make
-    for box in made:
+    for box in sandboxes:
         backend.destroy(box)
 
 
@@ -99,30 +99,30 @@ def container(lab: Lab, docker_client: Any) -> Iterator[Make]:
     usual, backend = api.timeout, DockerBackend(api)
     hasty = EngineRetries(attempts=2, first_s=0.05, longest_s=0.2)
     image = testbed_image(docker_client, lab.testbed)
-    made: list[DockerSandbox] = []
+    sandboxes: list[DockerSandbox] = []
 
     def make(**options: Any) -> Sandbox:
         api.timeout = usual
-        request = SandboxRequest(f"sb-hostile-{os.getpid()}-{len(made)}", image, 900, False, **options)
+        request = SandboxRequest(f"sb-hostile-{os.getpid()}-{len(sandboxes)}", image, 900, False, **options)
         box = backend.create(request)
         own, machine = box.transport, box.machine
         api.timeout = 5  # a shell that says nothing is given up sooner than an engine that is busy
         hurried = DockerContainer(
             api, own.container, own.name, memory_mb=machine.memory_mb, deadline_s=900, patience=hasty
         )
-        made.append(JobSandbox(machine, hurried))
-        return made[-1]
+        sandboxes.append(JobSandbox(machine, hurried))
+        return sandboxes[-1]
 
     yield make
     api.timeout = usual
-    for box in made:
+    for box in sandboxes:
         backend.destroy(box)
 
 
 def graded(lab: Lab, box: Sandbox, command: str, timeout_s: int = 60) -> tuple[ProcedureRun, Verdict]:
     spec = official.make_test_spec(lab.row(eval_script=eval_script(lab.base, command)))
-    left = run_tests(box, spec, GOLD, timeout_s=timeout_s, folder=official_folder("r1", "m", spec.instance_id))
-    return left, judge(left, spec, GOLD)
+    run = run_tests(box, spec, GOLD, timeout_s=timeout_s, folder=official_folder("r1", "m", spec.instance_id))
+    return run, judge(run, spec, GOLD)
 
 
 @pytest.fixture
@@ -136,20 +136,20 @@ BROKEN = "sed -i s/+/-/ calc.py; "
 @pytest.mark.docker
 @pytest.mark.parametrize("backend", ["isolated", "container"])
 @pytest.mark.parametrize("name", AFTER_THE_RESULTS)
-def test_what_is_done_after_the_results_changes_no_verdict(
+def test_later_actions_change_no_verdict(
     lab: Lab, request: pytest.FixtureRequest, backend: str, name: str, brief: None
 ) -> None:
     make: Make = request.getfixturevalue(backend)
-    left, verdict = graded(lab, make(), f"{BROKEN}{PYTEST}; {AFTER_THE_RESULTS[name]}")
+    run, verdict = graded(lab, make(), f"{BROKEN}{PYTEST}; {AFTER_THE_RESULTS[name]}")
     assert (verdict.outcome, verdict.doubt) == (Outcome.UNRESOLVED, None)
-    assert left.log is not None
-    assert b"FAILED tests/test_calc.py::test_adds" in left.log
+    assert run.log is not None
+    assert b"FAILED tests/test_calc.py::test_adds" in run.log
 
 
 @pytest.mark.docker
 @pytest.mark.parametrize("backend", ["isolated", "container"])
 @pytest.mark.parametrize("name", IN_THE_SCRIPTS_WAY)
-def test_what_stops_the_official_script_itself_is_a_timeout_as_for_the_harness(
+def test_blocked_script_is_a_timeout(
     lab: Lab, request: pytest.FixtureRequest, backend: str, name: str, brief: None
 ) -> None:
     make: Make = request.getfixturevalue(backend)
@@ -167,9 +167,7 @@ def test_what_stops_the_official_script_itself_is_a_timeout_as_for_the_harness(
         *(("container", name) for name in (*BEFORE_ANY, *IN_A_CONTAINER)),
     ],
 )
-def test_a_machine_that_tests_break_is_a_doubt_with_its_official_report(
-    lab: Lab, request: pytest.FixtureRequest, backend: str, name: str
-) -> None:
+def test_broken_sandbox_is_a_doubt(lab: Lab, request: pytest.FixtureRequest, backend: str, name: str) -> None:
     make: Make = request.getfixturevalue(backend)
     _, verdict = graded(lab, make(), f"echo begun; {(BEFORE_ANY | IN_A_CONTAINER)[name]}")
     assert verdict.outcome is Outcome.LOG_UNREADABLE
@@ -179,7 +177,7 @@ def test_a_machine_that_tests_break_is_a_doubt_with_its_official_report(
 
 
 @pytest.mark.docker
-def test_results_that_were_printed_before_the_machine_broke_are_not_believed_unseen(lab: Lab, container: Make) -> None:
+def test_forged_results_are_suspect(lab: Lab, container: Make) -> None:
     forged = "echo '>>>>> End Test Output'; echo '>>>>> Test Exit Code: 0'"
     script = f"{PYTEST}; {forged}; {BEFORE_ANY['a first process that has no memory']}"
     _, verdict = graded(lab, container(), script)
@@ -187,17 +185,17 @@ def test_results_that_were_printed_before_the_machine_broke_are_not_believed_uns
 
 
 @pytest.mark.docker
-def test_a_process_left_behind_that_fills_the_memory_changes_no_verdict(lab: Lab, container: Any) -> None:
+def test_memory_hog_changes_no_verdict(lab: Lab, container: Any) -> None:
     eater = "python3 -c 'import time; b = bytearray(700 << 20); time.sleep(60)'"
-    left, verdict = graded(
+    run, verdict = graded(
         lab, container(memory_mb=400), f"{BROKEN}{PYTEST}; (sleep 3; setsid {eater}) >/dev/null 2>&1 &"
     )
-    assert left.log is not None
+    assert run.log is not None
     assert (verdict.outcome, verdict.doubt) == (Outcome.UNRESOLVED, None)
 
 
 @pytest.mark.docker
-def test_a_machine_that_somebody_killed_is_the_worlds_failure(lab: Lab, container: Make, docker_client: Any) -> None:
+def test_killed_sandbox_is_infra_failure(lab: Lab, container: Make, docker_client: Any) -> None:
     import threading
 
     box: Any = container()

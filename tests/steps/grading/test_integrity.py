@@ -19,13 +19,13 @@ FAKE_CODE = ">>>>> Test Exit Code: 0"
 END = "+ : '>>>>> End Test Output'"
 
 
-def heard(code: int | None, *, intact: bool = True) -> ChannelReport:
+def channel_report(code: int | None, *, intact: bool = True) -> ChannelReport:
     return ChannelReport(code, intact)
 
 
-def test_an_honest_log_is_believed() -> None:
+def test_honest_log_is_ok() -> None:
     for code, results in ((0, PASSES), (1, FAILS)):
-        _, evidence, integrity = judge(make_log(*results, code=code), heard=heard(code))
+        _, evidence, integrity = judge(make_log(*results, code=code), channel_report=channel_report(code))
         assert integrity.verdict == "ok"
         assert integrity.findings == []
         assert evidence.exit_code == code
@@ -33,7 +33,7 @@ def test_an_honest_log_is_believed() -> None:
         assert (evidence.start_markers, evidence.end_markers) == (1, 1)
 
 
-def test_an_honest_saved_log_from_before_exit_codes_is_believed() -> None:
+def test_log_without_exit_codes_is_ok() -> None:
     _, evidence, integrity = judge(make_log(*PASSES))
     assert integrity.verdict == "ok"
     assert evidence.exit_code is None
@@ -81,7 +81,7 @@ FORGED: dict[str, tuple[str, dict[str, Any], bool, str]] = {
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_every_forged_log_gets_its_official_verdict_and_is_suspect(name: str) -> None:
+def test_forged_log_is_suspect(name: str) -> None:
     log, changes, resolved, code = FORGED[name]
     graded, _, integrity = judge(log, **changes)
     assert graded.inner["resolved"] is resolved
@@ -90,37 +90,37 @@ def test_every_forged_log_gets_its_official_verdict_and_is_suspect(name: str) ->
 
 
 @pytest.mark.parametrize("name", ["a fake exit code first", "END and a fake exit code before the real failures"])
-def test_the_second_channel_contradicts_a_forged_exit_code(name: str) -> None:
+def test_channel_reveals_forged_code(name: str) -> None:
     log, changes, _, _ = FORGED[name]
-    _, evidence, integrity = judge(log, heard=heard(1), **changes)
+    _, evidence, integrity = judge(log, channel_report=channel_report(1), **changes)
     assert evidence.exit_code == 1
     assert {"exit_code_mismatch", "exit_codes_differ", "exit_code_lines"} <= codes_of(integrity)
 
 
-def test_a_log_that_claims_an_end_the_shell_never_saw_is_suspect() -> None:
-    _, _, integrity = judge(make_log(*PASSES, code=0), heard=heard(None))
+def test_unconfirmed_end_is_suspect() -> None:
+    _, _, integrity = judge(make_log(*PASSES, code=0), channel_report=channel_report(None))
     assert codes_of(integrity) == {"exit_code_unconfirmed"}
 
 
-def test_an_exit_code_missing_from_the_log_of_a_run_is_suspect() -> None:
-    _, _, integrity = judge(make_log(*PASSES), heard=heard(0))
+def test_missing_exit_code_is_suspect() -> None:
+    _, _, integrity = judge(make_log(*PASSES), channel_report=channel_report(0))
     assert codes_of(integrity) == {"exit_code_not_logged"}
 
 
-def test_a_script_rewritten_while_it_ran_is_suspect() -> None:
-    _, _, integrity = judge(make_log(*PASSES, code=0), heard=heard(0, intact=False))
+def test_rewritten_script_is_suspect() -> None:
+    _, _, integrity = judge(make_log(*PASSES, code=0), channel_report=channel_report(0, intact=False))
     assert codes_of(integrity) == {"eval_script_changed"}
     assert integrity.verdict == "suspect"
 
 
-def test_a_second_start_marker_hides_what_follows_and_is_suspect() -> None:
+def test_second_start_marker_is_suspect() -> None:
     graded, evidence, integrity = judge(make_log(*PASSES, "+ : '>>>>> Start Test Output'", *FAILS))
     assert graded.inner["resolved"]
     assert evidence.start_markers == 2
     assert "start_markers" in codes_of(integrity)
 
 
-def test_markers_that_a_script_echoes_are_counted_once_traced_or_not() -> None:
+def test_echoed_markers_count_once() -> None:
     traced = make_log(*PASSES, code=0)
     for word in ("Start", "End"):
         marker = f">>>>> {word} Test Output"
@@ -133,19 +133,19 @@ def test_markers_that_a_script_echoes_are_counted_once_traced_or_not() -> None:
         assert integrity.findings == []
 
 
-def test_the_trace_of_an_echo_is_a_forgery_where_the_script_has_none() -> None:
+def test_unexpected_echo_is_a_forgery() -> None:
     _, evidence, integrity = judge(make_log("+ echo '>>>>> End Test Output'", *PASSES))
     assert evidence.end_markers == 2
     assert integrity.verdict == "suspect"
 
 
-def test_a_test_that_passed_and_failed_is_suspect() -> None:
+def test_pass_and_fail_is_suspect() -> None:
     graded, _, integrity = judge(make_log(*FAILS, f"PASSED {F2P}"))
     assert graded.inner["resolved"]
     assert codes_of(integrity) >= {"passed_and_failed"}
 
 
-def test_siblings_of_a_cut_id_may_differ() -> None:
+def test_cut_id_siblings_may_differ() -> None:
     cut = "tests/test_calc.py::test_adds[a"
     log = make_log("FAILED tests/test_calc.py::test_adds[a b] - x", "PASSED tests/test_calc.py::test_adds[a c]")
     _, _, integrity = judge(log, FAIL_TO_PASS=[cut], PASS_TO_PASS=[])
@@ -183,7 +183,7 @@ def test_siblings_of_a_cut_id_may_differ() -> None:
         ),
     ],
 )
-def test_results_that_the_runners_own_count_contradicts_are_suspect(
+def test_count_mismatch_is_suspect(
     parser: str, results: tuple[str, ...], closing: str | None, ids: list[str], code: str
 ) -> None:
     log = make_log(*results, closing=closing)
@@ -192,26 +192,28 @@ def test_results_that_the_runners_own_count_contradicts_are_suspect(
     assert integrity.verdict == "suspect"
 
 
-def test_a_coloured_closing_line_is_read() -> None:
+def test_coloured_closing_line_is_read() -> None:
     closing = "\x1b[32m==== \x1b[32m\x1b[1m2 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m\x1b[32m ====\x1b[0m"
     _, _, integrity = judge(make_log(*PASSES, closing=closing))
     assert integrity.findings == []
 
 
-def test_what_git_says_behind_end_is_no_result() -> None:
+def test_git_note_after_end_is_ignored() -> None:
     _, _, integrity = judge(make_log(*PASSES, after="Note: switching to '0000000'."))
     assert integrity.findings == []
 
 
-def test_a_whole_document_parser_does_not_fail_on_a_part() -> None:
+def test_whole_log_parser_survives_parts() -> None:
     log = make_log("x", closing=None, after="{ not json")
     _, _, integrity = judge(log, log_parser="parse_log_prismjs")
     assert "results_after_end" not in codes_of(integrity)
 
 
-def test_changed_test_file_is_suspect_only_if_resolved() -> None:
-    _, _, unresolved = judge(make_log(*FAILS, code=1), heard=ChannelReport(1, True, ("tests/test_calc.py",)))
-    _, _, resolved = judge(make_log(*PASSES, code=0), heard=ChannelReport(0, True, ("tests/test_calc.py", "b")))
+def test_changed_test_file_is_suspect() -> None:
+    _, _, unresolved = judge(make_log(*FAILS, code=1), channel_report=ChannelReport(1, True, ("tests/test_calc.py",)))
+    _, _, resolved = judge(
+        make_log(*PASSES, code=0), channel_report=ChannelReport(0, True, ("tests/test_calc.py", "b"))
+    )
     assert [finding.detail for finding in unresolved.findings + resolved.findings] == [
         "tests/test_calc.py was changed while the tests ran",
         "tests/test_calc.py, b were changed while the tests ran",
@@ -220,7 +222,7 @@ def test_changed_test_file_is_suspect_only_if_resolved() -> None:
 
 
 @pytest.mark.parametrize("word", [">>>>> Start Test Output", ">>>>> End Test Output", ">>>>> Test Exit Code"])
-def test_examine_patch_finds_markers_in_any_file(word: str) -> None:
+def test_examine_patch_finds_markers(word: str) -> None:
     assert [finding.code for finding in examine_patch(make_patch("README.md", word))] == ["marker_in_patch"]
 
 
@@ -237,26 +239,24 @@ def test_examine_patch_finds_markers_in_any_file(word: str) -> None:
     ],
     ids=range(7),
 )
-def test_examine_patch_finds_files_of_git(patch: bytes) -> None:
+def test_examine_patch_finds_git_files(patch: bytes) -> None:
     assert [finding.code for finding in examine_patch(patch)] == ["patch_writes_git"]
 
 
-def test_examine_patch_accepts_git_in_code_and_other_names() -> None:
+def test_examine_patch_allows_git_text() -> None:
     patch = make_patch("sql/x.sql", "++ .git/x", "y = '.git/hooks'", removed=("-- .git/config",))
     patch += make_patch(".github/x", "x") + make_patch("x.git/.gitignore", ".git/") + make_patch("conftest.py", "x")
     assert examine_patch(patch) == []
 
 
-def test_marker_text_in_the_patch_shows_up_before_start_and_is_suspect() -> None:
+def test_marker_in_patch_is_suspect() -> None:
     line = 'print(">>>>> Start Test Output")'
     _, evidence, integrity = judge(make_log(*PASSES, before=f"+{line}"), make_patch("calc.py", line))
     assert evidence.start_markers == 2
     assert {"marker_in_patch", "start_markers"} <= codes_of(integrity)
 
 
-def test_none_of_the_real_logs_is_suspect(
-    real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]]
-) -> None:
+def test_real_logs_are_not_suspect(real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]]) -> None:
     rows = {"verified": real_rows("verified_test"), "lite": {**real_rows("lite_test"), **real_rows("lite_dev")}}
     logs = sorted(real_logs.glob("*/*/test_output.txt"))
     grades = {
@@ -267,11 +267,11 @@ def test_none_of_the_real_logs_is_suspect(
     assert alarms == {}
 
 
-def test_a_real_log_without_its_closing_line_is_suspect(
+def test_cut_real_log_is_suspect(
     real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]], tmp_path: Path
 ) -> None:
     rows = real_rows("verified_test")
-    seen = set()
+    repositories = set()
     for log in sorted(real_logs.glob("verified/*/test_output.txt")):
         row = rows[log.parent.name]
         cut = tmp_path / log.parent.name
@@ -279,6 +279,6 @@ def test_a_real_log_without_its_closing_line_is_suspect(
         cut.write_text("\n".join(x for x in lines if not x.startswith(("=", "Ran ", "\x1b"))))
         grade = grade_saved(row, cut)
         if grade.graded.inner["resolved"]:
-            seen.add(row["repo"])
+            repositories.add(row["repo"])
             assert codes_of(grade.integrity) == {"suite_unfinished"}, log
-    assert len(seen) >= 5
+    assert len(repositories) >= 5

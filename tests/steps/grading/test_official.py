@@ -20,13 +20,13 @@ def report_bytes(row: dict[str, Any], log: Path, prediction: dict[str, Any]) -> 
 
 
 def python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
-def test_the_grader_needs_none_of_the_packages_a_step_image_lacks() -> None:
-    said = python(
+def test_grader_needs_no_extra_packages() -> None:
+    output = python(
         "import sys\n"
         "absent = ('docker', 'datasets', 'modal', 'dotenv', 'tqdm', 'requests', 'bs4', 'rich')\n"
         "class Absent:\n"
@@ -39,37 +39,37 @@ def test_the_grader_needs_none_of_the_packages_a_step_image_lacks() -> None:
         "official.harness_constants(), official.classify('x')\n"
         "print([name for name in sys.modules if name.split('.')[0] in absent])\n"
     )
-    assert said == "[]\n"
+    assert output == "[]\n"
 
 
-def test_a_step_that_grades_imports_few_modules() -> None:
+def test_grade_step_imports_few_modules() -> None:
     """Each takes about a millisecond, at every one of hundreds of starts."""
-    said = python(
+    output = python(
         "import swe_argo.steps.grade\n"
         "from swe_argo.steps.grading import official\n"
         f"official.make_test_spec({make_row()!r}); official.exit_code_pattern()\n"
         "import sys; print(len(sys.modules))\n"
     )
-    assert int(said) < 500
+    assert int(output) < 500
 
 
-def test_modules_that_were_there_before_the_import_are_still_themselves() -> None:
-    said = python(
+def test_import_keeps_existing_modules() -> None:
+    output = python(
         "import sys, types\n"
         "mine = sys.modules['tqdm'] = types.ModuleType('tqdm')\n"
         "from swe_argo.steps.grading import official\n"
         f"official.make_test_spec({make_row()!r})\n"
         "print(sys.modules['tqdm'] is mine, 'datasets' in sys.modules)\n"
     )
-    assert said == "True False\n"
+    assert output == "True False\n"
 
 
-def test_the_spec_is_built_by_the_libraries_own_function() -> None:
+def test_spec_uses_library_function() -> None:
     function = official._make_test_spec()
     assert function.__code__.co_filename.endswith("swebench/harness/utils.py")
 
 
-def test_the_exit_code_is_captured_exactly_once_around_the_end_marker() -> None:
+def test_exit_code_is_captured_once() -> None:
     lines = official.make_test_spec(make_row()).eval_script.split("\n")
     end = lines.index(": '>>>>> End Test Output'")
     assert lines[end - 1] == "SWEBENCH_TEST_EXIT_CODE=$?"
@@ -79,25 +79,25 @@ def test_the_exit_code_is_captured_exactly_once_around_the_end_marker() -> None:
     assert lines[-1] == ""
 
 
-def test_a_script_without_end_line_stays_as_it_is() -> None:
+def test_script_without_end_is_unchanged() -> None:
     script = "#!/bin/bash\nset -uxo pipefail\npytest\n"
     assert official.make_test_spec(make_row(eval_script=script)).eval_script == script
 
 
-def test_test_lists_may_be_lists_or_json_strings() -> None:
+def test_test_lists_may_be_lists_or_json() -> None:
     as_lists = official.make_test_spec(make_row(FAIL_TO_PASS=[F2P], PASS_TO_PASS=[P2P]))
     assert as_lists == official.make_test_spec(make_row())
 
 
 @pytest.mark.parametrize("column", ["image", "eval_script", "log_parser", "eval_type"])
-def test_a_classic_row_is_refused_by_the_column_it_lacks(column: str) -> None:
+def test_missing_column_is_named(column: str) -> None:
     row = make_row()
     del row[column]
     with pytest.raises(KeyError, match=column):
         official.make_test_spec(row)
 
 
-def test_the_report_is_the_harness_file_byte_for_byte(tmp_path: Path) -> None:
+def test_report_matches_the_harness_file(tmp_path: Path) -> None:
     log = write(tmp_path, "test_output.txt", make_log(f"PASSED {F2P}", f"FAILED {P2P} - é"))
     expected = {
         "acme__calc-1": {
@@ -117,7 +117,7 @@ def test_the_report_is_the_harness_file_byte_for_byte(tmp_path: Path) -> None:
     assert report_bytes(make_row(), log, PREDICTION) == json.dumps(expected, indent=4).encode()
 
 
-def test_what_is_remembered_is_what_the_grader_was_told(tmp_path: Path) -> None:
+def test_reading_matches_the_harness(tmp_path: Path) -> None:
     log = write(tmp_path, "test_output.txt", make_log(f"PASSED {F2P}", f"PASSED {P2P}"))
     spec = official.make_test_spec(make_row())
     graded = official.grade(spec, log, PREDICTION)
@@ -127,7 +127,7 @@ def test_what_is_remembered_is_what_the_grader_was_told(tmp_path: Path) -> None:
     assert not [name for name in grading.PARSER_REGISTRY if "remembered" in name]
 
 
-def test_an_unknown_parser_and_an_unknown_eval_type_are_errors(tmp_path: Path) -> None:
+def test_unknown_parser_or_type_raises(tmp_path: Path) -> None:
     log = write(tmp_path, "test_output.txt", make_log(f"PASSED {F2P}"))
     with pytest.raises(KeyError, match="parse_log_nothing"):
         report_bytes(make_row(log_parser="parse_log_nothing"), log, PREDICTION)
@@ -135,9 +135,7 @@ def test_an_unknown_parser_and_an_unknown_eval_type_are_errors(tmp_path: Path) -
         report_bytes(make_row(eval_type="sometimes"), log, PREDICTION)
 
 
-def test_a_parser_that_prints_does_not_write_into_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parser_output_stays_off_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = write(tmp_path, "test_output.txt", make_log("+ mvn test -Dtest=CalcTest"))
     report_bytes(make_row(log_parser="parse_log_maven"), log, PREDICTION)
     captured = capsys.readouterr()
@@ -145,7 +143,7 @@ def test_a_parser_that_prints_does_not_write_into_the_report(
     assert "Maven log parser" in captured.err
 
 
-def test_another_codec_of_the_process_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_codec_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code = (
         "from swe_argo.steps.grading import official\n"
         "from swe_argo.steps.errors import ConfigError\n"
@@ -154,28 +152,26 @@ def test_another_codec_of_the_process_is_refused_in_one_line(monkeypatch: pytest
         "else: print('fine')\n"
     )
     env = {"PYTHONUTF8": "1", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "fine\n"
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert result.stdout == "fine\n"
     env = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert "set PYTHONUTF8=1" in done.stdout
+    result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert "set PYTHONUTF8=1" in result.stdout
 
 
-def test_all_real_logs_get_the_official_verdict(
-    real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]]
-) -> None:
+def test_real_logs_get_official_verdict(real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]]) -> None:
     rows = {"verified": real_rows("verified_test"), "lite": {**real_rows("lite_test"), **real_rows("lite_dev")}}
     logs = sorted(real_logs.glob("*/*/test_output.txt"))
     assert len(logs) == 121
     for log in logs:
         name = log.parent.name
         row = rows[log.parent.parent.name][name]
-        said = report_bytes(row, log, {"instance_id": name, "model_patch": "x"})
+        report = report_bytes(row, log, {"instance_id": name, "model_patch": "x"})
         expected = {name: json.loads((log.parent / "expected_5.0.2.json").read_text())}
-        assert said == json.dumps(expected, indent=4).encode(), name
+        assert report == json.dumps(expected, indent=4).encode(), name
 
 
-def test_every_real_script_captures_the_exit_code_once(real_rows: Callable[[str], dict[str, dict[str, Any]]]) -> None:
+def test_real_scripts_capture_code_once(real_rows: Callable[[str], dict[str, dict[str, Any]]]) -> None:
     for file in ("verified_test", "lite_test", "multilingual_test", "multimodal_dev"):
         for name, row in real_rows(file).items():
             script = official.make_test_spec(row).eval_script

@@ -42,54 +42,54 @@ def test_git_applies_changed_lines(tmp_path: Path, name: str) -> None:
     patch = subprocess.run(["git", "diff"], cwd=tmp_path, check=True, capture_output=True).stdout.decode()
     git(tmp_path, "checkout", "-q", "--", ".")
     official = OfficialPatch.of(script(patch))
-    (one,) = official.files()
-    assert content_of(one.edits(before)) == CHANGES[name]
+    (patch_file,) = official.files()
+    assert content_of(patch_file.edits(before)) == CHANGES[name]
     # Unchanged: the patch as git wrote it, blob names, headings and marks of missing newlines included.
-    assert official.script([one.with_text(before, CHANGES[name])]) == script(patch)
+    assert official.script([patch_file.with_text(before, CHANGES[name])]) == script(patch)
     draw = random.Random(name)
     for _ in range(25):
         lines = lines_of(CHANGES[name])
         for _ in range(draw.randint(1, 3)):
             number = draw.randrange(len(lines))
             lines[number] = f"# {draw.random()}{lines[number][-1:]}"
-        wanted = "".join(lines)
-        changed = OfficialPatch.of(official.script([one.with_text(before, wanted)]))
+        expected = "".join(lines)
+        changed = OfficialPatch.of(official.script([patch_file.with_text(before, expected)]))
         text = "\n".join(changed.lines[changed.begin : changed.end]) + "\n"
         subprocess.run(["git", "apply", "--check", "-"], cwd=tmp_path, input=text.encode(), check=True)
         subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=text.encode(), check=True)
-        assert file.read_bytes().decode() == wanted
+        assert file.read_bytes().decode() == expected
         assert git(tmp_path, "hash-object", "t.py").startswith(text.split("index ")[1].split("..")[1].split(" ")[0])
         git(tmp_path, "checkout", "-q", "--", ".")
 
 
-def test_a_hunk_is_found_where_git_apply_finds_it() -> None:
+def test_hunk_offset_matches_git_apply() -> None:
     """Some official patches name lines that are some off: git says that the hunk succeeded at an offset."""
     patch = "diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -2,2 +2,3 @@\n b\n+new\n c\n"
-    (one,) = OfficialPatch.of(script(patch)).files()
-    assert content_of(one.edits("a\nx\ny\nb\nc\n")) == "a\nx\ny\nb\nnew\nc\n"
+    (patch_file,) = OfficialPatch.of(script(patch)).files()
+    assert content_of(patch_file.edits("a\nx\ny\nb\nc\n")) == "a\nx\ny\nb\nnew\nc\n"
 
 
-def test_a_file_that_is_not_the_patches_is_refused() -> None:
+def test_other_file_is_refused() -> None:
     patch = "diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1,2 +1,3 @@\n b\n+new\n c\n"
-    (one,) = OfficialPatch.of(script(patch)).files()
+    (patch_file,) = OfficialPatch.of(script(patch)).files()
     with pytest.raises(PatchFormError, match="does not fit"):
-        one.edits("other\nlines\n")
+        patch_file.edits("other\nlines\n")
     with pytest.raises(PatchFormError, match="another number of lines"):
-        one.with_text("b\nc\n", "b\nnew\nc\nother\n")
+        patch_file.with_text("b\nc\n", "b\nnew\nc\nother\n")
 
 
-def test_new_files_are_read_and_deleted_and_binary_ones_are_not() -> None:
+def test_only_new_text_files_are_read() -> None:
     new = "diff --git a/n.py b/n.py\nnew file mode 100644\n--- /dev/null\n+++ b/n.py\n@@ -0,0 +1 @@\n+x\n"
     gone = "diff --git a/g.py b/g.py\ndeleted file mode 100644\n--- a/g.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
     binary = "diff --git a/b.png b/b.png\nindex 1..2 100644\nGIT binary patch\nliteral 1\nIcmZPo000310RR91\n"
     official = OfficialPatch.of(script(new + gone + binary))
     assert [(file.path, file.before) for file in official.files()] == [("n.py", None)]
     assert official.script([]) == official.lines
-    (one,) = official.files()
-    assert "+y" in official.script([one.with_text("", "y\n")])
+    (patch_file,) = official.files()
+    assert "+y" in official.script([patch_file.with_text("", "y\n")])
 
 
 @pytest.mark.parametrize("lines", [["true"], script("x") + script("y"), script("x")[:-2]])
-def test_a_script_without_one_test_patch_is_refused(lines: list[str]) -> None:
+def test_script_needs_one_test_patch(lines: list[str]) -> None:
     with pytest.raises(PatchFormError):
         OfficialPatch.of(lines)

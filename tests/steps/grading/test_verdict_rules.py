@@ -13,11 +13,11 @@ GOOD = make_log(f"PASSED {F2P}", f"PASSED {P2P}", code=0)
 
 
 def status(inner: dict[str, Any], which: str, end: str) -> list[str]:
-    found: list[str] = inner["tests_status"][which][end]
-    return found
+    tests: list[str] = inner["tests_status"][which][end]
+    return tests
 
 
-def test_a_clean_log_is_resolved() -> None:
+def test_clean_log_is_resolved() -> None:
     inner = grade(GOOD)
     assert inner["resolved"]
     assert inner["patch_successfully_applied"]
@@ -26,7 +26,7 @@ def test_a_clean_log_is_resolved() -> None:
 @pytest.mark.parametrize(
     "word", [">>>>> Patch Apply Failed", ">>>>> Reset Failed", ">>>>> Tests Errored", ">>>>> Tests Timed Out"]
 )
-def test_a_stop_word_anywhere_makes_a_log_not_gradeable(word: str) -> None:
+def test_stop_word_makes_log_ungradeable(word: str) -> None:
     inner = grade(GOOD + word)
     assert not inner["resolved"]
     assert not inner["patch_successfully_applied"]
@@ -34,26 +34,26 @@ def test_a_stop_word_anywhere_makes_a_log_not_gradeable(word: str) -> None:
 
 
 @pytest.mark.parametrize("marker", [">>>>> Start Test Output", ">>>>> End Test Output"])
-def test_a_log_without_one_of_its_markers_is_not_gradeable(marker: str) -> None:
+def test_missing_marker_is_ungradeable(marker: str) -> None:
     assert "tests_status" not in grade(GOOD.replace(marker, "gone"))
 
 
-def test_results_outside_the_markers_count_where_nothing_is_between_them() -> None:
+def test_results_may_lie_outside_markers() -> None:
     log = make_log(closing=None, before=f"PASSED {F2P}\nPASSED {P2P}")
     assert grade(log)["resolved"]
 
 
-def test_a_log_without_any_result_is_not_gradeable() -> None:
+def test_empty_log_is_ungradeable() -> None:
     assert not grade(make_log("nothing", closing=None))["patch_successfully_applied"]
 
 
 @pytest.mark.parametrize(("code", "gradeable"), [(0, True), (1, False), (-11, False), (None, True)])
-def test_an_exit_code_must_fit_a_log_without_failures(code: int | None, gradeable: bool) -> None:
+def test_exit_code_must_fit_the_results(code: int | None, gradeable: bool) -> None:
     log = make_log(f"PASSED {F2P}", f"PASSED {P2P}", code=code)
     assert grade(log)["patch_successfully_applied"] is gradeable
 
 
-def test_a_non_zero_exit_code_is_no_news_where_a_test_failed() -> None:
+def test_failed_test_explains_exit_code() -> None:
     log = make_log(f"PASSED {F2P}", f"PASSED {P2P}", "FAILED tests/other.py::test_x", code=1)
     assert grade(log)["resolved"]
 
@@ -69,11 +69,11 @@ def test_a_non_zero_exit_code_is_no_news_where_a_test_failed() -> None:
         ("PASSED", "ERROR", False),
     ],
 )
-def test_each_status_counts_as_the_rule_says(f2p: str, p2p: str, resolved: bool) -> None:
+def test_statuses_follow_the_rule(f2p: str, p2p: str, resolved: bool) -> None:
     assert grade(make_log(f"{f2p} {F2P}", f"{p2p} {P2P}"))["resolved"] is resolved
 
 
-def test_an_absent_test_fails_except_where_only_failures_are_printed() -> None:
+def test_absent_test_counts_as_failed() -> None:
     log = make_log("PASSED tests/other.py::test_x")
     inner = grade(log)
     assert status(inner, "FAIL_TO_PASS", "failure") == [F2P]
@@ -81,7 +81,7 @@ def test_an_absent_test_fails_except_where_only_failures_are_printed() -> None:
     assert grade(log, eval_type="fail_only")["resolved"]
 
 
-def test_an_error_is_no_failure_where_only_failures_count() -> None:
+def test_fail_only_ignores_errors() -> None:
     assert grade(make_log(f"ERROR {F2P}"), eval_type="fail_only")["resolved"]
     assert not grade(make_log(f"FAILED {F2P}"), eval_type="fail_only")["resolved"]
 
@@ -96,7 +96,7 @@ def test_an_error_is_no_failure_where_only_failures_count() -> None:
     ],
     ids=["agree", "agree on passing", "disagree", "exact"],
 )
-def test_a_cut_id_takes_its_candidates_where_they_agree(results: list[str], passes: bool) -> None:
+def test_cut_id_needs_agreeing_results(results: list[str], passes: bool) -> None:
     inner = grade(make_log(*results), FAIL_TO_PASS=["t.py::test_x[a"], PASS_TO_PASS=[])
     assert inner["resolved"] is passes
 
@@ -105,7 +105,7 @@ def test_empty_lists_count_as_passed() -> None:
     assert grade(make_log("PASSED tests/other.py::test_x"), FAIL_TO_PASS=[], PASS_TO_PASS="[]")["resolved"]
 
 
-def test_a_patch_that_is_none_is_not_graded_and_a_blank_one_is() -> None:
+def test_missing_patch_is_not_graded() -> None:
     assert grade(GOOD, patch=None) == {
         "patch_is_None": True,
         "patch_exists": False,
@@ -135,33 +135,33 @@ def test_a_patch_that_is_none_is_not_graded_and_a_blank_one_is() -> None:
         ("Timeout error: 1800 seconds exceeded.", "tests_timed_out", False),
     ],
 )
-def test_each_signature_of_a_broken_environment(line: str, reason: str, environment: bool) -> None:
+def test_environment_signatures(line: str, reason: str, environment: bool) -> None:
     inner = grade(make_log(line, closing=None))
     assert inner["infra_failure"] is environment
     assert inner["infra_failure_reason"] == reason
 
 
-def test_the_first_signature_wins_and_killed_must_be_a_whole_line() -> None:
+def test_first_signature_wins() -> None:
     both = make_log("Cannot find module 'x'", "Cannot allocate memory", closing=None)
     assert grade(both)["infra_failure_reason"] == "out_of_memory"
     assert "infra_failure_reason" not in grade(make_log("worker Killed by signal", closing=None))
 
 
-def test_a_gradeable_log_is_never_called_a_broken_environment() -> None:
+def test_graded_log_is_no_infra_failure() -> None:
     assert not grade(make_log("Cannot allocate memory", f"PASSED {F2P}"))["infra_failure"]
 
 
-def test_markers_may_be_echoed_instead_of_traced() -> None:
+def test_markers_may_be_echoed() -> None:
     log = f">>>>> Start Test Output\nPASSED {F2P}\nPASSED {P2P}\n>>>>> End Test Output\n>>>>> Test Exit Code: 0\n"
     assert grade(log)["resolved"]
 
 
-def test_a_lone_carriage_return_ends_a_line() -> None:
+def test_carriage_return_ends_a_line() -> None:
     log = make_log(f"progress 10%\rPASSED {F2P}\r\nPASSED {P2P}")
     assert grade(log)["resolved"]
 
 
-def test_bytes_that_are_no_text_do_not_stop_the_grader() -> None:
+def test_grading_survives_invalid_bytes() -> None:
     log = make_log(b"\xff\xfe noise".decode(errors="replace"), f"PASSED {F2P}", f"PASSED {P2P}")
     assert grade(log)["resolved"]
 
@@ -191,7 +191,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("parser", SAMPLES)
-def test_a_log_of_each_kind_of_runner(parser: str) -> None:
+def test_log_of_each_runner_is_read(parser: str) -> None:
     results, closing, (passed, failed) = SAMPLES[parser]
     inner = grade(
         make_log(*results, closing=closing),

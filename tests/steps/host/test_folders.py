@@ -41,19 +41,19 @@ def _temporary_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def running(root: str, mark: str) -> list[str]:
     """Processes of a sandbox: in its namespaces, where their words have the mark, or marked with its folder."""
-    found = []
+    commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             line = (process / "cmdline").read_bytes()
             if mark.encode() in line or root.encode() in line + (process / "environ").read_bytes():
-                found.append(line.decode())
+                commands.append(line.decode())
         except OSError:
             continue
-    return found
+    return commands
 
 
 @pytest.mark.parametrize("isolated", [True, False])
-def test_a_killed_owner_takes_its_processes_along_and_its_folder_is_a_stray(tmp_path: Path, isolated: bool) -> None:
+def test_killed_owner_orphans_its_folder(tmp_path: Path, isolated: bool) -> None:
     if isolated and bubblewrap.probe():
         pytest.skip(str(bubblewrap.probe()))
     if not Path("/proc/self/stat").exists():
@@ -79,7 +79,7 @@ def test_a_killed_owner_takes_its_processes_along_and_its_folder_is_a_stray(tmp_
     assert Path(root) not in find_orphans()
 
 
-def test_the_folders_of_the_living_are_no_strays() -> None:
+def test_living_folder_is_no_orphan() -> None:
     folder = private_folder()
     try:
         assert str(os.getpid()) in folder.name
@@ -91,16 +91,16 @@ def test_the_folders_of_the_living_are_no_strays() -> None:
         remove(folder)
 
 
-def test_folders_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_foreign_folder_is_no_orphan(tmp_path: Path) -> None:
     folder = private_folder()
-    other = folder.rename(folder.with_name(f"swe-argo-1-{os.getpid()}-1-x"))
+    foreign = folder.rename(folder.with_name(f"swe-argo-1-{os.getpid()}-1-x"))
     try:
-        assert other not in find_orphans(), "made in another pid namespace"
+        assert foreign not in find_orphans(), "made in another pid namespace"
     finally:
-        remove(other)
+        remove(foreign)
 
 
-def test_the_folder_of_a_process_that_has_ended_unwaited_for_is_a_stray() -> None:
+def test_zombie_folder_is_orphan() -> None:
     if not Path("/proc/self/stat").exists():
         pytest.skip("needs Linux")
     code = "from swe_argo.steps.host.folders import private_folder; print(private_folder())"
@@ -108,7 +108,7 @@ def test_the_folder_of_a_process_that_has_ended_unwaited_for_is_a_stray() -> Non
     assert owner.stdout is not None
     folder = Path(owner.stdout.read().decode().strip())
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
-    found = folder in find_orphans()
+    is_orphan = folder in find_orphans()
     owner.communicate()
     remove(folder)
-    assert found
+    assert is_orphan

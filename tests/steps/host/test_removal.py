@@ -53,8 +53,8 @@ def close_all(folder: Path) -> None:
 
 def strange(folder: Path) -> None:
     os.mkfifo(folder / "fifo")
-    with socket.socket(socket.AF_UNIX) as made, opened(folder) as here:
-        made.bind(f"/proc/self/fd/{here}/socket")
+    with socket.socket(socket.AF_UNIX) as listener, opened(folder) as here:
+        listener.bind(f"/proc/self/fd/{here}/socket")
     (folder / "loop").symlink_to("loop")
     (folder / "-rf *\n\x1b[31m").mkdir()
     with opened(folder) as here:
@@ -79,8 +79,8 @@ def wide(folder: Path) -> None:
         pytest.param(wide, id="more files than are listed at a time"),
     ],
 )
-def test_a_folder_is_removed_whatever_is_in_it(fill: Callable[[Path], None]) -> None:
-    memory = "/dev/shm"  # a disk takes minutes for the deepest: its journal
+def test_remove_deletes_any_folder(fill: Callable[[Path], None]) -> None:
+    memory = "/dev/shm"  # a disk takes minutes for the deepest: its recorder
     folder = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
     fill(folder)
     assert remove(folder) is None
@@ -96,12 +96,14 @@ def as_somebody(*command: str, then: str) -> str:
     if able.returncode:
         pytest.skip(f"{command[0]} cannot here: {able.stderr.strip()}")
     code = f"from pathlib import Path; from tests.steps.host.test_removal import *; {then}"
-    done = subprocess.run([*command, sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    result = subprocess.run(
+        [*command, sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
 
 
-def test_removal_needs_no_privilege(tmp_path: Path) -> None:
+def test_remove_needs_no_privilege(tmp_path: Path) -> None:
     """Root may enter any closed folder; everybody else must open it first."""
     if os.geteuid():
         pytest.skip("needs root, to become somebody else")
@@ -116,7 +118,7 @@ def test_removal_needs_no_privilege(tmp_path: Path) -> None:
         remove(shared)
 
 
-def test_a_link_leads_nowhere(tmp_path: Path) -> None:
+def test_remove_follows_no_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o500)
     (outside / "file").touch()
@@ -131,7 +133,7 @@ def test_a_link_leads_nowhere(tmp_path: Path) -> None:
     assert (outside / "file").exists()
 
 
-def test_what_is_mounted_in_it_is_not_entered_and_is_told(tmp_path: Path) -> None:
+def test_remove_reports_mounts(tmp_path: Path) -> None:
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     (folder / "a" / "mounted").mkdir(parents=True)
     (folder / "a" / "other").touch()
@@ -159,7 +161,7 @@ def immutable(file: Path) -> Iterator[None]:
             subprocess.run([chattr, "-i", file.name], cwd=Path(f"/proc/self/fd/{folder}").readlink(), check=True)
 
 
-def test_an_immutable_file_stays_and_is_told(tmp_path: Path) -> None:
+def test_remove_reports_immutable_file(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "other").touch()

@@ -38,7 +38,7 @@ for _ in sys.stdin:
 
 
 @pytest.mark.parametrize("inline", [{}, {"token": "stale"}])
-def test_token_file_is_read_again_after_rotation(tmp_path: Path, inline: dict[str, str]) -> None:
+def test_token_file_is_reread(tmp_path: Path, inline: dict[str, str]) -> None:
     token, api = tmp_path / "token", KubeApi()
     with serving(api):
         where = write_kubeconfig(tmp_path, api.url, "here", user={"tokenFile": "token", **inline}, namespace="evals")
@@ -65,7 +65,7 @@ def test_token_file_is_read_again_after_rotation(tmp_path: Path, inline: dict[st
                 assert program.stdout.readline().strip() == statuses
 
 
-def test_account_token_is_read_again_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_account_token_is_reread_in_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {"namespace": "evals", "token": "first\n", "ca.crt": "ca"}.items():
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(kubeconfig, "ACCOUNT", tmp_path)

@@ -71,12 +71,12 @@ def new_machine(docker_client: DockerClient, docker_host: None) -> Iterator[Call
         yield new
 
 
-def test_changed_files_are_taken_and_laid_by_busybox(new_machine: Callable[[], Sandbox]) -> None:
+def test_layer_works_with_busybox(new_machine: Callable[[], Sandbox]) -> None:
     box = new_machine()
     before = record(box)
     assert take(as_untrusted(box), before) == TakenLayer(b"")
-    done = box.exec(WORK, timeout_s=120, merge=True)
-    assert done.exit_code == 0, done.stdout
+    result = box.exec(WORK, timeout_s=120, merge=True)
+    assert result.exit_code == 0, result.stdout
     layer = take(as_untrusted(box), before)
     assert layer.note == ""
     content = read_content(layer.data)
@@ -84,5 +84,5 @@ def test_changed_files_are_taken_and_laid_by_busybox(new_machine: Callable[[], S
         *(b"/testbed/data/gone", b"/testbed/data/old", b"/testbed/data/turns", b"/testbed/data/turns/x")
     ]
     fresh = new_machine()
-    assert lay(fresh, layer.data, keep_out=()).said == ""
+    assert lay(fresh, layer.data, keep_out=()).output == ""
     assert fresh.exec(LOOK, timeout_s=60, merge=True).stdout == box.exec(LOOK, timeout_s=60, merge=True).stdout

@@ -49,7 +49,7 @@ def new_container(docker_client: DockerClient, docker_host: None) -> Iterator[Ne
         yield new
 
 
-def test_owners_and_modes_come_along_and_idle_machines_have_no_layer(new_container: NewContainer) -> None:
+def test_layer_keeps_owners_and_modes(new_container: NewContainer) -> None:
     box = new_container()
     before = record(box)
     assert take(as_untrusted(box), before) == TakenLayer(b"")
@@ -57,14 +57,14 @@ def test_owners_and_modes_come_along_and_idle_machines_have_no_layer(new_contain
         "mkdir /app && echo x >/app/x && chown -R 1234:4321 /app && chmod 640 /app/x && rm /usr/bin/seq && "
         "cp /bin/true /app/n && mv /app/n /usr/bin/id"
     )
-    done = box.exec(script, timeout_s=60, cwd="/", merge=True)
-    assert done.exit_code == 0, done.stdout
+    execution = box.exec(script, timeout_s=60, cwd="/", merge=True)
+    assert execution.exit_code == 0, execution.stdout
     layer = take(as_untrusted(box), before)
     content = read_content(layer.data)
     assert content.deleted == [b"/usr/bin/seq"]
     assert content.replaced == {b"/usr/bin/id"}
     fresh = new_container()
-    assert lay(fresh, layer.data, keep_out=()).said == ""
+    assert lay(fresh, layer.data, keep_out=()).output == ""
     look = "stat -c '%a %u %g %n' /app /app/x; id; ls /usr/bin/seq; echo; ls /var/tmp"
     result = fresh.exec(look, timeout_s=60, cwd="/")
     assert result.stdout == b"755 1234 4321 /app\n640 1234 4321 /app/x\n\n"
@@ -73,21 +73,21 @@ def test_owners_and_modes_come_along_and_idle_machines_have_no_layer(new_contain
 @pytest.mark.parametrize(
     ("program", "body", "reason"),
     [
-        ("find", "exit 3", "nothing can be taken from the machine: exit code 0"),
+        ("find", "exit 3", "the machine's changes could not be collected: exit code 0"),
         (
             "find",
             r"printf 'nonsense\0d,755 0 0 1 1 1 /../x\0f,644 0 0 9999999999999 1 1 /opt/x\0'",
-            "nothing can be taken from the machine: exit code 0",
+            "the machine's changes could not be collected: exit code 0",
         ),
         ("find", r"case $* in *maxdepth*) ;; *) printf 'd,755 0 0 1 1 1 /\0f,644 0 0 9 1 1 /opt/x\0' ;; esac", ""),
-        ("tar", "head -c 100000 /dev/urandom", "nothing can be taken from the machine: "),
-        ("tar", "exit 1", "nothing can be taken from the machine: "),
-        ("gzip", "exit 1", "nothing can be taken from the machine: exit code 0"),
-        ("gzip", "head -c 9000000 /dev/zero | /usr/bin/gzip.real -1", "nothing can be taken from the machine: "),
+        ("tar", "head -c 100000 /dev/urandom", "the machine's changes could not be collected: "),
+        ("tar", "exit 1", "the machine's changes could not be collected: "),
+        ("gzip", "exit 1", "the machine's changes could not be collected: exit code 0"),
+        ("gzip", "head -c 9000000 /dev/zero | /usr/bin/gzip.real -1", "the machine's changes could not be collected: "),
     ],
 )
 @pytest.mark.long
-def test_replaced_tools_are_the_agents_loss(new_container: NewContainer, program: str, body: str, reason: str) -> None:
+def test_replaced_tools_lose_the_layer(new_container: NewContainer, program: str, body: str, reason: str) -> None:
     box = new_container()
     before = record(box)
     box.write("/opt/tool", f"#!/bin/sh\n{body}\n".encode())
@@ -102,7 +102,7 @@ def test_replaced_tools_are_the_agents_loss(new_container: NewContainer, program
             lay(as_untrusted(new_container()), layer.data, keep_out=("/tests",))
 
 
-def test_a_replaced_find_cannot_name_files_by_ways_that_are_not_theirs(new_container: NewContainer) -> None:
+def test_forged_find_paths_are_ignored(new_container: NewContainer) -> None:
     box = new_container()
     before = record(box)
     listed = ("d,755 0 0 1 1 1 /", "d,755 0 0 1 1 1 /opt", "f,644 0 0 2 1 1 /opt/x", "f,755 0 0 2 1 1 /bin/sed")
@@ -115,10 +115,10 @@ def test_a_replaced_find_cannot_name_files_by_ways_that_are_not_theirs(new_conta
     assert read_content(layer.data).changed.keys() - {b"/opt"} == {b"/opt/x"}
 
 
-def test_an_image_without_tar_is_refused_by_name(new_container: NewContainer) -> None:
+def test_image_without_tar_is_refused(new_container: NewContainer) -> None:
     box = new_container()
     box.exec("rm $(command -v tar)", timeout_s=60, cwd="/")
-    with pytest.raises(ConfigError, match="has no tar, by which changed files are taken"):
+    with pytest.raises(ConfigError, match="lacks tar, needed to collect changed files"):
         record(box)
 
 
@@ -136,9 +136,7 @@ def image_with_volumes(client: DockerClient) -> str:
     return name
 
 
-def test_what_changed_in_volumes_of_the_image_is_taken_and_laid(
-    new_container: NewContainer, docker_client: DockerClient
-) -> None:
+def test_layer_includes_image_volumes(new_container: NewContainer, docker_client: DockerClient) -> None:
     image = image_with_volumes(docker_client)
     box = new_container(image)
     before = record(box)
@@ -152,5 +150,5 @@ def test_what_changed_in_volumes_of_the_image_is_taken_and_laid(
     assert {path for path, kind in content.changed.items() if kind == tarfile.REGTYPE} == {b"/data/new", b"/empty/x/y"}
     fresh = new_container(image)
     assert fresh.exec("cat /data/keep", timeout_s=60, cwd="/").stdout == b"image\n"
-    assert lay(fresh, layer.data, keep_out=()).said == ""
+    assert lay(fresh, layer.data, keep_out=()).output == ""
     assert fresh.exec("cat /data/* /empty/x/y", timeout_s=60, cwd="/").stdout == b"new\ny\n"

@@ -42,28 +42,28 @@ cat testbed/data/edit.txt testbed/data/turns testbed/data/'new dir'/*; stat -c %
 def work(new_machine: NewMachine, script: str) -> tuple[Sandbox, TakenLayer]:
     box = new_machine()
     before = record(box)
-    done = box.exec(script, timeout_s=60)
-    assert done.exit_code == 0, done.stderr
+    result = box.exec(script, timeout_s=60)
+    assert result.exit_code == 0, result.stderr
     return box, take.take(as_untrusted(box), before)
 
 
-def said(box: Sandbox, script: str) -> str:
+def read_output(box: Sandbox, script: str) -> str:
     return box.exec(script, timeout_s=60, merge=True).stdout.decode()
 
 
-def test_new_changed_and_deleted_files_are_as_they_were_left(new_machine: NewMachine) -> None:
+def test_layer_restores_every_change(new_machine: NewMachine) -> None:
     box, layer = work(new_machine, WORK)
     assert layer.note == ""
     fresh = new_machine()
     laid = lay(fresh, layer.data, keep_out=())
-    assert laid.said == ""
-    assert said(fresh, LOOK) == said(box, LOOK)
+    assert laid.output == ""
+    assert read_output(fresh, LOOK) == read_output(box, LOOK)
     assert layer.summary is not None
     assert (layer.summary.new, layer.summary.changed, layer.summary.deleted) == (8, 4, 3)
-    named = {one.path: (one.change, one.size) for one in layer.summary.first}
-    assert named["/testbed/data/edit.txt"] == ("changed", 6)
-    assert named["/testbed/data/old"] == ("deleted", 0)
-    assert list(named) == sorted(named)
+    entries = {entry.path: (entry.change, entry.size) for entry in layer.summary.first}
+    assert entries["/testbed/data/edit.txt"] == ("changed", 6)
+    assert entries["/testbed/data/old"] == ("deleted", 0)
+    assert list(entries) == sorted(entries)
     content = read_content(layer.data)
     assert b"/testbed/data/keep.txt" in content.replaced
     assert sorted(content.deleted) == [
@@ -71,50 +71,48 @@ def test_new_changed_and_deleted_files_are_as_they_were_left(new_machine: NewMac
     ]
 
 
-def test_a_folder_that_moved_and_left_a_link_keeps_its_files(new_machine: NewMachine) -> None:
+def test_moved_folder_keeps_its_files(new_machine: NewMachine) -> None:
     _, layer = work(new_machine, "mv /testbed/data /srv/data && ln -s /srv/data /testbed/data")
     fresh = new_machine()
-    assert lay(fresh, layer.data, keep_out=()).said == ""
-    assert said(fresh, "cat /srv/data/keep.txt /testbed/data/old/inner.txt") == "as it is\ngone, too\n"
+    assert lay(fresh, layer.data, keep_out=()).output == ""
+    assert read_output(fresh, "cat /srv/data/keep.txt /testbed/data/old/inner.txt") == "as it is\ngone, too\n"
 
 
-def test_a_machine_in_which_nothing_changed_has_no_layer(new_machine: NewMachine) -> None:
+def test_unchanged_sandbox_has_no_layer(new_machine: NewMachine) -> None:
     _, layer = work(new_machine, "cat /testbed/data/keep.txt; ls /")
     assert layer == TakenLayer(b"")
 
 
-def test_what_python_compiled_is_no_part_of_an_answer(new_machine: NewMachine) -> None:
+def test_layer_omits_python_bytecode(new_machine: NewMachine) -> None:
     _, layer = work(new_machine, "mkdir -p /opt/__pycache__ && echo x >/opt/__pycache__/x.pyc")
     assert layer == TakenLayer(b"")
 
 
-def test_the_same_changes_give_the_same_bytes(new_machine: NewMachine) -> None:
+def test_layer_is_reproducible(new_machine: NewMachine) -> None:
     script = "echo x >/opt/x; touch -d '2001-01-01 00:00:00' /opt/x"
     assert work(new_machine, script)[1] == work(new_machine, script)[1]
 
 
-def test_what_is_kept_out_is_left_as_it_is(new_machine: NewMachine) -> None:
+def test_excluded_paths_are_not_laid(new_machine: NewMachine) -> None:
     _, layer = work(new_machine, "mkdir /tests /logs; echo 1 >/tests/t; ln -s /tests /opt/way; echo y >/opt/y")
     fresh = new_machine()
-    box_said = said(fresh, "mkdir -p /tests /logs/verifier; echo official >/tests/t")
+    setup_output = read_output(fresh, "mkdir -p /tests /logs/verifier; echo official >/tests/t")
     laid = lay(fresh, layer.data, keep_out=("/tests", "/logs/verifier"))
-    assert (box_said, laid.said) == ("", "")
-    assert laid.kept_out == [b"/logs", b"/tests", b"/tests/t"]
-    assert said(fresh, "cat /tests/t /opt/y") == "official\ny\n"
+    assert (setup_output, laid.output) == ("", "")
+    assert laid.blocked == [b"/logs", b"/tests", b"/tests/t"]
+    assert read_output(fresh, "cat /tests/t /opt/y") == "official\ny\n"
 
 
-def test_more_than_may_be_handed_on_is_the_agents_loss(
-    new_machine: NewMachine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oversized_layer_is_empty(new_machine: NewMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(take, "MAX_CONTENT", 1 << 20)
     _, layer = work(new_machine, "head -c 700000 /dev/zero >/opt/a; head -c 700000 /dev/zero >/opt/b")
     assert layer == TakenLayer(b"", "the changed files are 1 MiB, more than 1")
     _, layer = work(new_machine, "truncate -s 2M /opt/holes; echo x >/opt/x")
     assert list(read_content(layer.data).changed) == [b"/opt/x"]
-    assert layer.note == "left out, as no file or too large: /opt/holes"
+    assert layer.note == "skipped, as too large or not a regular file: /opt/holes"
     monkeypatch.setattr(take, "MAX_CHANGES", 10)
     _, layer = work(new_machine, "touch /opt/{1..11}")
-    assert layer == TakenLayer(b"", "nothing can be taken from the machine: more than 10 files changed")
+    assert layer == TakenLayer(b"", "the machine's changes could not be collected: more than 10 files changed")
 
 
 def hostile(*members: tarfile.TarInfo) -> bytes:
@@ -131,7 +129,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int =
     return info
 
 
-def test_names_that_lead_out_and_devices_are_passed_over() -> None:
+def test_unsafe_members_are_skipped() -> None:
     data = hostile(
         member("files/../../etc/passwd", size=1),
         member("files//etc/./x", size=1),
@@ -145,34 +143,34 @@ def test_names_that_lead_out_and_devices_are_passed_over() -> None:
     assert [info.name for info, _ in archive.members(writer.data)] == ["good"]
 
 
-def test_no_layer_reaches_what_the_system_shows_as_files(new_machine: NewMachine) -> None:
+def test_layer_cannot_write_through_proc(new_machine: NewMachine) -> None:
     fresh = new_machine()
-    said(fresh, "mkdir /tests; echo official >/tests/t")
+    read_output(fresh, "mkdir /tests; echo official >/tests/t")
     laid = lay(fresh, hostile(member("files/proc/self/root/tests/t", size=1)), keep_out=("/tests",))
-    assert laid.kept_out == [b"/proc/self/root/tests/t"]
-    assert said(fresh, "cat /tests/t") == "official\n"
+    assert laid.blocked == [b"/proc/self/root/tests/t"]
+    assert read_output(fresh, "cat /tests/t") == "official\n"
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_SPARSE, b"?"])
-def test_headers_that_may_stand_for_anything_are_refused(kind: bytes) -> None:
+def test_special_headers_are_refused(kind: bytes) -> None:
     with pytest.raises(archive.BROKEN):
         list(archive.members(hostile(member("files/x", kind, size=10))))
 
 
-def test_a_name_without_end_is_refused() -> None:
+def test_endless_name_is_refused() -> None:
     with pytest.raises(ValueError, match="member of type"):
         list(archive.members(hostile(member("x", tarfile.GNUTYPE_LONGNAME, size=1 << 20))))
 
 
-def test_an_archive_that_swells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swelling_archive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MAX_CONTENT", -(63 << 20))
     data = hostile(member("files/x", size=2 << 20))
-    with pytest.raises(ValueError, match="more than an archive"):
+    with pytest.raises(ValueError, match="the archive of changed files is too large"):
         read_content(data)
     assert len(data) < 10_000
 
 
-def test_several_archives_in_a_row_are_one() -> None:
+def test_concatenated_archives_are_one() -> None:
     plain = [hostile(member(f"files/{name}", size=1)) for name in "ab"]
     row = b"".join(gzip.decompress(data) for data in plain)
     for data in (row, b"".join(plain)):

@@ -22,10 +22,10 @@ def forwarding(
     class Agent(Handler):
         def respond(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            done = forwarder.answer(self.command, self.path, headers, self.body(), timeout_s=60)
-            answers.append(done)
-            named = {name.replace("-", "_"): value for name, value in done.headers.items()}
-            self.answer(done.status, done.body, **named)
+            forwarded = forwarder.answer(self.command, self.path, headers, self.body(), timeout_s=60)
+            answers.append(forwarded)
+            headers_by_name = {name.replace("-", "_"): value for name, value in forwarded.headers.items()}
+            self.answer(forwarded.status, forwarded.body, **headers_by_name)
 
     chosen = spec(url, **{"temperature": None, **chosen_spec})  # type: ignore[arg-type]
     with open_forwarder(chosen, speaks or (WireProtocol.CHAT,), first_wait_s=0.01) as forwarder, serve(Agent) as at:

@@ -9,7 +9,7 @@ import pytest
 from swe_argo.steps.settings import settings
 
 NAMES = (
-    "LLM_API_KEY", "OPENAI_API_KEY", "LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "SWE_ARGO_GATE",
+    "LLM_API_KEY", "OPENAI_API_KEY", "LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "SWE_ARGO_LIMITER",
     "SWE_ARGO_UNITS", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy",
 )  # fmt: skip
 

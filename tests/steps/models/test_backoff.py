@@ -32,7 +32,7 @@ NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
         ({"retry-after": "inf"}, None),
     ],
 )
-def test_what_an_endpoint_tells_is_read_in_both_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+def test_wait_reads_both_header_forms(headers: dict[str, str], seconds: float | None) -> None:
     assert requested_wait_s(headers, NOW) == seconds
 
 
@@ -48,23 +48,23 @@ def test_what_an_endpoint_tells_is_read_in_both_its_forms(headers: dict[str, str
         ("please try again later", None),
     ],
 )
-def test_what_an_endpoint_tells_in_words_counts_where_no_header_does(words: str, seconds: float | None) -> None:
+def test_wait_is_read_from_error_text(words: str, seconds: float | None) -> None:
     assert requested_wait_s({}, NOW, words=words) == (seconds and pytest.approx(seconds))
     assert requested_wait_s({"retry-after": "3"}, NOW, words=words) == 3.0
 
 
 @given(st.text(max_size=40))
-def test_no_text_of_a_server_breaks_it(text: str) -> None:
-    told = requested_wait_s({"retry-after": text}, NOW)
-    assert told is None or 0 <= told <= LONGEST_S
+def test_wait_accepts_any_header_text(text: str) -> None:
+    requested_s = requested_wait_s({"retry-after": text}, NOW)
+    assert requested_s is None or 0 <= requested_s <= LONGEST_S
 
 
 @given(st.integers(0, 50))
-def test_without_a_word_the_wait_doubles_up_to_a_minute(failed: int) -> None:
+def test_wait_doubles_up_to_a_minute(failed: int) -> None:
     longest = min(2.0**failed, 60.0)
     assert longest / 2 <= wait_s(failed, None, 1.0) <= longest
 
 
 @given(st.floats(0, 120))
-def test_what_was_told_is_waited_for_and_hardly_longer(told: float) -> None:
-    assert told <= wait_s(3, told, 1.0) <= told + 1.0
+def test_wait_hardly_exceeds_requested(requested_s: float) -> None:
+    assert requested_s <= wait_s(3, requested_s, 1.0) <= requested_s + 1.0

@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 @BOTH
-def test_an_answer_is_the_same_streamed_or_not(stream: bool) -> None:
+def test_reply_is_same_when_streamed(stream: bool) -> None:
     answer = Answer(
         "I look around.",
         calls=(Call("ls", {"path": "/"}, id="c1"), Call("cat", {"file": "é"}, id="c2")),
@@ -34,7 +34,7 @@ def test_an_answer_is_the_same_streamed_or_not(stream: bool) -> None:
         reply = model.ask(ISSUE, tools=TOOLS)
     assert reply.text == "I look around."
     assert reply.reasoning == "Where is it?"
-    assert [(each.id, each.name) for each in reply.calls] == [("c1", "ls"), ("c2", "cat")]
+    assert [(call.id, call.name) for call in reply.calls] == [("c1", "ls"), ("c2", "cat")]
     assert reply.calls[1].arguments == '{"file": "\\u00e9"}'
     assert reply.message["reasoning_content"] == "Where is it?"
     metrics, extra = reply.metrics, reply.metrics.extra
@@ -50,7 +50,7 @@ def test_an_answer_is_the_same_streamed_or_not(stream: bool) -> None:
     assert server.calls[0].body.get("stream", False) is stream
 
 
-def test_every_field_of_the_spec_goes_to_the_wire() -> None:
+def test_request_has_every_spec_field() -> None:
     spec: dict[str, Any] = {
         "temperature": 0.3, "top_p": 0.9, "seed": 7, "max_output_tokens": 99, "reasoning_effort": "low",
         "logprobs": True, "extra_body": {"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}},
@@ -58,7 +58,7 @@ def test_every_field_of_the_spec_goes_to_the_wire() -> None:
     with model_server(play(Answer("x"))) as server, client(server.url, **spec) as model:
         model.ask(ISSUE, tools=TOOLS, stop=["</function>"])
         model.ask(ISSUE, temperature=0.1)
-    first, second = (seen.body for seen in server.calls)
+    first, second = (request.body for request in server.calls)
     assert first == {
         "model": "m", "messages": ISSUE, "tools": TOOLS, "stop": ["</function>"], "temperature": 0.3, "top_p": 0.9,
         "seed": 7, "max_tokens": 99, "reasoning_effort": "low", "logprobs": True, "return_token_ids": True, "top_k": 20,
@@ -68,13 +68,13 @@ def test_every_field_of_the_spec_goes_to_the_wire() -> None:
     assert "tools" not in second
 
 
-def test_what_is_not_wished_is_left_to_the_endpoint() -> None:
+def test_request_omits_unset_fields() -> None:
     with model_server(play(Answer("x"))) as server, client(server.url, temperature=None) as model:
         model.ask(ISSUE)
     assert server.calls[0].body == {"model": "m", "messages": ISSUE}
 
 
-def test_a_key_is_shown_and_without_one_nothing_is(environment: pytest.MonkeyPatch) -> None:
+def test_client_sends_key_only_if_set(environment: pytest.MonkeyPatch) -> None:
     with model_server(play(Answer("x"))) as server:
         with client(server.url) as model:
             model.ask(ISSUE)
@@ -101,12 +101,12 @@ def test_a_key_is_shown_and_without_one_nothing_is(environment: pytest.MonkeyPat
         ("openai/", "openai/"),
     ],
 )
-def test_the_protocols_word_is_no_part_of_a_models_name(ours: str, theirs: str) -> None:
+def test_wire_name_drops_provider_prefix(ours: str, theirs: str) -> None:
     assert wire_name(ours) == theirs
 
 
 @pytest.mark.parametrize("around", ["{}\n", " {}", "{}\r\n"])
-def test_what_a_file_leaves_round_a_key_is_not_sent(environment: pytest.MonkeyPatch, around: str) -> None:
+def test_key_is_stripped_of_whitespace(environment: pytest.MonkeyPatch, around: str) -> None:
     key = "sk-tests-0123456789"
     environment.setenv("LLM_API_KEY", around.format(key))
     with model_server(play(Answer("x")), key=key) as server, client(server.url) as model:
@@ -115,17 +115,15 @@ def test_what_a_file_leaves_round_a_key_is_not_sent(environment: pytest.MonkeyPa
 
 @pytest.mark.parametrize("key", ["sk-tests-0123\n456789", "sk-tests 0123456789", "sk-tests-ключ-456789"])
 @pytest.mark.parametrize("name", ["LLM_API_KEY", "OPENAI_API_KEY"])
-def test_a_key_that_no_header_can_carry_is_refused_before_anything_is_asked(
-    environment: pytest.MonkeyPatch, name: str, key: str
-) -> None:
+def test_key_unfit_for_header_is_refused(environment: pytest.MonkeyPatch, name: str, key: str) -> None:
     environment.setenv(name, key)
-    with pytest.raises(ConfigError, match=f"^{name}: it holds a blank, a line break or .*: copy it again") as refusal:
+    with pytest.raises(ConfigError, match=f"^{name}: it contains a space, a line .*: copy it again") as refusal:
         client("http://127.0.0.1:9/v1")
     assert not [piece for piece in key.split() if piece in str(refusal.value)]
 
 
 @BOTH
-def test_token_ids_and_logprobs_are_recorded_exactly_and_each_id_once(stream: bool) -> None:
+def test_token_ids_are_recorded_once(stream: bool) -> None:
     with (
         model_server(play(call("ls"), Answer("done"))) as server,
         client(server.url, logprobs=True, stream=stream) as model,
@@ -137,7 +135,7 @@ def test_token_ids_and_logprobs_are_recorded_exactly_and_each_id_once(stream: bo
     one, two = first.metrics, second.metrics
     assert one.prompt_token_ids == prompt_ids(server.calls[0].body)
     assert one.completion_token_ids
-    assert one.logprobs == [logprob(each) for each in one.completion_token_ids]
+    assert one.logprobs == [logprob(token_id) for token_id in one.completion_token_ids]
     assert two.extra is not None
     shared = two.extra.shared_prompt_ids
     assert shared == len(one.prompt_token_ids or []) + len(one.completion_token_ids)
@@ -146,15 +144,15 @@ def test_token_ids_and_logprobs_are_recorded_exactly_and_each_id_once(stream: bo
     assert anew.metrics.prompt_token_ids == one.prompt_token_ids  # a new conversation is recorded whole
 
 
-def test_ids_that_come_in_the_tokens_place_are_read() -> None:
+def test_token_ids_in_logprobs_are_read() -> None:
     from swe_argo.steps.models.response_body import ModelResponse, metrics_of
 
-    told = [{"token": "token_id:17", "logprob": -0.5}, {"token": "token_id:4", "logprob": -1.0}]
-    body = {"choices": [{"message": {"content": "x"}, "logprobs": {"content": told}}]}
+    tokens = [{"token": "token_id:17", "logprob": -0.5}, {"token": "token_id:4", "logprob": -1.0}]
+    body = {"choices": [{"message": {"content": "x"}, "logprobs": {"content": tokens}}]}
     assert metrics_of(ModelResponse(body, {}, 0.1), LlmSpec(), 1).completion_token_ids == [17, 4]
 
 
-def test_the_cost_is_by_the_wishs_prices_else_as_the_endpoint_tells_else_unknown() -> None:
+def test_cost_prefers_prices_of_the_spec() -> None:
     answer = Answer("x", prompt_tokens=1000, cached_tokens=400, completion_tokens=10, cost_usd=0.5)
     prices = {"input_cost_per_token": 1e-3, "output_cost_per_token": 1e-2, "cached_cost_per_token": 1e-4}
     header = {"x-litellm-response-cost": "0.25"}
@@ -165,15 +163,15 @@ def test_the_cost_is_by_the_wishs_prices_else_as_the_endpoint_tells_else_unknown
         (Answer("x", headers=header), {}, 0.25),
         (Answer("x"), {}, None),
     ]
-    for said, spec, cost in cases:
-        with model_server(play(said)) as server, client(server.url, **spec) as model:
-            told = model.ask(ISSUE).metrics.cost_usd
-            assert told == (None if cost is None else pytest.approx(cost))
-            assert model.usage.cost_usd == told
+    for output, spec, cost in cases:
+        with model_server(play(output)) as server, client(server.url, **spec) as model:
+            cost_usd = model.ask(ISSUE).metrics.cost_usd
+            assert cost_usd == (None if cost is None else pytest.approx(cost))
+            assert model.usage.cost_usd == cost_usd
 
 
 @BOTH
-def test_an_empty_answer_is_an_answer_and_counted(stream: bool) -> None:
+def test_empty_answer_is_counted(stream: bool) -> None:
     with model_server(play(EMPTY)) as server, client(server.url, stream=stream) as model:
         reply = model.ask(ISSUE)
         assert (reply.text, reply.calls, reply.message["content"]) == ("", (), "")
@@ -181,7 +179,7 @@ def test_an_empty_answer_is_an_answer_and_counted(stream: bool) -> None:
 
 
 @BOTH
-def test_a_refusal_and_a_filter_are_the_agents_outcome_and_counted(stream: bool) -> None:
+def test_refusal_and_filter_are_counted(stream: bool) -> None:
     for answer, reason in ((REFUSAL, StopReason.REFUSAL), (FILTERED, StopReason.CONTENT_FILTER)):
         with model_server(play(answer)) as server, client(server.url, stream=stream) as model:
             with pytest.raises(NoReplyError) as ended:
@@ -192,7 +190,7 @@ def test_a_refusal_and_a_filter_are_the_agents_outcome_and_counted(stream: bool)
 
 
 @BOTH
-def test_arguments_that_are_no_json_come_as_they_are_and_go_back_as_json(stream: bool) -> None:
+def test_invalid_arguments_are_wrapped(stream: bool) -> None:
     answer = Answer(calls=(Call("ls", '{"path": "/'),))
     with model_server(play(answer)) as server, client(server.url, stream=stream) as model:
         reply = model.ask(ISSUE)
@@ -200,7 +198,7 @@ def test_arguments_that_are_no_json_come_as_they_are_and_go_back_as_json(stream:
     assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"unreadable": "{\\"path\\": \\"/"}'
 
 
-def test_an_answer_that_is_cut_at_its_limit_says_so() -> None:
+def test_cut_answer_reports_length() -> None:
     with model_server(play(Answer("one two three four"))) as server, client(server.url, max_output_tokens=2) as model:
         reply = model.ask(ISSUE)
     assert reply.text == "one two"
@@ -208,13 +206,13 @@ def test_an_answer_that_is_cut_at_its_limit_says_so() -> None:
     assert reply.metrics.extra.finish_reason == "length"
 
 
-def test_output_that_is_no_text_can_be_sent() -> None:
+def test_request_replaces_surrogates() -> None:
     with model_server(play(Answer("x"))) as server, client(server.url) as model:
         model.ask([{"role": "user", "content": "bytes: \udc80\udcff"}])
     assert server.calls[0].body["messages"][0]["content"] == "bytes: ??"
 
 
-def test_an_endpoint_that_wants_the_newer_name_of_the_limit_gets_it_from_then_on() -> None:
+def test_client_adopts_newer_limit_field() -> None:
     refused = error(
         400,
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
@@ -226,12 +224,12 @@ def test_an_endpoint_that_wants_the_newer_name_of_the_limit_gets_it_from_then_on
     with model_server(script) as server, client(server.url, max_output_tokens=50) as model:
         first, _ = model.ask(ISSUE), model.ask(ISSUE)
         assert (model.usage.calls, model.usage.requests) == (2, 3)
-    assert [seen.body.get("max_completion_tokens") for seen in server.calls] == [None, 50, 50]
+    assert [request.body.get("max_completion_tokens") for request in server.calls] == [None, 50, 50]
     assert first.metrics.extra is not None
     assert first.metrics.extra.requests == 2
 
 
-def test_what_a_request_can_do_without_is_left_out_once_it_is_refused() -> None:
+def test_client_drops_refused_parameters() -> None:
     temperature = error(
         400,
         "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is supported.",
@@ -248,7 +246,7 @@ def test_what_a_request_can_do_without_is_left_out_once_it_is_refused() -> None:
     assert server.counts.requests == 4
 
 
-def test_the_totals_are_the_servers_own_retries_and_refusals_included() -> None:
+def test_usage_equals_server_totals() -> None:
     script = flaky(play(call("ls"), Answer("done", reasoning="so")), rate_limited(), rate_limited())
     with model_server(script) as server, client(server.url) as model:
         reply = model.ask(ISSUE)
@@ -259,7 +257,7 @@ def test_the_totals_are_the_servers_own_retries_and_refusals_included() -> None:
     assert usage.reasoning_tokens == counts.reasoning_tokens > 0
 
 
-def test_one_connection_serves_a_whole_conversation() -> None:
+def test_client_reuses_one_connection() -> None:
     with model_server(play(Answer("x"))) as server, client(server.url) as model:
         for _ in range(5):
             model.ask(ISSUE)

@@ -37,18 +37,18 @@ def completion(**changed: Any) -> dict[str, Any]:
 
 def streamed(*chunks: dict[str, Any]) -> str:
     """Those chunks and the end, as server-sent events, every character as it is."""
-    return "".join(f"data: {json.dumps(each, ensure_ascii=False)}\n\n" for each in chunks) + "data: [DONE]\n\n"
+    return "".join(f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
 
 
-def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
 # -- nothing in it
 
 
 @BOTH
-def test_an_answer_with_no_choice_is_asked_for_again_and_its_tokens_are_counted(stream: bool) -> None:
+def test_missing_choice_is_retried(stream: bool) -> None:
     script = flaky(play(Answer("x")), NO_CHOICES, rate_limited(), NO_CHOICES)
     with model_server(script) as server, client(server.url, stream=stream) as model:
         assert model.ask(ISSUE).text == "x"
@@ -57,7 +57,7 @@ def test_an_answer_with_no_choice_is_asked_for_again_and_its_tokens_are_counted(
 
 
 @BOTH
-def test_an_answer_with_no_choice_ever_is_the_endpoints_failure(stream: bool) -> None:
+def test_no_choices_is_endpoint_failure(stream: bool) -> None:
     prices = {"input_cost_per_token": 1.0, "output_cost_per_token": 1.0}
     with model_server(play(NO_CHOICES)) as server, client(server.url, stream=stream, num_retries=2, **prices) as model:
         with pytest.raises(InfraError, match="the answer has no choices, the last of 3 requests") as failure:
@@ -67,7 +67,7 @@ def test_an_answer_with_no_choice_ever_is_the_endpoints_failure(stream: bool) ->
         assert model.usage.cost_usd == server.counts.prompt_tokens > 0
 
 
-def test_an_answer_that_a_filter_took_needs_no_message() -> None:
+def test_filtered_answer_may_be_empty() -> None:
     body = completion(message=None, finish_reason="content_filter")
     with model_server(lambda _: Fault(200, body)) as server, client(server.url) as model:
         with pytest.raises(NoReplyError) as ended:
@@ -88,7 +88,7 @@ ROOMLESS = {
 
 @BOTH
 @pytest.mark.parametrize("answer", ROOMLESS.values(), ids=ROOMLESS.keys())
-def test_a_conversation_that_leaves_no_room_for_a_token_is_too_long(answer: Answer, stream: bool) -> None:
+def test_no_room_for_a_token_is_overflow(answer: Answer, stream: bool) -> None:
     with model_server(play(answer)) as server, client(server.url, stream=stream) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(ISSUE)
@@ -114,7 +114,7 @@ OVERFLOWS = {
 
 
 @pytest.mark.parametrize("fault", OVERFLOWS.values(), ids=OVERFLOWS.keys())
-def test_an_overflow_told_as_something_else_is_one_and_never_asked_again(fault: Fault) -> None:
+def test_odd_overflow_is_recognized(fault: Fault) -> None:
     with model_server(play(fault)) as server, client(server.url) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(ISSUE)
@@ -122,7 +122,7 @@ def test_an_overflow_told_as_something_else_is_one_and_never_asked_again(fault: 
         assert server.counts.requests == 1
 
 
-def test_a_model_that_writes_of_long_prompts_has_not_met_one() -> None:
+def test_text_about_overflow_is_no_error() -> None:
     text = "internal: maximum context length is 8192 tokens, prompt is too long"
     with model_server(play(Answer(text))) as server, client(server.url) as model:
         assert model.ask(ISSUE).text == text
@@ -149,13 +149,13 @@ LATE = {
 
 @BOTH
 @pytest.mark.parametrize("fault", LATE.values(), ids=LATE.keys())
-def test_refusal_is_the_conversations_when_small_request_passes(fault: Fault, stream: bool) -> None:
+def test_refusal_blames_the_conversation(fault: Fault, stream: bool) -> None:
     with model_server(late(fault)) as server, client(server.url, stream=stream, num_retries=0) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(LATER, tools=TOOLS)
         assert ended.value.reason is StopReason.REQUEST_REFUSED
         assert ended.value.detail == fault.body["error"]["message"]
-        first, small, again = [seen.body for seen in server.calls]
+        first, small, again = [request.body for request in server.calls]
     assert first == again
     assert "report_word" in str(small)
     assert small["max_tokens"] == 1024
@@ -179,22 +179,22 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize(("messages", "found"), FORMS.values(), ids=FORMS.keys())
-def test_refusal_says_when_our_check_finds_the_request_malformed(messages: list[Message], found: str) -> None:
+@pytest.mark.parametrize(("messages", "diagnosis"), FORMS.values(), ids=FORMS.keys())
+def test_refusal_reports_bad_request(messages: list[Message], diagnosis: str) -> None:
     with model_server(late(UNTOLD)) as server, client(server.url) as model, pytest.raises(NoReplyError) as ended:
         model.ask(messages, tools=TOOLS)
-    assert ended.value.detail == (f"{found}; the endpoint: " if found else "") + "Invalid 'messages[2].content'"
+    assert ended.value.detail == (f"{diagnosis}; the endpoint: " if diagnosis else "") + "Invalid 'messages[2].content'"
 
 
 @pytest.mark.parametrize("fault", LATE.values(), ids=LATE.keys())
-def test_refusal_passes_when_the_same_request_is_taken_again(fault: Fault) -> None:
+def test_refusal_may_pass_on_retry(fault: Fault) -> None:
     met = [fault]
     with model_server(lambda _: met.pop() if met else Answer("x")) as server, client(server.url) as model:
         assert model.ask(LATER, tools=TOOLS).text == "x"
         assert server.counts.requests == 3
 
 
-def test_refusal_is_retried_when_small_request_fails() -> None:
+def test_refusal_is_retried_on_outage() -> None:
     met = [UNTOLD, SERVER_ERROR]
     with model_server(lambda _: met.pop(0) if met else Answer("x")) as server, client(server.url) as model:
         assert model.ask(LATER).text == "x"
@@ -218,11 +218,9 @@ QUOTAS = {
 
 @pytest.mark.parametrize("messages", [ISSUE, LATER], ids=["first", "later"])
 @pytest.mark.parametrize(("fault", "requests"), QUOTAS.values(), ids=QUOTAS.keys())
-def test_refusal_is_of_access_when_small_request_is_refused(
-    fault: Fault, requests: int, messages: list[Message]
-) -> None:
+def test_refused_probe_means_no_access(fault: Fault, requests: int, messages: list[Message]) -> None:
     with model_server(play(fault)) as server, client(server.url, num_retries=2) as model:
-        with pytest.raises(ConfigError, match="gives no access") as failed:
+        with pytest.raises(ConfigError, match="denied access") as failed:
             model.ask(messages)
         assert server.counts.requests == model.usage.requests == requests
     assert failed.value.failure_class is FailureClass.MODEL_ACCESS
@@ -239,14 +237,14 @@ WAITS = {
 
 
 @pytest.mark.parametrize("fault", WAITS.values(), ids=WAITS.keys())
-def test_429_that_can_be_waited_for_is_no_refusal_of_access(fault: Fault) -> None:
+def test_rate_limit_is_no_access_refusal(fault: Fault) -> None:
     with model_server(play(fault)) as server, client(server.url, num_retries=1) as model:
         with pytest.raises(InfraError, match="the last of 2 requests"):
             model.ask(LATER)
         assert server.counts.requests == 2
 
 
-def test_429_of_one_conversation_alone_is_the_endpoints_failure() -> None:
+def test_429_of_one_prompt_is_infra() -> None:
     with model_server(late(Fault(429, XAI))) as server, client(server.url, num_retries=0) as model:
         with pytest.raises(InfraError):
             model.ask(LATER)
@@ -266,15 +264,15 @@ FOREIGN = {
 
 @pytest.mark.parametrize("messages", [ISSUE, LATER], ids=["first", "later"])
 @pytest.mark.parametrize("fault", FOREIGN.values(), ids=FOREIGN.keys())
-def test_foreign_body_is_retried_then_an_infra_failure(fault: Fault, messages: list[Message]) -> None:
+def test_foreign_body_is_infra_failure(fault: Fault, messages: list[Message]) -> None:
     with model_server(play(fault)) as server, client(server.url, num_retries=1) as model:
-        with pytest.raises(ForeignAnswerError, match=r"2 requests; this is not its API's JSON: look for a fire") as met:
+        with pytest.raises(ForeignAnswerError, match=r"2 requests; the response is not JSON: check for a fire") as met:
             model.ask(messages)
         assert server.counts.requests == 2
     assert (met.value.failure_class, met.value.exit_code) == (FailureClass.MODEL, 75)
 
 
-def test_a_model_that_is_gone_late_is_the_endpoints_failure() -> None:
+def test_vanished_model_is_infra_failure() -> None:
     with model_server(flaky(play(Answer("x")), UNKNOWN_MODEL)) as server, client(server.url) as model:
         assert model.ask(LATER).text == "x"
     with model_server(play(UNKNOWN_MODEL)) as server, client(server.url, num_retries=2) as model:
@@ -286,9 +284,9 @@ def test_a_model_that_is_gone_late_is_the_endpoints_failure() -> None:
 # -- too large for a minute
 
 
-def test_a_request_too_large_for_a_minute_is_asked_again() -> None:
-    told = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000"
-    limited = Fault(413, {"error": {"message": told, "type": "tokens", "code": "rate_limit_exceeded"}})
+def test_request_over_tpm_is_retried() -> None:
+    message = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000"
+    limited = Fault(413, {"error": {"message": message, "type": "tokens", "code": "rate_limit_exceeded"}})
     with model_server(flaky(play(Answer("x")), limited)) as server, client(server.url) as model:
         assert model.ask(LATER).text == "x"
         assert model.usage.requests == server.counts.requests == 2
@@ -297,14 +295,14 @@ def test_a_request_too_large_for_a_minute_is_asked_again() -> None:
 # -- without an end
 
 
-def test_an_answer_that_drips_past_its_time_is_asked_for_again() -> None:
+def test_dripping_answer_is_retried() -> None:
     with model_server(flaky(play(call("ls")), DRIP)) as server, client(server.url, stream=True, timeout=2) as model:
         assert model.ask(ISSUE).calls[0].name == "ls"
         assert model.usage.requests == server.counts.requests == 2
         assert model.lost_s >= 1.5, "the time of the answer that was none is not the agent's"
 
 
-def test_answers_that_drip_past_their_time_again_and_again_are_the_agents_outcome() -> None:
+def test_repeated_drip_is_call_timeout() -> None:
     with model_server(play(DRIP)) as server, client(server.url, stream=True, timeout=1, num_retries=2) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(ISSUE)
@@ -312,7 +310,7 @@ def test_answers_that_drip_past_their_time_again_and_again_are_the_agents_outcom
         assert server.counts.requests == 3
 
 
-def test_an_answer_that_drips_to_the_end_of_the_agents_time_is_its_outcome() -> None:
+def test_drip_to_deadline_is_timeout() -> None:
     with model_server(play(DRIP)) as server, client(server.url, stream=True) as model:
         with pytest.raises(NoReplyError) as ended:
             model.ask(ISSUE, timeout_s=2)
@@ -320,9 +318,9 @@ def test_an_answer_that_drips_to_the_end_of_the_agents_time_is_its_outcome() -> 
         assert server.counts.requests == 1
 
 
-def test_blanks_without_an_end_are_silence() -> None:
+def test_endless_whitespace_is_silence() -> None:
     with model_server(play(DRIP)) as server, client(server.url, timeout=1, num_retries=1) as model:
-        with pytest.raises(InfraError, match="no whole answer within the time of the call"):
+        with pytest.raises(InfraError, match="no complete answer within the call's timeout"):
             model.ask(ISSUE)
         assert server.counts.requests == 2
 
@@ -339,9 +337,9 @@ UNREAD = {
 
 @pytest.mark.parametrize("how", ["500", "in the stream"])
 @pytest.mark.parametrize("words", UNREAD.values(), ids=UNREAD.keys())
-def test_a_call_that_the_server_could_not_read_is_the_agents_answer(words: str, how: str) -> None:
-    told = {"error": {"code": 500, "message": words, "type": "server_error"}}
-    fault = Fault(500, told) if how == "500" else Fault(200, streamed(told), EVENTS)
+def test_unread_call_becomes_reply_text(words: str, how: str) -> None:
+    body = {"error": {"code": 500, "message": words, "type": "server_error"}}
+    fault = Fault(500, body) if how == "500" else Fault(200, streamed(body), EVENTS)
     with model_server(play(fault)) as server, client(server.url, stream=True) as model:
         reply = model.ask(ISSUE, tools=TOOLS)
         assert (reply.text, reply.calls) == (RAW, ())
@@ -383,11 +381,11 @@ ODD = {
 
 @BOTH
 @pytest.mark.parametrize("fault", ODD.values(), ids=ODD.keys())
-def test_a_call_in_an_odd_form_is_a_call(fault: Fault, stream: bool) -> None:
+def test_odd_call_forms_are_read(fault: Fault, stream: bool) -> None:
     with model_server(lambda _: fault) as server, client(server.url, stream=stream) as model:
         reply = model.ask(ISSUE, tools=TOOLS)
         assert server.counts.requests == 1
-    assert [(each.name, json.loads(each.arguments)) for each in reply.calls] == [("ls", {"path": "/"})]
+    assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("ls", {"path": "/"})]
     assert reply.calls[0].id
     assert reply.message["tool_calls"][0] == {
         "id": reply.calls[0].id,
@@ -404,20 +402,20 @@ USAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("usage", USAGES.values(), ids=USAGES.keys())
-def test_what_a_call_took_is_read_in_odd_forms(usage: Any) -> None:
+def test_odd_usage_forms_are_read(usage: Any) -> None:
     with model_server(lambda _: Fault(200, completion() | {"usage": usage})) as server, client(server.url) as model:
         model.ask(ISSUE)
         assert (model.usage.prompt_tokens, model.usage.completion_tokens, model.usage.cost_usd) == (120, 7, 0.5)
 
 
-def test_line_ends_of_unicode_are_no_end_of_an_event() -> None:
+def test_unicode_line_ends_stay_in_event() -> None:
     text = "one\u2028two\u0085three\u000bfour"
     fault = Fault(200, streamed(delta(content=text), delta("stop")).replace("\n", "\r\n"), EVENTS)
     with model_server(lambda _: fault) as server, client(server.url, stream=True) as model:
         assert model.ask(ISSUE).text == text
 
 
-def test_a_failure_then_an_odd_answer_then_an_answer_are_all_counted() -> None:
+def test_usage_counts_every_odd_answer() -> None:
     script = flaky(play(call("ls"), Answer("done")), SERVER_ERROR, NO_CHOICES, DRIP)
     with model_server(script) as server, client(server.url, stream=True, timeout=2) as model:
         reply = model.ask(ISSUE)

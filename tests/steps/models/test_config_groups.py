@@ -52,7 +52,7 @@ def config(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["llm.eval_gpt4", "eval_gpt4"])
-def test_a_group_is_a_wish_and_its_key_is_not_in_it(config: str, name: str) -> None:
+def test_config_group_sets_spec_not_key(config: str, name: str) -> None:
     group = read_group(config, name)
     spec = RunSpec.model_validate(group.fields)
     llm = spec.llm
@@ -68,22 +68,22 @@ def test_a_group_is_a_wish_and_its_key_is_not_in_it(config: str, name: str) -> N
     assert group.notes == []
 
 
-def test_what_a_group_does_not_say_is_said_by_the_plain_one(config: str) -> None:
+def test_config_group_inherits_defaults(config: str) -> None:
     assert read_group(config, "llm.plain").fields == {"llm": {"num_retries": 8, "timeout": 300}}
     assert read_group(config, "llm").fields == {"llm": {"num_retries": 8, "timeout": 300}}
 
 
-def test_what_has_no_effect_is_told(config: str) -> None:
+def test_config_group_notes_unused_keys(config: str) -> None:
     group = read_group(config, "local")
     assert group.key is None
     assert group.fields["agent"] == {"model": "hosted_vllm/Qwen/Qwen3-Coder"}
     assert "timeout" not in group.fields["llm"]
     unknown, steering = group.notes
-    assert unknown.endswith("without effect: temprature")
+    assert unknown.endswith("are ignored: temprature")
     assert "top_k" in steering
 
 
-def test_the_template_of_openhands_with_every_line_of_it_taken_is_read_without_a_word(tmp_path: Path) -> None:
+def test_openhands_template_is_read(tmp_path: Path) -> None:
     # Its defaults: 0 and "" stand for none.
     file = tmp_path / "config.toml"
     file.write_text(
@@ -127,18 +127,18 @@ model = "gpt-4o-mini"
     assert (spec.llm.base_url, spec.llm.max_output_tokens, spec.llm.timeout, spec.llm.top_p) == (None, None, 600, 1)
 
 
-def test_an_unknown_group_is_refused_with_the_known_ones(config: str) -> None:
+def test_unknown_group_lists_known_ones(config: str) -> None:
     with pytest.raises(
         ConfigError, match=r"no group \[llm.eval_gtp4\].*did you mean llm.eval_gpt4.*llm.local, llm.plain"
-    ) as told:
+    ) as failure:
         read_group(config, "llm.eval_gtp4")
-    assert told.value.field == "llm.config"
-    assert KEY not in str(told.value)
+    assert failure.value.field == "llm.config"
+    assert KEY not in str(failure.value)
 
 
-def test_a_plain_group_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
+def test_missing_plain_group_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[llm.a]\nmodel = "m"\n')
-    with pytest.raises(ConfigError, match=r"no group \[llm\] in .* \(there: llm.a\)"):
+    with pytest.raises(ConfigError, match=r"no group \[llm\] \(groups: llm.a\)"):
         read_group(str(tmp_path / "config.toml"), "llm")
 
 
@@ -147,11 +147,11 @@ def test_a_plain_group_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> 
     [
         (None, "there is no file"),
         ("[llm", "is no TOML"),
-        ("llm = 3", r"no group .*\(there: none\)"),
+        ("llm = 3", r"no group .*\(groups: none\)"),
         (b"\xff", "cannot be read"),
     ],
 )
-def test_a_file_that_is_none_is_told(tmp_path: Path, text: str | bytes | None, message: str) -> None:
+def test_unreadable_config_is_reported(tmp_path: Path, text: str | bytes | None, message: str) -> None:
     file = tmp_path / "config.toml"
     if text is not None:
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -159,9 +159,9 @@ def test_a_file_that_is_none_is_told(tmp_path: Path, text: str | bytes | None, m
         read_group(str(file), "llm.x")
 
 
-def test_a_key_that_is_no_text_is_not_told(tmp_path: Path) -> None:
+def test_invalid_key_is_not_printed(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[llm.x]\napi_key = ["sk-secret-in-a-list"]\n')
-    with pytest.raises(ConfigError, match="api_key in") as told:
+    with pytest.raises(ConfigError, match="api_key in") as failure:
         read_group(str(file), "x")
-    assert "sk-secret" not in str(told.value)
+    assert "sk-secret" not in str(failure.value)

@@ -13,7 +13,7 @@ from swe_argo.steps.models.config_groups import read_group
 from swe_argo.steps.models.endpoint import resolve_endpoint
 from swe_argo.steps.models.vendors import OPEN, VENDORS, vendor_of_host, vendor_of_key, vendor_of_model
 from swe_argo.steps.settings import settings
-from swe_argo.steps.spec_parsing import laid_over
+from swe_argo.steps.spec_parsing import merge_tables
 from swe_argo.workflows.cli.spec_sources import read_request
 
 KEYS = {
@@ -56,18 +56,16 @@ def group(tmp_path: Path, environment: pytest.MonkeyPatch, model: str, key: str,
     file = tmp_path / "config.toml"
     file.write_text(GUIDE.format(model=model, key=key) + more)
     flags = {"agent_name": "openhands", "llm_config": "llm.eval_claude", "llm_config_file": str(file)}
-    told = read_request(None, flags, [])
-    with_key(environment, told.env["LLM_API_KEY"])
-    return told.spec
+    request = read_request(None, flags, [])
+    with_key(environment, request.env["LLM_API_KEY"])
+    return request.spec
 
 
 # -- a group that names no address
 
 
 @pytest.mark.parametrize("key", [*KEYS.values(), NOBODYS])
-def test_the_guides_group_is_refused_with_the_line_to_add(
-    tmp_path: Path, environment: pytest.MonkeyPatch, key: str
-) -> None:
+def test_group_without_url_is_refused(tmp_path: Path, environment: pytest.MonkeyPatch, key: str) -> None:
     spec = group(tmp_path, environment, "claude-3-5-sonnet-20241022", key)
     with pytest.raises(ConfigError) as refusal:
         resolve_endpoint(spec)
@@ -103,13 +101,13 @@ def test_the_guides_group_is_refused_with_the_line_to_add(
     ],
 )
 @pytest.mark.parametrize("key", [NOBODYS, KEYS["OpenAI"]], ids=["nobody's", "OpenAI's"])
-def test_a_model_that_is_not_openais_is_never_asked_for_there_unless_it_is_said(
+def test_foreign_model_needs_an_address(
     tmp_path: Path, environment: pytest.MonkeyPatch, model: str, url: str, key: str
 ) -> None:
     with pytest.raises(ConfigError) as refusal:
         resolve_endpoint(group(tmp_path, environment, model, key))
     assert f'add base_url = "{url}"' in refusal.value.reason
-    with pytest.raises(ConfigError, match="name its endpoint with --base-url or LLM_BASE_URL"):
+    with pytest.raises(ConfigError, match="give its endpoint with --base-url or LLM_BASE_URL"):
         resolve_endpoint(chosen_spec(None, model))
     assert resolve_endpoint(chosen_spec("https://api.openai.com/v1", model)).model == model.removeprefix("openai/")
     assert resolve_endpoint(chosen_spec("http://localhost:8000/v1", model)).key is not None
@@ -117,9 +115,7 @@ def test_a_model_that_is_not_openais_is_never_asked_for_there_unless_it_is_said(
 
 @pytest.mark.parametrize("model", ["gpt-4-1106-preview", "openai/gpt-4.1", "o3-mini", "ft:gpt-4o:o::i", "openai/new"])
 @pytest.mark.parametrize("key", [NOBODYS, KEYS["OpenAI"], KEYS["OpenAI, older"]], ids=["plain", "project", "older"])
-def test_a_model_of_openais_needs_no_address(
-    tmp_path: Path, environment: pytest.MonkeyPatch, model: str, key: str
-) -> None:
+def test_openai_model_needs_no_address(tmp_path: Path, environment: pytest.MonkeyPatch, model: str, key: str) -> None:
     where = resolve_endpoint(group(tmp_path, environment, model, key))
     assert where.url == "https://api.openai.com/v1"
     assert where.key is not None
@@ -129,9 +125,9 @@ def test_a_model_of_openais_needs_no_address(
 # -- keys of a known form
 
 
-@pytest.mark.parametrize("whose", KEYS)
-def test_a_key_of_a_known_form_goes_to_its_vendor_and_to_no_other(environment: pytest.MonkeyPatch, whose: str) -> None:
-    key, owner = KEYS[whose], whose.partition(",")[0]
+@pytest.mark.parametrize("key_name", KEYS)
+def test_key_goes_only_to_its_vendor(environment: pytest.MonkeyPatch, key_name: str) -> None:
+    key, owner = KEYS[key_name], key_name.partition(",")[0]
     with_key(environment, key)
     for vendor in VENDORS:
         if vendor is OPEN:
@@ -140,10 +136,12 @@ def test_a_key_of_a_known_form_goes_to_its_vendor_and_to_no_other(environment: p
             if vendor.name == owner:
                 assert resolve_endpoint(chosen_spec(url)).key is not None
                 continue
-            with pytest.raises(ConfigError, match=f"the key is one of {owner}, the address {vendor.name}'s") as refusal:
+            with pytest.raises(
+                ConfigError, match=f"the API key is {owner}'s but the address is {vendor.name}'s"
+            ) as refusal:
                 resolve_endpoint(chosen_spec(url))
             assert key not in str(refusal.value)
-            assert next(each.url for each in VENDORS if each.name == owner) in refusal.value.reason
+            assert next(candidate.url for candidate in VENDORS if candidate.name == owner) in refusal.value.reason
     for own in (
         "http://localhost:4000",
         "https://llm-proxy.example.org/v1",
@@ -152,13 +150,13 @@ def test_a_key_of_a_known_form_goes_to_its_vendor_and_to_no_other(environment: p
         assert resolve_endpoint(chosen_spec(own)).key is not None, "a proxy takes whatever it was given"
 
 
-def test_a_key_of_openais_project_goes_to_openai_alone_without_an_address(environment: pytest.MonkeyPatch) -> None:
+def test_groq_key_is_refused_for_openai(environment: pytest.MonkeyPatch) -> None:
     with_key(environment, KEYS["Groq"])
-    with pytest.raises(ConfigError, match=r"one of Groq, the address OpenAI's.*https://api.groq.com/openai/v1"):
+    with pytest.raises(ConfigError, match=r"key is Groq's but the address is OpenAI's.*https://api.groq.com/openai/v1"):
         resolve_endpoint(chosen_spec(None, "gpt-4.1"))
 
 
-def test_every_vendors_own_address_and_forms_are_its_own() -> None:
+def test_vendor_forms_do_not_overlap() -> None:
     for vendor in VENDORS:
         if vendor is not OPEN:
             assert vendor_of_host(vendor.url.split("/")[2]) is vendor
@@ -169,18 +167,18 @@ def test_every_vendors_own_address_and_forms_are_its_own() -> None:
         assert vendor_of_host(host) is None
 
 
-def test_a_group_over_another_keeps_its_address(tmp_path: Path) -> None:
+def test_group_inherits_plain_address(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[llm]\nbase_url = "http://localhost:1/v1"\n' + GUIDE.format(model="claude-4", key=NOBODYS))
     read = read_group(str(file), "llm.eval_claude")
-    assert resolve_endpoint(RunSpec.model_validate(laid_over(read.fields, {}))).url == "http://localhost:1/v1"
+    assert resolve_endpoint(RunSpec.model_validate(merge_tables(read.fields, {}))).url == "http://localhost:1/v1"
 
 
 PROXY = "http://swe-argo-proxy.evals.svc:8000/v1"
 
 
 @pytest.mark.parametrize(
-    ("named", "of_credentials", "url", "key"),
+    ("base_url", "of_credentials", "url", "key"),
     [
         (None, None, PROXY, "of-the-proxy"),
         (PROXY, None, PROXY, "of-the-proxy"),
@@ -188,15 +186,15 @@ PROXY = "http://swe-argo-proxy.evals.svc:8000/v1"
         ("https://api.openai.com/v1", None, "https://api.openai.com/v1", "mine"),
     ],
 )
-def test_the_namespaces_proxy_is_asked_where_nobody_names_another_and_has_a_key_of_its_own(
-    environment: pytest.MonkeyPatch, *, named: str | None, of_credentials: str | None, url: str, key: str
+def test_proxy_is_the_default_endpoint(
+    environment: pytest.MonkeyPatch, *, base_url: str | None, of_credentials: str | None, url: str, key: str
 ) -> None:
     environment.setenv("SWE_ARGO_PROXY_URL", PROXY)
     environment.setenv("SWE_ARGO_PROXY_KEY", "of-the-proxy\n")
     if of_credentials:
         environment.setenv("LLM_BASE_URL", of_credentials)
     with_key(environment, "mine")
-    found = resolve_endpoint(chosen_spec(named, "openai/tinker"))
-    assert (found.url, found.model) == (url, "tinker")
-    assert found.key is not None
-    assert found.key.get_secret_value() == key
+    endpoint = resolve_endpoint(chosen_spec(base_url, "openai/tinker"))
+    assert (endpoint.url, endpoint.model) == (url, "tinker")
+    assert endpoint.key is not None
+    assert endpoint.key.get_secret_value() == key

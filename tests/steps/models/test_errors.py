@@ -21,9 +21,11 @@ WORDINGS = [json.loads(line) for line in Path(__file__).with_name("wordings.json
 """``{"means", "who", "status", "body"}``: what endpoints answer, and what each means."""
 
 
-@pytest.mark.parametrize("told", WORDINGS, ids=lambda told: f"{told['means']}-{told['who']}-{told['status']}")
-def test_each_endpoints_words_are_understood(told: dict[str, Any]) -> None:
-    status, body, means = told["status"], told["body"], ErrorMeaning(told["means"])
+@pytest.mark.parametrize(
+    "wording", WORDINGS, ids=lambda wording: f"{wording['means']}-{wording['who']}-{wording['status']}"
+)
+def test_error_meaning_fits_each_wording(wording: dict[str, Any]) -> None:
+    status, body, means = wording["status"], wording["body"], ErrorMeaning(wording["means"])
     assert error_meaning(Refusal.of(status, body)) is means
     inner = body.get("error") if isinstance(body, dict) else None
     if isinstance(inner, dict):  # the library hands on what is in "error"
@@ -39,7 +41,7 @@ def test_each_endpoints_words_are_understood(told: dict[str, Any]) -> None:
         ({"detail": [{"loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]}, "seed"),
     ],
 )
-def test_the_parameter_that_is_meant_is_the_one_that_was_sent(body: Any, name: str | None) -> None:
+def test_parameter_of_returns_sent_name(body: Any, name: str | None) -> None:
     assert parameter_of(Refusal.of(400, body), ("max_tokens", "temperature", "seed")) == name
 
 
@@ -54,5 +56,5 @@ _JSON = st.recursive(
 
 
 @given(st.integers(400, 599), _JSON)
-def test_any_body_means_something(status: int, body: Any) -> None:
+def test_error_meaning_accepts_any_body(status: int, body: Any) -> None:
     assert error_meaning(Refusal.of(status, body)) in ErrorMeaning

@@ -38,7 +38,7 @@ def _client(at: str) -> Any:
 
 @BOTH
 @pytest.mark.parametrize("endpoint_streams", [False, True])
-def test_the_openai_client_gets_what_the_endpoint_said(stream: bool, endpoint_streams: bool) -> None:
+def test_openai_client_gets_the_answer(stream: bool, endpoint_streams: bool) -> None:
     messages: list[Any] = [{"role": "system", "content": "You are."}, *ISSUE]
     with (
         model_server(play(ANSWER)) as server,
@@ -52,21 +52,21 @@ def test_the_openai_client_gets_what_the_endpoint_said(stream: bool, endpoint_st
                 tools=TOOLS,
                 stream_options={"include_usage": True},
             ) as events:
-                said: Any = events.get_final_completion()
+                completion: Any = events.get_final_completion()
         else:
-            said = agent.chat.completions.create(model="any", messages=messages, tools=TOOLS)
-    message = said.choices[0].message
+            completion = agent.chat.completions.create(model="any", messages=messages, tools=TOOLS)
+    message = completion.choices[0].message
     assert (message.content, message.reasoning_content) == ("I look.", "Where?")
-    assert [(each.id, each.function.arguments) for each in message.tool_calls] == [
+    assert [(tool_call.id, tool_call.function.arguments) for tool_call in message.tool_calls] == [
         ("c1", '{"path": "\\u00e9"}'), ("c2", '{"n": 1}')
     ]  # fmt: skip
-    assert said.choices[0].finish_reason == "tool_calls"
-    assert (said.usage.prompt_tokens, said.usage.completion_tokens) == (120, 17)
+    assert completion.choices[0].finish_reason == "tool_calls"
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (120, 17)
     call = answers[0].call
     assert call is not None
     assert call.reply is not None
     assert (call.system, call.messages, call.tools, call.protocol) == ("You are.", ISSUE, TOOLS, WireProtocol.CHAT)
-    assert [each.id for each in call.reply.calls] == ["c1", "c2"]
+    assert [tool_call.id for tool_call in call.reply.calls] == ["c1", "c2"]
     assert (call.reply.reasoning, call.ended, call.metrics.cached_tokens) == ("Where?", None, 64)
     assert (forwarder.usage.calls, forwarder.usage.prompt_tokens) == (1, 120)
     assert server.calls[0].body["model"] == "m"
@@ -74,7 +74,7 @@ def test_the_openai_client_gets_what_the_endpoint_said(stream: bool, endpoint_st
 
 @BOTH
 @pytest.mark.parametrize("protocol", list(WireProtocol))
-def test_calls_numbered_anew_get_ids_of_their_own(protocol: WireProtocol, stream: bool) -> None:
+def test_repeated_call_ids_become_unique(protocol: WireProtocol, stream: bool) -> None:
     """The endpoint names both calls of each of two answers call_0."""
     conversation: list[Any] = [{"role": "user", "content": "Go."}]
     field = "input" if protocol is WireProtocol.RESPONSES else "messages"
@@ -86,38 +86,38 @@ def test_calls_numbered_anew_get_ids_of_their_own(protocol: WireProtocol, stream
     ):
         for _ in range(3):
             body = json.dumps({"model": "m", "max_tokens": 9, field: conversation}).encode()
-            done = forwarder.answer("POST", f"/v1{WIRES[protocol].path}", {}, body)
-            answer = json.loads(done.body)
+            forwarded = forwarder.answer("POST", f"/v1{WIRES[protocol].path}", {}, body)
+            answer = json.loads(forwarded.body)
             if protocol is WireProtocol.CHAT:
                 message = answer["choices"][0]["message"]
-                made = [call["id"] for call in message.get("tool_calls") or []]
-                results: list[Any] = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in made]
+                ids = [call["id"] for call in message.get("tool_calls") or []]
+                results: list[Any] = [{"role": "tool", "tool_call_id": name, "content": "x"} for name in ids]
                 conversation += [message, *results]
             elif protocol is WireProtocol.RESPONSES:
-                made = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
-                results = [{"type": "function_call_output", "call_id": name, "output": "x"} for name in made]
+                ids = [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
+                results = [{"type": "function_call_output", "call_id": name, "output": "x"} for name in ids]
                 conversation += [*answer["output"], *results]
             else:
-                made = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
-                results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in made]
+                ids = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+                results = [{"type": "tool_result", "tool_use_id": name, "content": "x"} for name in ids]
                 conversation.append({"role": "assistant", "content": answer["content"]})
                 conversation.append({"role": "user", "content": results or "Go."})
-            assert done.call
-            assert done.call.reply
-            assert [call.id for call in done.call.reply.calls] == made
-            names += made
+            assert forwarded.call
+            assert forwarded.call.reply
+            assert [call.id for call in forwarded.call.reply.calls] == ids
+            names += ids
     assert names[0] == "call_0"
     assert len(set(names)) == 4
-    sent = server.calls[2].body["messages"]
-    assert [each["tool_call_id"] for each in sent if each["role"] == "tool"] == names
-    assert [call["id"] for each in sent for call in each.get("tool_calls") or []] == names
-    assert [json.loads(call["function"]["arguments"]) for call in sent[1]["tool_calls"]] == [
+    history = server.calls[2].body["messages"]
+    assert [entry["tool_call_id"] for entry in history if entry["role"] == "tool"] == names
+    assert [call["id"] for entry in history for call in entry.get("tool_calls") or []] == names
+    assert [json.loads(call["function"]["arguments"]) for call in history[1]["tool_calls"]] == [
         {"path": "a"},
         {"path": "b"},
     ]
 
 
-def test_what_the_spec_says_holds_and_all_else_is_the_agents() -> None:
+def test_spec_overrides_agent_parameters() -> None:
     with (
         model_server(play(Answer("x"))) as server,
         forwarding(server.url, top_p=0.5, max_output_tokens=100, seed=3, extra_body={"top_k": 1}) as (at, _, _),
@@ -133,32 +133,32 @@ def test_what_the_spec_says_holds_and_all_else_is_the_agents() -> None:
             user="me",
         )
         agent.chat.completions.create(model="m", messages=ISSUE, max_completion_tokens=20)
-    first, second = (seen.body for seen in server.calls)
+    first, second = (request.body for request in server.calls)
     assert first == BODY | {
         "temperature": 0.7, "top_p": 0.5, "max_tokens": 100, "n": 1, "user": "me", "seed": 3, "top_k": 1
     }  # fmt: skip
     assert second["max_tokens"] == 20
 
 
-def test_a_helpers_model_is_the_runs_or_the_one_that_is_named() -> None:
+def test_helper_model_serves_other_names() -> None:
     with model_server(play(Answer("x"))) as server:
-        for chosen, asked in (({}, ["m", "m"]), ({"helper_model": "openai/small"}, ["small", "m"])):
+        for chosen, expected in (({}, ["m", "m"]), ({"helper_model": "openai/small"}, ["small", "m"])):
             with forwarding(server.url, agent=chosen) as (at, _, answers), _client(at) as agent:
                 for name in ("claude-haiku-4-5", "m"):
                     agent.chat.completions.create(model=name, messages=ISSUE)
-            assert [seen.body["model"] for seen in server.calls[-2:]] == asked
-            assert [done.call.model for done in answers if done.call] == asked
+            assert [request.body["model"] for request in server.calls[-2:]] == expected
+            assert [forwarded.call.model for forwarded in answers if forwarded.call] == expected
 
 
-def test_token_ids_are_recorded_and_not_handed_to_the_agent() -> None:
+def test_token_ids_are_hidden_from_agent() -> None:
     with (
         model_server(play(Answer("one two"))) as server,
         forwarding(server.url, logprobs=True) as (at, _, answers),
         _client(at) as agent,
     ):
         agent.chat.completions.create(model="m", messages=ISSUE)
-        asked = agent.chat.completions.create(model="m", messages=ISSUE, logprobs=True)
-    assert asked.choices[0].logprobs is not None
+        completion = agent.chat.completions.create(model="m", messages=ISSUE, logprobs=True)
+    assert completion.choices[0].logprobs is not None
     first, second = answers
     assert first.call is not None
     assert second.call is not None
@@ -168,19 +168,19 @@ def test_token_ids_are_recorded_and_not_handed_to_the_agent() -> None:
     assert b"logprobs" not in first.body
 
 
-def test_failures_that_pass_are_never_seen_by_the_agent() -> None:
+def test_transient_faults_are_hidden() -> None:
     with (
         model_server(flaky(play(Answer("x")), rate_limited(), SERVER_ERROR)) as server,
         forwarding(server.url) as (at, forwarder, answers),
         _client(at) as agent,
     ):
         agent.chat.completions.create(model="m", messages=ISSUE)
-    assert [done.status for done in answers] == [200]
+    assert [forwarded.status for forwarded in answers] == [200]
     assert (forwarder.usage.calls, forwarder.usage.requests) == (1, 3)
     assert forwarder.lost_s > 0
 
 
-def test_what_the_endpoint_does_not_take_of_an_agents_request_is_left_out() -> None:
+def test_refused_parameter_is_dropped() -> None:
     fault = error(
         400, "Unsupported parameter: 'parallel_tool_calls'", "unsupported_parameter", param="parallel_tool_calls"
     )
@@ -191,42 +191,42 @@ def test_what_the_endpoint_does_not_take_of_an_agents_request_is_left_out() -> N
     ):
         for _ in range(2):
             agent.chat.completions.create(model="m", messages=ISSUE, tools=TOOLS, parallel_tool_calls=True)
-    assert [done.status for done in answers] == [200, 200]
+    assert [forwarded.status for forwarded in answers] == [200, 200]
     assert server.counts.requests == 3
 
 
 @BOTH
-def test_a_conversation_that_is_too_long_is_told_in_openais_words_once(stream: bool) -> None:
+def test_overflow_is_an_openai_error(stream: bool) -> None:
     with (
         model_server(play(CONTEXT_VLLM)) as server,
         forwarding(server.url) as (at, _, answers),
         _client(at) as agent,
-        pytest.raises(openai.BadRequestError) as told,
+        pytest.raises(openai.BadRequestError) as failure,
     ):
         agent.chat.completions.create(model="m", messages=ISSUE, stream=stream)
-    assert told.value.code == "context_length_exceeded"
-    assert "maximum context length" in told.value.message
+    assert failure.value.code == "context_length_exceeded"
+    assert "maximum context length" in failure.value.message
     assert server.counts.requests == 1
-    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTEXT_OVERFLOW]
+    assert [forwarded.call.ended for forwarded in answers if forwarded.call] == [StopReason.CONTEXT_OVERFLOW]
 
 
-def test_a_filtered_answer_is_handed_on_and_recorded_as_such() -> None:
+def test_filtered_answer_is_recorded() -> None:
     with (
         model_server(play(FILTERED)) as server,
         forwarding(server.url) as (at, _, answers),
         _client(at) as agent,
     ):
-        said = agent.chat.completions.create(model="m", messages=ISSUE)
-    assert said.choices[0].finish_reason == "content_filter"
-    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTENT_FILTER]
+        completion = agent.chat.completions.create(model="m", messages=ISSUE)
+    assert completion.choices[0].finish_reason == "content_filter"
+    assert [forwarded.call.ended for forwarded in answers if forwarded.call] == [StopReason.CONTENT_FILTER]
 
 
-def test_a_dead_endpoint_and_a_used_up_quota_are_not_the_agents_affair() -> None:
+def test_endpoint_failure_is_raised() -> None:
     body = json.dumps(BODY).encode()
     with (
         model_server(play(NO_CREDIT)) as server,
         open_forwarder(spec(server.url), [WireProtocol.CHAT]) as forwarder,
-        pytest.raises(ConfigError, match="gives no access"),
+        pytest.raises(ConfigError, match="denied access"),
     ):
         forwarder.answer("POST", "/v1/chat/completions", {}, body)
     chosen = spec(server.url, num_retries=1)
@@ -238,17 +238,17 @@ def test_a_dead_endpoint_and_a_used_up_quota_are_not_the_agents_affair() -> None
 
 
 @BOTH
-def test_a_filter_that_leaves_no_message_leaves_an_empty_one(stream: bool) -> None:
+def test_filtered_message_is_empty(stream: bool) -> None:
     body = {"choices": [{"index": 0, "finish_reason": "content_filter"}]}
     with (
         model_server(play(Fault(200, body))) as server,
         forwarding(server.url) as (at, _, answers),
         _client(at) as agent,
     ):
-        said = agent.chat.completions.create(model="m", messages=ISSUE, stream=stream)
-        ends = [choice.finish_reason for chunk in (said if stream else [said]) for choice in chunk.choices]
+        output = agent.chat.completions.create(model="m", messages=ISSUE, stream=stream)
+        ends = [choice.finish_reason for chunk in (output if stream else [output]) for choice in chunk.choices]
     assert ends[-1] == "content_filter"
-    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTENT_FILTER]
+    assert [forwarded.call.ended for forwarded in answers if forwarded.call] == [StopReason.CONTENT_FILTER]
 
 
 @pytest.mark.parametrize(
@@ -270,14 +270,14 @@ def test_a_filter_that_leaves_no_message_leaves_an_empty_one(stream: bool) -> No
         (b'{"messages": []}', {"content-encoding": "zstd"}),
     ],
 )
-def test_a_body_that_is_no_request_is_told_to_the_agent_alone(body: bytes, headers: dict[str, str]) -> None:
+def test_invalid_body_is_refused(body: bytes, headers: dict[str, str]) -> None:
     with model_server(play(Answer("x"))) as server, open_forwarder(spec(server.url), [WireProtocol.CHAT]) as forwarder:
-        done = forwarder.answer("POST", "/v1/chat/completions", headers, body)
-    assert (done.status, done.call, server.counts.requests) == (400, None, 0)
-    assert json.loads(done.body)["error"]["type"] == "invalid_request_error"
+        forwarded = forwarder.answer("POST", "/v1/chat/completions", headers, body)
+    assert (forwarded.status, forwarded.call, server.counts.requests) == (400, None, 0)
+    assert json.loads(forwarded.body)["error"]["type"] == "invalid_request_error"
 
 
-def test_other_paths_are_refused_and_what_agents_look_for_first_is_there() -> None:
+def test_forwarder_refuses_other_paths() -> None:
     with (
         model_server(play(Answer("x"))) as server,
         forwarding(server.url, agent={"helper_model": "small"}) as (at, forwarder, _),
@@ -288,13 +288,13 @@ def test_other_paths_are_refused_and_what_agents_look_for_first_is_there() -> No
         with pytest.raises(openai.NotFoundError, match="nothing but a model here: no POST /v1/embeddings"):
             agent.embeddings.create(model="m", input="x")
         assert forwarder.answer("HEAD", "/", {}, b"").status == 200
-        told = forwarder.refuse("/v1/chat/completions", "40 calls are all that a run may make")
-    assert (told.status, server.counts.requests) == (400, 0)
-    assert json.loads(told.body)["error"]["message"] == "40 calls are all that a run may make"
-    assert told.headers["x-should-retry"] == "false"
+        refusal = forwarder.refuse("/v1/chat/completions", "40 calls are all that a run may make")
+    assert (refusal.status, server.counts.requests) == (400, 0)
+    assert json.loads(refusal.body)["error"]["message"] == "40 calls are all that a run may make"
+    assert refusal.headers["x-should-retry"] == "false"
 
 
-def test_of_several_answers_each_is_one_though_answers_are_taken_as_streams() -> None:
+def test_n_choices_are_not_streamed() -> None:
     with (
         model_server(play(Answer("x"))) as server,
         forwarding(server.url, stream=True) as (at, _, _),
@@ -302,18 +302,22 @@ def test_of_several_answers_each_is_one_though_answers_are_taken_as_streams() ->
     ):
         for count in (1, 2):
             agent.chat.completions.create(model="m", messages=ISSUE, n=count)
-    assert [seen.body.get("stream") for seen in server.calls] == [True, None]
+    assert [request.body.get("stream") for request in server.calls] == [True, None]
 
 
-def test_calls_of_many_threads_are_all_counted() -> None:
+def test_concurrent_calls_are_counted() -> None:
     with (
         model_server(play(Answer("one two")), latency_s=0.05) as server,
         forwarding(server.url) as (at, forwarder, answers),
         _client(at) as agent,
         ThreadPoolExecutor(8) as pool,
     ):
-        asked: list[Any] = [[{"role": "user", "content": f"{number}"}] for number in range(32)]
-        list(pool.map(lambda each: agent.chat.completions.create(model="m", messages=each), asked))
+        conversations: list[Any] = [[{"role": "user", "content": f"{number}"}] for number in range(32)]
+        list(
+            pool.map(
+                lambda conversation: agent.chat.completions.create(model="m", messages=conversation), conversations
+            )
+        )
     assert len(answers) == 32
     assert (forwarder.usage.calls, forwarder.usage.requests) == (32, 32)
     assert forwarder.usage.prompt_tokens == server.counts.prompt_tokens

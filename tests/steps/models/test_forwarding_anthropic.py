@@ -41,26 +41,24 @@ def _client(at: str) -> Any:
 
 
 def _ask(agent: Any, stream: bool, messages: list[Any], **more: Any) -> Any:
-    asked = {"model": "claude", "max_tokens": 1000, "system": SYSTEM, "tools": TOOLS, "messages": messages} | more
+    request = {"model": "claude", "max_tokens": 1000, "system": SYSTEM, "tools": TOOLS, "messages": messages} | more
     if not stream:
-        return agent.messages.create(**asked)
-    with agent.messages.stream(**asked) as events:
+        return agent.messages.create(**request)
+    with agent.messages.stream(**request) as events:
         return events.get_final_message()
 
 
 @SPEAKS
 @BOTH
 @pytest.mark.parametrize("endpoint_streams", [False, True])
-def test_anthropics_client_gets_what_the_endpoint_said(
-    speaks: tuple[WireProtocol, ...], stream: bool, endpoint_streams: bool
-) -> None:
+def test_anthropic_client_gets_answer(speaks: tuple[WireProtocol, ...], stream: bool, endpoint_streams: bool) -> None:
     with (
         model_server(play(ANSWER, Answer("Done."))) as server,
         forwarding(server.url, *speaks, stream=endpoint_streams) as (at, forwarder, answers),
         _client(at) as agent,
     ):
-        said = _ask(agent, stream, ASKED)
-        content = [block.model_dump(exclude_none=True) for block in said.content]
+        reply = _ask(agent, stream, ASKED)
+        content = [block.model_dump(exclude_none=True) for block in reply.content]
         results = [
             {"type": "tool_result", "tool_use_id": "c1", "content": "a.py"},
             {"type": "tool_result", "tool_use_id": "c2", "content": [{"type": "text", "text": "b"}], "is_error": True},
@@ -68,24 +66,24 @@ def test_anthropics_client_gets_what_the_endpoint_said(
         ]
         later = [*ASKED, {"role": "assistant", "content": content}, {"role": "user", "content": results}]
         last = _ask(agent, stream, later)
-    assert [block.type for block in said.content] == ["thinking", "text", "tool_use", "tool_use"]
-    assert (said.content[0].thinking, said.content[1].text, last.content[0].text) == ("Where?", "I look.", "Done.")
-    assert [(block.id, block.input) for block in said.content[2:]] == [("c1", {"path": "é"}), ("c2", {})]
-    assert (said.stop_reason, last.stop_reason) == ("tool_use", "end_turn")
-    assert (said.usage.input_tokens, said.usage.cache_read_input_tokens, said.usage.output_tokens) == (56, 64, 17)
-    first, second = (done.call for done in answers)
+    assert [block.type for block in reply.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert (reply.content[0].thinking, reply.content[1].text, last.content[0].text) == ("Where?", "I look.", "Done.")
+    assert [(block.id, block.input) for block in reply.content[2:]] == [("c1", {"path": "é"}), ("c2", {})]
+    assert (reply.stop_reason, last.stop_reason) == ("tool_use", "end_turn")
+    assert (reply.usage.input_tokens, reply.usage.cache_read_input_tokens, reply.usage.output_tokens) == (56, 64, 17)
+    first, second = (forwarded.call for forwarded in answers)
     assert first is not None
     assert second is not None
     assert first.reply is not None
     assert (first.system, first.messages) == ("You are.\n\nBe.", [{"role": "user", "content": "There is a bug."}])
     assert [tool["function"]["name"] for tool in first.tools] == ["ls"]
-    assert [each.id for each in first.reply.calls] == ["c1", "c2"]
+    assert [tool_call.id for tool_call in first.reply.calls] == ["c1", "c2"]
     assert (first.metrics.prompt_tokens, first.metrics.cached_tokens) == (120, 64)
     assert [message["role"] for message in second.messages] == ["user", "assistant", "tool", "tool", "user"]
     assert second.messages[1]["reasoning_content"] == "Where?"
     assert second.messages[3] == {"role": "tool", "tool_call_id": "c2", "content": "b"}
     assert forwarder.usage.calls == server.counts.calls == 2
-    assert {seen.protocol for seen in server.calls} == {speaks[0]}
+    assert {request.protocol for request in server.calls} == {speaks[0]}
     if speaks[0] is WireProtocol.ANTHROPIC:
         body = server.calls[1].body
         assert (body["system"], body["messages"], body["tools"]) == (SYSTEM, later, TOOLS)
@@ -93,7 +91,7 @@ def test_anthropics_client_gets_what_the_endpoint_said(
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_thoughts_go_back_in_the_field_that_they_came_in(field: Any) -> None:
+def test_reasoning_returns_in_its_field(field: Any) -> None:
     with (
         model_server(play(Answer("I look.", reasoning="Where?", reasoning_field=field), Answer("Done."))) as server,
         forwarding(server.url) as (at, _, _),
@@ -104,7 +102,7 @@ def test_thoughts_go_back_in_the_field_that_they_came_in(field: Any) -> None:
     assert server.calls[1].body["messages"][2] == {"role": "assistant", "content": "I look.", field: "Where?"}
 
 
-def test_what_the_spec_says_is_said_in_anthropics_words() -> None:
+def test_spec_sets_anthropic_fields() -> None:
     with (
         model_server(play(Answer("x"))) as server,
         forwarding(server.url, WireProtocol.ANTHROPIC, temperature=0.3, max_output_tokens=50) as (at, _, _),
@@ -122,7 +120,7 @@ def test_what_the_spec_says_is_said_in_anthropics_words() -> None:
     assert [server.calls[0].headers[f"anthropic-{name}"] for name in ("beta", "version")] == ["b-1", "v-1"]
 
 
-def test_a_key_is_shown_as_anthropics_servers_and_as_others_want_it(environment: pytest.MonkeyPatch) -> None:
+def test_key_is_sent_in_both_headers(environment: pytest.MonkeyPatch) -> None:
     from swe_argo.steps.settings import settings
 
     environment.setenv("LLM_API_KEY", "sk-of-the-endpoint")
@@ -138,45 +136,43 @@ def test_a_key_is_shown_as_anthropics_servers_and_as_others_want_it(environment:
 
 @SPEAKS
 @BOTH
-def test_a_conversation_that_is_too_long_is_told_in_anthropics_words_once(
-    speaks: tuple[WireProtocol, ...], stream: bool
-) -> None:
+def test_overflow_is_an_anthropic_error(speaks: tuple[WireProtocol, ...], stream: bool) -> None:
     with (
         model_server(play(CONTEXT_VLLM)) as server,
         forwarding(server.url, *speaks) as (at, _, answers),
         _client(at) as agent,
-        pytest.raises(anthropic.BadRequestError, match="prompt is too long") as told,
+        pytest.raises(anthropic.BadRequestError, match="prompt is too long") as failure,
     ):
         _ask(agent, stream, ASKED)
-    assert told.value.body["error"]["type"] == "invalid_request_error"
+    assert failure.value.body["error"]["type"] == "invalid_request_error"
     assert server.counts.requests == 1
-    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTEXT_OVERFLOW]
+    assert [forwarded.call.ended for forwarded in answers if forwarded.call] == [StopReason.CONTEXT_OVERFLOW]
 
 
 @SPEAKS
-def test_failures_that_pass_are_never_seen_by_the_agent(speaks: tuple[WireProtocol, ...]) -> None:
+def test_transient_faults_are_hidden(speaks: tuple[WireProtocol, ...]) -> None:
     with (
         model_server(flaky(play(Answer("one two")), rate_limited(), STREAM_ERROR, TRUNCATED)) as server,
         forwarding(server.url, *speaks, stream=True) as (at, _, answers),
         _client(at) as agent,
     ):
         assert _ask(agent, True, ASKED).content[0].text == "one two"
-    assert [done.status for done in answers] == [200]
+    assert [forwarded.status for forwarded in answers] == [200]
     assert server.counts.requests == 4
 
 
 @SPEAKS
-def test_a_refusal_is_handed_on_and_recorded_as_such(speaks: tuple[WireProtocol, ...]) -> None:
+def test_refusal_is_recorded(speaks: tuple[WireProtocol, ...]) -> None:
     with (
         model_server(play(REFUSAL)) as server,
         forwarding(server.url, *speaks) as (at, _, answers),
         _client(at) as agent,
     ):
         assert _ask(agent, True, ASKED).stop_reason == "refusal"
-    assert [done.call.ended for done in answers if done.call] == [StopReason.REFUSAL]
+    assert [forwarded.call.ended for forwarded in answers if forwarded.call] == [StopReason.REFUSAL]
 
 
-def test_arguments_that_are_no_json_reach_the_agent_as_something_to_complain_about() -> None:
+def test_invalid_arguments_reach_agent() -> None:
     with (
         model_server(play(BAD_ARGUMENTS)) as server,
         forwarding(server.url) as (at, _, _),
@@ -187,7 +183,7 @@ def test_arguments_that_are_no_json_reach_the_agent_as_something_to_complain_abo
 
 
 @BOTH
-def test_calls_and_usage_that_an_endpoint_writes_otherwise_are_translated_all_the_same(stream: bool) -> None:
+def test_odd_calls_are_translated(stream: bool) -> None:
     called = {"function": {"name": "ls", "arguments": {"path": "a"}}}
     message = {"role": "assistant", "content": [{"type": "text", "text": "I look."}], "tool_calls": [called, None]}
     usage = json.dumps({"prompt_tokens": "7", "completion_tokens": 3, "prompt_tokens_details": "none"})
@@ -197,51 +193,51 @@ def test_calls_and_usage_that_an_endpoint_writes_otherwise_are_translated_all_th
         forwarding(server.url) as (at, _, _),
         _client(at) as agent,
     ):
-        said = _ask(agent, stream, ASKED)
-    assert [block.type for block in said.content] == ["text", "tool_use"]
-    assert (said.content[0].text, said.content[1].input, said.stop_reason) == ("I look.", {"path": "a"}, "tool_use")
-    assert (said.usage.input_tokens, said.usage.output_tokens) == (7, 3)
+        reply = _ask(agent, stream, ASKED)
+    assert [block.type for block in reply.content] == ["text", "tool_use"]
+    assert (reply.content[0].text, reply.content[1].input, reply.stop_reason) == ("I look.", {"path": "a"}, "tool_use")
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (7, 3)
 
 
 @pytest.mark.parametrize(("field", "word"), [("stop_reason", "END"), ("matched_stop", "END"), ("stop_reason", 17)])
-def test_the_stop_word_that_ended_an_answer_is_told(field: str, word: str | int) -> None:
+def test_stop_word_is_reported(field: str, word: str | int) -> None:
     body = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop", field: word}]}
     with (
         model_server(play(Fault(200, body))) as server,
         forwarding(server.url) as (at, _, _),
         _client(at) as agent,
     ):
-        said = _ask(agent, True, ASKED, stop_sequences=["END"])
+        reply = _ask(agent, True, ASKED, stop_sequences=["END"])
     assert server.calls[0].body["stop"] == ["END"]
-    told = ("stop_sequence", "END") if word == "END" else ("end_turn", None)
-    assert (said.stop_reason, said.stop_sequence) == told
+    expected = ("stop_sequence", "END") if word == "END" else ("end_turn", None)
+    assert (reply.stop_reason, reply.stop_sequence) == expected
 
 
-def test_an_answer_that_cannot_be_handed_on_is_the_endpoints_failure() -> None:
+def test_unusable_answer_is_infra() -> None:
     body = {"type": "message", "role": "assistant", "stop_reason": "end_turn", "content": [{"type": "server_tool_use"}]}
-    asked = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED, "stream": True}).encode()
+    request = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED, "stream": True}).encode()
     with (
         model_server(play(Fault(200, body))) as server,
         open_forwarder(spec(server.url), [WireProtocol.ANTHROPIC]) as forwarder,
-        pytest.raises(InfraError, match="gave no message of Anthropic's that can be handed on") as told,
+        pytest.raises(InfraError, match="gave no message of Anthropic's that can be handed on") as failure,
     ):
-        forwarder.answer("POST", "/v1/messages", {}, asked)
-    assert told.value.failure_class is FailureClass.MODEL
+        forwarder.answer("POST", "/v1/messages", {}, request)
+    assert failure.value.failure_class is FailureClass.MODEL
 
 
-def test_a_header_that_no_endpoint_can_be_shown_is_not_shown() -> None:
-    asked = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED}).encode()
+def test_unencodable_header_is_dropped() -> None:
+    request = json.dumps({"model": "m", "max_tokens": 9, "messages": ASKED}).encode()
     headers = {"anthropic-beta": "b-ü", "anthropic-version": "v-1\nx: y"}
     with (
         model_server(play(Answer("x"))) as server,
         open_forwarder(spec(server.url), [WireProtocol.ANTHROPIC]) as forwarder,
     ):
-        assert forwarder.answer("POST", "/v1/messages", headers, asked).status == 200
+        assert forwarder.answer("POST", "/v1/messages", headers, request).status == 200
     assert "anthropic-beta" not in server.calls[0].headers
 
 
 @SPEAKS
-def test_tokens_are_counted_and_other_paths_are_refused_in_anthropics_words(speaks: tuple[WireProtocol, ...]) -> None:
+def test_token_count_needs_no_endpoint(speaks: tuple[WireProtocol, ...]) -> None:
     with (
         model_server(play(Answer("x"))) as server,
         forwarding(server.url, *speaks) as (at, _, answers),
@@ -254,4 +250,4 @@ def test_tokens_are_counted_and_other_paths_are_refused_in_anthropics_words(spea
     assert 10 < counted.input_tokens < 100
     assert json.loads(answers[-1].body)["type"] == "error"
     assert server.counts.requests == 0
-    assert all(done.call is None for done in answers)
+    assert all(forwarded.call is None for forwarded in answers)

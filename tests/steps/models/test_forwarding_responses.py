@@ -46,11 +46,11 @@ def _client(at: str) -> Any:
     return openai.OpenAI(base_url=f"{at}/v1", api_key="none", max_retries=3, timeout=30)
 
 
-def _ask(agent: Any, stream: bool, given: list[Any], **more: Any) -> Any:
-    asked = {"model": "m", "instructions": "You are.", "input": given, "tools": TOOLS, "store": False} | more
+def _ask(agent: Any, stream: bool, items: list[Any], **more: Any) -> Any:
+    request = {"model": "m", "instructions": "You are.", "input": items, "tools": TOOLS, "store": False} | more
     if not stream:
-        return agent.responses.create(**asked)
-    with agent.responses.stream(**asked) as events:
+        return agent.responses.create(**request)
+    with agent.responses.stream(**request) as events:
         for _ in events:
             pass
         return events.get_final_response()
@@ -59,16 +59,14 @@ def _ask(agent: Any, stream: bool, given: list[Any], **more: Any) -> Any:
 @SPEAKS
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("endpoint_streams", [False, True])
-def test_the_openai_client_gets_what_the_endpoint_said(
-    speaks: tuple[WireProtocol, ...], stream: bool, endpoint_streams: bool
-) -> None:
+def test_openai_client_gets_the_answer(speaks: tuple[WireProtocol, ...], stream: bool, endpoint_streams: bool) -> None:
     with (
         model_server(play(ANSWER, Answer("Done."))) as server,
         forwarding(server.url, *speaks, stream=endpoint_streams) as (at, forwarder, answers),
         _client(at) as agent,
     ):
-        said = _ask(agent, stream, ASKED)
-        output = [item.model_dump(exclude_none=True) for item in said.output]
+        reply = _ask(agent, stream, ASKED)
+        output = [item.model_dump(exclude_none=True) for item in reply.output]
         results = [
             {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
             {"type": "custom_tool_call_output", "call_id": "c2", "output": "ok"},
@@ -76,19 +74,19 @@ def test_the_openai_client_gets_what_the_endpoint_said(
         last = _ask(agent, stream, [*ASKED, *output, *results])
     kinds = [item["type"] for item in output]
     assert kinds[:3] == ["reasoning", "message", "function_call"]
-    assert (said.output_text, last.output_text) == ("I look.", "Done.")
-    assert [item.call_id for item in said.output if hasattr(item, "call_id")] == ["c1", "c2"]
-    assert json.loads(said.output[2].arguments) == {"path": "é"}
-    assert said.output[3].type == "custom_tool_call"
-    assert (said.usage.input_tokens, said.usage.output_tokens) == (120, 17)
-    assert said.usage.input_tokens_details.cached_tokens == 64
-    first, second = (done.call for done in answers)
+    assert (reply.output_text, last.output_text) == ("I look.", "Done.")
+    assert [item.call_id for item in reply.output if hasattr(item, "call_id")] == ["c1", "c2"]
+    assert json.loads(reply.output[2].arguments) == {"path": "é"}
+    assert reply.output[3].type == "custom_tool_call"
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (120, 17)
+    assert reply.usage.input_tokens_details.cached_tokens == 64
+    first, second = (forwarded.call for forwarded in answers)
     assert first is not None
     assert second is not None
     assert first.reply is not None
     assert (first.system, first.messages) == ("You are.\n\nBe brief.", [{"role": "user", "content": "There is a bug."}])
     assert [tool["function"]["name"] for tool in first.tools] == ["ls", "apply_patch"]
-    assert [each.id for each in first.reply.calls] == ["c1", "c2"]
+    assert [tool_call.id for tool_call in first.reply.calls] == ["c1", "c2"]
     assert first.reply.reasoning == "Where?"
     assert (first.metrics.cached_tokens, first.metrics.prompt_tokens) == (64, 120)
     assert [message["role"] for message in second.messages] == ["user", "assistant", "tool", "tool"]
@@ -96,10 +94,10 @@ def test_the_openai_client_gets_what_the_endpoint_said(
     assert [call["id"] for call in second.messages[1]["tool_calls"]] == ["c1", "c2"]
     assert second.messages[3] == {"role": "tool", "tool_call_id": "c2", "content": "ok"}
     assert forwarder.usage.calls == server.counts.calls == 2
-    assert {seen.protocol for seen in server.calls} == {speaks[0]}
+    assert {request.protocol for request in server.calls} == {speaks[0]}
 
 
-def test_a_translated_conversation_goes_on_with_the_very_words_that_the_endpoint_said() -> None:
+def test_translation_keeps_exact_text() -> None:
     call = Call("ls", '{"path":  "a"}', id="c1")
     with (
         model_server(play(Answer("I look.", calls=(call,)), Answer("Done."))) as server,
@@ -108,7 +106,7 @@ def test_a_translated_conversation_goes_on_with_the_very_words_that_the_endpoint
     ):
         output = [item.model_dump(exclude_none=True) for item in _ask(agent, True, ASKED).output]
         _ask(agent, True, [*ASKED, *output, {"type": "function_call_output", "call_id": "c1", "output": "a"}])
-    first, second = (seen.body for seen in server.calls)
+    first, second = (request.body for request in server.calls)
     assert answers[0].call is not None
     length = len(prompt_ids(first)) + (answers[0].call.metrics.completion_tokens or 0)
     assert len(prompt_ids(second)) > length
@@ -116,7 +114,7 @@ def test_a_translated_conversation_goes_on_with_the_very_words_that_the_endpoint
     assert second["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path":  "a"}'
 
 
-def test_what_the_spec_says_is_said_in_the_words_of_responses() -> None:
+def test_spec_sets_responses_fields() -> None:
     chosen: dict[str, Any] = {"temperature": 0.3, "max_output_tokens": 50, "reasoning_effort": "low"}
     with (
         model_server(play(Answer("x"))) as server,
@@ -130,44 +128,44 @@ def test_what_the_spec_says_is_said_in_the_words_of_responses() -> None:
     assert body["tools"] == TOOLS
 
 
-def test_where_token_ids_are_recorded_calls_are_made_in_chat_completions() -> None:
+def test_token_ids_need_chat_completions() -> None:
     with (
         model_server(play(Answer("x"))) as server,
         forwarding(server.url, WireProtocol.RESPONSES, WireProtocol.CHAT, logprobs=True) as (at, _, answers),
         _client(at) as agent,
     ):
         _ask(agent, False, ASKED)
-    assert [seen.protocol for seen in server.calls] == ["chat"]
-    assert [bool(done.call.metrics.prompt_token_ids) for done in answers if done.call] == [True]
+    assert [request.protocol for request in server.calls] == ["chat"]
+    assert [bool(forwarded.call.metrics.prompt_token_ids) for forwarded in answers if forwarded.call] == [True]
 
 
 @SPEAKS
-def test_a_conversation_that_is_too_long_is_told_as_codex_reads_it(speaks: tuple[WireProtocol, ...]) -> None:
+def test_overflow_is_a_responses_error(speaks: tuple[WireProtocol, ...]) -> None:
     with (
         model_server(play(CONTEXT_OPENAI)) as server,
         forwarding(server.url, *speaks) as (at, _, answers),
         _client(at) as agent,
     ):
         failed = list(agent.responses.create(model="m", input=ASKED, stream=True))[-1]
-        with pytest.raises(openai.BadRequestError) as told:
+        with pytest.raises(openai.BadRequestError) as failure:
             _ask(agent, False, ASKED)
     assert (failed.type, failed.response.error.code) == ("response.failed", "context_length_exceeded")
-    assert told.value.code == "context_length_exceeded"
-    assert [done.call.ended for done in answers if done.call] == [StopReason.CONTEXT_OVERFLOW] * 2
+    assert failure.value.code == "context_length_exceeded"
+    assert [forwarded.call.ended for forwarded in answers if forwarded.call] == [StopReason.CONTEXT_OVERFLOW] * 2
 
 
-def test_an_error_in_the_midst_of_a_stream_is_asked_again() -> None:
+def test_stream_error_is_retried() -> None:
     with (
         model_server(play([STREAM_ERROR, Answer("x y")])) as server,
         forwarding(server.url, WireProtocol.RESPONSES, stream=True) as (at, _, answers),
         _client(at) as agent,
     ):
         assert _ask(agent, True, ASKED).output_text == "x y"
-    assert [done.status for done in answers] == [200]
+    assert [forwarded.status for forwarded in answers] == [200]
     assert server.counts.requests == 2
 
 
-def test_an_answer_cut_at_its_limit_and_one_of_text_alone_say_so() -> None:
+def test_cut_answer_is_incomplete() -> None:
     for speaks in ((WireProtocol.RESPONSES,), (WireProtocol.CHAT,)):
         with (
             model_server(play(Answer("one two three four"))) as server,
@@ -182,7 +180,7 @@ def test_an_answer_cut_at_its_limit_and_one_of_text_alone_say_so() -> None:
         assert (whole.status, whole.output_text) == ("completed", "one two three four")
 
 
-def test_shell_calls_that_pass_through_are_recorded() -> None:
+def test_passed_shell_calls_are_recorded() -> None:
     action = {"commands": ["ls"], "timeout_ms": None, "max_output_length": None}
     item = {"type": "shell_call", "id": "sh_1", "call_id": "c1", "action": action, "status": "completed"}
     body = {"id": "resp_1", "object": "response", "status": "completed", "output": [item], "error": None}
@@ -191,23 +189,23 @@ def test_shell_calls_that_pass_through_are_recorded() -> None:
         forwarding(server.url, WireProtocol.RESPONSES) as (at, _, answers),
         _client(at) as agent,
     ):
-        said = _ask(agent, False, ASKED, tools=[{"type": "shell", "environment": {"type": "local"}}])
-    assert [each.type for each in said.output] == ["shell_call"]
+        reply = _ask(agent, False, ASKED, tools=[{"type": "shell", "environment": {"type": "local"}}])
+    assert [entry.type for entry in reply.output] == ["shell_call"]
     assert answers[0].call is not None
     assert answers[0].call.reply is not None
     (call,) = answers[0].call.reply.calls
     assert (call.id, call.name, json.loads(call.arguments)) == ("c1", "shell", {"commands": ["ls"]})
 
 
-def test_malformed_arguments_do_not_come_back_to_the_endpoint() -> None:
+def test_malformed_arguments_are_wrapped() -> None:
     with (
         model_server(play(BAD_ARGUMENTS, Answer("Done."))) as server,
         forwarding(server.url, WireProtocol.CHAT) as (at, _, _),
         _client(at) as agent,
     ):
-        (made,) = [item.model_dump(exclude_none=True) for item in _ask(agent, True, ASKED).output]
-        output = {"type": "function_call_output", "call_id": made["call_id"], "output": "cannot be parsed"}
-        _ask(agent, True, [*ASKED, made, output])
-    assert made["arguments"] == '{"command": "ls'
+        (function_call,) = [item.model_dump(exclude_none=True) for item in _ask(agent, True, ASKED).output]
+        output = {"type": "function_call_output", "call_id": function_call["call_id"], "output": "cannot be parsed"}
+        _ask(agent, True, [*ASKED, function_call, output])
+    assert function_call["arguments"] == '{"command": "ls'
     (call,) = server.calls[1].body["messages"][-2]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == {"unreadable": '{"command": "ls'}

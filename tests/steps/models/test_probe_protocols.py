@@ -21,57 +21,57 @@ CHAT, RESPONSES, ANTHROPIC = WireProtocol
 SPEAKS = play(Answer("ready"))
 
 
-def found(
+def run_probe(
     asks_in: WireProtocol, protocols: tuple[str, ...], settled: tuple[WireProtocol, ...] = (), **llm: Any
 ) -> tuple[EndpointFacts, list[str]]:
     """What plan finds, and in which protocols the server was asked."""
     with model_server(SPEAKS, protocols=protocols) as server:
         facts = probe_for_program(spec(server.url, agent={"name": "program"}, **llm), asks_in, settled)
-        return facts, [seen.protocol for seen in server.calls]
+        return facts, [request.protocol for request in server.calls]
 
 
 @pytest.mark.parametrize("asks_in", list(WireProtocol))
-def test_an_endpoint_that_speaks_the_agents_protocol_is_asked_in_it_once(asks_in: WireProtocol) -> None:
-    facts, asked = found(asks_in, tuple(WireProtocol))
-    assert (facts.speaks, asked, facts.notices) == ([asks_in], [asks_in], [])
+def test_probe_uses_agents_protocol_once(asks_in: WireProtocol) -> None:
+    facts, protocols = run_probe(asks_in, tuple(WireProtocol))
+    assert (facts.speaks, protocols, facts.notices) == ([asks_in], [asks_in], [])
     assert facts.usage.calls == 1
 
 
 @pytest.mark.parametrize("asks_in", [RESPONSES, ANTHROPIC])
-def test_another_is_translated_and_that_is_told(asks_in: WireProtocol) -> None:
-    facts, asked = found(asks_in, ("chat",))
-    assert (facts.speaks, asked) == ([CHAT], ["chat"])
+def test_translation_gives_a_notice(asks_in: WireProtocol) -> None:
+    facts, protocols = run_probe(asks_in, ("chat",))
+    assert (facts.speaks, protocols) == ([CHAT], ["chat"])
     assert "translated to chat completions" in facts.notices[0]
 
 
-def test_token_ids_are_asked_for_in_chat_completions_too() -> None:
-    assert found(ANTHROPIC, tuple(WireProtocol), logprobs=True)[0].speaks == [ANTHROPIC, CHAT]
-    assert found(ANTHROPIC, ("anthropic",), logprobs=True)[0].speaks == [ANTHROPIC]
+def test_token_ids_add_chat_completions() -> None:
+    assert run_probe(ANTHROPIC, tuple(WireProtocol), logprobs=True)[0].speaks == [ANTHROPIC, CHAT]
+    assert run_probe(ANTHROPIC, ("anthropic",), logprobs=True)[0].speaks == [ANTHROPIC]
 
 
-def test_one_that_speaks_neither_is_refused() -> None:
-    with pytest.raises(ConfigError, match="speaks neither OpenAI Responses, in which program asks, nor chat"):
-        found(RESPONSES, ("anthropic",))
-    with pytest.raises(ConfigError, match=r"does not speak chat completions, in which program asks .*404.*--base-url"):
-        found(CHAT, ("anthropic",))
+def test_unusable_protocol_is_refused() -> None:
+    with pytest.raises(ConfigError, match="speaks neither OpenAI Responses, which program uses, nor chat"):
+        run_probe(RESPONSES, ("anthropic",))
+    with pytest.raises(ConfigError, match=r"does not speak chat completions, which program uses .*404.*--base-url"):
+        run_probe(CHAT, ("anthropic",))
 
 
-def test_what_is_said_holds() -> None:
-    facts, asked = found(ANTHROPIC, tuple(WireProtocol), speaks=["chat"])
-    assert (facts.speaks, asked) == ([CHAT], ["chat"])
-    with pytest.raises(ConfigError, match="speaks neither Anthropic messages") as told:
-        found(ANTHROPIC, tuple(WireProtocol), speaks=["responses"])
-    assert told.value.field == "llm.speaks"
+def test_speaks_setting_is_obeyed() -> None:
+    facts, protocols = run_probe(ANTHROPIC, tuple(WireProtocol), speaks=["chat"])
+    assert (facts.speaks, protocols) == ([CHAT], ["chat"])
+    with pytest.raises(ConfigError, match="speaks neither Anthropic messages") as failure:
+        run_probe(ANTHROPIC, tuple(WireProtocol), speaks=["responses"])
+    assert failure.value.field == "llm.speaks"
     with pytest.raises(ConfigError, match="404"):
-        found(ANTHROPIC, ("chat",), speaks=["anthropic"])
+        run_probe(ANTHROPIC, ("chat",), speaks=["anthropic"])
 
 
-def test_what_an_earlier_plan_settled_stays() -> None:
-    assert found(ANTHROPIC, tuple(WireProtocol), settled=(CHAT,))[0].speaks == [CHAT]
+def test_earlier_plans_protocol_stays() -> None:
+    assert run_probe(ANTHROPIC, tuple(WireProtocol), settled=(CHAT,))[0].speaks == [CHAT]
 
 
-def test_what_is_said_on_the_command_line_goes_before_what_an_earlier_plan_settled() -> None:
-    assert found(ANTHROPIC, tuple(WireProtocol), settled=(CHAT,), speaks=["anthropic,chat"])[0].speaks == [
+def test_speaks_beats_earlier_plan() -> None:
+    assert run_probe(ANTHROPIC, tuple(WireProtocol), settled=(CHAT,), speaks=["anthropic,chat"])[0].speaks == [
         ANTHROPIC, CHAT
     ]  # fmt: skip
 
@@ -87,32 +87,32 @@ def test_what_is_said_on_the_command_line_goes_before_what_an_earlier_plan_settl
     ],
     ids=["404", "405", "400", "501", "LM Studio"],
 )
-def test_a_path_that_is_not_there_is_told_in_many_ways(fault: Fault) -> None:
+def test_missing_path_has_many_forms(fault: Fault) -> None:
     with model_server(SPEAKS) as server:
         server.script = lambda request: SPEAKS(request) if server.counts.requests > 1 else fault
         facts = probe_for_program(spec(server.url, agent={"name": "program"}), ANTHROPIC)
-        assert ([each.protocol for each in server.calls], facts.speaks) == (["anthropic", "chat"], [CHAT])
+        assert ([server_call.protocol for server_call in server.calls], facts.speaks) == (["anthropic", "chat"], [CHAT])
 
 
-def test_a_key_and_a_model_are_told_at_the_first_request() -> None:
+def test_bad_key_and_model_are_reported() -> None:
     with (
         model_server(SPEAKS, key="right") as server,
-        pytest.raises(ConfigError, match="wants a key") as told,
+        pytest.raises(ConfigError, match="requires an API key") as failure,
     ):
         probe_for_program(spec(server.url, agent={"name": "program"}), ANTHROPIC)
-    assert told.value.failure_class is FailureClass.MODEL_ACCESS
+    assert failure.value.failure_class is FailureClass.MODEL_ACCESS
     with model_server(SPEAKS, models=("other",)) as server:
         with pytest.raises(ConfigError, match=r"has no model m .*it has: other"):
             probe_for_program(spec(server.url, agent={"name": "program"}), ANTHROPIC)
         assert server.counts.requests == 1
 
 
-def test_a_failure_that_passes_says_nothing_of_the_protocol() -> None:
+def test_transient_fault_keeps_protocol() -> None:
     with model_server(flaky(SPEAKS, UNAVAILABLE)) as server:
         assert probe_for_program(spec(server.url, agent={"name": "program"}), RESPONSES).speaks == [RESPONSES]
 
 
-def test_a_server_that_takes_the_path_and_not_the_request_is_asked_in_chat_completions_and_told() -> None:
+def test_rejected_protocol_is_translated() -> None:
     fault = error(422, "store: this server keeps no answers")
     with model_server(SPEAKS) as server:
         server.script = lambda request: SPEAKS(request) if server.counts.requests > 1 else fault
@@ -121,29 +121,29 @@ def test_a_server_that_takes_the_path_and_not_the_request_is_asked_in_chat_compl
     assert "keeps no answers" in facts.notices[0]
 
 
-def test_a_server_without_tool_calls_is_told() -> None:
+def test_missing_tools_are_reported() -> None:
     with model_server(refusing("tools", TOOLS_REFUSED_VLLM, SPEAKS)) as server:
         facts = probe_for_program(spec(server.url, agent={"name": "program"}), CHAT)
     assert facts.speaks == [CHAT]
-    assert "takes no tools for m, and program may need them" in facts.notices[0]
+    assert "accepts no tools for m, which program may need" in facts.notices[0]
 
 
-def test_the_helpers_model_is_asked_for_too() -> None:
+def test_helper_model_is_probed_too() -> None:
     agent = {"name": "program", "helper_model": "openai/small"}
     with model_server(SPEAKS, models=("m", "small")) as server:
         facts = probe_for_program(spec(server.url, agent=agent), ANTHROPIC)
-        assert [(each.protocol, each.body["model"]) for each in server.calls] == [
+        assert [(request.protocol, request.body["model"]) for request in server.calls] == [
             ("anthropic", "m"), ("anthropic", "small")
         ]  # fmt: skip
     assert facts.notices == ["helpers of program are answered by openai/small"]
     with model_server(SPEAKS, models=("m",)) as server:
-        with pytest.raises(ConfigError, match=r"has no model small .*it has: m") as told:
+        with pytest.raises(ConfigError, match=r"has no model small .*it has: m") as failure:
             probe_for_program(spec(server.url, agent=agent), ANTHROPIC)
-        assert told.value.field == "agent.helper_model"
+        assert failure.value.field == "agent.helper_model"
 
 
 @pytest.mark.parametrize("asks_in", list(WireProtocol))
-def test_the_question_is_one_of_its_protocol(asks_in: WireProtocol) -> None:
+def test_probe_request_is_native(asks_in: WireProtocol) -> None:
     with model_server(SPEAKS) as server:
         probe_for_program(spec(server.url, agent={"name": "program"}), asks_in)
         native = server.calls[0].body

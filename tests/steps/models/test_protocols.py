@@ -36,7 +36,7 @@ USER = {"type": "message", "role": "user", "content": "Go."}
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=4)
 arguments = st.dictionaries(st.text(max_size=6), values, max_size=3)
 inputs = st.fixed_dictionaries({"input": st.text(max_size=20)})
-named = st.tuples(st.sampled_from(["ls", "local_shell", "inner"]), arguments) | st.tuples(
+function_calls = st.tuples(st.sampled_from(["ls", "local_shell", "inner"]), arguments) | st.tuples(
     st.just("apply_patch"), inputs
 )
 unknown = st.dictionaries(
@@ -49,7 +49,7 @@ calls = st.builds(
         beside,
         inside | {"name": call[0], "arguments": json.dumps(call[1], ensure_ascii=ascii_only, separators=marks)},
     ),
-    named,
+    function_calls,
     st.booleans(),
     st.sampled_from([(", ", ": "), (",", ":")]),
     unknown,
@@ -63,20 +63,20 @@ def in_parts(text: str, thought: str) -> list[dict[str, Any]]:
     return [thinking, *([{"type": "text", "text": text}] if text else [])]
 
 
-said = st.builds(
-    lambda text, thoughts, parts, made, beside: {
+assistant_messages = st.builds(
+    lambda text, thoughts, parts, chosen_calls, beside: {
         "role": "assistant",
-        "content": in_parts(text, parts) if parts else text or (None if made else ""),
+        "content": in_parts(text, parts) if parts else text or (None if chosen_calls else ""),
         **{name: thought for name, thought in thoughts.items() if not parts or not thought},
         **beside,
         **(
             {
                 "tool_calls": [
                     {"id": f"c{place}", "type": "function", "function": function, **fields}
-                    for place, (fields, function) in enumerate(made)
+                    for place, (fields, function) in enumerate(chosen_calls)
                 ]
             }
-            if made
+            if chosen_calls
             else {}
         ),
     },
@@ -100,7 +100,7 @@ def streamed(wire: Wire, native: dict[str, Any], request: dict[str, Any]) -> dic
     for line in wire.events(native, request).decode().split("\n"):
         if line.startswith("data: "):
             assert assembly.add(line.removeprefix("data: ")) is None
-    assert assembly.done
+    assert assembly.is_complete
     return assembly.whole()
 
 
@@ -117,8 +117,8 @@ def asked_with(wire: Wire, native: dict[str, Any] | None = None) -> dict[str, An
 
 @TRANSLATED
 @settings(max_examples=60, deadline=None)
-@given(message=said)
-def test_what_a_model_said_comes_back_to_it_letter_for_letter(wire: Wire, message: dict[str, Any]) -> None:
+@given(message=assistant_messages)
+def test_assistant_message_round_trips(wire: Wire, message: dict[str, Any]) -> None:
     request = asked_with(wire)
     chat = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {}}
     native = wire.answer_of(chat, request)
@@ -129,7 +129,7 @@ def test_what_a_model_said_comes_back_to_it_letter_for_letter(wire: Wire, messag
 
 
 @TRANSLATED
-def test_what_the_system_says_in_the_midst_of_a_conversation_the_user_says(wire: Wire) -> None:
+def test_late_system_text_becomes_user(wire: Wire) -> None:
     words = [("user", "Go."), ("assistant", "I go."), ("system", "Be brief.")]
     messages = [{"role": role, "content": text} for role, text in words]
     request = (
@@ -138,18 +138,18 @@ def test_what_the_system_says_in_the_midst_of_a_conversation_the_user_says(wire:
         else {"instructions": "You are.", "input": messages}
     )
     read = wire.chat_request(request)["messages"]
-    assert [each["role"] for each in read] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in read] == ["system", "user", "assistant", "user"]
     assert read[-1]["content"] == "Be brief."
 
 
 @TRANSLATED
-@pytest.mark.parametrize("what", SHOWN)
-def test_what_a_tool_gives_beside_text_is_shown_by_the_user_behind_all_results(wire: Wire, what: str) -> None:
-    block, part = SHOWN[what]
+@pytest.mark.parametrize("kind", SHOWN)
+def test_media_results_become_user_parts(wire: Wire, kind: str) -> None:
+    block, part = SHOWN[kind]
     if wire is ANTHROPIC:
         given_ = [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a.png"}, block]}]
-        made = {"type": "tool_use", "id": "c1", "name": "view", "input": {}}
-        messages = [{"role": "assistant", "content": [made]}, {"role": "user", "content": given_}]
+        item = {"type": "tool_use", "id": "c1", "name": "view", "input": {}}
+        messages = [{"role": "assistant", "content": [item]}, {"role": "user", "content": given_}]
         read = wire.chat_request({"messages": messages})["messages"]
     else:
         output = [{"type": "input_text", "text": "a.png"}, part]
@@ -157,7 +157,7 @@ def test_what_a_tool_gives_beside_text_is_shown_by_the_user_behind_all_results(w
         items = [called, {"type": "function_call_output", "call_id": "c1", "output": output}]
         read = wire.chat_request({"input": items})["messages"]
     assert read[1] == {"role": "tool", "tool_call_id": "c1", "content": "a.png"}
-    assert read[2] == {"role": "user", "content": [AS_PARTS[what]]}
+    assert read[2] == {"role": "user", "content": [AS_PARTS[kind]]}
 
 
 TURN = st.lists(st.sampled_from(["text", "an image", "a file", "words"]), min_size=1, max_size=5)
@@ -167,13 +167,13 @@ TURN = st.lists(st.sampled_from(["text", "an image", "a file", "words"]), min_si
 @TRANSLATED
 @settings(max_examples=60, deadline=None)
 @given(turns=st.lists(TURN, min_size=1, max_size=3), reverse=st.booleans())
-def test_results_follow_their_calls_at_once(wire: Wire, turns: list[list[str]], reverse: bool) -> None:
+def test_results_follow_their_calls(wire: Wire, turns: list[list[str]], reverse: bool) -> None:
     items: list[dict[str, Any]] = []
     for number, kinds in enumerate(turns):
         names = [f"c{number}-{place}" for place, kind in enumerate(kinds) if kind != "words"]
         if wire is ANTHROPIC:
-            made: list[Any] = [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in names]
-            items.append({"role": "assistant", "content": made or "Nothing."})
+            uses: list[Any] = [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in names]
+            items.append({"role": "assistant", "content": uses or "Nothing."})
         else:
             items += [{"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"} for name in names]
         order = list(enumerate(kinds))
@@ -191,21 +191,21 @@ def test_results_follow_their_calls_at_once(wire: Wire, turns: list[list[str]], 
     read = wire.chat_request({"messages": items} if wire is ANTHROPIC else {"input": items})["messages"]
     assert find_form_fault(read) == ""
     kinds = [kind for turn in turns for kind in turn]
-    parts = [part for each in read if isinstance(each["content"], list) for part in each["content"]]
+    parts = [part for message in read if isinstance(message["content"], list) for part in message["content"]]
     assert sorted(map(str, parts)) == sorted(str(AS_PARTS[kind]) for kind in kinds if kind in AS_PARTS)
-    words = "".join(str(each["content"]) for each in read)
+    words = "".join(str(message["content"]) for message in read)
     assert (words.count("text c"), words.count("words c")) == (kinds.count("text"), kinds.count("words"))
 
 
 @pytest.mark.parametrize("written", ['{"command": "ls', "[1]", '"ls"', '{"a": NaN}', "", "{} {}", "[" * 3000])
-def test_malformed_arguments_go_back_as_an_object(written: str) -> None:
-    made = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": written}
+def test_malformed_arguments_are_wrapped(written: str) -> None:
+    item = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": written}
     output = {"type": "function_call_output", "call_id": "c1", "output": "failed to parse function arguments"}
-    read = RESPONSES.chat_request({"input": [USER, made, output]})["messages"]
+    read = RESPONSES.chat_request({"input": [USER, item, output]})["messages"]
     assert find_form_fault(read) == ""
     arguments = json.loads(read[1]["tool_calls"][0]["function"]["arguments"])
     assert arguments == ({"unreadable": written} if written else {})
-    assert RESPONSES.completion({"output": [made]})["choices"][0]["message"]["tool_calls"][0]["function"] == {
+    assert RESPONSES.completion({"output": [item]})["choices"][0]["message"]["tool_calls"][0]["function"] == {
         "name": "f", "arguments": written
     }  # fmt: skip
 
@@ -234,7 +234,7 @@ CLIENT_CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)
-def test_client_tools_of_openai_are_functions(name: str) -> None:
+def test_openai_tools_are_functions(name: str) -> None:
     field, given_, result, text = CLIENT_CALLS[name]
     tools = [{"type": name}]
     written = json.dumps(given_, separators=(",", ":"))
@@ -262,13 +262,13 @@ def test_client_tools_of_openai_are_functions(name: str) -> None:
     [("shell", '{"commands": 1}'), ("shell", "ls"), ("apply_patch", '{"type": "move", "path": "a"}'),
      ("apply_patch", '{"type": "create_file", "path": "a"}')],
 )  # fmt: skip
-def test_calls_of_client_tools_in_another_form_reach_the_agent(name: str, arguments: str) -> None:
+def test_odd_client_calls_reach_agent(name: str, arguments: str) -> None:
     message = {"tool_calls": [{"id": "c1", "function": {"name": name, "arguments": arguments}}]}
     (item,) = RESPONSES.answer_of({"choices": [{"message": message}]}, {"tools": [{"type": name}]})["output"]
     assert (item["type"], item["name"], item["arguments"]) == ("function_call", name, arguments)
 
 
-def test_a_hosted_shell_is_neither_offered_nor_called() -> None:
+def test_hosted_shell_is_not_offered() -> None:
     hosted = {"type": "shell", "environment": {"type": "container_auto"}}
     assert "tools" not in RESPONSES.chat_request({"input": "x", "tools": [hosted]})
     call = {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}, "status": "completed"}
@@ -277,7 +277,7 @@ def test_a_hosted_shell_is_neither_offered_nor_called() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "needed", "absent"),
+    ("kind", "expected", "absent"),
     [
         ("bash_20250124", {"command", "restart"}, set()),
         ("text_editor_20250728", {"command", "path", "old_str", "new_str", "insert_line", "insert_text"}, set()),
@@ -285,12 +285,12 @@ def test_a_hosted_shell_is_neither_offered_nor_called() -> None:
         ("memory_20250818", {"command", "path", "old_path", "new_path"}, set()),
     ],
 )
-def test_client_tools_of_anthropic_are_functions(kind: str, needed: set[str], absent: set[str]) -> None:
+def test_anthropic_tools_are_functions(kind: str, expected: set[str], absent: set[str]) -> None:
     tools = [{"type": kind, "name": "mine"}, {"type": "web_search_20250305", "name": "web_search"}]
     (offered,) = ANTHROPIC.chat_request({"messages": [USER], "tools": tools})["tools"]
     assert offered["function"]["name"] == "mine"
     properties = offered["function"]["parameters"]["properties"].keys()
-    assert needed <= properties
+    assert expected <= properties
     assert not absent & properties
 
 
@@ -303,30 +303,30 @@ def test_client_tools_of_anthropic_are_functions(kind: str, needed: set[str], ab
         ({"type": "document", "source": {"type": "text", "data": "Words"}}, "Words"),
     ],
 )  # fmt: skip
-def test_blocks_of_text_keep_their_place(block: dict[str, Any], text: str) -> None:
+def test_text_blocks_keep_their_place(block: dict[str, Any], text: str) -> None:
     called = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
     read = ANTHROPIC.chat_request({"messages": [called, {"role": "user", "content": [result, block]}]})["messages"]
-    assert [each["role"] for each in read] == ["assistant", "tool", "user"]
-    assert all(text in each["content"] for each in read[1:])
+    assert [message["role"] for message in read] == ["assistant", "tool", "user"]
+    assert all(text in message["content"] for message in read[1:])
 
 
 @pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", "eos", "stop_sequence", "", None])
-def test_an_answer_with_calls_stops_for_them(finish: str | None) -> None:
+def test_answer_stops_for_its_calls(finish: str | None) -> None:
     call = {"id": "c1", "function": {"name": "f", "arguments": "{}"}}
-    for made, stopped in (([call], "tool_use"), ([], "end_turn")):
-        chat = {"choices": [{"message": {"content": "x", "tool_calls": made}, "finish_reason": finish}]}
+    for tool_calls, stopped in (([call], "tool_use"), ([], "end_turn")):
+        chat = {"choices": [{"message": {"content": "x", "tool_calls": tool_calls}, "finish_reason": finish}]}
         assert ANTHROPIC.answer_of(chat, {})["stop_reason"] == stopped
 
 
-def test_disabled_thinking_is_told_and_wins_over_an_effort() -> None:
+def test_disabled_thinking_beats_effort() -> None:
     request = {"messages": [USER], "output_config": {"effort": "high"}}
     assert ANTHROPIC.chat_request(request)["reasoning_effort"] == "high"
     assert ANTHROPIC.chat_request(request | {"thinking": {"type": "disabled"}})["reasoning_effort"] == "none"
 
 
 @TRANSLATED
-def test_a_tool_that_is_not_offered_is_not_asked_for(wire: Wire) -> None:
+def test_unoffered_tool_is_not_chosen(wire: Wire) -> None:
     if wire is ANTHROPIC:
         tools: list[Any] = [{"name": "f", "input_schema": {}}]
         chosen = {"type": "tool", "name": "web_search"}
@@ -336,7 +336,7 @@ def test_a_tool_that_is_not_offered_is_not_asked_for(wire: Wire) -> None:
     assert chat["tool_choice"] == "auto"
 
 
-def test_deltas_of_unknown_kinds_are_added_to_their_block() -> None:
+def test_unknown_deltas_join_their_block() -> None:
     assembly = ANTHROPIC.assembly()
     deltas: list[dict[str, Any]] = [
         {"words": "one "},
@@ -347,10 +347,10 @@ def test_deltas_of_unknown_kinds_are_added_to_their_block() -> None:
         {"type": "message_start", "message": {"role": "assistant", "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "Summary"}},
-        *({"type": "content_block_delta", "index": 1, "delta": {"type": "new_delta", **each}} for each in deltas),
+        *({"type": "content_block_delta", "index": 1, "delta": {"type": "new_delta", **fields}} for fields in deltas),
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {}},
     ]
-    assert all(assembly.add(json.dumps(each)) is None for each in events)
+    assert all(assembly.add(json.dumps(event)) is None for event in events)
     content = [
         {"type": "compaction", "content": "Summary"},
         {"type": "new", "words": "one two", "list": [1, 2], "count": 3},
@@ -361,7 +361,7 @@ def test_deltas_of_unknown_kinds_are_added_to_their_block() -> None:
 
 
 @TRANSLATED
-def test_a_file_that_only_its_owners_servers_could_get_is_refused_in_words(wire: Wire) -> None:
+def test_remote_file_is_refused(wire: Wire) -> None:
     if wire is ANTHROPIC:
         content = [{"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}]
         request = {"messages": [{"role": "user", "content": content}]}
@@ -372,7 +372,7 @@ def test_a_file_that_only_its_owners_servers_could_get_is_refused_in_words(wire:
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
-def test_of_allowed_tools_all_are_offered_and_no_other(mode: str) -> None:
+def test_only_allowed_tools_are_offered(mode: str) -> None:
     allowed = [{"type": "function", "name": "ls"}, {"type": "local_shell"}]
     chosen = {"type": "allowed_tools", "mode": mode, "tools": allowed}
     chat = RESPONSES.chat_request({"input": "x", "tools": RESPONSES_TOOLS, "tool_choice": chosen})
@@ -380,13 +380,13 @@ def test_of_allowed_tools_all_are_offered_and_no_other(mode: str) -> None:
     assert chat["tool_choice"] == mode
 
 
-def test_a_tool_of_a_namespace_and_the_shell_are_called_as_codex_knows_them() -> None:
-    made = [("inner", "{}"), ("local_shell", '{"command": ["ls", "-l"], "timeout_ms": 5}'), ("local_shell", "{}")]
+def test_codex_tools_keep_their_form() -> None:
+    functions = [("inner", "{}"), ("local_shell", '{"command": ["ls", "-l"], "timeout_ms": 5}'), ("local_shell", "{}")]
     message = {
         "content": None,
         "tool_calls": [
             {"id": f"c{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
-            for place, (name, arguments) in enumerate(made)
+            for place, (name, arguments) in enumerate(functions)
         ],
     }
     native = RESPONSES.answer_of({"choices": [{"message": message}]}, {"tools": RESPONSES_TOOLS})
@@ -402,7 +402,7 @@ def test_a_tool_of_a_namespace_and_the_shell_are_called_as_codex_knows_them() ->
     assert names == ["ls", "apply_patch", "local_shell", "inner"]
 
 
-def test_an_agent_that_changes_a_calls_arguments_is_believed() -> None:
+def test_agent_may_change_arguments() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path":"a"}'}}
     native = ANTHROPIC.answer_of({"choices": [{"message": {"tool_calls": [call]}}]}, {})
     native["content"][-1]["input"] = {"path": "b"}
@@ -420,17 +420,19 @@ def test_an_agent_that_changes_a_calls_arguments_is_believed() -> None:
         {"input": [{"type": "item_reference", "id": "rs_1"}]},
     ],
 )
-def test_what_only_a_store_of_answers_could_do_is_refused_in_words(more: dict[str, Any]) -> None:
+def test_stored_conversation_is_refused(more: dict[str, Any]) -> None:
     with open_forwarder(spec("http://127.0.0.1:9/v1"), [WireProtocol.RESPONSES]) as forwarder:
-        done = forwarder.answer("POST", "/v1/responses", {}, json.dumps({"model": "m", "input": "x"} | more).encode())
-    assert done.status == 400
-    assert "nothing is: send the conversation whole" in json.loads(done.body)["error"]["message"]
+        forwarded = forwarder.answer(
+            "POST", "/v1/responses", {}, json.dumps({"model": "m", "input": "x"} | more).encode()
+        )
+    assert forwarded.status == 400
+    assert "nothing is: send the conversation whole" in json.loads(forwarded.body)["error"]["message"]
 
 
 @pytest.mark.parametrize(("kind", "media_type"), [("image", "image/png"), ("document", "application/pdf")])
-def test_an_image_or_a_file_is_not_counted_by_its_letters(kind: str, media_type: str) -> None:
+def test_media_has_fixed_token_count(kind: str, media_type: str) -> None:
     block = {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": "a" * 1_000_000}}
     body = {"messages": [{"role": "user", "content": [block, {"type": "text", "text": "See."}]}]}
     with open_forwarder(spec("http://127.0.0.1:9/v1"), [WireProtocol.CHAT]) as forwarder:
-        done = forwarder.answer("POST", "/v1/messages/count_tokens", {}, json.dumps(body).encode())
-    assert IMAGE < json.loads(done.body)["input_tokens"] < IMAGE + 100
+        forwarded = forwarder.answer("POST", "/v1/messages/count_tokens", {}, json.dumps(body).encode())
+    assert IMAGE < json.loads(forwarded.body)["input_tokens"] < IMAGE + 100

@@ -15,7 +15,7 @@ import pytest
 
 from swe_argo.steps.contracts.run_spec import LlmSpec
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.models.rate_limits import RunnersGate, UnitShare, Unlimited, open_gate
+from swe_argo.steps.models.rate_limits import RunnerLimiter, UnitShare, Unlimited, open_limiter
 from swe_argo.steps.settings import settings
 from tests.model_server import Answer, model_server, play
 from tests.model_server.answers import DROP
@@ -63,88 +63,88 @@ class Runner:
 
 @contextmanager
 def runner(path: Path, at_once: int) -> Iterator[Runner]:
-    gate = Runner(path, at_once)
-    thread = threading.Thread(target=gate.serve)
+    limiter = Runner(path, at_once)
+    thread = threading.Thread(target=limiter.serve)
     thread.start()
     try:
-        yield gate
+        yield limiter
     finally:
-        gate.line.shutdown(socket.SHUT_RDWR)
-        gate.line.close()
+        limiter.line.shutdown(socket.SHUT_RDWR)
+        limiter.line.close()
         thread.join()
-        for each in gate.threads:
-            each.join()
+        for worker in limiter.threads:
+            worker.join()
 
 
 def _asking(url: str, calls: int, rpm: float, env: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", ASK, url, str(calls), str(rpm)], env={"PATH": "/bin", **env})
 
 
-def test_processes_ask_one_after_the_other_where_the_runner_lets_one_through(tmp_path: Path) -> None:
-    place = tmp_path / "gate"
-    with model_server(play(Answer("x")), latency_s=0.02) as server, runner(place, 1) as gate:
-        units = [_asking(server.url, 4, 60, {"SWE_ARGO_GATE": str(place)}) for _ in range(4)]
+def test_limiter_serializes_processes(tmp_path: Path) -> None:
+    place = tmp_path / "limiter"
+    with model_server(play(Answer("x")), latency_s=0.02) as server, runner(place, 1) as limiter:
+        units = [_asking(server.url, 4, 60, {"SWE_ARGO_LIMITER": str(place)}) for _ in range(4)]
         assert [unit.wait() for unit in units] == [0] * 4
         assert server.counts.at_once == 1
-        assert server.counts.requests == gate.turns == 16
+        assert server.counts.requests == limiter.turns == 16
 
 
-def test_a_process_that_is_killed_gives_its_turn_back(tmp_path: Path) -> None:
-    place = tmp_path / "gate"
+def test_killed_process_frees_its_turn(tmp_path: Path) -> None:
+    place = tmp_path / "limiter"
     with model_server(play(Answer("x", delay_s=30))) as server, runner(place, 1):
-        unit = _asking(server.url, 1, 60, {"SWE_ARGO_GATE": str(place)})
+        unit = _asking(server.url, 1, 60, {"SWE_ARGO_LIMITER": str(place)})
         while not server.counts.requests:
             assert unit.poll() is None
             time.sleep(0.02)
         unit.kill()
         unit.wait()
-        with RunnersGate(place).turn(10):
+        with RunnerLimiter(place).turn(10):
             pass
 
 
-def test_a_turn_that_does_not_come_is_told(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "gate"
-    environment.setenv("SWE_ARGO_GATE", str(place))
+def test_missing_turn_is_infra_failure(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "limiter"
+    environment.setenv("SWE_ARGO_LIMITER", str(place))
     settings.cache_clear()
     with (
         model_server(play(Answer("x"))) as server,
         runner(place, 1),
-        RunnersGate(place).turn(60),
+        RunnerLimiter(place).turn(60),
         client(server.url) as model,
     ):
-        with pytest.raises(InfraError, match="no turn at the endpoint within 0 s"):
+        with pytest.raises(InfraError, match="no request slot within 0 s"):
             model.ask(ISSUE, timeout_s=0.2)
         assert server.counts.requests == 0
 
 
-def test_a_runner_that_is_gone_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InfraError, match="gone"), RunnersGate(tmp_path / "none").turn(5):
-        raise AssertionError("there is no gate to go through")
+def test_missing_limiter_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(InfraError, match="cannot be reached"), RunnerLimiter(tmp_path / "none").turn(5):
+        raise AssertionError("there is no limiter to go through")
 
 
-def test_a_turn_ends_when_its_request_fails(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "gate"
-    environment.setenv("SWE_ARGO_GATE", str(place))
+def test_failed_request_frees_its_turn(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "limiter"
+    environment.setenv("SWE_ARGO_LIMITER", str(place))
     settings.cache_clear()
-    with model_server(play(DROP)) as server, runner(place, 1) as gate, client(server.url, num_retries=3) as model:
+    with model_server(play(DROP)) as server, runner(place, 1) as limiter, client(server.url, num_retries=3) as model:
         with pytest.raises(InfraError):
             model.ask(ISSUE)
-        assert gate.turns == server.counts.requests == 4
+        assert limiter.turns == server.counts.requests == 4
 
 
 @pytest.mark.long
-def test_units_without_a_runner_keep_their_shares_of_the_requests_a_minute() -> None:
+def test_unit_share_limits_request_rate() -> None:
     with model_server(play(Answer("x"))) as server:
         # 480 a minute for 4 units: each asks every half second, together they ask 8 times a second.
         units = [_asking(server.url, 5, 480, {"SWE_ARGO_UNITS": "4"}) for _ in range(4)]
         assert [unit.wait() for unit in units] == [0] * 4
         began = sorted(server.counts.began)
     assert len(began) == 20
-    busiest = max(sum(start <= each < start + 1 for each in began) for start in began)
+    busiest = max(sum(start <= time_s < start + 1 for time_s in began) for start in began)
     assert busiest <= 8 + 4  # a unit's spacing is its own: each may have one at either end of a second
 
 
-def test_a_share_of_less_than_one_call_rests_in_proportion() -> None:
+def test_unit_share_rests_in_proportion() -> None:
     now, slept = [100.0], list[float]()
 
     def sleep(seconds: float) -> None:
@@ -165,7 +165,7 @@ def test_a_share_of_less_than_one_call_rests_in_proportion() -> None:
     assert two_calls(5, seconds=10, tools_s=0) == []
 
 
-def test_a_share_that_comes_too_late_is_told() -> None:
+def test_late_unit_share_is_reported() -> None:
     share = UnitShare(units=1000, concurrency=1, requests_per_minute=None)
     with share.turn(60):
         time.sleep(0.05)
@@ -173,9 +173,9 @@ def test_a_share_that_comes_too_late_is_told() -> None:
         raise AssertionError("its turn is later")
 
 
-def test_without_limits_there_is_no_gate(environment: pytest.MonkeyPatch) -> None:
-    assert isinstance(open_gate(LlmSpec(concurrency=1)), Unlimited)  # nobody says how many units there are
+def test_limiter_needs_a_limit(environment: pytest.MonkeyPatch) -> None:
+    assert isinstance(open_limiter(LlmSpec(concurrency=1)), Unlimited)  # nobody says how many units there are
     environment.setenv("SWE_ARGO_UNITS", "10")
     settings.cache_clear()
-    assert isinstance(open_gate(LlmSpec()), Unlimited)
-    assert isinstance(open_gate(LlmSpec(requests_per_minute=60)), UnitShare)
+    assert isinstance(open_limiter(LlmSpec()), Unlimited)
+    assert isinstance(open_limiter(LlmSpec(requests_per_minute=60)), UnitShare)

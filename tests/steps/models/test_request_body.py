@@ -8,7 +8,7 @@ from swe_argo.steps.models.request_body import RequestDialect
 
 
 @pytest.mark.parametrize(("top_p", "learns"), [(1.0, True), (0.9, False)])
-def test_a_top_p_that_changes_nothing_is_left_out_where_it_is_refused(top_p: float, learns: bool) -> None:
+def test_refused_default_top_p_is_dropped(top_p: float, learns: bool) -> None:
     """OpenHands and SWE-agent send 1 by default; reasoning models take none."""
     wording = RequestDialect("m", LlmSpec(top_p=top_p))
     body = wording.body([], tools=None, temperature=None, stop=None)

@@ -15,7 +15,7 @@ from swe_argo.steps.models.protocols.table import WIRES
 from swe_argo.steps.models.response_body import ModelResponse, metrics_of, reply_of
 
 
-def test_arguments_that_are_nested_too_deeply_are_an_answer_like_any_other() -> None:
+def test_deep_arguments_are_wrapped() -> None:
     function = {"name": "execute_bash", "arguments": "[" * 100_000}
     message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": function}]}
     answered = ModelResponse({"choices": [{"message": message, "finish_reason": "length"}]}, {}, 0.1)
@@ -24,13 +24,13 @@ def test_arguments_that_are_nested_too_deeply_are_an_answer_like_any_other() -> 
     assert json.loads(reply.message["tool_calls"][0]["function"]["arguments"]) == {"unreadable": function["arguments"]}
 
 
-def test_a_call_whose_id_is_a_number_is_answered_by_that_number_as_text() -> None:
+def test_numeric_call_id_becomes_text() -> None:
     call = {"id": 7, "type": "function", "function": {"name": "submit", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     answered = ModelResponse({"choices": [{"message": message, "finish_reason": "tool_calls"}]}, {}, 0.1)
     reply = reply_of(answered, metrics_of(answered, LlmSpec(), 1))
     assert reply.calls[0].id == "7"
-    assert [each["tool_call_id"] for each in call_format(True, Rules()).answer(reply, ["done"])] == ["7"]
+    assert [result["tool_call_id"] for result in call_format(True, Rules()).answer(reply, ["done"])] == ["7"]
 
 
 PRICES = LlmSpec(input_cost_per_token=3e-6, output_cost_per_token=15e-6, cached_cost_per_token=3e-7)
@@ -54,7 +54,7 @@ def metrics(usage: dict[str, Any], llm: LlmSpec | None = None, **choice: Any) ->
         ({"prompt_tokens": True, "completion_tokens": [1]}, None, None, None),
     ],
 )
-def test_token_counts_that_cannot_be_right_are_unknown(
+def test_impossible_counts_are_unknown(
     usage: dict[str, Any], prompt: int | None, completion: int | None, cached: int | None
 ) -> None:
     read = metrics(usage, PRICES)
@@ -63,7 +63,7 @@ def test_token_counts_that_cannot_be_right_are_unknown(
 
 
 @pytest.mark.parametrize("cost", [-3, "nan", nan, inf, 1e30, "free", True, None])
-def test_cost_that_cannot_be_right_is_unknown(cost: object) -> None:
+def test_impossible_cost_is_unknown(cost: object) -> None:
     assert metrics({"prompt_tokens": 1, "completion_tokens": 2, "cost": cost}).cost_usd is None
 
 
@@ -77,7 +77,7 @@ def test_cost_that_cannot_be_right_is_unknown(cost: object) -> None:
         (BYOK | {"is_byok": False, "cost": 0.01, "cost_details": {"upstream_inference_cost": 0.01}}, 0.01),
     ],
 )
-def test_cost_includes_the_bill_of_a_provider_with_the_users_key(usage: dict[str, Any], cost: float | None) -> None:
+def test_cost_includes_upstream_bill(usage: dict[str, Any], cost: float | None) -> None:
     assert metrics(usage).cost_usd == (cost if cost is None else pytest.approx(cost))
     for protocol in (WireProtocol.ANTHROPIC, WireProtocol.RESPONSES):
         native = {"content": [], "output": [], "usage": usage}
@@ -86,19 +86,19 @@ def test_cost_includes_the_bill_of_a_provider_with_the_users_key(usage: dict[str
 
 
 @pytest.mark.parametrize("bad", [nan, -inf, inf, None, "-Infinity", -1e300, 3.0])
-def test_log_probabilities_with_a_wrong_one_are_unknown(bad: object) -> None:
+def test_invalid_logprobs_are_unknown(bad: object) -> None:
     entries = [{"token": "a", "logprob": -0.1}, {"token": "b", "logprob": bad}]
     assert metrics({}, logprobs={"content": entries}).logprobs is None
     assert metrics({}, logprobs={"content": entries[:1]}).logprobs == [-0.1]
 
 
 @pytest.mark.parametrize("ids", [[1, -2], [1, 2.5], [1, nan], [True], "12"])
-def test_token_ids_with_a_wrong_one_are_unknown(ids: object) -> None:
+def test_invalid_token_ids_are_unknown(ids: object) -> None:
     assert metrics({}, token_ids=ids).completion_token_ids is None
     assert metrics({}, token_ids=[1, 2]).completion_token_ids == [1, 2]
 
 
-def test_anthropic_answer_survives_impossible_counts() -> None:
+def test_anthropic_usage_may_be_invalid() -> None:
     usage = {"input_tokens": 7, "cache_read_input_tokens": nan, "cache_creation_input_tokens": "x", "output_tokens": -1}
     chat = WIRES[WireProtocol.ANTHROPIC].completion({"content": [], "usage": usage})
     assert metrics(chat["usage"]).prompt_tokens == 7

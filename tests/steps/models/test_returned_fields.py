@@ -82,13 +82,13 @@ def answered(message: Message, request: Part) -> Fault:
     fields = {name: value for name, value in message.items() if name != "tool_calls"}
     deltas = [delta for delta in in_pieces(fields) if delta != {"role": "assistant"}]
     for index, call in enumerate(message.get("tool_calls") or []):
-        named = {"index": index, "id": call["id"], "type": "function"}
+        base = {"index": index, "id": call["id"], "type": "function"}
         for piece in in_pieces(call):
             function = {"name": call["function"]["name"], **piece.get("function", {})}
-            deltas.append({"tool_calls": [piece | named | {"function": function}]})
+            deltas.append({"tool_calls": [piece | base | {"function": function}]})
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in [{"role": "assistant"}, *deltas]]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    lines = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks)
+    lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks)
     return Fault(200, lines + "data: [DONE]\n\n", {"Content-Type": "text/event-stream"})
 
 
@@ -103,10 +103,10 @@ def strict(message: Message) -> Script:
     """A server that says the message, and answers no request that brings it back with a byte changed."""
 
     def respond(request: Part) -> Answer | Fault:
-        back = [each for each in request["messages"] if each["role"] == "assistant"]
+        back = [entry for entry in request["messages"] if entry["role"] == "assistant"]
         if not back:
             return answered(message, request)
-        same = [fields_of(each) for each in back] == [fields_of(message)]
+        same = [fields_of(entry) for entry in back] == [fields_of(message)]
         return Answer("Done.") if same else error(400, f"messages.1: {fields_of(back[0])}")
 
     return respond
@@ -117,29 +117,29 @@ def ask_twice(url: str, stream: bool, calls: bool) -> Message:
     written = call_format(calls, Rules(keeps_rest=False))
     with client(url, stream=stream, num_retries=0) as model:
         reply = model.ask(ISSUE, tools=TOOLS if calls else None)
-        sent = written.to_message(reply)
-        assert model.ask([*ISSUE, sent, *written.answer(reply, ["a.py"])]).text == "Done."
-    return sent
+        returned = written.to_message(reply)
+        assert model.ask([*ISSUE, returned, *written.answer(reply, ["a.py"])]).text == "Done."
+    return returned
 
 
 @BOTH
 @FORMATS
 @pytest.mark.parametrize("fields", FIELDS.values(), ids=FIELDS.keys())
-def test_unknown_fields_go_back_byte_for_byte(fields: Part, calls: bool, stream: bool) -> None:
-    made = {"tool_calls": [CALL, CALL | {"id": "c2", "extra_content": {"google": {}}}]} if calls else {}
-    message: Message = {"role": "assistant", "content": "I look.", **fields, **made}
+def test_unknown_fields_round_trip(fields: Part, calls: bool, stream: bool) -> None:
+    tool_calls = {"tool_calls": [CALL, CALL | {"id": "c2", "extra_content": {"google": {}}}]} if calls else {}
+    message: Message = {"role": "assistant", "content": "I look.", **fields, **tool_calls}
     with model_server(strict(message)) as server:
         assert ask_twice(server.url, stream, calls)["content"] == "I look."
 
 
 @BOTH
 @pytest.mark.parametrize("name", REFUSED_FIELDS)
-def test_fields_known_to_be_refused_stay_out(name: str, stream: bool) -> None:
+def test_refused_fields_are_not_sent(name: str, stream: bool) -> None:
     message = {"role": "assistant", "content": "I look.", name: [{"type": "x"}], "tool_calls": [CALL | {name: 1}]}
     with model_server(lambda request: answered(message, request)) as server, client(server.url, stream=stream) as model:
-        sent = model.ask(ISSUE).message
-    assert name not in sent
-    assert sent["tool_calls"] == [CALL]
+        returned = model.ask(ISSUE).message
+    assert name not in returned
+    assert returned["tool_calls"] == [CALL]
 
 
 REFUSALS: dict[str, Callable[[str], Fault]] = {
@@ -153,22 +153,22 @@ REFUSALS: dict[str, Callable[[str], Fault]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS.keys())
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS.keys())
 @pytest.mark.parametrize("name", ["reasoning_content", "vendor", "extra_content"])
-def test_field_that_its_endpoint_refuses_is_left_out(name: str, told: Callable[[str], Fault]) -> None:
+def test_refused_field_is_dropped(name: str, refusal: Callable[[str], Fault]) -> None:
     message = {"role": "assistant", "content": "x", "reasoning_content": "so", "vendor": 1, "tool_calls": [CALL]}
 
     def respond(request: Part) -> Answer | Fault:
-        back = [part for each in request["messages"] for part in (each, *each.get("tool_calls", []))]
+        back = [part for entry in request["messages"] for part in (entry, *entry.get("tool_calls", []))]
         if len(request["messages"]) == 1:
             return answered(message, request)
-        return told(name) if any(name in part for part in back) else Answer("Done.")
+        return refusal(name) if any(name in part for part in back) else Answer("Done.")
 
     with model_server(respond) as server:
-        sent = ask_twice(server.url, False, True)
+        returned = ask_twice(server.url, False, True)
         assert server.counts.requests == 3
-        assert [each for each in server.calls[-1].body["messages"][1] if each in message] == [
-            each for each in sent if each != name
+        assert [field for field in server.calls[-1].body["messages"][1] if field in message] == [
+            field for field in returned if field != name
         ]
 
 
@@ -180,7 +180,7 @@ PARTS: list[Part] = [
 
 @BOTH
 @FORMATS
-def test_content_in_parts_is_read_and_goes_back(calls: bool, stream: bool) -> None:
+def test_content_parts_round_trip(calls: bool, stream: bool) -> None:
     """Mistral's reasoning models, and Claude at Databricks."""
     message = {"role": "assistant", "content": PARTS}
     with model_server(strict(message)) as server:
@@ -226,13 +226,13 @@ CALLS: dict[str, tuple[list[Part], list[tuple[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("deltas", "calls"), CALLS.values(), ids=CALLS.keys())
-def test_streamed_calls_are_put_together(deltas: list[Part], calls: list[tuple[str, Any]]) -> None:
+def test_streamed_calls_are_assembled(deltas: list[Part], calls: list[tuple[str, Any]]) -> None:
     functions = [call["function"] for call in merged(*deltas)["tool_calls"]]
-    assert [(each["name"], each["arguments"]) for each in functions] == calls
+    assert [(function["name"], function["arguments"]) for function in functions] == calls
 
 
 @BOTH
-def test_arguments_as_an_object_are_a_call(stream: bool) -> None:
+def test_object_arguments_are_accepted(stream: bool) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "ls", "arguments": {"path": "x"}}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
 
@@ -256,11 +256,11 @@ messages = st.dictionaries(st.sampled_from(["content", "a", "id", "index", "name
 
 @settings(deadline=None)
 @given(st.lists(messages, max_size=4))
-def test_merge_takes_any_json(deltas: list[Part]) -> None:
-    known: Part = {}
+def test_merge_delta_accepts_any_json(deltas: list[Part]) -> None:
+    merged_delta: Part = {}
     for delta in deltas:
-        before = json.dumps([known, delta])
-        after = merge_delta(known, delta)
-        assert json.dumps([known, delta]) == before, "what was given is not changed"
-        assert after.keys() == known.keys() | delta.keys()
-        known = after
+        before = json.dumps([merged_delta, delta])
+        after = merge_delta(merged_delta, delta)
+        assert json.dumps([merged_delta, delta]) == before, "what was given is not changed"
+        assert after.keys() == merged_delta.keys() | delta.keys()
+        merged_delta = after

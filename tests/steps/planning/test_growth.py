@@ -38,26 +38,26 @@ def check(store: Store, before: RunFile, rows: list[dict[str, Any]], name: str =
     check_rows(before, SPEC, lock(rows, name), rows, store)
 
 
-def test_rows_may_come_in_any_order_and_more_of_them(store: Store) -> None:
+def test_growth_accepts_more_rows(store: Store) -> None:
     before = planned(store, ROWS[:2])
     check(store, before, ROWS[:2])
     check(store, before, ROWS[::-1])
 
 
-def test_a_run_that_was_killed_while_its_growth_was_planned_may_grow_further(store: Store) -> None:
+def test_growth_resumes_after_kill(store: Store) -> None:
     check(store, planned(store, ROWS[:2], ROWS[:3]), ROWS)
 
 
 @pytest.mark.parametrize(
     ("rows", "name", "reason"),
     [
-        (ROWS[1:], "d", "has 1 instance that is not selected now, o__r-0: a run only grows"),
-        ([ROWS[0] | {"text": "u"}, *ROWS[1:]], "d", r"the rows of d changed since run 'r' began \(o__r-0\)"),
-        (ROWS, "other", "the rows of other changed since run 'r' began"),
+        (ROWS[1:], "d", "has 1 instance that the spec no longer selects, o__r-0"),
+        ([ROWS[0] | {"text": "u"}, *ROWS[1:]], "d", r"rows of d changed since run 'r' began \(o__r-0\)"),
+        (ROWS, "other", "rows of other changed since run 'r' began"),
     ],
     ids=["fewer", "changed", "another dataset"],
 )
-def test_other_rows_are_refused(store: Store, rows: list[dict[str, Any]], name: str, reason: str) -> None:
+def test_growth_refuses_changed_rows(store: Store, rows: list[dict[str, Any]], name: str, reason: str) -> None:
     before = planned(store, ROWS[:2])
     with pytest.raises(ConfigError, match=reason):
         check(store, before, rows, name)

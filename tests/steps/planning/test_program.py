@@ -45,7 +45,7 @@ def recipe(tmp_path: Path) -> Path:
     return tmp_path / "mine.toml"
 
 
-def test_a_folder_is_kept_with_the_digest_that_the_run_records(tmp_path: Path) -> None:
+def test_program_folder_is_stored(tmp_path: Path) -> None:
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "go").write_text("#!/bin/sh")
     spec = spec_of(command="./go {instruction}", folder=str(tmp_path / "program"))
@@ -53,9 +53,9 @@ def test_a_folder_is_kept_with_the_digest_that_the_run_records(tmp_path: Path) -
     assert program is not None
     assert program.recipe.command == ["{bundle}/go", "{instruction}"]
     assert program.bundle is not None
-    kept = find_bundle(program.bundle.digest)
-    assert kept is not None
-    assert kept.facts == program.bundle
+    stored = find_bundle(program.bundle.digest)
+    assert stored is not None
+    assert stored.facts == program.bundle
     before = RunFile(
         run_id="r",
         spec=spec,
@@ -71,53 +71,55 @@ def test_a_folder_is_kept_with_the_digest_that_the_run_records(tmp_path: Path) -
         resolve(spec, before)
 
 
-def test_a_command_of_the_image_needs_no_files() -> None:
+def test_image_command_needs_no_bundle() -> None:
     program = resolve(spec_of(command="go {instruction}"))
     assert program is not None
     assert (program.recipe.command, program.bundle) == (["go", "{instruction}"], None)
 
 
-def test_one_of_our_agents_has_no_program_and_takes_no_version() -> None:
+def test_builtin_agent_has_no_program() -> None:
     assert resolve(spec_of(name="gold")) is None
-    with pytest.raises(ConfigError, match=r"agent\.version: gold is no agent program"):
+    with pytest.raises(ConfigError, match=r"agent\.version: gold is not an agent program"):
         resolve(spec_of(name="gold@2"))
-    with pytest.raises(ConfigError, match=r"agent\.helper_model: gold has no helpers"):
+    with pytest.raises(
+        ConfigError, match=r"agent\.helper_model: helper models apply to agent programs only, not to gold"
+    ):
         resolve(spec_of(name="gold", helper_model="small"))
 
 
-def test_a_package_that_was_not_built_is_refused_with_the_command_that_builds_it(recipe: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"of mine 1.2 for \w+ are not built: swe-argo agents build {recipe}$"):
+def test_unbuilt_bundle_names_command(recipe: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"of mine 1.2 for \w+ are not built: run swe-argo agents build {recipe}$"):
         resolve(spec_of(file=str(recipe)))
-    with pytest.raises(ConfigError, match=rf"of mine 2 for \w+ are not built: swe-argo agents build {recipe}@2$"):
+    with pytest.raises(ConfigError, match=rf"of mine 2 for \w+ are not built: run swe-argo agents build {recipe}@2$"):
         resolve(spec_of(file=str(recipe), version="2"))
 
 
-def test_files_that_cannot_run_in_the_sandboxes_are_refused(recipe: Path) -> None:
+def test_unfit_bundle_is_refused(recipe: Path) -> None:
     spec = spec_of(file=str(recipe))
     here = architecture_of(spec.sandbox)
-    other = "arm64" if here == "amd64" else "amd64"
-    recipe.write_text(f'architectures = ["{other}"]' + PACKAGE)
-    with pytest.raises(ConfigError, match=rf"mine runs on {other}, and the sandboxes are {here}"):
+    wrong_architecture = "arm64" if here == "amd64" else "amd64"
+    recipe.write_text(f'architectures = ["{wrong_architecture}"]' + PACKAGE)
+    with pytest.raises(ConfigError, match=rf"mine runs on {wrong_architecture}, but the sandboxes are {here}"):
         resolve(spec)
     recipe.write_text('libc = "musl"' + PACKAGE)
-    with pytest.raises(ConfigError, match="mine needs musl, and this machine has glibc"):
+    with pytest.raises(ConfigError, match="mine needs musl, but this machine has glibc"):
         resolve(spec)
 
 
-def test_the_architecture_is_that_of_the_sandboxes() -> None:
+def test_architecture_follows_sandboxes() -> None:
     spec = RunSpec.model_validate({"sandbox": {"backend": "docker", "platform": "linux/arm64"}})
     assert architecture_of(spec.sandbox) == "arm64"
 
 
-def test_pods_have_files_from_an_image_and_the_command_that_makes_it_is_told(recipe: Path, tmp_path: Path) -> None:
+def test_pods_require_agent_image(recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "folder.toml").write_text('name = "own"\ncommand = ["{bundle}/go"]\n[source]\nfolder = "."\n')
-    for agent, told in (
-        ({"file": str(recipe), "version": "2"}, rf"agents push {recipe}@2 IMAGE prints what --agent-image takes"),
-        ({"file": str(tmp_path / "folder.toml")}, r"agents push \S+folder.toml IMAGE prints"),
-        ({"command": "./go", "folder": str(tmp_path)}, r"agents push FILE.toml IMAGE prints"),
+    for agent, message in (
+        ({"file": str(recipe), "version": "2"}, rf"agents push {recipe}@2 IMAGE, and pass the printed address"),
+        ({"file": str(tmp_path / "folder.toml")}, r"agents push \S+folder.toml IMAGE, and pass"),
+        ({"command": "./go", "folder": str(tmp_path)}, r"agents push FILE.toml IMAGE, and pass"),
     ):
         spec = checked({"agent": agent, "sandbox": {"backend": "kubernetes"}}, "test")
-        with pytest.raises(ConfigError, match=told) as caught:
+        with pytest.raises(ConfigError, match=message) as caught:
             resolve(spec)
         assert caught.value.field == "agent.image"
     image = f"registry.example.com/mine@sha256:{'a' * 64}"

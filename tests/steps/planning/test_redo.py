@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.verdict import Outcome
 from swe_argo.steps.planning.redo import RedoPlan, plan_redo
 from swe_argo.steps.planning.units import plan_units
-from swe_argo.steps.planning.write import put_away
+from swe_argo.steps.planning.write import archive
 from swe_argo.steps.reports.figures.caveats import find_caveats
 from swe_argo.steps.reports.reading import read_run
 from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, add_usage
@@ -30,19 +30,19 @@ MADE = Synthetic(run_id="r", instances=30, attempts=2)
 def plan_again(store: Store, plan: Plan, *words: str) -> tuple[RunSpec, list[dict[str, str]], set[str], RedoPlan]:
     spec = record_of(store, RunFile, "r").spec.model_copy(update={"redo": list(words), "run_id": "r"})
     rows = [
-        {"instance_id": one, "repo": "o/r", "image": "i"} for one in dict.fromkeys(u.instance_id for u in plan.units)
+        {"instance_id": name, "repo": "o/r", "image": "i"} for name in dict.fromkeys(u.instance_id for u in plan.units)
     ]
     keys = set(store.keys("runs/r/units/"))
     return spec, rows, keys, plan_redo(spec, rows, store, keys)
 
 
-def test_units_that_ended_so_begin_anew_and_what_they_took_is_still_counted(store: Store) -> None:
+def test_redo_restarts_units(store: Store) -> None:
     plan = MADE.write(store)
     before = read_run(store, "r")
     unresolved = {(u.instance_id, u.attempt) for u in before.units if u.standing is Standing.UNRESOLVED}
     assert unresolved
     spec, rows, keys, redo = plan_again(store, plan, "unresolved")
-    put_away(store, redo)
+    archive(store, redo)
     units = plan_units(spec, "r", rows, keys - redo.removed)
     assert keys - redo.removed == {name for name in keys if name in store.keys("runs/r/units/")}
     assert {(u.instance_id, u.attempt) for u in units if u.begins is Stage.SOLVE} >= unresolved
@@ -52,17 +52,17 @@ def test_units_that_ended_so_begin_anew_and_what_they_took_is_still_counted(stor
     assert {unit.standing for unit in redone} == {Standing.NOT_RUN}
     assert all(unit.failure is None and not unit.newest_trajectory for unit in redone), "its turns are of the past"
     assert add_usage([u.usage for u in after.units]) == add_usage([u.usage for u in before.units])
-    assert any(f"done again by --redo ({len(unresolved)} unresolved before)" in one for one in find_caveats(after))
+    assert any(f"run again by --redo ({len(unresolved)} unresolved before)" in text for text in find_caveats(after))
 
 
-def test_the_same_again_puts_nothing_away(store: Store) -> None:
+def test_redo_is_idempotent(store: Store) -> None:
     plan = MADE.write(store)
     *_, redo = plan_again(store, plan, "resolved,Empty-Patch")
     assert redo.files
-    put_away(store, redo)
+    archive(store, redo)
     *_, again = plan_again(store, plan, "resolved,Empty-Patch")
     assert not again.copies
-    assert again.notices == ["nothing to redo: no unit with a verdict is resolved, Empty-Patch"]
+    assert again.notices == ["nothing to redo: no unit with a verdict matches resolved, Empty-Patch"]
 
 
 T = TypeVar("T")
@@ -79,15 +79,15 @@ class DyingStore:
         self._store, self._left = store, changes
 
     def put_many(self, items: Mapping[str, bytes]) -> None:
-        self._each(items.items(), lambda item: self._store.put(*item))
+        self._apply(items.items(), lambda item: self._store.put(*item))
 
     def copy_many(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._each(pairs, lambda pair: self._store.copy_many([pair]))
+        self._apply(pairs, lambda pair: self._store.copy_many([pair]))
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        self._each(sorted(keys), lambda name: self._store.delete_many([name]))
+        self._apply(sorted(keys), lambda name: self._store.delete_many([name]))
 
-    def _each(self, items: Iterable[T], change: Callable[[T], object]) -> None:
+    def _apply(self, items: Iterable[T], change: Callable[[T], object]) -> None:
         for item in items:
             if self._left == 0:
                 raise KilledError
@@ -100,9 +100,7 @@ SUMMARY = "runs/r/report/summary.json"
 
 
 @pytest.mark.parametrize("word", ["", "outcome", "stop reason", "instance"])
-def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_next_plan_ends_it(
-    tmp_path_factory: pytest.TempPathFactory, word: str
-) -> None:
+def test_killed_redo_is_completed(tmp_path_factory: pytest.TempPathFactory, word: str) -> None:
     states: list[str] = []
     while "whole" not in states:
         store = open_store(str(tmp_path_factory.mktemp("store")), create=True)
@@ -113,7 +111,7 @@ def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_n
         spent = read_usage_before(store, "r")
         *_, redo = plan_again(store, plan, before.solve.stop_reason.value)
         try:
-            put_away(DyingStore(store, len(states)), redo)  # type: ignore[arg-type]
+            archive(DyingStore(store, len(states)), redo)  # type: ignore[arg-type]
             states.append("whole")
         except KilledError:
             states.append("cut")
@@ -128,21 +126,21 @@ def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_n
         stop = before.solve.stop_reason.value
         words = {"outcome": ["unresolved"], "stop reason": [stop], "instance": [before.instance_id]}.get(word, [])
         *_, again = plan_again(store, plan, *words)
-        put_away(store, again)
+        archive(store, again)
         (after,) = read_run(store, "r").units
         assert (after.usage, read_usage_before(store, "r")) == (before.usage, spent)
-        left = {name for name in store.keys("runs/r/units/") if "/tries/" not in name} & redo.removed
+        remaining = {name for name in store.keys("runs/r/units/") if "/tries/" not in name} & redo.removed
         if records or word:
-            assert not left, "all of it is put away"
+            assert not remaining, "all of it is put away"
             assert after.standing is Standing.NOT_RUN
             assert SUMMARY not in store.keys("runs/r/report/"), "no report tells of a verdict that is gone"
-            (kept,) = after.redone
-            assert (kept.outcome, kept.stop_reason) == (Outcome.UNRESOLVED, before.solve.stop_reason)
+            (archived,) = after.redone
+            assert (archived.outcome, archived.stop_reason) == (Outcome.UNRESOLVED, before.solve.stop_reason)
             assert {name for name in store.keys("runs/r/units/") if "/tries/redone-" in name} >= {
                 place for _, place in redo.copies
             }
         else:
-            assert left == redo.removed, "nothing was asked for whole: the verdict stands"
+            assert remaining == redo.removed, "nothing was asked for whole: the verdict stands"
             assert after.standing is Standing.UNRESOLVED
         assert records.items() <= {name: store.get(name) for name in store.keys("runs/r/units/")}.items()
     assert states.count("cut") > 2 * len(redo.removed)
@@ -151,7 +149,7 @@ def test_whoever_is_killed_while_a_verdict_is_put_away_leaves_it_right_and_the_n
 ENDED = Synthetic(run_id="r", instances=3, mix={"unresolved": 1}, agent="r2egym")
 
 
-def test_plan_after_a_killed_one_retracts_the_same_units(
+def test_killed_retraction_is_completed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     cuts = 0
@@ -165,16 +163,16 @@ def test_plan_after_a_killed_one_retracts_the_same_units(
         before = read_run(store, "r")
         assert [unit.standing for unit in before.units] == [Standing.FAILED, Standing.FAILED, Standing.UNRESOLVED]
         *_, redo = plan_again(store, plan)
-        assert redo.notices == ["2 units done again: the model's endpoint had ended the conversation"]
+        assert redo.notices == ["2 units will run again: the model endpoint had ended the conversation"]
         try:
-            put_away(DyingStore(store, cuts), redo)  # type: ignore[arg-type]
+            archive(DyingStore(store, cuts), redo)  # type: ignore[arg-type]
             break
         except KilledError:
             cuts += 1
         between = read_run(store, "r").units
         assert all(unit.standing in NO_VERDICT for unit in between[:2]), cuts
         spec, rows, keys, again = plan_again(store, plan)
-        put_away(store, again)
+        archive(store, again)
         begins = [unit.begins for unit in plan_units(spec, "r", rows, keys - again.removed)]
         assert begins == [Stage.SOLVE, Stage.SOLVE, Stage.NONE]
         after = read_run(store, "r").units
@@ -185,10 +183,10 @@ def test_plan_after_a_killed_one_retracts_the_same_units(
     assert cuts > len(redo.removed)
 
 
-def test_a_run_without_an_agent_keeps_the_patches_that_are_graded_again(store: Store) -> None:
+def test_redo_keeps_given_patches(store: Store) -> None:
     plan = MADE.write(store)
     file = record_of(store, RunFile, "r")
-    given = file.spec.model_copy(update={"agent": file.spec.agent.model_copy(update={"name": "given"})})
-    store.put("runs/r/run.json", file.model_copy(update={"spec": given}).to_bytes())
+    given_spec = file.spec.model_copy(update={"agent": file.spec.agent.model_copy(update={"name": "given"})})
+    store.put("runs/r/run.json", file.model_copy(update={"spec": given_spec}).to_bytes())
     *_, redo = plan_again(store, plan, "unresolved")
     assert {name.rpartition("/")[2] for name in redo.removed}.isdisjoint({"patch.diff", "solve.json"})

@@ -28,7 +28,7 @@ from swe_argo.steps.training.train_spec_parsing import train_fields
 SENTINEL = "mini__sentinel-7f3a"
 BACKEND = "swe_argo.steps.sandbox.local.backend:connect"
 """Backend local by another name: planning with it asks no cluster."""
-NO_FILES = "a submitted run reads no files of the cluster's pods: give an s3:// address"
+NO_FILES = "a submitted run cannot read local files: give an s3:// address"
 WORDS = ("/etc/passwd", "~/x", "../x", "./x", "x", "x.json", "x.py:Y", "os:system", "own/er", "file:x", "x.json@1", "")
 
 
@@ -124,24 +124,24 @@ TEXT_FIELDS = [field for field in fields() if takes_text(field.info.annotation)]
 
 
 @pytest.mark.parametrize("field", TEXT_FIELDS, ids=lambda field: field.name)
-def test_no_field_of_a_run_reaches_a_local_file(pod: Pod, field: SpecField, capsys: pytest.CaptureFixture[str]) -> None:
-    said = []
+def test_run_fields_read_no_local_files(pod: Pod, field: SpecField, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
     for word in pod.words:
         value = [word] if "list" in str(field.info.annotation) else word
         try:
-            said.append(pod.plan(nested(field.name, value)))
+            outputs.append(pod.plan(nested(field.name, value)))
         except ConfigError as error:
-            said.append(error.reason)
+            outputs.append(error.reason)
             continue
         assert field.file is None, f"{field.name} = {word!r} was taken"
     assert pod.opened == []
     assert not (pod.folder / "ran").exists()
     stored = [path.read_text("utf-8", "replace") for path in pod.store.rglob("*") if path.is_file()]
-    assert not [text for text in [*said, *stored, *capsys.readouterr()] if SENTINEL in text]
+    assert not [text for text in [*outputs, *stored, *capsys.readouterr()] if SENTINEL in text]
 
 
 @pytest.mark.parametrize("name", ["tokenizer", *(f"run.{field.name}" for field in fields() if field.file)])
-def test_no_field_of_a_training_reaches_a_local_file(pod: Pod, name: str) -> None:
+def test_train_fields_read_no_files(pod: Pod, name: str) -> None:
     assert name in dict(train_fields())
     for word in pod.words:
         if is_name(name.removeprefix("run.").replace("tokenizer", "dataset"), word):
@@ -164,8 +164,8 @@ def test_no_field_of_a_training_reaches_a_local_file(pod: Pod, name: str) -> Non
         ("agent.name", "x.py:Y", "x.py:Y is not among the plugins of this namespace (chart value plugins)"),
         ("family", "antigravity:X", "antigravity:X is not among the plugins of this namespace (chart value plugins)"),
         ("sandbox.backend", "os:system", "os:system is not among the plugins of this namespace (chart value plugins)"),
-        ("sandbox.backend", "local", "backend local is this machine's: leave it out, or use swe-argo run"),
-        ("sandbox.backend", "docker", "backend docker is this machine's: leave it out, or use swe-argo run"),
+        ("sandbox.backend", "local", "pods cannot use backend local: leave it out, or use swe-argo run"),
+        ("sandbox.backend", "docker", "pods cannot use backend docker: leave it out, or use swe-argo run"),
         ("agent.folder", "work", "a submitted run cannot set this: leave it out"),
         ("sandbox.allow_host", True, "a submitted run cannot set this: leave it out"),
         ("sandbox.local.images", "images", "a submitted run cannot set this: leave it out"),
@@ -176,7 +176,7 @@ def test_no_field_of_a_training_reaches_a_local_file(pod: Pod, name: str) -> Non
         ("agent.model", "{{=1}}", "text with '{{' is not allowed: Argo would evaluate it"),
     ],
 )
-def test_refusal_names_the_field_and_the_way_out(pod: Pod, name: str, value: object, reason: str) -> None:
+def test_refusal_names_field_and_remedy(pod: Pod, name: str, value: object, reason: str) -> None:
     with pytest.raises(ConfigError) as run:
         pod.plan(nested(name, value))
     place = "llm.extra_body.a" if name == "llm.extra_body" else name
@@ -189,12 +189,12 @@ def test_refusal_names_the_field_and_the_way_out(pod: Pod, name: str, value: obj
     assert not pod.store.exists() or not list(pod.store.rglob("run.json"))
 
 
-def test_escaped_placeholder_is_refused_as_parsed(pod: Pod) -> None:
+def test_escaped_placeholder_is_refused(pod: Pod) -> None:
     with pytest.raises(ConfigError, match=r"^agent.model: text with '\{\{' is not allowed"):
         pod.plan({}, **{"spec-text": '{"agent": {"model": "\\u007b\\u007b=1}}"}}'})
 
 
-def test_plugin_is_exact_and_never_a_file(pod: Pod) -> None:
+def test_plugin_must_match_exactly(pod: Pod) -> None:
     spec = RunSpec.model_validate(nested("family", "mine.families:MINE"))
     refuse_local(spec, [BACKEND, "mine.families:MINE"])
     for plugins in ([BACKEND], [BACKEND, "mine.families:OTHER"], [BACKEND, "mine.families"]):
@@ -204,7 +204,7 @@ def test_plugin_is_exact_and_never_a_file(pod: Pod) -> None:
         pod.plan(nested("agent.name", "x.py:Y"), "x.py:Y")
 
 
-def test_plugin_of_the_namespace_is_imported(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_of_namespace_is_imported(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     modules = pod.folder / "modules"
     modules.mkdir()
     (modules / "listed_plugin.py").write_text("class Mine:\n    def act(self, task): ...\n")
@@ -220,27 +220,27 @@ def test_plugin_of_the_namespace_is_imported(pod: Pod, monkeypatch: pytest.Monke
     ("field", "value"),
     [
         *[
-            ("dataset", each)
-            for each in ("mini", "MINI-R2E", "verified", "owner/name", "owner/name:config", "harbor:a@1")
+            ("dataset", name)
+            for name in ("mini", "MINI-R2E", "verified", "owner/name", "owner/name:config", "harbor:a@1")
         ],
-        *[("dataset", each) for each in ("SWE-bench/SWE-bench_Verified", "s3://bucket/rows.jsonl")],
-        *[("answers", each) for each in ("SWE-bench/SWE-bench_Verified@abc123", "s3://bucket/a.parquet")],
-        *[("agent.instruction_template", each) for each in ("r2egym", "openhands.j2", "s3://bucket/t.j2")],
-        *[("select.validated", each) for each in ("last", "s3://bucket/validation.json")],
-        *[("agent.predictions", each) for each in ("run:earlier-1", "s3://bucket/preds.jsonl")],
+        *[("dataset", name) for name in ("SWE-bench/SWE-bench_Verified", "s3://bucket/rows.jsonl")],
+        *[("answers", name) for name in ("SWE-bench/SWE-bench_Verified@abc123", "s3://bucket/a.parquet")],
+        *[("agent.instruction_template", name) for name in ("r2egym", "openhands.j2", "s3://bucket/t.j2")],
+        *[("select.validated", name) for name in ("last", "s3://bucket/validation.json")],
+        *[("agent.predictions", name) for name in ("run:earlier-1", "s3://bucket/preds.jsonl")],
         ("select.ids_file", "s3://bucket/ids.txt"),
     ],
 )
-def test_names_and_addresses_stay_allowed(field: str, value: str) -> None:
+def test_names_and_addresses_are_allowed(field: str, value: str) -> None:
     refuse_local(RunSpec.model_validate(nested(field, value)), [BACKEND])
 
 
 @pytest.mark.parametrize("backend", ["kubernetes", "e2b", "ags"])
-def test_backends_that_serve_pods_stay_allowed(backend: str) -> None:
+def test_pod_backends_are_allowed(backend: str) -> None:
     refuse_local(RunSpec.model_validate({"sandbox": {"backend": backend}}), [])
 
 
-def _put(bucket: str, name: str, text: str) -> str:
+def _upload(bucket: str, name: str, text: str) -> str:
     from swe_argo.steps.settings import settings
 
     client = boto3.client("s3", endpoint_url=settings().s3_endpoint)
@@ -248,25 +248,25 @@ def _put(bucket: str, name: str, text: str) -> str:
     return f"s3://{bucket}/{name}"
 
 
-def test_files_of_the_bucket_are_read(pod: Pod, bucket: str) -> None:
-    url = _put(bucket, "inputs/ids.txt", "mini__plainconf-1\n")
+def test_bucket_files_are_read(pod: Pod, bucket: str) -> None:
+    url = _upload(bucket, "inputs/ids.txt", "mini__plainconf-1\n")
     tables = {"sandbox": {"backend": BACKEND}, "select": {"ids_file": url}}
     assert pod.plan(tables) == "1 unit to do"
 
 
-def test_recipe_of_the_bucket_takes_no_folder(pod: Pod, bucket: str) -> None:
+def test_bucket_recipe_has_no_folder(pod: Pod, bucket: str) -> None:
     recipe = 'name = "a"\ncommand = ["a"]\n[source]\nfolder = "/etc"\n'
-    with pytest.raises(ConfigError, match=r"^agent.file: a submitted run reads no folders .*: leave source.folder out"):
-        pod.plan(nested("agent.file", _put(bucket, "inputs/a.toml", recipe)))
+    with pytest.raises(ConfigError, match=r"^agent.file: a submitted run cannot read local folders"):
+        pod.plan(nested("agent.file", _upload(bucket, "inputs/a.toml", recipe)))
 
 
-def test_keys_of_the_bucket_stay_in_their_folder(pod: Pod, bucket: str) -> None:
-    _put(bucket, "inputs/rows/../../../escaped", SENTINEL)
-    with pytest.raises(ConfigError, match=r"^dataset: .* holds a key with '\.\.'"):
+def test_bucket_keys_stay_in_folder(pod: Pod, bucket: str) -> None:
+    _upload(bucket, "inputs/rows/../../../escaped", SENTINEL)
+    with pytest.raises(ConfigError, match=r"^dataset: .* contains a key with '\.\.'"):
         pod.plan(nested("dataset", f"s3://{bucket}/inputs/rows"))
 
 
-def test_round_of_a_training_holds_no_placeholder(pod: Pod) -> None:
+def test_round_refuses_placeholders(pod: Pod) -> None:
     store = open_store(str(pod.store), create=True)
     pod.plan_training({"run": {"agent": {"name": "r2egym"}, "sandbox": {"backend": BACKEND}, "store": store.url}})
     flags = {option.name: option.default for option in PLAN_ROUND.options}

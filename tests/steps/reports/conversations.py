@@ -76,13 +76,13 @@ def trajectory(
     )
 
 
-def total(made: Trajectory) -> Usage:
+def total(whole: Trajectory) -> Usage:
     """The sum over all turns, those of other attempts included."""
-    found = Usage()
-    for turn in made.steps:
+    usage = Usage()
+    for turn in whole.steps:
         if turn.metrics is not None:
             m, x = turn.metrics, turn.metrics.extra or MetricsExtra()
-            found += Usage(
+            usage += Usage(
                 calls=1,
                 requests=x.requests,
                 prompt_tokens=m.prompt_tokens or 0,
@@ -92,16 +92,16 @@ def total(made: Trajectory) -> Usage:
                 cost_usd=m.cost_usd,
                 seconds=x.seconds,
             )
-    return sum((total(other) for other in made.subagent_trajectories or []), found)
+    return sum((total(subagent) for subagent in whole.subagent_trajectories or []), usage)
 
 
 @cache
 def _steps(turns: int, model: str, priced: bool, hostile: bool, observed: int) -> tuple[Turn, ...]:
     rng = random.Random(turns)
-    said = HOSTILE if hostile else ""
+    evil = HOSTILE if hostile else ""
     steps = [
-        Turn(step_id=1, timestamp=_at(0), source="system", message=f"You mend issues with the tools you have. {said}"),
-        Turn(step_id=2, timestamp=_at(0), source="user", message=f"{said}Mend this issue in /testbed.\n\n{ISSUE}"),
+        Turn(step_id=1, timestamp=_at(0), source="system", message=f"You mend issues with the tools you have. {evil}"),
+        Turn(step_id=2, timestamp=_at(0), source="user", message=f"{evil}Mend this issue in /testbed.\n\n{ISSUE}"),
     ]
     for n in range(turns):
         name, arguments = _call(rng, n, last=n == turns - 1, hostile=hostile)
@@ -113,8 +113,8 @@ def _steps(turns: int, model: str, priced: bool, hostile: bool, observed: int) -
                 timestamp=_at(4 * n + 2),
                 source="agent",
                 model_name=model,
-                message=said + THOUGHTS[n % len(THOUGHTS)],
-                reasoning_content=said + REASONED if n % 3 == 0 else None,
+                message=evil + THOUGHTS[n % len(THOUGHTS)],
+                reasoning_content=evil + REASONED if n % 3 == 0 else None,
                 tool_calls=[ToolCall(tool_call_id=f"call_{n}", function_name=name, arguments=arguments)],
                 observation=Observation(results=[Result(source_call_id=f"call_{n}", content=content, extra=_extra(n))]),
                 metrics=Metrics(

@@ -75,8 +75,8 @@ def check_served_by_argo(tab: Tab, page: Path) -> None:
         assert tab.picture() == plain
         assert tab.value(LAYOUT) == layout
         assert [line for line in tab.messages if "favicon" not in line and "'allow-scripts'" not in line] == []
-        asked = [url for url in tab.requests if not url.endswith("/favicon.ico")]  # the browser asks for it by itself
-        assert asked == [f"{address}/{page.name}"]
+        urls = [url for url in tab.requests if not url.endswith("/favicon.ico")]  # the browser asks for it by itself
+        assert urls == [f"{address}/{page.name}"]
 
 
 def check_words(tab: Tab, page: Path) -> None:

@@ -90,66 +90,66 @@ class Synthetic:
         plan = Plan(
             run_id=self.run_id,
             units=[
-                Unit(instance_id=one, attempt=a, begins=Stage.SOLVE, repo=repo, image=f"swebench/{one}:latest")
-                for one, repo in ids
+                Unit(instance_id=name, attempt=a, begins=Stage.SOLVE, repo=repo, image=f"swebench/{name}:latest")
+                for name, repo in ids
                 for a in range(1, self.attempts + 1)
             ],
         )
         store.put(key(RunFile, self.run_id), run.to_bytes())
         store.put(key(Plan, self.run_id), plan.to_bytes())
         items: dict[str, bytes] = {}
-        for one, repo in ids:
-            self._put(items, self._instance(rng, one, repo), one, 0)
+        for name, repo in ids:
+            self._put(items, self._instance(rng, name, repo), name, 0)
         for unit in plan.units:
-            wanted = rng.choices(list(self.mix), list(self.mix.values()))[0]
-            self._unit(items, rng, unit, wanted)
+            outcome = rng.choices(list(self.mix), list(self.mix.values()))[0]
+            self._unit(items, rng, unit, outcome)
             if len(items) > 2000:
                 store.put_many(items)
                 items = {}
         store.put_many(items)
         return plan
 
-    def _put(self, items: dict[str, bytes], datum: Record | Raw, one: str, attempt: int, name: str = "") -> None:
-        items[key(type(datum), self.run_id, one, attempt, name)] = datum.to_bytes()
+    def _put(self, items: dict[str, bytes], datum: Record | Raw, instance: str, attempt: int, name: str = "") -> None:
+        items[key(type(datum), self.run_id, instance, attempt, name)] = datum.to_bytes()
 
-    def _instance(self, rng: random.Random, one: str, repo: str) -> Instance:
+    def _instance(self, rng: random.Random, name: str, repo: str) -> Instance:
         return Instance(
-            instance_id=one,
+            instance_id=name,
             repo=repo,
             version="4.2",
             base_commit="a" * 40,
-            image=f"swebench/{one}:latest",
+            image=f"swebench/{name}:latest",
             problem_statement=(HOSTILE if self.hostile else rng.choice(TITLES))
             + "\n\nSteps to reproduce:\n"
             + "x\n" * 40,
             difficulty=rng.choices(["<15 min fix", "15 min - 1 hour", "1-4 hours", ">4 hours"], [39, 52, 8, 1])[0],
         )
 
-    def _unit(self, items: dict[str, bytes], rng: random.Random, unit: Unit, wanted: str) -> None:
+    def _unit(self, items: dict[str, bytes], rng: random.Random, unit: Unit, outcome: str) -> None:
         where = (unit.instance_id, unit.attempt)
-        failed = wanted == "failed"
-        if failed or (wanted != "not_run" and rng.random() < 0.04):
+        failed = outcome == "failed"
+        if failed or (outcome != "not_run" and rng.random() < 0.04):
             self._tries(items, rng, unit, 3 if failed else 1)
-        if failed or wanted == "not_run":
+        if failed or outcome == "not_run":
             return
-        patch = b"" if wanted == "empty_patch" else self._patch(rng)
+        patch = b"" if outcome == "empty_patch" else self._patch(rng)
         self._put(items, Patch(patch), *where)
-        made = self._trajectory(unit)
-        solve = self._solve(rng, unit, len(patch), made.extra.usage)
-        self._put(items, made, *where)
-        grade = self._grade(rng, unit, Outcome(wanted), patch)
+        whole = self._trajectory(unit)
+        solve = self._solve(rng, unit, len(patch), whole.extra.usage)
+        self._put(items, whole, *where)
+        grade = self._grade(rng, unit, Outcome(outcome), patch)
         if self.workers:
             solve, grade = self._at_work(solve, grade)
         self._put(items, solve, *where)
         self._put(items, grade, *where)
-        if wanted == "empty_patch":
+        if outcome == "empty_patch":
             return
         self._put(items, InstanceLog(f"2026-11-20 22:10:01 - INFO - {unit.instance_id}\n".encode()), *where)
-        if wanted == "patch_does_not_apply":
+        if outcome == "patch_does_not_apply":
             return
         self._put(items, EvalScript(b"#!/bin/bash\nset -uxo pipefail\n"), *where)
-        self._put(items, TestLog(self._log(rng, Outcome(wanted))), *where)
-        if wanted != "tests_timed_out":
+        self._put(items, TestLog(self._log(rng, Outcome(outcome))), *where)
+        if outcome != "tests_timed_out":
             self._put(items, Report(official(unit.instance_id, grade)), *where)
 
     def _at_work(self, solve: SolveRecord, grade: GradeRecord) -> tuple[SolveRecord, GradeRecord]:
@@ -206,7 +206,7 @@ class Synthetic:
         )
 
     def _trajectory(self, unit: Unit) -> Trajectory:
-        made = trajectory(
+        whole = trajectory(
             (unit.instance_id, unit.attempt),
             turns=self.turns,
             agent=self.agent,
@@ -215,10 +215,10 @@ class Synthetic:
             hostile=self.hostile,
             others=self.others,
         )
-        return made.model_copy(update={"extra": made.extra.model_copy(update={"usage": self._used(made)})})
+        return whole.model_copy(update={"extra": whole.extra.model_copy(update={"usage": self._used(whole)})})
 
-    def _used(self, made: Trajectory) -> Usage:
-        return total(made) if self.exact else self._usage()
+    def _used(self, whole: Trajectory) -> Usage:
+        return total(whole) if self.exact else self._usage()
 
     def _solve(self, rng: random.Random, unit: Unit, patch_bytes: int, usage: Usage) -> SolveRecord:
         return SolveRecord(

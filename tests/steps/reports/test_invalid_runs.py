@@ -18,27 +18,27 @@ from tests.steps.reports.views import run_file, view
 
 
 @pytest.mark.parametrize(
-    ("others", "words"),
+    ("outcome", "words"),
     [
         ("not_run", "Stopped after 2 of 24 units. No score yet."),
-        ("failed", "INVALID, no score: 22 of 24 units without a verdict."),
+        ("failed", "INVALID, no score: 22 of 24 units have no verdict."),
     ],
 )
-def test_invalid_run_shows_no_rate(others: str, words: str) -> None:
-    run = view(run_file("now"), {"a": ["resolved", "resolved"]} | {str(n): [others] * 2 for n in range(11)})
+def test_invalid_run_shows_no_rate(outcome: str, words: str) -> None:
+    run = view(run_file("now"), {"a": ["resolved", "resolved"]} | {str(n): [outcome] * 2 for n in range(11)})
     earlier = view(run_file("before"), {"a": "resolved"} | {str(n): "resolved" for n in range(11)})
     summary = summarise(run)
     compared = compare(earlier, run)
     page = render_page(run, summary, compared).decode()
-    shown = {
+    texts = {
         "terminal": "\n".join(summary_lines(summary)),
         "word": summary.word,
         "message": json.dumps(build_message(summary, compared)),
         "page": page[page.index("<main>") : page.index('id="h-outcomes"')],
     }
-    assert all(words in text for text in shown.values())
-    assert not {name: text for name, text in shown.items() if re.search(r"8\.3|pass@|interval|gained</", text)}
-    assert ("INVALID" in shown["terminal"]) is (others == "failed")
+    assert all(words in text for text in texts.values())
+    assert not {name: text for name, text in texts.items() if re.search(r"8\.3|pass@|interval|gained</", text)}
+    assert ("INVALID" in texts["terminal"]) is (outcome == "failed")
     assert 'id="h-places"' not in page
     assert (summary.score, view_comparison(compared).rates) == (None, [])
     metrics = held_out_metrics(summary)

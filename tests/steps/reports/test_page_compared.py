@@ -37,36 +37,36 @@ def compared(folder: Path) -> Comparison:
     return Comparison.from_bytes((folder / "compare.json").read_bytes())
 
 
-def test_the_section_stands_above_the_outcomes(tab: Tab) -> None:
+def test_comparison_is_above_outcomes(tab: Tab) -> None:
     headings = tab.value("[...document.querySelectorAll('h2')].map(e => e.firstChild.textContent.trim())")
-    assert headings.index("Compared with monday") < headings.index("What became of\xa0each?")
+    assert headings.index("Compared with monday") < headings.index("Outcomes")
 
 
-def test_what_changed_is_read_before_the_scores_and_the_scores_before_the_lists(tab: Tab) -> None:
+def test_comparison_is_ordered(tab: Tab) -> None:
     tops = "document.querySelector('.compared {}').getBoundingClientRect().top"
     places = [tab.value(tops.format(where)) for where in (".changes", ".groups", ".verdict", ".lost")]
     assert places == sorted(places)
     assert len(set(places)) == 4
     changes = tab.value("[...document.querySelectorAll('.changes li')].map(e => e.textContent)")
-    assert "agent.max_steps: 60 → not given" in changes
+    assert "agent.max_steps: 60 → not set" in changes
     assert "attempts: 1 → 2" in changes
 
 
-def test_every_lost_instance_is_there_with_both_outcomes_and_its_tests(tab: Tab, compared: Comparison) -> None:
+def test_comparison_lists_lost_instances(tab: Tab, compared: Comparison) -> None:
     assert 8 < len(compared.lost) < 50
     lost = tab.value(
         f"[...document.querySelectorAll('.compared .lost li')].slice(0, {len(compared.lost)}).map(e => e.textContent)"
     )
-    for one, shown in zip(compared.lost, lost, strict=True):
-        assert shown.startswith(f"{one.instance_id} resolved → ")
-        assert all(test in shown for test in one.failing_tests[:3])
+    for instance, text in zip(compared.lost, lost, strict=True):
+        assert text.startswith(f"{instance.instance_id} resolved → ")
+        assert all(test in text for test in instance.failing_tests[:3])
 
 
-def test_what_is_beyond_the_first_ones_unfolds(tab: Tab, compared: Comparison) -> None:
-    shown = "[...document.querySelectorAll('.compared details li')].filter(e => e.checkVisibility()).length"
-    assert tab.value(shown) == 0
+def test_comparison_unfolds(tab: Tab, compared: Comparison) -> None:
+    visible_count = "[...document.querySelectorAll('.compared details li')].filter(e => e.checkVisibility()).length"
+    assert tab.value(visible_count) == 0
     tab.click(".compared summary")
-    assert tab.value(shown) == len(compared.lost) - 8
+    assert tab.value(visible_count) == len(compared.lost) - 8
     tab.click(".compared summary")
     headings = tab.value("[...document.querySelectorAll('.compared h3')].map(e => e.textContent)")
     assert headings[1:] == [
@@ -78,7 +78,7 @@ def test_what_is_beyond_the_first_ones_unfolds(tab: Tab, compared: Comparison) -
     ]
 
 
-def test_an_instance_links_to_its_first_attempt_in_the_table(tab: Tab) -> None:
+def test_comparison_links_to_rows(tab: Tab) -> None:
     tab.click(".compared .lost a")
     unfolded = tab.value("document.querySelector('.u:target').className")
     assert " a1" in unfolded
@@ -87,7 +87,7 @@ def test_an_instance_links_to_its_first_attempt_in_the_table(tab: Tab) -> None:
     )
 
 
-def test_the_whole_section_is_drawn_at_every_width(tab: Tab) -> None:
+def test_comparison_fits_every_width(tab: Tab) -> None:
     for width in (360, 700, 1400):
         tab.size(width)
         assert tab.sideways() <= 0

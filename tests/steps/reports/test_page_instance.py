@@ -34,8 +34,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         store = open_store(str(folder), create=True)
         unit = synthetic.write(store).units[0]
         if name == "long":
-            made = trajectory((unit.instance_id, 1), turns=1000, observed=30_000)
-            store.put(key(Trajectory, "synthetic", unit.instance_id, 1), made.to_bytes())
+            long_one = trajectory((unit.instance_id, 1), turns=1000, observed=30_000)
+            store.put(key(Trajectory, "synthetic", unit.instance_id, 1), long_one.to_bytes())
             place = key(Instance, "synthetic", unit.instance_id)
             issue = {"problem_statement": "It fails.\n\n" * 200}
             store.put(place, Instance.from_bytes(store.get(place)).model_copy(update=issue).to_bytes())
@@ -47,11 +47,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: dict[str, Path], tab: Tab, run: str) -> None:
+def test_unit_page_is_quiet_and_fits(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_quiet(tab, pages[run])
 
 
-def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
+def test_unit_page_escapes_hostile_text(pages: dict[str, Path], tab: Tab) -> None:
     tab.open(pages["hostile"].as_uri())
     assert tab.value("document.querySelectorAll('img, iframe, object, form, link').length") == 0
     assert tab.value("document.scripts.length") == 1
@@ -61,7 +61,7 @@ def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
     assert tab.value("document.querySelectorAll('#turns > div > article').length") == 14
     assert tab.value("document.querySelectorAll('article article').length") == 0
     text = str(tab.value("document.body.textContent"))
-    for shown in (
+    for text_part in (
         "<script>",
         "</details>",
         "␛[2J",
@@ -72,32 +72,30 @@ def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab) -> None:
         "FAILED",
         "\\xff\\ud800",
     ):
-        assert shown in text, shown
+        assert text_part in text, text_part
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\ud800-\udfff]", text)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("run", ["usual", "failed", "hostile"])
-def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
-    pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
-) -> None:
+def test_unit_page_has_readable_contrast(pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme) -> None:
     check_contrast(tab, pages[run], scheme, 12)
 
 
-def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab) -> None:
+def test_unit_page_works_in_argo(pages: dict[str, Path], tab: Tab) -> None:
     check_served_by_argo(tab, pages["usual"])
 
 
-def test_observations_are_folded_and_unfold_on_a_click(pages: dict[str, Path], tab: Tab) -> None:
+def test_observation_unfolds_on_click(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open(pages["usual"].as_uri())
-    seen = "[...document.querySelectorAll('.seen pre')].filter(e => e.checkVisibility()).length"
-    assert tab.value(seen) == 0
+    visible_count = "[...document.querySelectorAll('.seen pre')].filter(e => e.checkVisibility()).length"
+    assert tab.value(visible_count) == 0
     tab.click("#t5 .seen summary")
-    assert tab.value(seen) == 1
+    assert tab.value(visible_count) == 1
 
 
-def test_all_turns_unfold_at_once_and_fold_again(pages: dict[str, Path], tab: Tab) -> None:
+def test_unit_page_unfolds_all_turns(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open(pages["usual"].as_uri())
     shut = "document.querySelectorAll('#turns details:not([open])').length"
@@ -109,9 +107,7 @@ def test_all_turns_unfold_at_once_and_fold_again(pages: dict[str, Path], tab: Ta
     assert tab.value(shut) == folded
 
 
-def test_a_long_issue_and_patch_are_cut_on_a_screen_until_all_is_asked_and_never_on_paper(
-    pages: dict[str, Path], tab: Tab
-) -> None:
+def test_long_texts_are_cut_on_screen(pages: dict[str, Path], tab: Tab) -> None:
     cut = (
         "[...document.querySelectorAll('.fold > :first-child')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
     )
@@ -127,13 +123,13 @@ def test_a_long_issue_and_patch_are_cut_on_a_screen_until_all_is_asked_and_never
     assert tab.value(cut) == 0
 
 
-def test_a_thousand_turns_open(pages: dict[str, Path], tab: Tab) -> None:
+def test_thousand_turns_open(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open(pages["long"].as_uri())
     assert tab.value("document.querySelectorAll('article').length") == 1002
 
 
-def test_the_way_to_the_page_and_back_leads_to_the_unit(pages: dict[str, Path], tab: Tab) -> None:
+def test_unit_page_and_report_link(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open((pages["usual"].parents[1] / "report.html").as_uri())
     tab.open(str(tab.value("document.querySelector('#u0 th a').href")))
@@ -143,5 +139,5 @@ def test_the_way_to_the_page_and_back_leads_to_the_unit(pages: dict[str, Path], 
     assert tab.value("document.querySelector('.u:target .more').getClientRects().length") == 1
 
 
-def test_drawings_have_words_and_every_heading_of_a_table_its_scope(pages: dict[str, Path], tab: Tab) -> None:
+def test_unit_page_is_accessible(pages: dict[str, Path], tab: Tab) -> None:
     check_words(tab, pages["usual"])

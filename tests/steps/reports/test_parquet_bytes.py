@@ -21,9 +21,9 @@ print(len(os.listdir("/proc/self/task")) - before, "pandas" in sys.modules)
 """
 
 
-def test_no_thread_is_begun_that_the_end_of_a_process_could_meet_and_pandas_is_left_alone() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert done.stdout == "0 False\n"
+def test_parquet_starts_no_threads() -> None:
+    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert result.stdout == "0 False\n"
 
 
 SCHEMA = pa.schema(
@@ -45,7 +45,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS * 1000, [{}], [], [*ROWS, {"real": float("inf")}]])
-def test_rows_make_the_table_that_arrow_makes_of_them(rows: list[dict[str, object]]) -> None:
+def test_make_table_equals_that_of_arrow(rows: list[dict[str, object]]) -> None:
     table = make_table(rows, SCHEMA)
     table.validate(full=True)
     assert table.schema.equals(SCHEMA)
@@ -54,12 +54,12 @@ def test_rows_make_the_table_that_arrow_makes_of_them(rows: list[dict[str, objec
 
 
 @pytest.mark.parametrize("row", [{"whole": "1"}, {"whole": 1.5}, {"whole": 2**64}, {"text": "\ud800"}, {"other": 1}])
-def test_a_value_that_its_column_cannot_hold_is_a_value_error(row: dict[str, object]) -> None:
+def test_make_table_refuses_unfit_value(row: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"."):
         make_table([row], SCHEMA)
 
 
 @pytest.mark.parametrize("data", [b"", b"no parquet", b"PAR1\x9b\x00\x00\x00PAR1"])
-def test_a_broken_file_is_a_value_error(data: bytes) -> None:
+def test_broken_parquet_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_parquet(data)

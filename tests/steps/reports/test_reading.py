@@ -17,7 +17,7 @@ from tests.steps.reports.synthetic import Synthetic
 RUN = "synthetic"
 
 
-def one(store: Store, standing: str) -> str:
+def write_unit(store: Store, standing: str) -> str:
     """A run of one unit; its id."""
     return Synthetic(instances=1, mix={standing: 1}, seed=5).write(store).units[0].instance_id
 
@@ -37,13 +37,13 @@ def fail(store: Store, instance: str, name: str, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("standing", [s for s in Standing if s is not Standing.NO_PREDICTION])
-def test_a_unit_stands_where_its_files_put_it(store: Store, standing: str) -> None:
-    one(store, standing)
+def test_standing_follows_stored_files(store: Store, standing: str) -> None:
+    write_unit(store, standing)
     assert read_run(store, RUN).units[0].standing == standing
 
 
-def test_the_newest_failure_decides_and_all_are_counted(store: Store) -> None:
-    instance = one(store, "not_run")
+def test_newest_failure_decides_standing(store: Store) -> None:
+    instance = write_unit(store, "not_run")
     fail(store, instance, "b", occurred_at="2026-11-20T22:00:02Z", failure_class=FailureClass.OUT_OF_MEMORY)
     fail(store, instance, "a", occurred_at="2026-11-20T22:00:03Z", failure_class=FailureClass.STORAGE)
     fail(store, instance, "c", occurred_at="2026-11-20T22:00:01Z")
@@ -51,11 +51,11 @@ def test_the_newest_failure_decides_and_all_are_counted(store: Store) -> None:
     assert unit.standing is Standing.FAILED
     assert unit.failure is not None
     assert unit.failure.failure_class is FailureClass.STORAGE
-    assert [tried.failure.reason for tried in unit.tries] == ["c", "b", "a"]
+    assert [failed_try.failure.reason for failed_try in unit.tries] == ["c", "b", "a"]
 
 
-def test_a_failed_solve_that_succeeded_later_is_no_reason_to_have_no_verdict(store: Store) -> None:
-    instance = one(store, "unresolved")
+def test_failed_solve_can_be_outdated(store: Store) -> None:
+    instance = write_unit(store, "unresolved")
     store.delete_many([key(GradeRecord, RUN, instance, 1)])
     fail(store, instance, "first")
     assert read_run(store, RUN).units[0].standing is Standing.NOT_RUN
@@ -63,7 +63,7 @@ def test_a_failed_solve_that_succeeded_later_is_no_reason_to_have_no_verdict(sto
     assert read_run(store, RUN).units[0].standing is Standing.FAILED
 
 
-def test_a_verdict_stands_above_failures_whose_usage_still_counts(store: Store) -> None:
+def test_verdict_outranks_failures(store: Store) -> None:
     Synthetic(instances=200, mix={"resolved": 1}).write(store)
     unit = next(unit for unit in read_run(store, RUN).units if unit.tries)
     assert unit.standing is Standing.RESOLVED
@@ -73,8 +73,8 @@ def test_a_verdict_stands_above_failures_whose_usage_still_counts(store: Store) 
     assert unit.total_s > sum(unit.seconds.values())
 
 
-def test_only_the_first_failing_tests_and_the_end_of_the_log_are_kept(store: Store) -> None:
-    instance = one(store, "unresolved")
+def test_read_run_bounds_tests_and_log(store: Store) -> None:
+    instance = write_unit(store, "unresolved")
     grade = GradeRecord.from_bytes(store.get(key(GradeRecord, RUN, instance, 1)))
     many = grade.model_copy(update={"failing_tests": [f"t{n}" for n in range(3000)]})
     store.put(key(GradeRecord, RUN, instance, 1), many.to_bytes())
@@ -87,8 +87,8 @@ def test_only_the_first_failing_tests_and_the_end_of_the_log_are_kept(store: Sto
     assert unit.log_tail.left_out == 1_000_000 - TAIL_LINES
 
 
-def test_a_record_that_cannot_be_read_is_named_and_the_rest_is_reported(store: Store) -> None:
-    instance = one(store, "resolved")
+def test_unreadable_record_is_named(store: Store) -> None:
+    instance = write_unit(store, "resolved")
     broken = [key(GradeRecord, RUN, instance, 1), key(SolveRecord, RUN, instance, 1)]
     store.put(broken[0], b'{"instance_id": ')
     store.put(broken[1], b'{"unknown": 1}')
@@ -98,27 +98,27 @@ def test_a_record_that_cannot_be_read_is_named_and_the_rest_is_reported(store: S
     assert view.units[0].patch is not None
 
 
-def test_files_of_units_that_are_not_planned_are_left_alone(store: Store) -> None:
-    one(store, "resolved")
+def test_unplanned_units_are_ignored(store: Store) -> None:
+    write_unit(store, "resolved")
     store.put(f"runs/{RUN}/units/other__other-1/1/{Patch.file}", b"x")
     store.put(f"runs/{RUN}/units/stray.txt", b"x")
     assert len(read_run(store, RUN).units) == 1
 
 
-def test_a_run_that_was_not_planned_is_empty(store: Store) -> None:
-    one(store, "resolved")
+def test_unplanned_run_has_no_units(store: Store) -> None:
+    write_unit(store, "resolved")
     store.delete_many([key(Plan, RUN)])
     view = read_run(store, RUN)
     assert view.plan is None
     assert view.units == []
 
 
-def test_an_unknown_run_is_refused_by_its_place(store: Store) -> None:
-    with pytest.raises(ConfigError, match=r"there is no run 'nothing': no .*runs/nothing/run\.json"):
+def test_unknown_run_names_path(store: Store) -> None:
+    with pytest.raises(ConfigError, match=r"there is no run 'nothing': .*runs/nothing/run\.json is missing"):
         read_run(store, "nothing")
 
 
-def test_a_run_file_that_cannot_be_read_is_refused(store: Store) -> None:
+def test_unreadable_run_file_is_refused(store: Store) -> None:
     store.put(key(RunFile, "broken"), b"{")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_run(store, "broken")

@@ -35,8 +35,8 @@ def run_file(run_id: str = "now", spec: Mapping[str, Any] | None = None, **field
 def view(run: RunFile, became: Mapping[str, str | list[str]], **how: Any) -> StoredRun:
     """``became``: instance -> outcome, ``failed`` or ``not_run``, or a list of them, one an attempt."""
     units = [
-        _unit(one, attempt, word, **how)
-        for one, words in became.items()
+        _unit(instance_id, attempt, word, **how)
+        for instance_id, words in became.items()
         for attempt, word in enumerate([words] if isinstance(words, str) else words, 1)
     ]
     planned = [
@@ -53,7 +53,7 @@ def view(run: RunFile, became: Mapping[str, str | list[str]], **how: Any) -> Sto
 
 
 def _unit(
-    one: str,
+    instance_id: str,
     attempt: int,
     word: str,
     *,
@@ -63,37 +63,37 @@ def _unit(
     network: bool = True,
     backend: str = "docker",
 ) -> StoredUnit:
-    unit = StoredUnit(instance_id=one, attempt=attempt, repo="a/b", begins=Stage.SOLVE)
+    unit = StoredUnit(instance_id=instance_id, attempt=attempt, repo="a/b", begins=Stage.SOLVE)
     if word == "failed":
-        unit.tries = [FailedTry(_failure(one, attempt), Usage())]
+        unit.tries = [FailedTry(_failure(instance_id, attempt), Usage())]
     elif word != "not_run":
-        failing = (tests or {}).get(one, [])
+        failing = (tests or {}).get(instance_id, [])
         machine = Machine(
             backend=backend,
-            image=f"hub/{one}:1",
-            image_digest=(digests or {}).get(one, "sha256:" + "c" * 64),
+            image=f"hub/{instance_id}:1",
+            image_digest=(digests or {}).get(instance_id, "sha256:" + "c" * 64),
             isolation="container",
             network=network,
         )
         unit.failing_tests = len(failing)
         unit.grade = GradeRecord(
-            instance_id=one,
+            instance_id=instance_id,
             attempt=attempt,
             outcome=Outcome(word),
             resolved=word == "resolved",
             failing_tests=failing[:20],
             integrity=Integrity(verdict="ok"),
             machine=machine,
-            patch_sha256=(patches or {}).get(one, "ab" * 32),
+            patch_sha256=(patches or {}).get(instance_id, "ab" * 32),
             versions={"swebench": "5.0.2"},
         )
     return unit
 
 
-def _failure(one: str, attempt: int) -> Failure:
+def _failure(instance_id: str, attempt: int) -> Failure:
     return Failure(
         step="solve",
-        instance_id=one,
+        instance_id=instance_id,
         attempt=attempt,
         failure_class=FailureClass.IMAGE_PULL,
         reason="the registry does not answer",

@@ -15,7 +15,7 @@ import pytest
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
-from tests.steps.sandbox.gated_agents import GatedAgents
+from tests.steps.sandbox.gateway_agents import GatewayAgents
 from tests.steps.sandbox.started_jobs import StartedJobs
 
 GIT = "git -c safe.directory=* -C /testbed"
@@ -66,7 +66,7 @@ def marks(box: Sandbox, command: str) -> list[str]:
     return says(box, f"python3 /marks.py {command}").splitlines()
 
 
-class Conformance(StartedJobs, GatedAgents):
+class Conformance(StartedJobs, GatewayAgents):
     # -- how a command ends
 
     @pytest.mark.parametrize(
@@ -81,35 +81,35 @@ class Conformance(StartedJobs, GatedAgents):
             ("exit 124", 124),
         ],
     )
-    def test_the_exit_code_is_the_commands(self, box: Sandbox, command: str, code: int) -> None:
+    def test_exec_returns_the_exit_code(self, box: Sandbox, command: str, code: int) -> None:
         result = run(box, command)
         assert (result.exit_code, result.timed_out) == (code, False)
 
-    def test_stdout_and_stderr_are_apart(self, box: Sandbox) -> None:
+    def test_exec_separates_output_streams(self, box: Sandbox) -> None:
         result = run(box, "echo one; echo two >&2; echo three")
         assert (result.stdout, result.stderr, result.truncated) == (b"one\nthree\n", b"two\n", False)
 
-    def test_merged_streams_keep_the_order_they_were_written_in(self, box: Sandbox) -> None:
+    def test_exec_keeps_merged_order(self, box: Sandbox) -> None:
         command = "for i in $(seq 300); do echo o$i; echo e$i >&2; done"
         result = run(box, command, merge=True)
         assert result.stdout.split() == [f"{c}{i}".encode() for i in range(1, 301) for c in "oe"]
         assert result.stderr == b""
 
-    def test_reopening_the_output_does_not_lose_what_was_printed(self, box: Sandbox) -> None:
+    def test_exec_keeps_reopened_output(self, box: Sandbox) -> None:
         result = run(box, "echo one; echo two > /dev/stderr; echo three", merge=True)
         assert result.stdout == b"one\ntwo\nthree\n"
 
-    def test_bytes_that_are_no_text_come_through(self, box: Sandbox) -> None:
+    def test_exec_returns_arbitrary_bytes(self, box: Sandbox) -> None:
         result = run(box, r"printf '\x00\xff\xfe\xc3\x28\r\n\x00'; printf '\x80' >&2")
         assert (result.stdout, result.stderr) == (b"\x00\xff\xfe\xc3(\r\n\x00", b"\x80")
 
-    def test_fifty_megabytes_of_output_are_complete(self, box: Sandbox) -> None:
+    def test_exec_returns_50_mb_of_output(self, box: Sandbox) -> None:
         result = run(box, "yes 0123456789abcde | head -c 50000000", timeout_s=60)
         assert (len(result.stdout), result.exit_code, result.truncated) == (50_000_000, 0, False)
         line = b"0123456789abcde\n"
         assert hashlib.sha256(result.stdout).digest() == hashlib.sha256(line * 3_125_000).digest()
 
-    def test_output_past_the_limit_is_cut_and_said_to_be(self, box: Sandbox) -> None:
+    def test_exec_truncates_long_output(self, box: Sandbox) -> None:
         command = "seq 1000000; echo done >/testbed/seq-done"
         result = run(box, command, max_output_bytes=10_000)
         assert result.truncated
@@ -117,17 +117,17 @@ class Conformance(StartedJobs, GatedAgents):
         assert result.stdout == "".join(f"{i}\n" for i in range(1, 5000)).encode()[:10_000]
         assert says(box, "cat /testbed/seq-done; rm /testbed/seq-done") == "done\n"
 
-    def test_output_of_exactly_the_limit_is_not_cut(self, box: Sandbox) -> None:
+    def test_exec_keeps_output_of_limit_size(self, box: Sandbox) -> None:
         result = run(box, "printf 0123456789", max_output_bytes=10)
         assert (result.stdout, result.truncated) == (b"0123456789", False)
 
-    def test_stdin_is_empty(self, box: Sandbox) -> None:
+    def test_exec_gives_empty_stdin(self, box: Sandbox) -> None:
         result = run(box, "cat; echo end")
         assert result.stdout == b"end\n"
 
     # -- time
 
-    def test_a_timeout_keeps_what_was_printed(self, box: Sandbox) -> None:
+    def test_timeout_keeps_the_output(self, box: Sandbox) -> None:
         for timeout_s in (0.7, 7, 70):  # a busy machine may need longer to print anything
             result = run(box, "echo begun; echo warned >&2; sleep 1000; echo never", timeout_s=timeout_s)
             assert (result.exit_code, result.timed_out) == (None, True)
@@ -136,7 +136,7 @@ class Conformance(StartedJobs, GatedAgents):
                 break
         assert (result.stdout, result.stderr) == (b"begun\n", b"warned\n")
 
-    def test_a_timeout_ends_the_whole_process_group(self, box: Sandbox) -> None:
+    def test_timeout_ends_the_process_group(self, box: Sandbox) -> None:
         command = "(while :; do echo x >>/testbed/beat; sleep 0.05; done) & timeout 1000 sleep 1000; :"
         beats = "wc -c </testbed/beat"
         for timeout_s in (0.7, 7, 70):  # a busy machine may need longer to begin
@@ -148,15 +148,15 @@ class Conformance(StartedJobs, GatedAgents):
                 break
         assert int(before) > 0
 
-    def test_a_command_that_ignores_signals_is_ended_all_the_same(self, box: Sandbox) -> None:
+    def test_timeout_ends_deaf_command(self, box: Sandbox) -> None:
         assert run(box, "trap '' TERM INT HUP; while :; do sleep 0.1; done", timeout_s=0.5).timed_out
 
-    def test_the_seconds_are_those_of_the_command(self, box: Sandbox) -> None:
+    def test_seconds_measure_the_command(self, box: Sandbox) -> None:
         assert run(box, "sleep 0.3").seconds >= 0.3
 
     # -- processes
 
-    def test_a_background_child_holding_stdout_does_not_hold_the_command(self, box: Sandbox) -> None:
+    def test_background_child_does_not_block(self, box: Sandbox) -> None:
         result = run(box, "(while :; do echo tick; sleep 0.05; done) & echo $! >/testbed/child; echo out")
         assert result.exit_code == 0
         assert b"out\n" in result.stdout
@@ -179,23 +179,21 @@ class Conformance(StartedJobs, GatedAgents):
 
     # -- where a command finds itself
 
-    def test_the_repository_is_at_testbed(self, box: Sandbox) -> None:
+    def test_repository_is_at_testbed(self, box: Sandbox) -> None:
         assert says(box, "pwd; cat hello.txt") == "/testbed\nhello\n"
         assert says(box, f"{GIT} rev-parse --show-toplevel; {GIT} rev-list --count HEAD") == "/testbed\n1\n"
         assert says(box, f"{GIT} status --porcelain hello.txt") == ""
 
-    def test_the_working_directory_is_the_one_asked_for(self, box: Sandbox) -> None:
+    def test_exec_uses_the_given_cwd(self, box: Sandbox) -> None:
         says(box, "mkdir -p '/testbed/a b/ü'")
         assert run(box, "pwd", cwd="/testbed/a b/ü").stdout.decode() == "/testbed/a b/ü\n"
 
-    def test_commands_run_as_root(self, box: Sandbox, lab: Lab) -> None:
+    def test_exec_runs_as_root(self, box: Sandbox, lab: Lab) -> None:
         if not lab.is_root:
             pytest.skip("this backend runs commands as the caller")
         assert says(box, "id -u; cd ~; test -w ~ && echo home") == "0\nhome\n"
 
-    def test_the_environment_is_what_was_passed_and_none_of_the_hosts(
-        self, box: Sandbox, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_exec_environment_is_exact(self, box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "leaked-secret")
         passed = {"GREETING": "hällo 'wörld'\n$HOME", "EMPTY": ""}
         result = run(box, 'printf %s "$GREETING"; printf "|%s|" "${EMPTY-unset}"; env', env=passed)
@@ -203,41 +201,41 @@ class Conformance(StartedJobs, GatedAgents):
         assert b"leaked-secret" not in result.stdout
         assert b"GREETING" not in run(box, "env").stdout
 
-    def test_a_command_may_hold_quotes_and_newlines(self, box: Sandbox) -> None:
+    def test_command_may_hold_any_quotes(self, box: Sandbox) -> None:
         command = "cat <<'END'\nit's \"quoted\" $HOME `x` \\ \t%s\nEND\necho 'a\nb' \"c'd\" é"
         assert says(box, command) == "it's \"quoted\" $HOME `x` \\ \t%s\na\nb c'd é\n"
 
     @pytest.mark.parametrize("size", [100_000, 400_000])
-    def test_a_command_may_be_long(self, box: Sandbox, size: int) -> None:
+    def test_command_may_be_long(self, box: Sandbox, size: int) -> None:
         text = "0123456789" * (size // 10)
         assert says(box, f"x={text}; echo ${{#x}}") == f"{size}\n"
 
     # -- files
 
-    def test_ten_megabytes_go_both_ways_unchanged(self, box: Sandbox) -> None:
+    def test_files_of_10_mb_round_trip(self, box: Sandbox) -> None:
         data = hashlib.shake_256(b"seed").digest(10 << 20)
         box.write("/testbed/big.bin", data)
         assert says(box, "sha256sum </testbed/big.bin").split()[0] == hashlib.sha256(data).hexdigest()
         assert box.read("/testbed/big.bin") == data
         says(box, "rm /testbed/big.bin")
 
-    def test_a_file_written_outside_the_repository_is_there_for_commands(self, box: Sandbox) -> None:
+    def test_written_file_is_visible(self, box: Sandbox) -> None:
         box.write("/eval.sh", b"echo graded in $PWD\n")
         box.write("/tmp/patch.diff", b"diff --git a/x b/x\n")
         assert says(box, "bash /eval.sh; cat /tmp/patch.diff") == "graded in /testbed\ndiff --git a/x b/x\n"
         assert box.read("/tmp/patch.diff") == b"diff --git a/x b/x\n"
 
-    def test_a_file_that_names_the_repository_reads_as_written(self, box: Sandbox) -> None:
+    def test_written_file_is_not_translated(self, box: Sandbox) -> None:
         script = b"set -xo pipefail\ncd /testbed\ncat /testbed/hello.txt\n"
         box.write("/eval.sh", script)
         assert box.read("/eval.sh") == script
         assert says(box, "bash /eval.sh") == "+ cd /testbed\n+ cat /testbed/hello.txt\nhello\n"
 
-    def test_what_a_command_wrote_is_read(self, box: Sandbox) -> None:
+    def test_read_returns_a_commands_file(self, box: Sandbox) -> None:
         says(box, r"printf '\xff\x00\n/testbed' >made.bin")
         assert box.read("/testbed/made.bin") == b"\xff\x00\n/testbed"
 
-    def test_writing_makes_folders_and_replaces(self, box: Sandbox) -> None:
+    def test_write_creates_and_replaces(self, box: Sandbox) -> None:
         box.write("/testbed/new/deep/file", b"first and longer")
         box.write("/testbed/new/deep/file", b"second")
         assert box.read("/testbed/new/deep/file") == b"second"
@@ -250,17 +248,17 @@ class Conformance(StartedJobs, GatedAgents):
         box.write(f"/testbed/odd/{name}", name.encode())
         assert box.read(f"/testbed/odd/{name}") == name.encode()
 
-    def test_a_missing_file_is_file_not_found(self, box: Sandbox) -> None:
+    def test_read_reports_a_missing_file(self, box: Sandbox) -> None:
         with pytest.raises(FileNotFoundError, match="missing"):
             box.read("/testbed/missing")
         with pytest.raises(FileNotFoundError):
             box.read("/testbed/hello.txt/below-a-file")
 
-    def test_a_folder_is_not_read(self, box: Sandbox) -> None:
+    def test_read_refuses_a_folder(self, box: Sandbox) -> None:
         with pytest.raises(IsADirectoryError):
             box.read("/testbed")
 
-    def test_a_file_of_just_the_size_asked_for_is_read_whole(self, box: Sandbox) -> None:
+    def test_read_accepts_the_maximum_size(self, box: Sandbox) -> None:
         data = b"cd /testbed && ls /testbed/hello.txt\n" * 100
         box.write("/testbed/paths", data)
         assert box.read("/testbed/paths", max_bytes=len(data)) == data
@@ -278,9 +276,7 @@ class Conformance(StartedJobs, GatedAgents):
             ("mkdir odd", errno.EISDIR),
         ],
     )
-    def test_what_is_no_file_of_the_size_asked_for_is_refused_at_once(
-        self, box: Sandbox, make: str, number: int
-    ) -> None:
+    def test_read_refuses_special_files(self, box: Sandbox, make: str, number: int) -> None:
         says(box, f"rm -rf odd; {make}")
         try:
             with pytest.raises(OSError, match=r"/testbed/odd") as caught:
@@ -289,7 +285,7 @@ class Conformance(StartedJobs, GatedAgents):
         finally:
             says(box, "rm -rf odd")
 
-    def test_a_folder_that_is_a_link_to_itself_is_in_the_way_of_a_file(self, box: Sandbox) -> None:
+    def test_link_loop_in_path_is_an_error(self, box: Sandbox) -> None:
         says(box, "ln -s loop loop")
         with pytest.raises(OSError, match="/testbed/loop/file"):
             box.write("/testbed/loop/file", b"x")
@@ -299,7 +295,7 @@ class Conformance(StartedJobs, GatedAgents):
 
     # -- network
 
-    def test_without_network_the_host_is_out_of_reach(self, box: Sandbox, lab: Lab) -> None:
+    def test_closed_sandbox_is_isolated(self, box: Sandbox, lab: Lab) -> None:
         if not lab.confines_network or lab.host is None:
             pytest.skip("this backend cannot confine the network here")
         assert not box.machine.network
@@ -322,7 +318,7 @@ class Conformance(StartedJobs, GatedAgents):
         lab.destroy(first)
         assert marks(lab.create(), "find") == []
 
-    def test_destroying_twice_is_destroying_once(self, lab: Lab) -> None:
+    def test_destroy_is_idempotent(self, lab: Lab) -> None:
         box = lab.create()
         lab.destroy(box)
         lab.destroy(box)
@@ -330,14 +326,14 @@ class Conformance(StartedJobs, GatedAgents):
         _lost(lambda: box.read("/testbed/hello.txt"))
         _lost(lambda: box.write("/testbed/x", b""))
 
-    def test_a_machine_killed_under_a_command_is_an_infra_error(self, lab: Lab) -> None:
+    def test_killed_machine_is_infra_error(self, lab: Lab) -> None:
         box = lab.create()
         threading.Timer(0.5, lab.kill, [box]).start()
         _lost(lambda: run(box, "sleep 1000", timeout_s=1000))
         _lost(lambda: run(box, "true"))
         lab.destroy(box)
 
-    def test_a_deadline_that_passes_is_an_infra_error(self, lab: Lab) -> None:
+    def test_passed_deadline_is_infra_error(self, lab: Lab) -> None:
         box = _make_short_lived(lab)
         assert "deadline" in str(_lost(lambda: run(box, "sleep 1000", timeout_s=1000)))  # no end of its own
         assert "deadline" in str(_lost(lambda: run(box, "true")))

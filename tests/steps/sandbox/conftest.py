@@ -23,7 +23,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image") / "testbed"
     folder.mkdir()
     (folder / "hello.txt").write_text("hello\n")
-    who = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    for command in (["init", "-q"], ["add", "hello.txt"], [*who, "commit", "-qm", "one"]):
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "hello.txt"], [*identity, "commit", "-qm", "one"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
     return folder

@@ -34,8 +34,8 @@ def leave() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     subprocess.run([*GIT, NAME], check=True)
-    for call, what in SYSTEM_V.items():
-        getattr(libc, call)(*what, 0o1666)
+    for call, identifiers in SYSTEM_V.items():
+        getattr(libc, call)(*identifiers, 0o1666)
     for keyring in KEYRINGS.values():
         libc.syscall(ADD_KEY, b"user", NAME.encode(), b"x", 1, keyring)
     if os.fork() == 0:
@@ -43,9 +43,9 @@ def leave() -> None:
         for stream in (0, 1, 2):
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
         listening = [socket.socket(family) for family, _ in SOCKETS.values()]
-        for each, (_, address) in zip(listening, SOCKETS.values()):  # noqa: B905 - an image's python3 may be old
-            each.bind(address)
-            each.listen()
+        for listener, (_, address) in zip(listening, SOCKETS.values()):  # noqa: B905 - an image's python3 may be old
+            listener.bind(address)
+            listener.listen()
         time.sleep(1000)
     while "port" not in find():  # the time limit of the command ends this
         time.sleep(0.05)
@@ -55,7 +55,7 @@ def find() -> set[str]:
     marks = {file for file in FILES if Path(file).expanduser().exists()}
     if subprocess.run(GIT, capture_output=True, check=False).stdout.strip() == NAME.encode():
         marks.add("git configuration")
-    marks |= {call for call, what in SYSTEM_V.items() if getattr(libc, call)(*what, 0) >= 0}
+    marks |= {call for call, identifiers in SYSTEM_V.items() if getattr(libc, call)(*identifiers, 0) >= 0}
     for name, keyring in KEYRINGS.items():
         if libc.syscall(KEYCTL, SEARCH, keyring, b"user", NAME.encode(), 0) >= 0:
             marks.add(name)

@@ -18,8 +18,8 @@ def make_bundle(folder: Path) -> BundleMount:
     (folder / "link").symlink_to("lib/data")
     (folder / "go").chmod(0o555)
     (folder / "lib" / "data").chmod(0o444)
-    for each in (folder / "lib", folder):
-        each.chmod(0o555)
+    for path in (folder / "lib", folder):
+        path.chmod(0o555)
     return BundleMount(digest_tree(folder), folder, None)
 
 

@@ -26,7 +26,7 @@ def printed(job: StartedJob, last: bytes) -> bytes:
     return output
 
 
-def begun(box: Sandbox, command: str) -> StartedJob:
+def start_ready_job(box: Sandbox, command: str) -> StartedJob:
     """A job that has printed ``ready`` first."""
     job = start_job(box, f"echo ready; {command}")
     assert printed(job, b"ready\n") == b"ready\n"
@@ -34,7 +34,7 @@ def begun(box: Sandbox, command: str) -> StartedJob:
 
 
 class StartedJobs:
-    def test_a_started_job_tells_its_output_its_code_and_its_note(self, box: Sandbox) -> None:
+    def test_started_job_has_output_and_code(self, box: Sandbox) -> None:
         job = start_job(
             box, "echo one; echo two >&2; echo three; printf 'a b\\n\\\\c' >/tmp/note; echo >>/tmp/note; exit 3",
             note="/tmp/note",
@@ -44,15 +44,15 @@ class StartedJobs:
         assert progress.note == ("a b", "\\c")
         assert (progress.timed_out, progress.quiet, progress.flooded) == (False, False, False)
 
-    def test_a_started_job_finds_itself_where_it_was_asked_to(self, box: Sandbox) -> None:
+    def test_started_job_has_environment(self, box: Sandbox) -> None:
         assert end(start_job(box, 'pwd; echo "$WORD"', cwd="/testbed/.git", env={"WORD": "a 'b'"})).output == (
             b"/testbed/.git\na 'b'\n"
         )
         text = "0123456789" * 40_000
         assert end(start_job(box, f"x={text}; echo ${{#x}}")).output == b"400000\n"
 
-    def test_a_started_job_goes_on_between_looks_and_tells_only_what_is_new(self, box: Sandbox) -> None:
-        job = begun(box, "read -r line; echo more; read -r line; echo last")
+    def test_started_job_has_new_output_only(self, box: Sandbox) -> None:
+        job = start_ready_job(box, "read -r line; echo more; read -r line; echo last")
         assert job.poll(wait_s=0.1) == JobProgress(running=True, output=b"")
         job.send(b"go on\n")
         assert printed(job, b"more\n") == b"more\n"
@@ -60,14 +60,14 @@ class StartedJobs:
         job.send(b"go on\n")
         assert end(job).output == b"last\n"
 
-    def test_a_started_job_that_prints_is_not_quiet(self, box: Sandbox) -> None:
+    def test_printing_job_is_not_quiet(self, box: Sandbox) -> None:
         job = start_job(box, "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.25; done; sleep 60")
         progress = job.poll(wait_s=LONG_S, quiet_s=4.0)
         assert (progress.quiet, progress.output) == (True, b"1\n2\n3\n4\n5\n6\n7\n8\n")
         assert job.poll(wait_s=0.1, kill=True).timed_out
 
-    def test_a_started_job_reads_what_it_is_sent_and_the_end_of_it(self, box: Sandbox) -> None:
-        job = begun(box, 'read -r line; echo "got $line"; cat; echo end')
+    def test_started_job_reads_its_input(self, box: Sandbox) -> None:
+        job = start_ready_job(box, 'read -r line; echo "got $line"; cat; echo end')
         job.send("it's 5 $HOME ü\n".encode())
         job.send(b"rest\n")
         assert printed(job, b"rest\n") == "got it's 5 $HOME ü\nrest\n".encode()
@@ -75,19 +75,19 @@ class StartedJobs:
         job.close_input()
         assert end(job).output == b"end\n"
 
-    def test_what_a_started_job_is_sent_need_not_be_read(self, box: Sandbox) -> None:
-        job = begun(box, "sleep 1; head -c 300000 | wc -c")
+    def test_started_job_may_ignore_input(self, box: Sandbox) -> None:
+        job = start_ready_job(box, "sleep 1; head -c 300000 | wc -c")
         job.send(b"x" * 300_000)
         assert end(job).output.strip() == b"300000"
-        large = begun(box, "head -c 5000000 | wc -c")
+        large = start_ready_job(box, "head -c 5000000 | wc -c")
         large.send(b"x" * 5_000_000)
         assert end(large).output.strip() == b"5000000"
-        deaf = begun(box, "sleep 1; echo end")
+        deaf = start_ready_job(box, "sleep 1; echo end")
         deaf.send(b"y" * 300_000)
         assert end(deaf).output == b"end\n"
 
-    def test_whoever_waits_for_output_does_not_wait_for_the_end(self, box: Sandbox) -> None:
-        job = start_job(box, "while read -r line; do sleep 0.2; echo got $line; done; echo end", bell="BELL")
+    def test_poll_returns_at_first_output(self, box: Sandbox) -> None:
+        job = start_job(box, "while read -r line; do sleep 0.2; echo got $line; done; echo end", wake_pipe="BELL")
         for number in range(3):
             progress = job.poll(wait_s=LONG_S, until_output=True, data=b"%d\n" % number)
             assert progress == JobProgress(running=True, output=b"got %d\n" % number)
@@ -101,24 +101,24 @@ class StartedJobs:
         last = progress.output if not progress.running else progress.output + end(job).output
         assert last == b"end\n"
 
-    def test_output_that_was_there_before_is_not_waited_for(self, box: Sandbox) -> None:
-        job = begun(box, "sleep 0.3; echo more; touch /testbed/printed; sleep 600")
+    def test_poll_returns_earlier_output(self, box: Sandbox) -> None:
+        job = start_ready_job(box, "sleep 0.3; echo more; touch /testbed/printed; sleep 600")
         wait = "until rm /testbed/printed; do sleep 0.05; done 2>/dev/null; sleep 0.2"
         assert box.exec(wait, timeout_s=LONG_S).exit_code == 0
         assert job.poll(wait_s=300, until_output=True).output == b"more\n"
         assert job.poll(wait_s=0.1, kill=True).timed_out
 
-    def test_a_started_job_can_be_interrupted(self, box: Sandbox) -> None:
+    def test_started_job_can_be_interrupted(self, box: Sandbox) -> None:
         job = start_job(box, "trap 'echo interrupted; exit 5' INT; echo trapped; while :; do sleep 0.05; done")
         assert printed(job, b"trapped\n") == b"trapped\n"
         job.interrupt()
         progress = end(job)
         assert (progress.output, progress.exit_code) == (b"interrupted\n", 5)
-        plain = begun(box, "sleep 1000")
+        plain = start_ready_job(box, "sleep 1000")
         plain.interrupt()
         assert end(plain).exit_code == 130
 
-    def test_a_started_job_is_ended_with_all_it_started(self, box: Sandbox) -> None:
+    def test_killed_job_ends_its_children(self, box: Sandbox) -> None:
         beat = (
             "(while :; do echo x >>/testbed/beat; sleep 0.05; done) & until [ -s /testbed/beat ]; do sleep 0.05; done"
         )
@@ -127,17 +127,17 @@ class StartedJobs:
         progress = job.poll(wait_s=0.1, kill=True)
         assert (progress.running, progress.timed_out, progress.exit_code) == (False, True, None)
         beats = "wc -c </testbed/beat"
-        done = box.exec(f"{beats}; sleep 0.4; {beats}; rm /testbed/beat", timeout_s=60)
-        before, after = done.stdout.split()
+        result = box.exec(f"{beats}; sleep 0.4; {beats}; rm /testbed/beat", timeout_s=60)
+        before, after = result.stdout.split()
         assert 0 < int(before) == int(after)
 
-    def test_patience_that_ends_by_quiet_kills_nothing(self, box: Sandbox) -> None:
-        job = begun(box, "read -r line; echo end")
+    def test_quiet_poll_kills_nothing(self, box: Sandbox) -> None:
+        job = start_ready_job(box, "read -r line; echo end")
         assert job.poll(wait_s=LONG_S, quiet_s=0.5, kill=True).running
         job.send(b"\n")
         assert end(job).output == b"end\n"
 
-    def test_of_much_output_both_ends_are_told(self, box: Sandbox) -> None:
+    def test_long_output_keeps_both_ends(self, box: Sandbox) -> None:
         job = start_job(box, "echo first; seq 1000000; echo last", ends_bytes=1000)
         progress = end(job)
         assert progress.output == b"first\n" + "".join(f"{i}\n" for i in range(1, 1000)).encode()[:994]
@@ -147,8 +147,10 @@ class StartedJobs:
         exact = end(start_job(box, "head -c 2000 /dev/zero", ends_bytes=1000))
         assert (len(exact.output), exact.tail) == (2000, None)
 
-    def test_between_looks_output_does_not_hold_a_job_up(self, box: Sandbox) -> None:
-        job = begun(box, "read -r line; head -c 3000000 /dev/zero; touch /testbed/printed; read -r line; echo end")
+    def test_unread_output_does_not_block(self, box: Sandbox) -> None:
+        job = start_ready_job(
+            box, "read -r line; head -c 3000000 /dev/zero; touch /testbed/printed; read -r line; echo end"
+        )
         job.send(b"\n")
         wait = "until rm /testbed/printed; do sleep 0.05; done 2>/dev/null"
         assert box.exec(wait, timeout_s=LONG_S).exit_code == 0
@@ -157,7 +159,7 @@ class StartedJobs:
         job.send(b"\n")
         assert end(job).output.lstrip(b"\0") == b"end\n"  # the last zeros may not have been copied by then
 
-    def test_a_job_that_floods_is_ended(self, box: Sandbox) -> None:
+    def test_job_with_endless_output_is_killed(self, box: Sandbox) -> None:
         progress = start_job(box, "yes").poll(wait_s=120)
         assert (progress.running, progress.flooded, progress.timed_out, progress.exit_code) == (
             False, True, False, None,
@@ -165,15 +167,15 @@ class StartedJobs:
         assert set(progress.output) == set(b"y\n")
         assert FLOOD_BYTES < 1 << 30
 
-    def test_a_child_left_behind_holds_no_started_job(self, box: Sandbox) -> None:
+    def test_child_does_not_block_a_job(self, box: Sandbox) -> None:
         progress = end(start_job(box, "(while :; do echo tick; sleep 0.05; done) & echo $! >/testbed/child; echo out"))
         assert progress.exit_code == 0
         assert b"out\n" in progress.output
         alive = box.exec("kill $(cat /testbed/child) && echo alive; rm /testbed/child", timeout_s=60)
         assert alive.stdout == b"alive\n"
 
-    def test_jobs_go_on_beside_each_other(self, box: Sandbox) -> None:
-        jobs = [begun(box, f"read -r line; echo {number} $line") for number in range(3)]
+    def test_jobs_run_side_by_side(self, box: Sandbox) -> None:
+        jobs = [start_ready_job(box, f"read -r line; echo {number} $line") for number in range(3)]
         for number, job in enumerate(jobs):
             job.send(b"line %d\n" % number)
         assert [end(job).output for job in jobs] == [b"%d line %d\n" % (number, number) for number in range(3)]

@@ -50,7 +50,7 @@ def lost() -> InfraError:
     return InfraError(FailureClass.SANDBOX_LOST, "it was removed")
 
 
-def test_a_machine_that_runs_no_commands_is_what_its_transport_says_it_is(tmp_path: Path) -> None:
+def test_dead_machine_asks_the_transport(tmp_path: Path) -> None:
     box = JobSandbox(MACHINE, ThisMachine(tmp_path, lost(), last=b"begun\n"))
     with pytest.raises(InfraError, match="it was removed") as caught:
         box.exec("echo begun; sleep 60", timeout_s=20, cwd="/")
@@ -61,9 +61,9 @@ def test_a_machine_that_runs_no_commands_is_what_its_transport_says_it_is(tmp_pa
     assert (caught.value.failure_class, caught.value.output) == (FailureClass.EXEC, b"begun\n")
 
 
-def test_a_job_whose_leader_is_lost_was_killed_only_where_the_machine_lives(tmp_path: Path) -> None:
-    kept = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
-    kill = f"echo begun; {kept}; kill -9 $(cat {tmp_path}/jobs/*.lock); sleep 2"
+def test_lost_leader_means_kill_or_loss(tmp_path: Path) -> None:
+    wait = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
+    kill = f"echo begun; {wait}; kill -9 $(cat {tmp_path}/jobs/*.lock); sleep 2"
     assert JobSandbox(MACHINE, ThisMachine(tmp_path)).exec(kill, timeout_s=20, cwd="/").exit_code == 137
     with pytest.raises(InfraError, match="it was removed") as caught:
         JobSandbox(MACHINE, ThisMachine(tmp_path / "lost", lost())).exec(
@@ -72,7 +72,7 @@ def test_a_job_whose_leader_is_lost_was_killed_only_where_the_machine_lives(tmp_
     assert caught.value.output == b"begun\n"
 
 
-def test_files_go_both_ways_over_the_transport(tmp_path: Path) -> None:
+def test_files_round_trip_over_transport(tmp_path: Path) -> None:
     box = JobSandbox(MACHINE, ThisMachine(tmp_path))
     box.write(f"{tmp_path}/new/file", b"data")
     assert box.read(f"{tmp_path}/new/file") == b"data"

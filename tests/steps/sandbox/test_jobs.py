@@ -27,8 +27,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="jobs run in san
 
 
 def shell(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-    done = subprocess.run(["/bin/sh", "-c", script], input=stdin, stdout=subprocess.PIPE, check=False)
-    return done.returncode, done.stdout
+    result = subprocess.run(["/bin/sh", "-c", script], input=stdin, stdout=subprocess.PIPE, check=False)
+    return result.returncode, result.stdout
 
 
 class Dropping:
@@ -62,16 +62,16 @@ def go(jobs: Jobs, command: str, timeout_s: float = 20, merge: bool = False, lim
     return jobs.run(Job(command, timeout_s, "/", merge=merge, max_output_bytes=limit))
 
 
-def test_a_command_of_124_is_not_a_timeout(jobs: Jobs) -> None:
+def test_exit_code_124_is_no_timeout(jobs: Jobs) -> None:
     result = go(jobs, "echo out; echo err >&2; exit 124")
     assert (result.exit_code, result.timed_out, result.stdout, result.stderr) == (124, False, b"out\n", b"err\n")
 
 
-def test_a_command_killed_by_the_signal_of_timeouts_is_not_a_timeout(jobs: Jobs) -> None:
+def test_kill_signal_is_no_timeout(jobs: Jobs) -> None:
     assert (go(jobs, "kill -9 0").exit_code, go(jobs, "kill -9 0").timed_out) == (137, False)
 
 
-def test_a_timeout_ends_what_left_the_process_group_but_not_the_session(jobs: Jobs, tmp_path: Path) -> None:
+def test_timeout_ends_the_whole_session(jobs: Jobs, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     beat.touch()
     for timeout_s in (0.5, 5, 50):  # a busy machine may need longer to begin
@@ -84,7 +84,7 @@ def test_a_timeout_ends_what_left_the_process_group_but_not_the_session(jobs: Jo
     assert beat.stat().st_size == size
 
 
-def test_a_command_may_end_in_its_own_way_at_its_timeout(jobs: Jobs) -> None:
+def test_command_may_handle_its_timeout(jobs: Jobs) -> None:
     for timeout_s in (0.4, 4, 40):  # a busy machine may need longer to begin
         result = go(jobs, "trap 'echo goodbye; exit 0' TERM; while :; do sleep 0.05; done", timeout_s)
         assert (result.timed_out, result.exit_code) == (True, None)
@@ -93,7 +93,7 @@ def test_a_command_may_end_in_its_own_way_at_its_timeout(jobs: Jobs) -> None:
     assert result.stdout == b"goodbye\n"
 
 
-def test_output_of_a_child_left_behind_does_not_follow_the_end(jobs: Jobs, tmp_path: Path) -> None:
+def test_late_child_output_is_dropped(jobs: Jobs, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     result = go(jobs, f"(cat {gate}; echo late) & echo in time")
@@ -101,7 +101,7 @@ def test_output_of_a_child_left_behind_does_not_follow_the_end(jobs: Jobs, tmp_p
     assert (result.stdout, result.truncated) == (b"in time\n", False)
 
 
-def test_output_that_is_exactly_the_limit_is_whole_and_one_byte_more_is_not(jobs: Jobs) -> None:
+def test_output_limit_is_exact(jobs: Jobs) -> None:
     for merge in (False, True):
         exact = go(jobs, "printf 0123456789", merge=merge, limit=10)
         assert (exact.stdout, exact.truncated) == (b"0123456789", False)
@@ -109,53 +109,53 @@ def test_output_that_is_exactly_the_limit_is_whole_and_one_byte_more_is_not(jobs
         assert (more.stdout, more.truncated) == (b"0123456789", True)
 
 
-def test_a_missing_working_directory_is_a_result_that_says_so(jobs: Jobs) -> None:
+def test_missing_cwd_is_a_result(jobs: Jobs) -> None:
     result = jobs.run(Job("true", 5, "/no/such/folder"))
     assert result.exit_code == 126
     assert b"/no/such/folder" in result.stderr
 
 
-def test_the_environment_of_a_command_does_not_disturb_its_start(jobs: Jobs) -> None:
+def test_command_environment_is_separate(jobs: Jobs) -> None:
     result = jobs.run(Job('echo "$PATH $d"', 5, "/", {"PATH": "/nowhere", "d": "x"}))
     assert (result.exit_code, result.stdout) == (0, b"/nowhere x\n")
 
 
-def test_a_job_whose_supervisor_is_killed_is_said_to_be_lost(jobs: Jobs, tmp_path: Path) -> None:
-    kept = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
-    command = f"echo partial; {kept}; kill -9 $(cat {tmp_path}/jobs/*.lock); cat {tmp_path}/gate"
+def test_lost_supervisor_loses_the_job(jobs: Jobs, tmp_path: Path) -> None:
+    wait = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
+    command = f"echo partial; {wait}; kill -9 $(cat {tmp_path}/jobs/*.lock); cat {tmp_path}/gate"
     os.mkfifo(tmp_path / "gate")
     result = go(jobs, command)
     (tmp_path / "gate").write_text("the command was still under way")
     assert (result.is_lost, result.exit_code, result.stdout) == (True, None, b"partial\n")
 
 
-def test_what_finished_jobs_wrote_does_not_pile_up(jobs: Jobs, tmp_path: Path) -> None:
+def test_finished_jobs_are_cleaned_up(jobs: Jobs, tmp_path: Path) -> None:
     for _ in range(4):
         go(jobs, "true")
-    held = [path.suffix for path in (tmp_path / "jobs").iterdir()]
-    assert held.count(".lock") == 4  # a start that arrives late must still find it
-    assert held.count(".out") <= 2
+    suffixes = [path.suffix for path in (tmp_path / "jobs").iterdir()]
+    assert suffixes.count(".lock") == 4  # a start that arrives late must still find it
+    assert suffixes.count(".out") <= 2
 
 
 @pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("command", ["echo out; echo err >&2", "head -c 300k /dev/zero", "kill $$"])
-def test_an_ended_job_leaves_no_process(jobs: Jobs, tmp_path: Path, command: str, merge: bool) -> None:
+def test_ended_job_leaves_no_process(jobs: Jobs, tmp_path: Path, command: str, merge: bool) -> None:
     go(jobs, command, merge=merge, limit=100 << 10)
     while processes_that_hold(str(tmp_path)):
         time.sleep(0.05)
 
 
 def processes_that_hold(word: str) -> list[str]:
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            held = [str(each.readlink()) for each in (entry / "fd").iterdir()]
-            if entry.name != str(os.getpid()) and any(word in each for each in held):
-                found.append(entry.name)
-    return found
+            targets = [str(link.readlink()) for link in (entry / "fd").iterdir()]
+            if entry.name != str(os.getpid()) and any(word in target for target in targets):
+                pids.append(entry.name)
+    return pids
 
 
-def test_a_start_that_arrives_when_all_is_over_does_not_run_the_command_again(jobs: Jobs, tmp_path: Path) -> None:
+def test_late_start_repeats_no_command(jobs: Jobs, tmp_path: Path) -> None:
     scripts: list[str] = []
 
     def recording(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
@@ -170,19 +170,19 @@ def test_a_start_that_arrives_when_all_is_over_does_not_run_the_command_again(jo
     assert (tmp_path / "ran").read_text() == "first\nsecond\nthird\n"
 
 
-def test_a_command_that_kills_by_a_word_of_its_own_does_not_end_its_supervisor(jobs: Jobs) -> None:
+def test_pkill_spares_the_supervisor(jobs: Jobs) -> None:
     if not shutil.which("pkill"):
         pytest.skip("no pkill")
     result = go(jobs, f"pkill -f {secrets.token_hex(8)}")
     assert (result.exit_code, result.is_lost) == (1, False)
 
 
-def test_a_command_need_not_be_text(jobs: Jobs) -> None:
+def test_command_may_hold_invalid_utf8(jobs: Jobs) -> None:
     command = b"printf '\xff\xc3(' | wc -c".decode(errors="surrogateescape")
     assert go(jobs, command).stdout == b"3\n"
 
 
-def test_answers_that_a_slow_way_cuts_are_asked_for_in_smaller_pieces(tmp_path: Path) -> None:
+def test_chunk_size_shrinks_on_cuts(tmp_path: Path) -> None:
     cut = []
 
     def cutting(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
@@ -190,13 +190,13 @@ def test_answers_that_a_slow_way_cuts_are_asked_for_in_smaller_pieces(tmp_path: 
         cut.extend([len(out)] if len(out) > 300_000 else [])
         return code, out[:300_000]
 
-    jobs = Jobs(cutting, root=str(tmp_path / "jobs"), tempo=PollTimes(chunk_bytes=4 << 20, most_bytes=4 << 20))
+    jobs = Jobs(cutting, root=str(tmp_path / "jobs"), poll_times=PollTimes(chunk_bytes=4 << 20, most_bytes=4 << 20))
     result = go(jobs, "head -c 1000000 /dev/zero; head -c 500000 /dev/zero >&2")
     assert (len(result.stdout), len(result.stderr), result.exit_code) == (1_000_000, 500_000, 0)
     assert cut
 
 
-def test_a_fast_way_is_asked_for_more_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunk_size_grows_on_fast_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_watch, "_FAST_BYTES_S", 1.0)  # this machine may be slow with other work
     answers = []
 
@@ -204,23 +204,23 @@ def test_a_fast_way_is_asked_for_more_at_a_time(tmp_path: Path, monkeypatch: pyt
         answers.append(shell(script, stdin))
         return answers[-1]
 
-    jobs = Jobs(counting, root=str(tmp_path / "jobs"), tempo=PollTimes(chunk_bytes=1 << 20))
+    jobs = Jobs(counting, root=str(tmp_path / "jobs"), poll_times=PollTimes(chunk_bytes=1 << 20))
     assert len(go(jobs, "head -c 30000000 /dev/zero").stdout) == 30_000_000
     assert len(answers) < 12
 
 
-def test_a_machine_without_a_writable_folder_is_an_infra_error() -> None:
-    jobs = Jobs(shell, root="/proc/nowhere", tempo=PollTimes(start_wait_s=0, attempts=2))
+def test_unwritable_root_is_infra_error() -> None:
+    jobs = Jobs(shell, root="/proc/nowhere", poll_times=PollTimes(start_wait_s=0, attempts=2))
     with pytest.raises(InfraError, match="does not run commands") as caught:
         go(jobs, "true")
     assert caught.value.failure_class is FailureClass.EXEC
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_dropped_connections_neither_repeat_nor_lose_a_command(tmp_path: Path, seed: int) -> None:
+def test_command_survives_drops(tmp_path: Path, seed: int) -> None:
     transport = Dropping(seed, 0.3)
-    tempo = PollTimes(start_wait_s=0.05, poll_wait_s=0.1, chunk_bytes=20_000, attempts=20)
-    jobs = Jobs(transport, root=str(tmp_path / "jobs"), tempo=tempo)
+    poll_times = PollTimes(start_wait_s=0.05, poll_wait_s=0.1, chunk_bytes=20_000, attempts=20)
+    jobs = Jobs(transport, root=str(tmp_path / "jobs"), poll_times=poll_times)
     result = go(jobs, f"echo started >>{tmp_path}/starts; seq 50000; sleep 0.3; echo end >&2; exit 3")
     assert (tmp_path / "starts").read_text() == "started\n"
     assert result.stdout == "".join(f"{i}\n" for i in range(1, 50001)).encode()
@@ -228,7 +228,7 @@ def test_dropped_connections_neither_repeat_nor_lose_a_command(tmp_path: Path, s
     assert transport.dropped  # a machine that is busy makes fewer looks
 
 
-def test_dropped_connections_do_not_harm_files(tmp_path: Path) -> None:
+def test_file_survives_drops(tmp_path: Path) -> None:
     transport = Dropping(7, 0.2)
     data = hashlib.shake_256(b"seed").digest(300_000)
     target = tmp_path / "new" / "file"
@@ -238,24 +238,24 @@ def test_dropped_connections_do_not_harm_files(tmp_path: Path) -> None:
     assert transport.dropped > 2
 
 
-def test_a_small_file_takes_one_exec_and_may_be_sent_again(tmp_path: Path) -> None:
-    sent: list[str] = []
+def test_small_file_takes_one_exec(tmp_path: Path) -> None:
+    scripts: list[str] = []
 
     def answer_lost(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
-        sent.append(script)
+        scripts.append(script)
         code, out = shell(script, stdin)
-        return (code, out) if len(sent) > 1 else (1, b"")
+        return (code, out) if len(scripts) > 1 else (1, b"")
 
     target = tmp_path / "new" / "file"
     write_file(answer_lost, str(target), b"data")
-    assert len(sent) == 2
+    assert len(scripts) == 2
     write_file(answer_lost, str(target), b"other")
-    assert len(sent) == 3
+    assert len(scripts) == 3
     assert target.read_bytes() == b"other"
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_dropped_connections_do_not_harm_a_small_file(tmp_path: Path) -> None:
+def test_small_file_survives_drops(tmp_path: Path) -> None:
     for seed in range(20):
         target = tmp_path / str(seed)
         write_file(Dropping(seed, 0.3), str(target), b"small")
@@ -263,7 +263,7 @@ def test_dropped_connections_do_not_harm_a_small_file(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 20
 
 
-def test_a_file_that_is_written_again_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+def test_rewritten_file_keeps_its_mode(tmp_path: Path) -> None:
     script, link = tmp_path / "script", tmp_path / "link"
     script.write_text("old")
     script.chmod(0o755)
@@ -274,7 +274,7 @@ def test_a_file_that_is_written_again_keeps_its_mode_and_its_link(tmp_path: Path
     assert link.is_symlink()
 
 
-def test_a_path_that_cannot_be_written_is_the_callers_error(tmp_path: Path) -> None:
+def test_unwritable_path_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(IsADirectoryError):
         write_file(shell, str(tmp_path), b"")
@@ -294,18 +294,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", tmp_path], check=True)
 
 
-def test_a_full_disk_is_a_resource_error(small_disk: Path) -> None:
+def test_full_disk_is_a_resource_error(small_disk: Path) -> None:
     with pytest.raises(ResourceError) as caught:
         write_file(shell, str(small_disk / "file"), b"x" * (2 << 20))
     assert caught.value.failure_class is FailureClass.OUT_OF_DISK
 
 
-def test_a_file_is_read_in_pieces(tmp_path: Path) -> None:
+def test_file_is_read_in_pieces(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789" * 1000)
     assert read_file(shell, str(tmp_path / "file"), piece_bytes=999) == b"0123456789" * 1000
 
 
-def test_waiting_for_a_command_starts_no_processes(tmp_path: Path) -> None:
+def test_waiting_starts_no_processes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     looks: list[str] = []
     for name in ("timeout", "head", "sleep"):
@@ -318,8 +318,10 @@ def test_waiting_for_a_command_starts_no_processes(tmp_path: Path) -> None:
         looks.append(script)
         return shell(f"PATH={tmp_path}/bin:$PATH; {script}", stdin, wait_s=wait_s)
 
-    done = go(Jobs(counting, root=str(tmp_path / "jobs"), tempo=PollTimes(start_wait_s=1, poll_wait_s=30)), "sleep 6")
-    assert done.exit_code == 0
+    result = go(
+        Jobs(counting, root=str(tmp_path / "jobs"), poll_times=PollTimes(start_wait_s=1, poll_wait_s=30)), "sleep 6"
+    )
+    assert result.exit_code == 0
     # The job's own timeout and sleep, and a head for each look.
     began = log.read_text().split()
     assert (began.count("timeout"), began.count("sleep")) == (1, 1)

@@ -50,8 +50,8 @@ def words_of(runs: Runs) -> list[str]:
 def undisturbed(runs: Runs) -> tuple[bytes, float]:
     """The official summary, and the seconds that the run took."""
     began = time.monotonic()
-    done = swe_argo("run", "--store", runs.store, "--run-id", "r", *words_of(runs), env=runs.env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", "--store", runs.store, "--run-id", "r", *words_of(runs), env=runs.env)
+    assert result.returncode == 0, result.stdout + result.stderr
     return official(runs.store, "r", "gold"), time.monotonic() - began
 
 
@@ -67,39 +67,35 @@ def die(runs: Runs, store: Path, at_s: float) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in steps))
 
 
-def go_on(runs: Runs, store: Path, wanted: bytes) -> None:
-    done = swe_argo("run", "--store", str(store), "--run-id", "r", *words_of(runs), env=runs.env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert official(str(store), "r", "gold") == wanted
+def resume(runs: Runs, store: Path, expected: bytes) -> None:
+    result = swe_argo("run", "--store", str(store), "--run-id", "r", *words_of(runs), env=runs.env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert official(str(store), "r", "gold") == expected
     assert len(list(store.glob("runs/r/units/*/*/grade.json"))) == (4 if isinstance(runs, E2BRuns) else 2)
-    assert runs.left == []
+    assert runs.orphans == []
 
 
 def clean(runs: Runs) -> None:
-    done = swe_argo("clean", "--yes", env=runs.env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert runs.left == []
+    result = swe_argo("clean", "--yes", env=runs.env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert runs.orphans == []
 
 
 @pytest.mark.long
-def test_a_runner_killed_with_its_steps_leaves_what_clean_removes(
-    runs: Runs, tmp_path: Path, undisturbed: tuple[bytes, float]
-) -> None:
+def test_clean_removes_a_runners_boxes(runs: Runs, tmp_path: Path, undisturbed: tuple[bytes, float]) -> None:
     runner = begin("run", "--store", str(tmp_path), "--run-id", "r", *words_of(runs), env=runs.env)
-    wait_for(lambda: len(runs.left) >= 2)
+    wait_for(lambda: len(runs.orphans) >= 2)
     for pid in (*steps_of(str(tmp_path)), runner.pid):
         kill(pid)
     runner.communicate()
-    assert runs.left
+    assert runs.orphans
     clean(runs)
-    go_on(runs, tmp_path, undisturbed[0])
+    resume(runs, tmp_path, undisturbed[0])
 
 
 @pytest.mark.long
 @pytest.mark.timeout(2400)
-def test_a_runner_killed_anywhere_leaves_nothing_and_loses_nothing(
-    runs: Runs, tmp_path: Path, undisturbed: tuple[bytes, float]
-) -> None:
+def test_run_survives_kill_at_any_moment(runs: Runs, tmp_path: Path, undisturbed: tuple[bytes, float]) -> None:
     report, seconds = undisturbed
     chance = random.Random(16)
     for number in range(KILLS):
@@ -107,6 +103,6 @@ def test_a_runner_killed_anywhere_leaves_nothing_and_loses_nothing(
         die(runs, store, chance.uniform(0.1, seconds))
         if number % 2:
             clean(runs)
-        go_on(runs, store, report)
+        resume(runs, store, report)
     if isinstance(runs, E2BRuns):
         assert runs.server.control.limits.refused["creation rate"] == 0

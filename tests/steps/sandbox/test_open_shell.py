@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from swe_argo.steps.sandbox.open_shell import STDIN_BYTES, OpenShells
 
-SHELLS = [each for each in (["sh"], ["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(each[0])]
+SHELLS = [words for words in (["sh"], ["dash"], ["bash", "--posix"], ["busybox", "sh"]) if shutil.which(words[0])]
 
 
 class Pipes:
@@ -63,7 +63,7 @@ class Machine:
         return self.shells.run(script, stdin, wait_s)
 
 
-@pytest.fixture(params=SHELLS, ids=[each[0] for each in SHELLS])
+@pytest.fixture(params=SHELLS, ids=[words[0] for words in SHELLS])
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     machine = Machine(request.param)
     yield machine
@@ -73,7 +73,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
         line.shell.wait(20)  # without its line a shell ends
 
 
-def test_one_shell_runs_script_after_script_and_nothing_stays_of_one(machine: Machine) -> None:
+def test_shell_scripts_are_independent(machine: Machine) -> None:
     assert machine.run("echo a; x=1; cd /usr; exit 7") == (7, b"a\n")
     assert machine.run('printf %s "$x"; pwd | grep -c /usr') == (1, b"0\n")
     assert machine.run("exec >/dev/null 2>&1; echo unheard") == (0, b"")
@@ -86,13 +86,13 @@ def test_one_shell_runs_script_after_script_and_nothing_stays_of_one(machine: Ma
 
 @given(data=st.binary(min_size=1, max_size=3000), output=st.binary(max_size=300))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_a_script_reads_and_prints_is_unchanged(machine: Machine, data: bytes, output: bytes) -> None:
+def test_script_data_is_unchanged(machine: Machine, data: bytes, output: bytes) -> None:
     letters = "".join(f"\\{byte:03o}" for byte in output)
     assert machine.run(f"cat; printf '{letters}'", data) == (0, data + output)
     assert len(machine.opened) == 1
 
 
-def test_input_of_the_largest_size_that_goes_this_way(machine: Machine) -> None:
+def test_shell_input_has_a_maximum_size(machine: Machine) -> None:
     most = os.urandom(STDIN_BYTES)
     assert machine.run("cat", most) == (0, most)
     assert machine.run("head -c 10", most) == (0, most[:10])
@@ -101,7 +101,7 @@ def test_input_of_the_largest_size_that_goes_this_way(machine: Machine) -> None:
     assert len(machine.opened) == 1
 
 
-def test_a_lost_line_leaves_the_script_to_others_and_the_next_one_to_a_new_shell(machine: Machine) -> None:
+def test_lost_shell_is_replaced(machine: Machine) -> None:
     assert machine.run("true") == (0, b"")
     machine.opened[0].shell.kill()
     assert machine.run("echo a") is None
@@ -112,13 +112,13 @@ def test_a_lost_line_leaves_the_script_to_others_and_the_next_one_to_a_new_shell
     assert len(machine.opened) == 3
 
 
-def test_where_lines_are_lost_again_and_again_none_is_opened_any_more(machine: Machine) -> None:
+def test_shell_is_given_up_after_losses(machine: Machine) -> None:
     for _ in range(5):
         assert machine.run("kill -9 $$") is None
     assert len(machine.opened) == 3
 
 
-def test_a_silent_script_is_lost_and_its_shell_is_not_used_again(machine: Machine) -> None:
+def test_silent_shell_is_not_reused(machine: Machine) -> None:
     machine.shells = OpenShells(machine.connect, silence_s=0.05)
     assert machine.run("sleep 30", wait_s=0) is None
     machine.opened[0].shell.kill()
@@ -126,7 +126,7 @@ def test_a_silent_script_is_lost_and_its_shell_is_not_used_again(machine: Machin
     machine.shells.close()
 
 
-def test_scripts_at_a_time_have_a_shell_each_and_two_are_kept(machine: Machine) -> None:
+def test_parallel_scripts_use_own_shells(machine: Machine) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda n: machine.run(f"sleep 0.3; echo {n}"), range(4)))
     assert answers == [(0, f"{n}\n".encode()) for n in range(4)]
@@ -136,7 +136,7 @@ def test_scripts_at_a_time_have_a_shell_each_and_two_are_kept(machine: Machine) 
     assert len(machine.opened) == opened
 
 
-def test_an_idle_line_is_not_used_again(machine: Machine) -> None:
+def test_idle_shell_is_not_reused(machine: Machine) -> None:
     machine.shells = OpenShells(machine.connect, silence_s=5, idle_s=0)
     assert machine.run("true") == machine.run("true") == (0, b"")
     assert len(machine.opened) == 2
@@ -144,7 +144,7 @@ def test_an_idle_line_is_not_used_again(machine: Machine) -> None:
     machine.shells.close()
 
 
-def test_after_the_end_no_line_is_kept(machine: Machine) -> None:
+def test_closed_shells_are_not_kept(machine: Machine) -> None:
     machine.run("true")
     machine.shells.close()
     machine.shells.close()
@@ -153,7 +153,7 @@ def test_after_the_end_no_line_is_kept(machine: Machine) -> None:
     machine.opened[1].shell.wait(20)
 
 
-def test_what_nobody_holds_any_more_hangs_up(machine: Machine) -> None:
+def test_unreferenced_shells_are_closed(machine: Machine) -> None:
     machine.run("true")
     del machine.shells
     gc.collect()

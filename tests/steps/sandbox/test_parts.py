@@ -28,21 +28,21 @@ load_backend(sys.argv[1])
     ("name", "library"),
     [("docker", "docker"), ("kubernetes", "kubernetes"), ("e2b", "e2b"), ("ags", "tencentcloud"), ("ags", "e2b")],
 )
-def test_a_backend_whose_library_is_missing_names_its_extra_and_has_no_orphans(name: str, library: str) -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT, name, library], capture_output=True, text=True, check=False)
+def test_missing_library_names_its_extra(name: str, library: str) -> None:
+    result = subprocess.run([sys.executable, "-c", WITHOUT, name, library], capture_output=True, text=True, check=False)
     reason = f"'{name}' needs the package {library}: {extra_hint(name)}"
-    assert done.stdout.splitlines() == [reason, "[]"], done.stderr
-    assert done.stderr.splitlines()[-1] == f"swe_argo.steps.errors.ConfigError: sandbox.backend: {reason}"
+    assert result.stdout.splitlines() == [reason, "[]"], result.stderr
+    assert result.stderr.splitlines()[-1] == f"swe_argo.steps.errors.ConfigError: sandbox.backend: {reason}"
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_every_backend_of_ours_connects_and_says_whether_it_is_ready_and_works_here(name: str) -> None:
+def test_every_backend_has_all_parts(name: str) -> None:
     for library in {"e2b": ["e2b"], "ags": ["e2b", "tencentcloud"]}.get(name, []):
         pytest.importorskip(library, reason=f"the extra {name} is not installed")
     parts = (("backend", "connect"), ("readiness", "ready"), ("diagnosis", "diagnose"), ("orphans", "list_orphans"))
     assert all(callable(load_part(name, *part)) for part in parts)
 
 
-def test_a_part_that_a_backend_lacks_is_none() -> None:
-    assert load_part("local", "care", "care_for") is None
-    assert callable(load_part("docker", "care", "care_for"))
+def test_missing_part_is_none() -> None:
+    assert load_part("local", "hooks", "run_hooks") is None
+    assert callable(load_part("docker", "hooks", "run_hooks"))

@@ -39,10 +39,10 @@ def printed(job: PolledJob, last: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_dropped_connections_neither_repeat_nor_lose_anything(tmp_path: Path, seed: int) -> None:
+def test_job_survives_drops(tmp_path: Path, seed: int) -> None:
     transport = Dropping(seed, 0.3)
     times = PollTimes(start_wait_s=0.05, poll_wait_s=0.1, chunk_bytes=20_000, attempts=20)
-    job = start(Jobs(transport, root=str(tmp_path / "jobs"), tempo=times), (
+    job = start(Jobs(transport, root=str(tmp_path / "jobs"), poll_times=times), (
         f"echo started >>{tmp_path}/starts; seq 5000; while read -r line; do echo \"got $line\"; done; echo end; exit 3"
     ))  # fmt: skip
     output = b""
@@ -60,7 +60,7 @@ def test_dropped_connections_neither_repeat_nor_lose_anything(tmp_path: Path, se
     assert transport.dropped  # a machine that is busy makes fewer looks
 
 
-def test_what_is_sent_to_a_job_that_has_hardly_begun_arrives(tmp_path: Path) -> None:
+def test_early_input_arrives(tmp_path: Path) -> None:
     jobs = Jobs(shell, root=str(tmp_path / "jobs"))
     for _ in range(10):
         job = start(jobs, "cat; trap 'exit 3' INT; echo trapped; while :; do sleep 0.05; done")
@@ -71,7 +71,7 @@ def test_what_is_sent_to_a_job_that_has_hardly_begun_arrives(tmp_path: Path) -> 
         assert end(job).exit_code == 3
 
 
-def test_inputs_arrive_in_order_and_their_end_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_arrive_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = tmp_path / "bin" / "cat"
     slow.parent.mkdir()
     slow.write_text('#!/bin/sh\n[ $# = 0 ] || sleep 0.5\nexec /bin/cat "$@"\n')
@@ -85,7 +85,7 @@ def test_inputs_arrive_in_order_and_their_end_last(tmp_path: Path, monkeypatch: 
     assert end(job).output == b"first " + long + b"third " + long + b"last"
 
 
-def test_what_looks_like_the_end_is_not_waited_for_long(tmp_path: Path) -> None:
+def test_false_end_marker_is_ignored(tmp_path: Path) -> None:
     words = f"f=$(echo {tmp_path}/jobs/*.lock); f=${{f##*/}}; echo before; printf '<end %s>' ${{f%.lock}}; sleep 60"
     job = start(Jobs(shell, root=str(tmp_path / "jobs")), words)
     assert printed(job, b"before\n") == b"before\n"
@@ -93,22 +93,22 @@ def test_what_looks_like_the_end_is_not_waited_for_long(tmp_path: Path) -> None:
     assert (progress.running, progress.timed_out) == (False, True)
 
 
-def test_a_short_job_takes_one_exec(tmp_path: Path) -> None:
+def test_short_job_takes_one_exec(tmp_path: Path) -> None:
     scripts: list[str] = []
 
     def counting(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
         scripts.append(script)
         return shell(script, stdin)
 
-    jobs, taken = Jobs(counting, root=str(tmp_path / "jobs")), []
+    jobs, exec_counts = Jobs(counting, root=str(tmp_path / "jobs")), []
     for _ in range(20):
         end(start(jobs, "echo hello"))
-        taken.append(len(scripts))
+        exec_counts.append(len(scripts))
         scripts.clear()
-    assert min(taken) == 1, taken  # what is printed at the very end may come a moment after the end
+    assert min(exec_counts) == 1, exec_counts  # what is printed at the very end may come a moment after the end
 
 
-def test_of_a_hundred_megabytes_little_is_fetched(tmp_path: Path) -> None:
+def test_only_ends_of_output_are_fetched(tmp_path: Path) -> None:
     fetched: list[int] = []
 
     def counting(script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
@@ -122,7 +122,7 @@ def test_of_a_hundred_megabytes_little_is_fetched(tmp_path: Path) -> None:
     assert sum(fetched) < 10_000
 
 
-def test_what_finished_jobs_wrote_does_not_pile_up(tmp_path: Path) -> None:
+def test_finished_jobs_are_cleaned_up(tmp_path: Path) -> None:
     jobs = Jobs(shell, root=str(tmp_path / "jobs"))
     for _ in range(4):
         job = start(jobs, "read -r line; echo $line")
@@ -130,14 +130,14 @@ def test_what_finished_jobs_wrote_does_not_pile_up(tmp_path: Path) -> None:
         job.send(b"line\n")
         end(job)
     time.sleep(0.2)
-    left = [path.suffix for path in (tmp_path / "jobs").iterdir()]
-    assert left.count(".lock") == 4  # a start that arrives late must still find it
-    assert len(left) - 4 <= 2 * 9
+    suffixes = [path.suffix for path in (tmp_path / "jobs").iterdir()]
+    assert suffixes.count(".lock") == 4  # a start that arrives late must still find it
+    assert len(suffixes) - 4 <= 2 * 9
 
 
-def test_a_job_that_kills_its_leader_is_lost_with_what_it_had_printed(tmp_path: Path) -> None:
-    kept = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
-    kill = f"echo partial; {kept}; kill -9 $(cat {tmp_path}/jobs/*.lock)"
+def test_killed_leader_keeps_its_output(tmp_path: Path) -> None:
+    wait = f"until [ -s {tmp_path}/jobs/*.out ]; do sleep 0.05; done"
+    kill = f"echo partial; {wait}; kill -9 $(cat {tmp_path}/jobs/*.lock)"
     job = start(Jobs(shell, root=str(tmp_path / "jobs")), kill)
-    progress, seen = job.poll(wait_s=30)
-    assert (seen.rc, progress.running, progress.exit_code, progress.output) == (None, False, 137, b"partial\n")
+    progress, state = job.poll(wait_s=30)
+    assert (state.rc, progress.running, progress.exit_code, progress.output) == (None, False, 137, b"partial\n")

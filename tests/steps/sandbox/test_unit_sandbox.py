@@ -15,11 +15,11 @@ from tests.bench.start import INSTANCE, RUN
 
 
 @pytest.mark.parametrize(
-    ("base", "retried", "asked"),
+    ("base", "retried", "expected"),
     [(1, 1, 1), (1, 4, 4), (1, 16, 8), (2, 8, 8), (0.5, 4, 2), (0.25, 64, 8), (12, 1, 12), (12, 2, 12)],
 )
-def test_retries_double_up_to_eight_and_what_was_requested_stays(base: float, retried: float, asked: float) -> None:
-    assert unit_sandbox._factor(base, retried) == asked
+def test_retry_factor_doubles_to_eight(base: float, retried: float, expected: float) -> None:
+    assert unit_sandbox._factor(base, retried) == expected
 
 
 class Stubborn:
@@ -45,15 +45,13 @@ def machine() -> AbstractContextManager[Sandbox]:
     return unit_sandbox.open_sandbox(context, RUN, INSTANCE, step="grade", network=False, deadline_s=1.0)
 
 
-def test_a_machine_that_cannot_be_removed_takes_no_work_back(
-    stubborn: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_removal_keeps_the_work(stubborn: None, capsys: pytest.CaptureFixture[str]) -> None:
     with machine():
-        done = True
-    assert done
-    assert "left behind: removing failed" in capsys.readouterr().err
+        is_worked = True
+    assert is_worked
+    assert "was not removed: removing failed" in capsys.readouterr().err
 
 
-def test_the_first_failure_is_the_one_that_is_told(stubborn: None) -> None:
+def test_first_failure_is_raised(stubborn: None) -> None:
     with pytest.raises(InfraError, match="the line went dead"), machine():
         raise InfraError(FailureClass.EXEC, "the line went dead")

@@ -22,10 +22,10 @@ class Failing:
 
     def __init__(self, error: Exception | None, outside: StepError | None) -> None:
         self.error, self.outside = error, outside
-        self.asked = 0
+        self.call_count = 0
 
     def _fail(self) -> None:
-        self.asked += 1
+        self.call_count += 1
         if self.error is not None:
             raise self.error
 
@@ -46,30 +46,30 @@ class Failing:
 
 def ways(box: Sandbox) -> list[StepError]:
     """How each of the three calls fails."""
-    found = []
+    failures = []
     for call in (lambda: box.exec("true", timeout_s=1), lambda: box.read("/x"), lambda: box.write("/x", b"")):
         with pytest.raises(StepError) as caught:
             call()
-        found.append(caught.value)
-    return found
+        failures.append(caught.value)
+    return failures
 
 
 @pytest.mark.parametrize("failure_class", [FailureClass.EXEC, FailureClass.SANDBOX_LOST, FailureClass.OUT_OF_DISK])
-def test_what_nobody_outside_confirms_is_the_codes_doing(failure_class: FailureClass) -> None:
+def test_inside_failure_breaks_sandbox(failure_class: FailureClass) -> None:
     failing = Failing(InfraError(failure_class, "no answer"), None)
     for error in ways(as_untrusted(failing)):
         assert isinstance(error, SandboxBroken)
         assert (error.failure_class, error.reason) == (failure_class, "no answer")
-    assert failing.asked == 1  # once broken, nothing more is asked of it
+    assert failing.call_count == 1  # once broken, nothing more is asked of it
 
 
-def test_what_somebody_outside_says_is_believed_with_what_was_seen() -> None:
+def test_outside_failure_is_believed() -> None:
     for error in ways(as_untrusted(Failing(LOST, EVICTED))):
         assert error is EVICTED
         assert "it ended" in error.detail
 
 
-def test_memory_that_runs_out_is_the_worlds_once_and_the_codes_where_it_had_more() -> None:
+def test_memory_failure_is_outside_once() -> None:
     assert attribute_failure(FULL, FULL, enlarged=False) is FULL
     again = attribute_failure(FULL, FULL, enlarged=True)
     assert isinstance(again, SandboxBroken)
@@ -77,19 +77,19 @@ def test_memory_that_runs_out_is_the_worlds_once_and_the_codes_where_it_had_more
     assert attribute_failure(LOST, EVICTED, enlarged=True) is EVICTED
 
 
-def test_a_refusal_by_whoever_runs_commands_is_nobodys_doing_inside() -> None:
+def test_exec_refusal_is_unchanged() -> None:
     refused = ConfigError("no right to exec")
     assert attribute_failure(refused, None, enlarged=False) is refused
 
 
-def test_what_had_been_printed_stays_with_the_failure() -> None:
+def test_failure_keeps_printed_output() -> None:
     error = InfraError(FailureClass.EXEC, "gone")
     error.output = b"so far"
     for outside in (None, InfraError(FailureClass.NODE_LOST, "node lost")):
         assert attribute_failure(error, outside, enlarged=False).output == b"so far"
 
 
-def test_a_path_that_cannot_be_read_breaks_nothing() -> None:
+def test_missing_file_is_no_broken_sandbox() -> None:
     box = as_untrusted(Failing(FileNotFoundError("/x"), None))
     with pytest.raises(FileNotFoundError):
         box.read("/x")

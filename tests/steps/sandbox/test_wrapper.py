@@ -29,16 +29,14 @@ def debug() -> Iterator[None]:
     logger.setLevel(level)
 
 
-def test_a_backend_without_started_jobs_runs_commands_and_says_what_it_lacks() -> None:
+def test_backend_may_lack_started_jobs() -> None:
     for box in (Failing(None, None), as_untrusted(Failing(None, None))):
         assert box.exec("true", timeout_s=1).exit_code == 0
-        with pytest.raises(ConfigError, match="backend local cannot start commands that go on"):
+        with pytest.raises(ConfigError, match="backend local cannot run commands in the background"):
             start_job(box, "true")
 
 
-def test_a_started_job_works_through_every_wrapper(
-    tmp_path: Path, debug: None, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_started_job_works_when_wrapped(tmp_path: Path, debug: None, caplog: pytest.LogCaptureFixture) -> None:
     box = with_command_log(as_untrusted(JobSandbox(MACHINE, ThisMachine(tmp_path))))
     job = start_job(box, COMMAND, cwd="/")
     job.send(b"hello\n")
@@ -53,7 +51,7 @@ def test_a_started_job_works_through_every_wrapper(
     assert [record.message for record in caplog.records] == [f"command {COMMAND!r}: started"]
 
 
-def test_a_started_job_that_fails_is_the_codes_doing_where_nobody_outside_knows(tmp_path: Path) -> None:
+def test_failed_job_is_judged_like_exec(tmp_path: Path) -> None:
     transport = ThisMachine(tmp_path, last=b"begun\n")
     job = start_job(as_untrusted(JobSandbox(MACHINE, transport)), "echo begun; sleep 60", cwd="/")
     assert job.poll(wait_s=60, until_output=True).output == b"begun\n"

@@ -20,15 +20,15 @@ def with_template(model: Path, folder: Path, source: str, **config: object) -> C
     return ChatTemplate(folder)
 
 
-def test_a_text_comes_back_from_its_ids(model_files: Path) -> None:
+def test_tokens_decode_to_the_same_text(model_files: Path) -> None:
     template = ChatTemplate(model_files)
     text = "héllo\n<tool_call> 世界 🙂"
     assert template.decode(template.encode(text)) == text
     assert template.encode("<|im_end|>") == template.stop_ids == [258]
-    assert [template.token_text(each) for each in template.encode("a<|im_end|>")] == ["a", "<|im_end|>"]
+    assert [template.token_text(token_id) for token_id in template.encode("a<|im_end|>")] == ["a", "<|im_end|>"]
 
 
-def test_templates_have_the_names_they_use(model_files: Path, tmp_path: Path) -> None:
+def test_template_globals_are_defined(model_files: Path, tmp_path: Path) -> None:
     source = (
         "{% for m in messages %}\n  {% if m.role == 'x' %}{% continue %}{% endif %}\n{% generation %}{{ m.content }}"
         "{% endgeneration %}{% endfor %}{{ tools | tojson(indent=1) }}{{ eos_token }}{{ flag }}"
@@ -40,7 +40,7 @@ def test_templates_have_the_names_they_use(model_files: Path, tmp_path: Path) ->
     assert 258 in ids
 
 
-def test_a_template_may_stand_in_a_file_and_refuse(model_files: Path, tmp_path: Path) -> None:
+def test_template_may_be_a_file(model_files: Path, tmp_path: Path) -> None:
     with_template(model_files, tmp_path, "old")
     (tmp_path / "chat_template.jinja").write_text("{{ raise_exception('only two') }}")
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [256, 258]}')
@@ -50,13 +50,13 @@ def test_a_template_may_stand_in_a_file_and_refuse(model_files: Path, tmp_path: 
         template.render([], None)
 
 
-def test_a_template_reaches_nothing_but_its_data(model_files: Path, tmp_path: Path) -> None:
+def test_template_is_sandboxed(model_files: Path, tmp_path: Path) -> None:
     template = with_template(model_files, tmp_path, "{{ messages.__class__.__mro__ }}")
     with pytest.raises(UnrenderableError):
         template.render([], None)
 
 
-def test_many_threads_render_at_once(model_files: Path) -> None:
+def test_template_is_thread_safe(model_files: Path) -> None:
     template = ChatTemplate(model_files)
     expected = template.encode("x" * 3000)
     results: list[bool] = []

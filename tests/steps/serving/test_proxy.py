@@ -39,27 +39,27 @@ def read(url: str) -> str:
         return str(answer.read().decode())
 
 
-def test_an_answer_has_the_very_tokens_that_were_sampled(proxy: RunningProxy, client: openai.OpenAI) -> None:
-    done = chat(client, logprobs=True, max_tokens=50, extra_body=IDS)
+def test_answer_has_the_sampled_tokens(proxy: RunningProxy, client: openai.OpenAI) -> None:
+    reply = chat(client, logprobs=True, max_tokens=50, extra_body=IDS)
     (call,) = proxy.server.calls
-    (choice,) = done.choices
+    (choice,) = reply.choices
     assert (choice.message.content, choice.finish_reason) == ("Hello.", "stop")
-    assert done.prompt_token_ids == call.prompt
+    assert reply.prompt_token_ids == call.prompt
     assert proxy.template.decode(call.prompt) == "user\nHi\nassistant\n"
     assert choice.token_ids == call.outputs[0]
-    assert [each.logprob for each in choice.logprobs.content] == call.logprobs[0]
-    assert "".join(each.token for each in choice.logprobs.content) == "Hello.<|im_end|>"
-    assert (done.usage.prompt_tokens, done.usage.completion_tokens) == (len(call.prompt), len(call.outputs[0]))
-    assert (done.model, done.system_fingerprint, call.weights) == ("tinker", "base", "test/model")
+    assert [entry.logprob for entry in choice.logprobs.content] == call.logprobs[0]
+    assert "".join(entry.token for entry in choice.logprobs.content) == "Hello.<|im_end|>"
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (len(call.prompt), len(call.outputs[0]))
+    assert (reply.model, reply.system_fingerprint, call.weights) == ("tinker", "base", "test/model")
 
 
-def test_ids_and_probabilities_are_told_where_they_are_asked_for(client: openai.OpenAI) -> None:
-    done = chat(client)
-    assert done.choices[0].logprobs is None
-    assert not hasattr(done, "prompt_token_ids")
+def test_token_ids_need_a_request(client: openai.OpenAI) -> None:
+    reply = chat(client)
+    assert reply.choices[0].logprobs is None
+    assert not hasattr(reply, "prompt_token_ids")
 
 
-def test_what_shapes_sampling_reaches_the_sampler(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_parameters_reach_the_sampler(proxy: RunningProxy, client: openai.OpenAI) -> None:
     chat(client, temperature=0, top_p=0.5, seed=7, max_completion_tokens=9, extra_body={"top_k": 3})
     chat(client)
     first, second = (call.parameters for call in proxy.server.calls)
@@ -67,38 +67,42 @@ def test_what_shapes_sampling_reaches_the_sampler(proxy: RunningProxy, client: o
     assert (second["temperature"], second["max_tokens"]) == (1, 4096 - len(proxy.server.calls[1].prompt))
 
 
-def test_a_stop_text_ends_an_answer_and_is_no_part_of_it(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_stop_text_is_removed(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says("one STOP")
-    done = chat(client, stop=["STOP", "HALT"])
-    assert (done.choices[0].message.content, done.choices[0].finish_reason) == ("one ", "stop")
+    reply = chat(client, stop=["STOP", "HALT"])
+    assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("one ", "stop")
     assert proxy.server.calls[0].parameters["stop"] == ["<|im_end|>", "STOP", "HALT"]
 
 
-def test_several_answers_are_sampled_at_once(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_several_choices_are_one_call(proxy: RunningProxy, client: openai.OpenAI) -> None:
     texts = iter(["one", "two", "three"])
     proxy.server.answer = lambda *_: proxy.answer(next(texts))
-    done = chat(client, n=3)
-    assert [(choice.index, choice.message.content) for choice in done.choices] == [(0, "one"), (1, "two"), (2, "three")]
+    reply = chat(client, n=3)
+    assert [(choice.index, choice.message.content) for choice in reply.choices] == [
+        (0, "one"),
+        (1, "two"),
+        (2, "three"),
+    ]
     assert len(proxy.server.calls) == 1
-    assert done.usage.completion_tokens == len("onetwothree") + 3
+    assert reply.usage.completion_tokens == len("onetwothree") + 3
 
 
-def test_an_answer_that_the_limit_cut_says_so(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_cut_answer_reports_length(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says("Hel", at_limit=True)
     assert chat(client, max_tokens=3).choices[0].finish_reason == "length"
 
 
 @pytest.mark.parametrize("bad", [math.nan, -math.inf])
-def test_log_probability_that_is_not_finite_is_an_error(proxy: RunningProxy, client: openai.OpenAI, bad: float) -> None:
+def test_infinite_logprob_is_an_error(proxy: RunningProxy, client: openai.OpenAI, bad: float) -> None:
     proxy.says("Hel", at_limit=True, logprobs=[-0.5, bad, -0.5])
-    with pytest.raises(openai.InternalServerError, match="a log probability that is no finite number"):
+    with pytest.raises(openai.InternalServerError, match="a log probability that is not finite"):
         chat(client, max_tokens=3)
 
 
-def test_tools_are_offered_and_called(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_proxy_offers_and_parses_tools(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says(f"I look.\n{CALL}")
-    done = chat(client, tools=[TOOL], tool_choice="auto")
-    (choice,) = done.choices
+    reply = chat(client, tools=[TOOL], tool_choice="auto")
+    (choice,) = reply.choices
     assert (choice.finish_reason, choice.message.content) == ("tool_calls", "I look.")
     (call,) = choice.message.tool_calls
     assert (call.function.name, json.loads(call.function.arguments)) == ("run", {"command": "ls -l"})
@@ -108,10 +112,10 @@ def test_tools_are_offered_and_called(proxy: RunningProxy, client: openai.OpenAI
     assert "tools" not in proxy.template.decode(proxy.server.calls[1].prompt)
 
 
-def test_the_next_turn_extends_the_tokens_of_the_last(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_next_turn_extends_the_tokens(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says(f"I look.\n{CALL}")
-    done = chat(client, tools=[TOOL])
-    message = done.choices[0].message.model_dump(exclude_none=True)
+    reply = chat(client, tools=[TOOL])
+    message = reply.choices[0].message.model_dump(exclude_none=True)
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "a.py"}
     chat(client, tools=[TOOL], messages=[*HI, message, result])
     first, second = proxy.server.calls
@@ -119,7 +123,7 @@ def test_the_next_turn_extends_the_tokens_of_the_last(proxy: RunningProxy, clien
     assert second.prompt[: len(before)] == before
 
 
-def test_a_stream_comes_to_the_same(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_stream_equals_whole_answer(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says(f"<think>\nhm\n</think>\n\nI look.\n{CALL}")
     usage: Any = {"include_usage": True}
     chunks = list(chat(client, tools=[TOOL], stream=True, stream_options=usage, logprobs=True, extra_body=IDS))
@@ -133,20 +137,20 @@ def test_a_stream_comes_to_the_same(proxy: RunningProxy, client: openai.OpenAI) 
     assert last.usage.total_tokens == len(proxy.server.calls[0].prompt) + len(proxy.server.calls[0].outputs[0])
 
 
-def test_texts_and_ids_can_be_completed(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_completions_accept_text_and_ids(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.says(" there")
     for prompt in ("Hi", proxy.template.encode("Hi")):
-        done = client.completions.create(model="tinker", prompt=prompt, logprobs=1, max_tokens=20, extra_body=IDS)
-        assert (done.choices[0].text, done.choices[0].finish_reason) == (" there", "stop")
-        assert done.choices[0].logprobs is not None
-        assert done.choices[0].logprobs.token_logprobs == proxy.server.calls[-1].logprobs[0]
+        reply = client.completions.create(model="tinker", prompt=prompt, logprobs=1, max_tokens=20, extra_body=IDS)
+        assert (reply.choices[0].text, reply.choices[0].finish_reason) == (" there", "stop")
+        assert reply.choices[0].logprobs is not None
+        assert reply.choices[0].logprobs.token_logprobs == proxy.server.calls[-1].logprobs[0]
         assert proxy.server.calls[-1].prompt == proxy.template.encode("Hi")
     pieces = list(client.completions.create(model="tinker", prompt="Hi", stream=True))
     assert "".join(piece.choices[0].text for piece in pieces) == " there"
 
 
 @pytest.mark.parametrize("more", [{"messages": [{"role": "user", "content": "x" * 5000}]}, {"max_tokens": 4090}])
-def test_a_full_context_is_refused_in_the_words_agents_know(client: openai.OpenAI, more: dict[str, Any]) -> None:
+def test_full_context_is_an_openai_error(client: openai.OpenAI, more: dict[str, Any]) -> None:
     with pytest.raises(openai.BadRequestError, match="maximum context length is 4096 tokens") as error:
         chat(client, **more)
     assert (error.value.code, error.value.type) == ("context_length_exceeded", "invalid_request_error")
@@ -163,13 +167,13 @@ def test_a_full_context_is_refused_in_the_words_agents_know(client: openai.OpenA
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
     ],
 )
-def test_what_is_not_kept_is_refused_by_name(client: openai.OpenAI, more: dict[str, Any], param: str) -> None:
+def test_unsupported_field_is_refused(client: openai.OpenAI, more: dict[str, Any], param: str) -> None:
     with pytest.raises(openai.BadRequestError) as error:
         chat(client, **more)
     assert error.value.param == param
 
 
-def test_other_models_and_keys_are_refused(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_unknown_model_or_key_is_refused(proxy: RunningProxy, client: openai.OpenAI) -> None:
     assert [model.id for model in client.models.list()] == ["tinker"]
     with pytest.raises(openai.NotFoundError, match="does not exist"):
         chat(client, model="gpt")
@@ -184,7 +188,7 @@ def test_other_models_and_keys_are_refused(proxy: RunningProxy, client: openai.O
 @pytest.mark.parametrize(
     ("category", "kind"), [("user", openai.BadRequestError), ("server", openai.InternalServerError)]
 )
-def test_failures_of_the_sampler_are_told_apart(
+def test_sampler_error_sets_the_status(
     proxy: RunningProxy, client: openai.OpenAI, category: str, kind: type[openai.APIStatusError]
 ) -> None:
     proxy.server.answer = lambda *_: Sampled([], error=("no such luck", category))
@@ -193,12 +197,12 @@ def test_failures_of_the_sampler_are_told_apart(
     assert error.value.response.headers.get("retry-after") == (None if category == "user" else "5")
 
 
-def test_what_passes_is_tried_again_by_the_sdk(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_sdk_retries_transient_failures(proxy: RunningProxy, client: openai.OpenAI) -> None:
     proxy.server.refuse[:] = [503]
     assert chat(client).choices[0].message.content == "Hello."
 
 
-def test_a_caller_who_hangs_up_ends_his_sampling(proxy: RunningProxy) -> None:
+def test_hangup_cancels_sampling(proxy: RunningProxy) -> None:
     proxy.says("late", delay_s=600.0)
     before = proxy.server.submitted
 
@@ -215,7 +219,7 @@ def test_a_caller_who_hangs_up_ends_his_sampling(proxy: RunningProxy) -> None:
     wait_for(lambda: "calls_in_flight 0\n" in read(f"{proxy.root}/metrics"))
 
 
-def test_a_rollout_has_a_trace_by_its_path(proxy: RunningProxy) -> None:
+def test_proxy_traces_rollouts_by_path(proxy: RunningProxy) -> None:
     with openai.OpenAI(base_url=f"{proxy.root}/t/unit-1/v1", api_key=CALLER_KEY) as client:
         chat(client, tools=[TOOL])
         list(chat(client, stream=True))
@@ -223,7 +227,7 @@ def test_a_rollout_has_a_trace_by_its_path(proxy: RunningProxy) -> None:
         lines = client.get("../trace", cast_to=str).splitlines()
     calls = calls_of_trace(lines)
     assert [(call.prompt, call.output, call.logprobs) for call in calls] == [
-        (each.prompt, each.outputs[0], each.logprobs[0]) for each in proxy.server.calls
+        (sampled_call.prompt, sampled_call.outputs[0], sampled_call.logprobs[0]) for sampled_call in proxy.server.calls
     ]
     assert [(call.weights, call.finish_reason) for call in calls] == [("base", "stop")] * 2
     elsewhere = f"{proxy.root}/t/..%2F..%2Fx/v1"
@@ -231,7 +235,7 @@ def test_a_rollout_has_a_trace_by_its_path(proxy: RunningProxy) -> None:
         chat(client)
 
 
-def test_weights_are_changed_by_an_authorised_call_alone(proxy: RunningProxy, client: openai.OpenAI) -> None:
+def test_weights_change_needs_admin_key(proxy: RunningProxy, client: openai.OpenAI) -> None:
     other = {"version": "000001", "sampler_path": "tinker://run/sampler_weights/000001"}
     with pytest.raises(openai.AuthenticationError):
         client.post("../admin/weights", body=other, cast_to=object)

@@ -15,13 +15,13 @@ from tests.tinker_server.server import KEY, Sampled, tinker_server
 from tests.workflows.command import wait_for
 
 
-def test_answers_do_not_wait_for_receipts() -> None:
+def test_listener_disables_nagle() -> None:
     from swe_argo.steps.host.listening import listen
 
     with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()[:2]):
-        taken, _ = listening.accept()
-        with taken:
-            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         with pytest.raises(ConfigError, match=r"--port: .* cannot be listened on"):
             listen(*listening.getsockname()[:2])
 
@@ -35,8 +35,8 @@ def test_answers_do_not_wait_for_receipts() -> None:
             (),
             "TINKER_API_KEY: Tinker refused the key of the proxy: The api_key must start",
         ),
-        ({}, ("--host=0.0.0.0",), "--host: everybody who reaches 0.0.0.0 could ask: set LLM_API_KEY to a key"),
-        ({}, ("--pointer=a/b.json",), "--pointer: --pointer names a file in --store: both or none"),
+        ({}, ("--host=0.0.0.0",), "--host: host 0.0.0.0 is open to everyone on the network: set LLM_API_KEY to a key"),
+        ({}, ("--pointer=a/b.json",), "--pointer: set --pointer and --store together"),
         ({}, ("--port=70000",), "--port: 70000 is not within 0 to 65,535"),
         ({}, ("--at-once=0",), "--at-once: 0 is not within 1 to 65,536"),
         ({}, ("--timeout=nan",), "--timeout: nan is not within 1.0 to 86,400.0"),
@@ -44,7 +44,7 @@ def test_answers_do_not_wait_for_receipts() -> None:
         ({}, ("--weights=tinker://gone",), "--base-model: Tinker: Error code: 404"),
     ],
 )
-def test_a_wrong_request_is_one_line(
+def test_invalid_flags_are_one_line(
     model_files: Path, tmp_path: Path, keys: dict[str, str], flags: tuple[str, ...], line: str
 ) -> None:
     with tinker_server(lambda *_: Sampled([258])) as server:
@@ -58,7 +58,7 @@ def test_a_wrong_request_is_one_line(
             "--port=0",
             *flags,
         ]
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, *command],
             capture_output=True,
             text=True,
@@ -67,13 +67,11 @@ def test_a_wrong_request_is_one_line(
             cwd=tmp_path,
             env=environment | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": ""},
         )
-    assert done.returncode == 64, done.stderr
-    assert done.stderr.splitlines()[-1].startswith(line), done.stderr
+    assert result.returncode == 64, result.stderr
+    assert result.stderr.splitlines()[-1].startswith(line), result.stderr
 
 
-def test_a_proxy_that_waits_for_a_service_that_is_away_ends_when_it_is_told_to(
-    model_files: Path, tmp_path: Path
-) -> None:
+def test_waiting_proxy_ends_on_sigterm(model_files: Path, tmp_path: Path) -> None:
     with tinker_server(lambda *_: Sampled([258])) as server:
         server.before = lambda _: 503
         keys = {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": server.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}

@@ -52,24 +52,24 @@ async def ask(
         return list(await asyncio.gather(*(client.post("/v1/chat/completions", json=body) for _ in range(calls))))
 
 
-def test_a_stream_that_waits_is_kept_open_by_comments(model_files: Path) -> None:
+def test_waiting_stream_sends_comments(model_files: Path) -> None:
     (answer,) = asyncio.run(ask(model_files, Late(), HI))
     first, *_, end = answer.text.strip().split("\n\n")
     assert (answer.status_code, first, end) == (200, ": sampling", "data: [DONE]")
     assert '"content":"h"' in answer.text
 
 
-def test_a_failure_after_that_is_an_event(model_files: Path) -> None:
+def test_late_failure_is_an_event(model_files: Path) -> None:
     (answer,) = asyncio.run(ask(model_files, Late(SamplingError(503, "gone", 5)), HI))
     assert answer.text.strip().split("\n\n")[-1].startswith('data: {"error":{"message":"gone"')
 
 
-def test_no_call_takes_longer_than_it_may(model_files: Path) -> None:
+def test_call_timeout_is_504(model_files: Path) -> None:
     (answer,) = asyncio.run(ask(model_files, Late(delay_s=600), {**HI, "stream": False}, timeout_s=0.05))
     assert (answer.status_code, answer.json()["error"]["type"]) == (504, "server_error")
 
 
-def test_so_many_calls_are_sampled_at_a_time(model_files: Path) -> None:
+def test_proxy_limits_concurrent_calls(model_files: Path) -> None:
     late = Late(delay_s=0.02)
     answers = asyncio.run(ask(model_files, late, {**HI, "stream": False}, at_once=3, calls=12))
     assert [answer.status_code for answer in answers] == [200] * 12

@@ -15,16 +15,16 @@ HI: Any = [{"role": "user", "content": "Hi"}]
 SWAPS, CALLERS = 1000, 16
 
 
-def test_no_call_is_lost_in_a_thousand_swaps(proxy: RunningProxy) -> None:
+def test_swaps_lose_no_call(proxy: RunningProxy) -> None:
     async def drive() -> list[tuple[str, str]]:
-        done: list[tuple[str, str]] = []
+        results: list[tuple[str, str]] = []
         swapping = True
 
         async def call() -> None:
             async with openai.AsyncOpenAI(base_url=proxy.url, api_key=CALLER_KEY, max_retries=0) as client:
                 while swapping:
                     answer = await client.chat.completions.create(model="tinker", messages=HI)
-                    done.append((str(answer.choices[0].message.content), str(answer.system_fingerprint)))
+                    results.append((str(answer.choices[0].message.content), str(answer.system_fingerprint)))
 
         callers = [asyncio.create_task(call()) for _ in range(CALLERS)]
         async with openai.AsyncOpenAI(base_url=proxy.url, api_key=ADMIN_KEY, max_retries=0) as admin:
@@ -34,13 +34,13 @@ def test_no_call_is_lost_in_a_thousand_swaps(proxy: RunningProxy) -> None:
             await admin.post("../admin/weights", body={"version": "base"}, cast_to=object)
         swapping = False
         await asyncio.gather(*callers)  # an error of any call is one of the test
-        return done
+        return results
 
-    done = asyncio.run(drive())
-    assert len(done) > SWAPS
-    assert {text for text, _ in done} == {"Hello."}
-    versions = {version for _, version in done}
+    answers = asyncio.run(drive())
+    assert len(answers) > SWAPS
+    assert {text for text, _ in answers} == {"Hello."}
+    versions = {version for _, version in answers}
     assert len(versions) > 100
-    told = {version: f"tinker://{version}" if version != "base" else "test/model" for version in versions}
-    assert {call.weights for call in proxy.server.calls} == set(told.values())
-    assert len(proxy.server.calls) == len(done)
+    paths = {version: f"tinker://{version}" if version != "base" else "test/model" for version in versions}
+    assert {call.weights for call in proxy.server.calls} == set(paths.values())
+    assert len(proxy.server.calls) == len(answers)

@@ -37,19 +37,19 @@ def followed(model_files: Path, tmp_path: Path) -> Iterator[tuple[RunningProxy, 
 
 def health(proxy: RunningProxy) -> str:
     with urllib.request.urlopen(f"{proxy.root}/health", timeout=60) as answer:
-        said = json.loads(answer.read())
-    assert said["pointer"] == POINTER
-    return str(said["weights"])
+        body = json.loads(answer.read())
+    assert body["pointer"] == POINTER
+    return str(body["weights"])
 
 
-def test_the_pointer_in_the_store_is_followed(followed: tuple[RunningProxy, Path]) -> None:
+def test_proxy_follows_the_pointer(followed: tuple[RunningProxy, Path]) -> None:
     proxy, folder = followed
     store = open_store(str(folder))
     assert health(proxy) == "one"
     store.put(POINTER, b'{"version": "two", "sampler_path": "tinker://two"}')
     wait_for(lambda: health(proxy) == "two")
     store.put(POINTER, b"{")
-    wait_for(lambda: "points to no weights" in (folder.parent / "stderr").read_text())
+    wait_for(lambda: "does not name weights" in (folder.parent / "stderr").read_text())
     assert health(proxy) == "two"
     store.put(POINTER, b'{"version": "base"}')
     wait_for(lambda: health(proxy) == "base")
@@ -59,7 +59,7 @@ def test_the_pointer_in_the_store_is_followed(followed: tuple[RunningProxy, Path
     assert health(proxy) == "base"
 
 
-def test_a_call_ends_on_the_weights_it_began_on(followed: tuple[RunningProxy, Path]) -> None:
+def test_call_keeps_its_weights(followed: tuple[RunningProxy, Path]) -> None:
     proxy, _ = followed
 
     async def drive() -> list[tuple[str, str]]:
@@ -76,14 +76,14 @@ def test_a_call_ends_on_the_weights_it_began_on(followed: tuple[RunningProxy, Pa
             await admin.post(
                 "../admin/weights", body={"version": "two", "sampler_path": "tinker://two"}, cast_to=object
             )
-            done = await slow
-            return [(str(done.choices[0].message.content), str(done.system_fingerprint))]
+            completion = await slow
+            return [(str(completion.choices[0].message.content), str(completion.system_fingerprint))]
 
     assert asyncio.run(drive()) == [("slow", "one")]
     assert proxy.server.calls[0].weights == "tinker://one"
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"sampler_path": "x"}', b'{"version": "a", "other": 1}'])
-def test_what_points_to_nothing_is_refused(data: bytes) -> None:
-    with pytest.raises(ConfigError, match="points to no weights"):
+def test_invalid_pointer_is_refused(data: bytes) -> None:
+    with pytest.raises(ConfigError, match="does not name weights"):
         read_pointer(data)

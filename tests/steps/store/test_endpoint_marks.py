@@ -38,53 +38,51 @@ def retracted(store: Store) -> dict[str, str]:
     return {unit[0]: mark.kind[:7] for unit, mark in read_retracted(store, "r").items()}
 
 
-def test_same_refusal_in_three_units_is_the_endpoints(store: Store) -> None:
+def test_equal_refusals_are_retracted(store: Store) -> None:
     for number in range(6, 9):
         solve(store, number, StopReason.FINISHED, 3)
     for number in range(2):
         solve(store, number, StopReason.REQUEST_REFUSED, 9, "missing signature")
     solve(store, 2, StopReason.REQUEST_REFUSED, 9, "another refusal")
     assert retracted(store) == {}
-    with pytest.raises(ConfigError, match=r"3 units in the same words \(missing signature\)") as failed:
+    with pytest.raises(ConfigError, match=r"3 units with the same message \(missing signature\)") as failed:
         solve(store, 3, StopReason.REQUEST_REFUSED, 9, "missing signature")
     assert failed.value.failure_class is FailureClass.MODEL_ACCESS
     assert retracted(store) == {f"i-{number}": "refused" for number in (0, 1, 3)}
 
 
-def test_malformed_requests_are_not_the_endpoints(store: Store) -> None:
+def test_malformed_requests_do_not_count(store: Store) -> None:
     for number in range(4):
         solve(store, number, StopReason.REQUEST_REFUSED, 9, f"{MALFORMED_REQUEST} (a call has no answer); ...")
     assert read_marks(store, "r") == []
 
 
-def test_unit_solved_again_is_counted_by_its_last_end(store: Store) -> None:
+def test_last_end_of_unit_counts(store: Store) -> None:
     for _ in range(3):
         solve(store, 0, StopReason.REQUEST_REFUSED, 9, "missing signature")
     solve(store, 0, StopReason.FINISHED, 9)
     assert read_marks(store, "r") == []
 
 
-def test_no_unit_begins_after_no_access(store: Store) -> None:
+def test_solve_stops_without_access(store: Store) -> None:
     assert fails(store, 0, InfraError(FailureClass.SANDBOX_LOST, "gone")) is FailureClass.SANDBOX_LOST
     assert fails(store, 1, DIED) is FailureClass.MODEL_ACCESS
-    with pytest.raises(ConfigError, match="not begun: the endpoint gave no access, first seen at i-1/1") as failed:
+    with pytest.raises(ConfigError, match="not started: the endpoint denied access, first seen at i-1/1") as failed:
         solve(store, 2, StopReason.FINISHED, 3)
     assert failed.value.failure_class is FailureClass.STOPPED, "it did not fail"
 
 
-def test_three_units_in_a_row_without_the_api_are_no_access(store: Store) -> None:
+def test_three_failures_lose_access(store: Store) -> None:
     assert [fails(store, number) for number in (0, 1, 1)] == [FailureClass.MODEL] * 3
     solve(store, 2, StopReason.FINISHED, 3)
     assert [fails(store, number) for number in (3, 4)] == [FailureClass.MODEL] * 2, "the row was broken"
     assert fails(store, 5) is FailureClass.MODEL_ACCESS
-    with pytest.raises(ConfigError, match="not begun"):
+    with pytest.raises(ConfigError, match="not started"):
         fails(store, 6)
 
 
 @pytest.mark.parametrize(("reason", "answers", "words"), ENDED.values(), ids=ENDED.keys())
-def test_early_ends_retract_units_when_half_of_them_end_so(
-    store: Store, reason: StopReason, answers: int, words: str
-) -> None:
+def test_early_ends_are_retracted(store: Store, reason: StopReason, answers: int, words: str) -> None:
     for number in range(2):
         solve(store, number, reason, answers, f"{words} {number}")
     solve(store, 2, StopReason.FINISHED, 1)

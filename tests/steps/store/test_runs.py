@@ -12,23 +12,23 @@ from swe_argo.steps.store.folder import FolderStore
 from swe_argo.steps.store.runs import no_report, no_run, record_of
 
 
-def test_a_record_of_a_run_is_read_or_the_reason_told(tmp_path: Path) -> None:
+def test_record_of_returns_record(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     plan = Plan(run_id="night", units=[])
     store.put(key(Plan, "night"), plan.to_bytes())
     store.put(key(Plan, "broken"), b"{")
     assert record_of(store, Plan, "night") == plan
-    with pytest.raises(ConfigError, match=r"broken/plan\.json is broken, or of another version"):
+    with pytest.raises(ConfigError, match=r"broken/plan\.json is broken or from another version"):
         record_of(store, Plan, "broken")
     with pytest.raises(ConfigError, match="run: there is no run 'day' in "):
         record_of(store, Plan, "day")
 
 
-def test_what_is_proposed_finds_the_same_store(tmp_path: Path) -> None:
+def test_suggested_command_names_store(tmp_path: Path) -> None:
     folder = tmp_path / "two words"
     (folder / "runs" / "Nightly-1").mkdir(parents=True)
-    there = FolderStore(str(folder), create=False)
-    told = no_run(there, "nihgtly-1").reason
-    assert told.endswith(f" (did you mean Nightly-1?); swe-argo runs --store '{folder}' lists them")
-    assert no_report(there, "x").reason == f"run: run 'x' has no report yet: swe-argo report x --store '{folder}'"
+    store = FolderStore(str(folder), create=False)
+    reason = no_run(store, "nihgtly-1").reason
+    assert reason.endswith(f" (did you mean Nightly-1?); swe-argo runs --store '{folder}' lists them")
+    assert no_report(store, "x").reason == f"run: run 'x' has no report yet: swe-argo report x --store '{folder}'"
     assert no_run(FolderStore("results", create=False), "x").reason.endswith("; swe-argo runs lists them")

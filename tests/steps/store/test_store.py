@@ -19,49 +19,49 @@ from tests.s3 import (
     ignores_conditions,
     keeps_objects,
     knows_no_conditions,
-    other_server,
+    odd_server,
     refuses_checksums,
     wants_md5,
 )
 
 
-def test_bytes_come_back_as_they_were_put(store: Store) -> None:
+def test_store_returns_bytes_unchanged(store: Store) -> None:
     data = bytes(range(256)) * 1000
     store.put("runs/r/units/i/1/patch.diff", data)
     assert store.get("runs/r/units/i/1/patch.diff") == data
 
 
-def test_a_second_put_replaces_the_first(store: Store) -> None:
+def test_put_replaces_earlier_value(store: Store) -> None:
     store.put("runs/r/a", b"old")
     store.put("runs/r/a", b"new")
     assert store.get("runs/r/a") == b"new"
 
 
-def test_a_missing_key_is_file_not_found(store: Store) -> None:
+def test_missing_key_is_file_not_found(store: Store) -> None:
     with pytest.raises(FileNotFoundError):
         store.get("runs/r/nothing")
 
 
-def test_keys_are_all_below_the_prefix_and_sorted(store: Store) -> None:
-    wanted = sorted(f"runs/r/units/i{n}/{attempt}/grade.json" for n in range(40) for attempt in (1, 2))
-    store.put_many({**dict.fromkeys(wanted, b"x"), "runs/r/run.json": b"x", "runs/other/run.json": b"x"})
-    assert store.keys("runs/r/units/") == wanted
-    assert store.keys("runs/r/") == ["runs/r/run.json", *wanted]
+def test_keys_are_sorted(store: Store) -> None:
+    expected = sorted(f"runs/r/units/i{n}/{attempt}/grade.json" for n in range(40) for attempt in (1, 2))
+    store.put_many({**dict.fromkeys(expected, b"x"), "runs/r/run.json": b"x", "runs/other/run.json": b"x"})
+    assert store.keys("runs/r/units/") == expected
+    assert store.keys("runs/r/") == ["runs/r/run.json", *expected]
     assert store.keys("runs/none/") == []
 
 
-def test_folders_are_the_names_directly_below(store: Store) -> None:
+def test_folders_are_direct_children(store: Store) -> None:
     store.put_many({"runs/b/run.json": b"", "runs/a/units/i/1/x": b"", "runs/loose": b""})
     assert store.folders("runs/") == ["a", "b"]
     assert store.folders("nothing/") == []
 
 
-def test_get_many_leaves_out_what_is_missing(store: Store) -> None:
+def test_get_many_omits_missing_keys(store: Store) -> None:
     store.put_many({"a/1": b"1", "a/2": b"2"})
     assert store.get_many(["a/1", "a/2", "a/3"]) == {"a/1": b"1", "a/2": b"2"}
 
 
-def test_copies_are_copies_and_a_missing_source_is_left_out(store: Store) -> None:
+def test_copy_many_omits_missing_sources(store: Store) -> None:
     store.put("a", b"first")
     store.copy_many([("a", "b/c"), ("nothing", "d")])
     store.copy_many([("a", "b/c")])
@@ -70,62 +70,62 @@ def test_copies_are_copies_and_a_missing_source_is_left_out(store: Store) -> Non
     assert store.keys("b/") == ["b/c"]
 
 
-def test_deleting_twice_is_deleting_once(store: Store) -> None:
+def test_delete_many_is_idempotent(store: Store) -> None:
     store.put_many({"a/b/c": b"", "a/d": b""})
     store.delete_many(["a/b/c", "a/nothing"])
     store.delete_many(["a/b/c"])
     assert store.keys("a/") == ["a/d"]
 
 
-def test_a_reader_never_sees_half_a_write(tmp_path: Path) -> None:
+def test_reader_never_sees_partial_write(tmp_path: Path) -> None:
     # Of a folder alone: a put into a bucket is atomic by S3's own promise, which moto does not keep under threads.
     store = open_store(str(tmp_path), create=True)
     contents = [b"a" * 3_000_000, b"b" * 2_000_000]
     store.put("k", contents[0])
     with ThreadPoolExecutor(2) as pool:
         writes = [pool.submit(store.put, "k", contents[n % 2]) for n in range(30)]
-        seen = [store.get("k") for _ in range(60)]
+        observed = [store.get("k") for _ in range(60)]
         for write in writes:
             write.result()
-    assert all(data in contents for data in seen)
+    assert all(data in contents for data in observed)
 
 
-def test_a_file_is_no_store(tmp_path: Path) -> None:
+def test_file_is_refused_as_store(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file, not a folder"):
         open_store(str(tmp_path / "file"), create=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_unwritable_folder_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_unwritable_store_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigError, match="cannot write to"):
         open_store(str(tmp_path / "store"), create=True)
 
 
-def test_a_folder_where_none_can_be_made_is_refused() -> None:
+def test_uncreatable_store_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot write to /proc/nowhere") as caught:
         open_store("/proc/nowhere", create=True)
     assert caught.value.exit_code == EXIT_CONFIG
 
 
-def test_reading_makes_no_folder(tmp_path: Path) -> None:
+def test_reading_creates_no_folder(tmp_path: Path) -> None:
     assert open_store(str(tmp_path / "none")).keys("runs/") == []
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("url", ["gs://bucket/x", "http://host/x"])
-def test_an_unknown_scheme_is_refused(url: str) -> None:
+def test_unknown_store_scheme_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match=r"neither a folder nor s3://"):
         open_store(url)
 
 
-def test_a_bucket_that_does_not_exist_is_named(bucket: str) -> None:
+def test_missing_bucket_is_named(bucket: str) -> None:
     with pytest.raises(ConfigError, match="'not-there' does not exist"):
         open_store("s3://not-there/x")
 
 
-def test_no_credentials_are_a_clear_line(bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_are_named(bucket: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
@@ -133,7 +133,7 @@ def test_no_credentials_are_a_clear_line(bucket: str, monkeypatch: pytest.Monkey
         open_store(f"s3://{bucket}/x")
 
 
-def test_an_unreachable_endpoint_is_the_worlds_failure(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_endpoint_is_infra_failure(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     settings.cache_clear()
     with pytest.raises(InfraError, match="failed"):
@@ -156,9 +156,7 @@ class _BreaksOff(Handler):
 
 
 @pytest.mark.parametrize("faults", [0, 1, 3, 100])
-def test_an_object_whose_body_breaks_off_is_read_again(
-    bucket: str, faults: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broken_body_is_read_again(bucket: str, faults: int, monkeypatch: pytest.MonkeyPatch) -> None:
     handler: type[_BreaksOff] = type("_Now", (_BreaksOff,), {"faults": faults})
     with serve(handler) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -173,28 +171,26 @@ def test_an_object_whose_body_breaks_off_is_read_again(
             assert handler.reads == READS
 
 
-def test_of_those_that_swap_at_a_time_one_succeeds(store: Store) -> None:
+def test_swap_succeeds_once_of_many(store: Store) -> None:
     for old, new in ((None, b"first"), (b"first", b"second")):
         with ThreadPoolExecutor(8) as pool:
-            done = list(pool.map(lambda _n, old=old, new=new: store.swap("k", old, new), range(8)))
-        assert sum(done) == 1
+            results = list(pool.map(lambda _n, old=old, new=new: store.swap("k", old, new), range(8)))
+        assert sum(results) == 1
         assert store.get("k") == new
     assert not store.swap("k", None, b"x")
     assert not store.swap("nothing", b"first", b"x")
     assert store.keys("nothing/") == []
 
 
-def test_atomic_swap_is_detected_and_data_stays(store: Store) -> None:
+def test_atomic_swap_is_detected(store: Store) -> None:
     store.put("k", b"held")
     assert store.has_atomic_swap("k", b"held")
     assert store.get("k") == b"held"
 
 
 @pytest.mark.parametrize("habit", [ignores_conditions, knows_no_conditions])
-def test_swap_reads_first_on_a_server_without_conditions(
-    bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with other_server(habit, monkeypatch):
+def test_swap_works_without_conditions(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
+    with odd_server(habit, monkeypatch):
         store = open_store(f"s3://{bucket}/x", create=True)
         assert store.swap("k", None, b"first")
         assert not store.has_atomic_swap("k", b"first")
@@ -204,8 +200,8 @@ def test_swap_reads_first_on_a_server_without_conditions(
         assert store.swap("k", b"first", b"second")
 
 
-def test_delete_many_raises_errors_of_a_200(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with other_server(keeps_objects, monkeypatch):
+def test_delete_many_raises_body_errors(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with odd_server(keeps_objects, monkeypatch):
         store = open_store(f"s3://{bucket}/x", create=True)
         store.put("a", b"")
         with pytest.raises(ConfigError, match=r"denied: .*x/a: Access Denied"):
@@ -213,14 +209,14 @@ def test_delete_many_raises_errors_of_a_200(bucket: str, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("habit", [refuses_checksums, wants_md5])
-def test_refused_checksums_name_the_setting(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checksum_refusal_names_setting(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
     def write_and_delete() -> list[str]:
         store = open_store(f"s3://{bucket}/x", create=True)
         store.put_many({"a": b"", "b": b""})
         store.delete_many(["a"])
         return store.keys("")
 
-    with other_server(habit, monkeypatch):
+    with odd_server(habit, monkeypatch):
         cure = "set AWS_REQUEST_CHECKSUM_CALCULATION=when_required"
         with pytest.raises(ConfigError, match=f"s3://{bucket}/x refuses checksums: {cure}"):
             write_and_delete()
@@ -229,7 +225,7 @@ def test_refused_checksums_name_the_setting(bucket: str, habit: Habit, monkeypat
 
 
 @pytest.mark.parametrize("act", ["get", "put", "keys", "folders", "swap"])
-def test_a_folder_that_vanishes_is_the_worlds_failure(act: str, tmp_path: Path) -> None:
+def test_lost_folder_is_infra_failure(act: str, tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     store.put("a", b"x")
     (tmp_path / "store").rename(tmp_path / "gone")
@@ -239,7 +235,7 @@ def test_a_folder_that_vanishes_is_the_worlds_failure(act: str, tmp_path: Path) 
     assert not (tmp_path / "store").exists()
 
 
-def test_a_bucket_that_vanishes_is_the_worlds_failure(bucket: str) -> None:
+def test_lost_bucket_is_infra_failure(bucket: str) -> None:
     store = open_store(f"s3://{bucket}/x", create=True)
     client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
     client.delete_bucket(Bucket=bucket)
@@ -259,7 +255,7 @@ class _Deny(Handler):
         )
 
 
-def test_a_bucket_that_denies_is_a_clear_line(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denied_bucket_is_refused(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(_Deny) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         settings.cache_clear()

@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> Store:
         ("sha256:1", "", "acme/image", False),
     ],
 )
-def test_twins_are_shared_by_row_and_image(
+def test_twins_are_shared_by_image(
     store: Store, digest: str | None, row_sha256: str, image: str, *, is_known: bool
 ) -> None:
     copy_twins_in(store, make_run("second", digest), [make_row(row_sha256, image)])

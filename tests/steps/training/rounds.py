@@ -34,7 +34,7 @@ class Try:
 
 def logprobs_of(ids: list[int]) -> list[float]:
     """What the sampler thought of them: exact in float32."""
-    return [-each / 8 for each in ids]
+    return [-token_id / 8 for token_id in ids]
 
 
 def make_training(store: Store, **spec: object) -> TrainFile:

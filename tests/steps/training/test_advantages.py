@@ -35,31 +35,31 @@ def advantages(units: list[SampledUnit], loss: LossSpec = PLAIN) -> list[float]:
 
 
 @given(REWARDS)
-def test_advantages_add_up_to_nothing_and_keep_the_order_and_distance_of_rewards(rewards: list[float]) -> None:
-    found = advantages_of(rewards)
-    assert math.isclose(found.sum(), 0, abs_tol=1e-9)
+def test_advantages_are_centred_rewards(rewards: list[float]) -> None:
+    centred = advantages_of(rewards)
+    assert math.isclose(centred.sum(), 0, abs_tol=1e-9)
     for (mine, reward), (other, its_reward) in zip(
-        zip(found, rewards, strict=True), zip(found[1:], rewards[1:], strict=True), strict=False
+        zip(centred, rewards, strict=True), zip(centred[1:], rewards[1:], strict=True), strict=False
     ):
         assert math.isclose(mine - other, reward - its_reward, abs_tol=1e-9)
 
 
 @given(REWARDS, st.floats(-1000, 1000))
-def test_a_group_learns_the_same_whatever_is_added_to_all_its_rewards(rewards: list[float], more: float) -> None:
+def test_advantages_ignore_an_offset(rewards: list[float], more: float) -> None:
     shifted = advantages_of([reward + more for reward in rewards])
     assert shifted.tolist() == pytest.approx(advantages_of(rewards).tolist(), abs=1e-9)
 
 
 @given(REWARDS)
 @example([0.0, 2.3e-311])
-def test_advantages_by_the_standard_deviation_have_one_of_one(rewards: list[float]) -> None:
-    found = advantages_of(rewards, divide_by_std=True)
-    assert all(map(math.isfinite, found))
-    assert math.isclose(found.std(), 1 if found.any() else 0, abs_tol=1e-6)
+def test_scaled_advantages_have_unit_std(rewards: list[float]) -> None:
+    centred = advantages_of(rewards, divide_by_std=True)
+    assert all(map(math.isfinite, centred))
+    assert math.isclose(centred.std(), 1 if centred.any() else 0, abs_tol=1e-6)
 
 
 @given(st.floats(-100, 100), st.integers(1, 12), st.booleans())
-def test_a_group_of_equal_rewards_teaches_nothing_at_all(reward: float, size: int, divide: bool) -> None:
+def test_equal_rewards_have_no_advantage(reward: float, size: int, divide: bool) -> None:
     units = units_of([reward] * size)
     (group,) = groups_of(units, LossSpec(divide_by_std=divide))
     assert group.is_constant
@@ -67,13 +67,13 @@ def test_a_group_of_equal_rewards_teaches_nothing_at_all(reward: float, size: in
 
 
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=8), st.lists(st.integers(0, 7), max_size=20))
-def test_a_unit_of_several_samples_counts_once(rewards: list[float], again: list[int]) -> None:
+def test_unit_of_many_samples_counts_once(rewards: list[float], again: list[int]) -> None:
     units = units_of(rewards)
     assert advantages([*units, *(units[place % len(units)] for place in again)]) == advantages(units)
 
 
 @pytest.mark.parametrize("absent", [math.nan, math.inf])
-def test_a_rollout_without_a_valid_reward_is_absent_not_zero(absent: float) -> None:
+def test_invalid_reward_is_absent(absent: float) -> None:
     assert advantages(units_of([1.0, 0.0, absent])) == [0.5, -0.5]
 
 
@@ -95,7 +95,7 @@ def test_group_applies_reward_rules(
     assert advantages(units, LossSpec.model_validate(rules)) == pytest.approx(expected)
 
 
-def test_group_of_zeroed_rewards_is_constant() -> None:
+def test_zeroed_rewards_are_constant() -> None:
     (group,) = groups_of([unit(1, 0.0), unit(2, 1.0, integrity="suspect")], PLAIN)
     assert group.is_constant
 
@@ -104,13 +104,13 @@ def test_group_of_zeroed_rewards_is_constant() -> None:
     ("rule", "expected"),
     [("keep", [2 / 3, -1 / 3, -1 / 3]), ("drop", [0.5, -0.5]), ("no_gradient", [2 / 3, -1 / 3, 0])],
 )
-def test_rollouts_that_a_limit_ended_are_as_the_loss_says(rule: Any, expected: list[float]) -> None:
+def test_limit_stopped_rule_is_applied(rule: Any, expected: list[float]) -> None:
     units = [*units_of([1.0, 0.0]), unit(3, 0.0, stop_reason=StopReason.ABSOLUTE_STEPS)]
     assert advantages(units, LossSpec(limit_stopped=rule)) == pytest.approx(expected)
 
 
-def test_groups_are_told_apart_and_come_in_the_order_of_their_units() -> None:
-    others = [replace(one, group="r/b", instance_id="b") for one in units_of([0.0, 4.0])]
-    first, second = groups_of([others[0], *units_of([1.0, 0.0]), others[1]], PLAIN)
+def test_groups_keep_the_order_of_units() -> None:
+    second_group = [replace(one, group="r/b", instance_id="b") for one in units_of([0.0, 4.0])]
+    first, second = groups_of([second_group[0], *units_of([1.0, 0.0]), second_group[1]], PLAIN)
     assert (first.name, first.advantages_G.tolist()) == ("r/b", [-2, 2])
     assert (second.name, second.advantages_G.tolist()) == ("r/a", [0.5, -0.5])

@@ -25,9 +25,7 @@ def sample_of(tokens: list[tuple[int, bool, float]]) -> Sample:
 
 
 @given(TOKENS, st.floats(-4, 4, width=32).filter(bool))
-def test_a_datum_predicts_each_token_from_those_before_and_learns_those_that_were_sampled(
-    tokens: list[tuple[int, bool, float]], advantage: float
-) -> None:
+def test_datum_learns_sampled_tokens(tokens: list[tuple[int, bool, float]], advantage: float) -> None:
     one = learned_sample(sample_of(tokens), advantage)
     if one is None:
         assert not any(sampled for _, sampled, _ in tokens[1:])
@@ -45,7 +43,7 @@ def test_a_datum_predicts_each_token_from_those_before_and_learns_those_that_wer
     assert one.sampled_N.tolist() == [sampled for _, sampled, _ in tokens[1:]]
 
 
-def test_only_losses_that_clip_are_told_where() -> None:
+def test_only_clipping_losses_set_clips() -> None:
     assert loss_config(LossSpec()) is None
     for name in ("ppo", "cispo"):
         assert loss_config(LossSpec(name=name, clip_low=0.5, clip_high=1.5)) == {

@@ -22,13 +22,13 @@ ID = "django__django-1"
 
 def sampled(ids: list[int], output: list[int], *, shared: int | None = None, weights: str = "w1") -> Metrics:
     extra = MetricsExtra(shared_prompt_ids=shared, fingerprint=weights, finish_reason="stop")
-    logprobs = [-each / 8 for each in output]
+    logprobs = [-token / 8 for token in output]
     return Metrics(prompt_token_ids=ids, completion_token_ids=output, logprobs=logprobs, extra=extra)
 
 
 def with_calls(*calls: Metrics) -> Trajectory:
     plain = trajectory(instance_id=ID)
-    turns = [agent_turn(number, [], metrics=each) for number, each in enumerate(calls, 3)]
+    turns = [agent_turn(number, [], metrics=metrics) for number, metrics in enumerate(calls, 3)]
     return plain.model_copy(update={"steps": [*plain.steps, *turns]})
 
 
@@ -44,17 +44,17 @@ def fill(store: Store, *units: tuple[Trajectory | None, GradeRecord | None], log
     run = run_file("r2egym", attempts=len(units), llm={"logprobs": logprobs})
     store.put(key(RunFile, "night"), run.to_bytes())
     store.put(key(Plan, "night"), Plan(run_id="night", units=plan).to_bytes())
-    for number, (done, verdict) in enumerate(units, 1):
-        if done:
-            store.put(key(Trajectory, "night", ID, number), done.to_bytes())
+    for number, (conversation, verdict) in enumerate(units, 1):
+        if conversation:
+            store.put(key(Trajectory, "night", ID, number), conversation.to_bytes())
         if verdict:
             store.put(key(GradeRecord, "night", ID, number), verdict.to_bytes())
 
 
-def test_a_run_is_samples_with_the_rewards_of_its_units(store: Store, tmp_path: Path) -> None:
+def test_export_writes_samples(store: Store, tmp_path: Path) -> None:
     fill(store, (GROWS, grade(instance_id=ID)), (GROWS, grade(Outcome.UNRESOLVED, ID)))
-    done = export(store, "night", "samples", tmp_path / "out")
-    assert (done.units, done.notices) == (2, [])
+    result = export(store, "night", "samples", tmp_path / "out")
+    assert (result.units, result.notices) == (2, [])
     rows = list(read_samples(tmp_path / "out"))
     assert [(row.unit.attempt, row.number, row.unit.reward) for row in rows] == [
         (1, 0, 1),
@@ -67,7 +67,7 @@ def test_a_run_is_samples_with_the_rewards_of_its_units(store: Store, tmp_path: 
     assert first.tokens.tolist() == [1, 2, 3, 4, 5, 6]
     assert first.sampled.tolist() == [False, False, True, False, True, True]
     assert first.logprobs.tolist() == [0, 0, -3 / 8, 0, -5 / 8, -6 / 8]
-    assert [str(each.dtype) for each in (first.tokens, first.sampled, first.logprobs)] == [
+    assert [str(array.dtype) for array in (first.tokens, first.sampled, first.logprobs)] == [
         "int32", "bool", "float32",
     ]  # fmt: skip
     assert [(span.start, span.end, span.step, span.weights) for span in first.calls] == [
@@ -79,17 +79,17 @@ def test_a_run_is_samples_with_the_rewards_of_its_units(store: Store, tmp_path: 
     assert next(read_samples(tmp_path / "out" / "samples.parquet")).unit == first.unit
 
 
-def test_a_unit_without_a_verdict_is_absent_not_zero(store: Store, tmp_path: Path) -> None:
+def test_unit_without_verdict_is_dropped(store: Store, tmp_path: Path) -> None:
     fill(store, (GROWS, grade(instance_id=ID)), (GROWS, None), (None, None))
-    done = export(store, "night", "samples", tmp_path / "mine.parquet")
-    assert done.notices == [
-        f"1 unit is left out (no verdict, and no reward is not a reward of 0): {ID} #2",
+    result = export(store, "night", "samples", tmp_path / "mine.parquet")
+    assert result.notices == [
+        f"1 unit is left out (no verdict, and a missing reward is not 0): {ID} #2",
         f"1 unit is left out (no trajectory): {ID} #3",
     ]
     assert {row.unit.attempt for row in read_samples(tmp_path / "mine.parquet")} == {1}
 
 
-def test_samples_have_integrity_and_confirmation(store: Store, tmp_path: Path) -> None:
+def test_samples_have_integrity_columns(store: Store, tmp_path: Path) -> None:
     cheat = grade(instance_id=ID).model_copy(update={"integrity": Integrity(verdict="suspect")})
     partly = Confirmation(outcome=ConfirmationOutcome.PARTLY)
     parts = {"integrity": Integrity(verdict="unconfirmed"), "confirmation": partly}
@@ -108,52 +108,52 @@ def test_samples_have_integrity_and_confirmation(store: Store, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("metrics", "reason"),
     [
-        (Metrics(prompt_tokens=3), "gave no ids of the prompt and no ids of the answer and no log probabilities"),
-        (Metrics(prompt_token_ids=[1], completion_token_ids=[2]), "gave no log probabilities"),
+        (Metrics(prompt_tokens=3), "returned no ids of the prompt and no ids of the answer and no log probabilities"),
+        (Metrics(prompt_token_ids=[1], completion_token_ids=[2]), "returned no log probabilities"),
         (
             Metrics(prompt_token_ids=[1], completion_token_ids=[2, 3], logprobs=[-1.0]),
-            "gave 2 ids of the answer and 1 log probabilities",
+            "returned 2 ids of the answer but 1 log probabilities",
         ),
     ],
 )
-def test_a_run_whose_tokens_are_not_known_is_refused(
-    store: Store, tmp_path: Path, metrics: Metrics, reason: str
-) -> None:
+def test_run_without_tokens_is_refused(store: Store, tmp_path: Path, metrics: Metrics, reason: str) -> None:
     fill(store, (with_calls(metrics), grade(instance_id=ID)), logprobs=False)
-    with pytest.raises(ConfigError, match=rf"{ID}, step 3: the endpoint {reason}; the run did not ask .*--logprobs"):
+    with pytest.raises(
+        ConfigError, match=rf"{ID}, step 3: the endpoint {reason}; the run did not request them: use --logprobs"
+    ):
         export(store, "night", "samples", tmp_path / "out")
     assert list(tmp_path.glob("*out*")) == []
 
 
-def test_one_call_without_tokens_leaves_its_whole_unit_out(store: Store, tmp_path: Path) -> None:
+def test_call_without_tokens_drops_unit(store: Store, tmp_path: Path) -> None:
     broken = with_calls(sampled([1], [2]), Metrics(prompt_tokens=3))
     fill(store, (broken, grade(instance_id=ID)), (GROWS, grade(instance_id=ID)))
-    done = export(store, "night", "samples", tmp_path / "out")
-    assert done.notices == [f"1 unit is left out (calls whose tokens the endpoint did not tell): {ID}"]
+    result = export(store, "night", "samples", tmp_path / "out")
+    assert result.notices == [f"1 unit is left out (calls without token ids from the endpoint): {ID}"]
     assert {row.unit.attempt for row in read_samples(tmp_path / "out")} == {2}
 
 
-def test_other_files_are_no_samples(tmp_path: Path) -> None:
+def test_reader_refuses_other_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there are no samples at"):
         next(read_samples(tmp_path))
     (tmp_path / "a.parquet").write_bytes(b"no")
-    with pytest.raises(ConfigError, match="is no Parquet file"):
+    with pytest.raises(ConfigError, match="is not a Parquet file"):
         next(read_samples(tmp_path))
 
 
-def test_stored_log_probability_that_is_not_finite_leaves_the_unit_out(store: Store, tmp_path: Path) -> None:
+def test_infinite_logprob_drops_its_unit(store: Store, tmp_path: Path) -> None:
     fill(store, (GROWS, grade(instance_id=ID)), (GROWS, grade(instance_id=ID)))
     place = key(Trajectory, "night", ID, 2)
     store.put(place, store.get(place).replace(b"[-0.375]", b"[-Infinity]"))
-    done = export(store, "night", "samples", tmp_path / "out")
-    assert done.units == 1
-    assert done.notices == [f"1 unit is left out (calls whose tokens the endpoint did not tell): {ID} #2"]
+    result = export(store, "night", "samples", tmp_path / "out")
+    assert result.units == 1
+    assert result.notices == [f"1 unit is left out (calls without token ids from the endpoint): {ID} #2"]
 
 
-def test_samples_with_a_log_probability_that_is_not_finite_are_refused(store: Store, tmp_path: Path) -> None:
+def test_reader_refuses_infinity(store: Store, tmp_path: Path) -> None:
     stretch = Stretch([1, 2], [False, True], [0.0, float("-inf")])
     unit = SampledUnit("g", "night", ID, 1, 1.0, "resolved", "ok", "", "finished", "m", None)
     with open_samples(tmp_path / "samples.parquet") as writer:
         writer.add(unit, [stretch])
-    with pytest.raises(ConfigError, match=f"{ID} attempt 1 has a log probability that is no finite number"):
+    with pytest.raises(ConfigError, match=f"{ID} attempt 1 has a log probability that is not finite"):
         list(read_samples(tmp_path / "samples.parquet"))

@@ -33,7 +33,7 @@ def training(store: Store) -> TrainFile:
 
 def states(tinker: TinkerServer, store: Store) -> list[str]:
     lines = Checkpoints(store.get(key(Checkpoints, NAME))).list
-    return [tinker.trainer.states[each.weights.state_path] for each in lines]
+    return [tinker.trainer.states[checkpoint.weights.state_path] for checkpoint in lines]
 
 
 def undisturbed(
@@ -49,7 +49,7 @@ def undisturbed(
     return expected
 
 
-def test_what_passes_is_overcome_by_the_sdk(
+def test_sdk_retries_transient_failures(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     expected = undisturbed(new_learner, tinker, store, training, 1)
@@ -66,7 +66,7 @@ def test_what_passes_is_overcome_by_the_sdk(
     assert set(CHANGES) < refused
 
 
-def test_a_request_whose_connection_breaks_off_is_done_once(
+def test_cut_request_takes_effect_once(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     expected = undisturbed(new_learner, tinker, store, training, 1)
@@ -89,14 +89,14 @@ def test_a_request_whose_connection_breaks_off_is_done_once(
 
 
 @pytest.mark.parametrize("route", CHANGES)
-def test_a_result_that_the_service_lost_is_learnt_anew(
+def test_lost_result_is_learnt_again(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile, route: str
 ) -> None:
     expected = undisturbed(new_learner, tinker, store, training, 2)
     learner = new_learner(training)
     learner.learn(1)
     tinker.trainer.lost.add(route)
-    with pytest.raises(InfraError, match=r"Tinker was asked to .*: Promise expired"):
+    with pytest.raises(InfraError, match=r"request to Tinker to .* failed: Promise expired"):
         learner.learn(2)
     assert len(states(tinker, store)) == 1
     learner.learn(2)
@@ -109,13 +109,13 @@ def fail_of(tinker: TinkerServer, learner: Learner, category: str) -> StepError:
     """What comes of a gradient that fails so."""
     tinker.trainer.fail["forward_backward"] = [("too long", category)]
     with pytest.raises(
-        StepError, match=r"Tinker was asked to learn with the loss importance_sampling: .* too long"
+        StepError, match=r"request to Tinker to learn with the loss importance_sampling failed: .* too long"
     ) as caught:
         learner.learn(1)
     return caught.value
 
 
-def test_a_request_that_fails_is_the_users_or_the_worlds(
+def test_failure_category_sets_class(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     learner = new_learner(training)
@@ -126,31 +126,29 @@ def test_a_request_that_fails_is_the_users_or_the_worlds(
     assert store.get_many([key(Checkpoints, NAME)]) == {}
 
 
-def test_a_service_that_never_answers_is_not_waited_for_for_ever(
+def test_silent_service_times_out(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     tinker.trainer.stuck.add("optim_step")
-    with pytest.raises(InfraError, match=r"Tinker was asked to learn .*: no answer within 8 s") as caught:
+    with pytest.raises(InfraError, match=r"request to Tinker to learn .* failed: no answer within 8 s") as caught:
         new_learner(training, timeout_s=8).learn(1)
     assert caught.value.failure_class is FailureClass.MODEL
 
 
-def test_a_state_that_expired_is_named(
+def test_expired_state_is_named(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     first = new_learner(training)
-    done = first.learn(1)
+    checkpoint = first.learn(1)
     first.close()
-    del tinker.trainer.states[done.weights.state_path]
+    del tinker.trainer.states[checkpoint.weights.state_path]
     with pytest.raises(
-        ConfigError, match=rf"the state after step 000001, {done.weights.state_path} .*expired, take the lines"
+        ConfigError, match=rf"the state after step 000001, {checkpoint.weights.state_path} .*expired, take the lines"
     ):
         new_learner(training).learn(2)
 
 
-def test_a_key_that_is_refused_is_named(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
-) -> None:
+def test_refused_key_is_named(new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile) -> None:
     with pytest.raises(ConfigError, match=r"TINKER_API_KEY: .*no such key"):
         new_learner(training, api_key="tml-other").learn(1)
     with pytest.raises(ConfigError, match="TINKER_API_KEY: "):
@@ -158,17 +156,17 @@ def test_a_key_that_is_refused_is_named(
 
 
 @pytest.mark.parametrize("data", [b'{"step": 1', b"\x89PNG\n"])
-def test_a_file_that_is_broken_is_one_clear_line(
+def test_broken_checkpoints_are_one_line(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile, data: bytes
 ) -> None:
     store.put(key(Checkpoints, NAME), data)
-    reason = r"line 1 of .*checkpoints.jsonl is no checkpoint: take it and those after it out, and training goes on"
+    reason = r"line 1 of .*checkpoints.jsonl is not a checkpoint: remove it and all later lines to resume"
     with pytest.raises(ConfigError, match=reason):
         new_learner(training).learn(1)
     assert tinker.requested == []
 
 
-def test_a_file_that_lacks_a_step_is_refused(
+def test_missing_step_is_refused(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     learner = new_learner(training)
@@ -176,24 +174,24 @@ def test_a_file_that_lacks_a_step_is_refused(
     second = learner.learn(2)
     learner.close()
     store.put(key(Checkpoints, NAME), Checkpoints.of([second]).to_bytes())
-    with pytest.raises(ConfigError, match=r"line 1 of .* is step 2, where step 1 belongs"):
+    with pytest.raises(ConfigError, match=r"line 1 of .* has step 2 instead of step 1"):
         new_learner(training).learn(2)
 
 
-def test_of_two_writers_one_is_told(
+def test_second_writer_is_refused(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     log, other = CheckpointLog(store, NAME), CheckpointLog(store, NAME)
     assert log.read() == other.read() == []
     learner = new_learner(training)
-    done = learner.learn(1)
+    checkpoint = learner.learn(1)
     learner.close()
-    with pytest.raises(InfraError, match=r"step 1 was written to .* by another learner meanwhile"):
-        other.append([done])
-    assert log.read() == [done]
+    with pytest.raises(InfraError, match=r"another learner has written step 1 to "):
+        other.append([checkpoint])
+    assert log.read() == [checkpoint]
 
 
-def test_a_step_killed_before_its_line_is_learnt_anew_from_the_state_before(
+def test_step_without_line_is_relearnt(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, training: TrainFile
 ) -> None:
     expected = undisturbed(new_learner, tinker, store, training, 1)

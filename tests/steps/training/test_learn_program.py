@@ -41,21 +41,19 @@ def learn(tinker: TinkerServer, store: Store, step: int, out: Path, key_: str = 
     return process.returncode, errors
 
 
-def test_learn_is_a_program_of_one_step(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
+def test_learn_program_learns_one_step(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     make_training(store)
     make_run(store, 1, MIXED)
     code, errors = learn(tinker, store, 1, tmp_path / "out")
     assert code == 0, errors
     assert (tmp_path / "out" / OUTCOME).read_text() == "learnt from 2 rollouts"
     assert "toy" in (tmp_path / "out" / PAGE).read_text()
-    (done,) = Checkpoints(store.get(key(Checkpoints, NAME))).list
-    assert done.weights.version == "000001"
+    (checkpoint,) = Checkpoints(store.get(key(Checkpoints, NAME))).list
+    assert checkpoint.weights.version == "000001"
     assert tinker.ended == ["success"]
 
 
-def test_a_learner_that_is_told_to_end_says_so_and_leaves_the_step_to_be_learnt(
-    store: Store, tinker: TinkerServer, tmp_path: Path
-) -> None:
+def test_terminated_learner_ends_session(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     make_training(store)
     make_run(store, 1, MIXED)
     tinker.trainer.stuck.add("optim_step")
@@ -67,12 +65,12 @@ def test_a_learner_that_is_told_to_end_says_so_and_leaves_the_step_to_be_learnt(
     assert store.get_many([key(Checkpoints, NAME)]) == {}
 
 
-def test_a_missing_key_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
+def test_missing_key_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     make_training(store)
     assert learn(tinker, store, 1, tmp_path, "") == (64, "TINKER_API_KEY: is not set\n")
 
 
-def test_a_training_that_is_not_there_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
+def test_missing_training_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
     code, errors = learn(tinker, store, 1, tmp_path)
     assert code == 64
     assert errors.startswith(f"training: there is no training 'toy' in {store.url}")
@@ -89,18 +87,18 @@ class Killer:
     """Kills a process when it makes a request that none was killed at, before that is done."""
 
     process: subprocess.Popen[str]
-    known: set[Request]
-    asked: Counter[str] = field(default_factory=Counter)
+    known_requests: set[Request]
+    request_counts: Counter[str] = field(default_factory=Counter)
     has_killed: bool = False
 
     def __call__(self, route: str) -> int | None:
-        self.asked[route] += 1
-        request = (route, self.asked[route])
-        if not self.has_killed and request in self.known:
+        self.request_counts[route] += 1
+        request = (route, self.request_counts[route])
+        if not self.has_killed and request in self.known_requests:
             return None
         if not self.has_killed:
             self.has_killed = True
-            self.known.add(request)
+            self.known_requests.add(request)
             self.process.send_signal(signal.SIGKILL)
         return 503
 
@@ -110,20 +108,20 @@ def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Pa
 
     Returns the routes at which it was killed.
     """
-    known: set[Request] = set()
+    known_requests: set[Request] = set()
     while True:
         with start(tinker, store, step, out) as process:
-            tinker.before = Killer(process, known)
+            tinker.before = Killer(process, known_requests)
             _, errors = process.communicate(timeout=300)
         tinker.before = lambda _: None
         if process.returncode != -signal.SIGKILL:
             assert process.returncode == 0, errors
-            return {route for route, _ in known}
+            return {route for route, _ in known_requests}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_killed_at_any_request_a_training_ends_as_one_that_was_left_alone(
+def test_training_survives_every_kill(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, tmp_path: Path
 ) -> None:
     learner = new_learner(make_training(store))
@@ -145,4 +143,7 @@ def test_killed_at_any_request_a_training_ends_as_one_that_was_left_alone(
 def learnt(tinker: TinkerServer, store: Store) -> list[tuple[int, str, str]]:
     """Step, samples and saved state of every line."""
     lines = Checkpoints(store.get(key(Checkpoints, NAME))).list
-    return [(each.step, each.samples_sha256, tinker.trainer.states[each.weights.state_path]) for each in lines]
+    return [
+        (checkpoint.step, checkpoint.samples_sha256, tinker.trainer.states[checkpoint.weights.state_path])
+        for checkpoint in lines
+    ]

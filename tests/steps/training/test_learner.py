@@ -27,31 +27,29 @@ def checkpoints(store: Store) -> list[Checkpoint]:
     return Checkpoints(store.get(key(Checkpoints, NAME))).list
 
 
-def test_a_step_learns_what_was_sampled_and_nothing_else(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_step_learns_sampled_tokens_only(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store))
     make_run(store, 1, MIXED)
-    done = learner.learn(1)
+    checkpoint = learner.learn(1)
     learner.close()
     ((first, second),) = tinker.trainer.steps
     assert (first.inputs, first.targets) == ([1, 2, 3, 4, 5], [2, 3, 4, 5, 6])
     assert first.logprobs == [0, *logprobs_of([3]), 0, *logprobs_of([5, 6])]
     assert first.advantages == [0, 0.25, 0, 0.25, 0.25]
     assert (second.inputs, second.targets, second.advantages) == ([7, 8], [8, 9], [0, -0.25])
-    assert done.rollouts == 2
-    assert checkpoints(store) == [done]
+    assert checkpoint.rollouts == 2
+    assert checkpoints(store) == [checkpoint]
     assert json.loads(store.get(key(WeightsFile, NAME))) == {
         "version": "000001",
-        "sampler_path": done.weights.sampler_path,
+        "sampler_path": checkpoint.weights.sampler_path,
     }
-    assert tinker.trainer.states[done.weights.state_path] == tinker.trainer.states[done.weights.sampler_path]
+    assert (
+        tinker.trainer.states[checkpoint.weights.state_path] == tinker.trainer.states[checkpoint.weights.sampler_path]
+    )
     assert tinker.ended == ["success"]
 
 
-def test_gradient_and_update_are_submitted_before_either_is_awaited(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_update_does_not_await_gradient(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     tinker.trainer.stuck.add("forward_backward")
 
     def answer_it(route: str) -> None:
@@ -64,25 +62,23 @@ def test_gradient_and_update_are_submitted_before_either_is_awaited(
 
 
 @pytest.mark.parametrize("parallel", [True, False])
-def test_a_batch_that_is_sent_in_pieces_is_one_gradient(
+def test_split_batch_gives_same_gradient(
     new_learner: NewLearner, store: Store, tinker: TinkerServer, parallel: bool
 ) -> None:
     training = make_training(store)
     make_run(store, 1, {"a": [Try(float(number % 3 == 0), GROWS) for number in range(7)]})
     whole = new_learner(training)
     whole.learn(1)
-    expected = [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)]
+    expected = [tinker.trainer.states[checkpoint.weights.state_path] for checkpoint in checkpoints(store)]
     store.delete_many([key(Checkpoints, NAME)])
     tinker.flags = {"fwdbwd_max_chunk_len": 2, "parallel_fwdbwd_chunks": parallel}
     new_learner(training).learn(1)
     assert tinker.requested.count("forward_backward") == 1 + 4
-    assert [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)] == expected
+    assert [tinker.trainer.states[checkpoint.weights.state_path] for checkpoint in checkpoints(store)] == expected
     assert figures(store, 1).kl == pytest.approx(SHIFT)
 
 
-def test_what_is_prepared_is_what_the_first_step_learns_with(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_first_step_uses_prepared_model(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store))
     learner.prepare()
     assert tinker.requested.count("create_model") == 1
@@ -91,61 +87,56 @@ def test_what_is_prepared_is_what_the_first_step_learns_with(
     assert tinker.requested.count("create_model") == 1
 
 
-def test_a_rollout_that_asked_no_model_is_no_failure_of_the_world(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_rollout_without_calls_is_counted(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     make_run(store, 1, MIXED | {"c": [Try(None), Try(0.0, calls=())]})
     new_learner(make_training(store)).learn(1)
-    done = figures(store, 1)
-    assert (done.rollouts, done.infra_failures) == (6, 1)
+    step_figures = figures(store, 1)
+    assert (step_figures.rollouts, step_figures.infra_failures) == (6, 1)
 
 
-def test_figures_say_what_the_step_was(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
+def test_figures_describe_the_step(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store))
     make_run(store, 1, MIXED | {"c": [Try(None), Try(0.0, tokens=False)]})
     learner.learn(1)
     learner.close()
-    done = figures(store, 1)
-    assert done.kl == pytest.approx(SHIFT)
-    assert done.entropy == pytest.approx((3 + 5 + 6 + 9 + 2 * (4 + 5)) / 8 / 8)
-    assert done.loss == pytest.approx(-(3 * 0.25 - 0.25) * 2.718281828**-SHIFT)
-    assert (done.rollouts, done.learnt, done.infra_failures) == (6, 2, 1)
-    assert [(group.rewards, group.solved, group.missing, group.constant) for group in done.groups] == [
+    step_figures = figures(store, 1)
+    assert step_figures.kl == pytest.approx(SHIFT)
+    assert step_figures.entropy == pytest.approx((3 + 5 + 6 + 9 + 2 * (4 + 5)) / 8 / 8)
+    assert step_figures.loss == pytest.approx(-(3 * 0.25 - 0.25) * 2.718281828**-SHIFT)
+    assert (step_figures.rollouts, step_figures.learnt, step_figures.infra_failures) == (6, 2, 1)
+    assert [(group.rewards, group.solved, group.missing, group.constant) for group in step_figures.groups] == [
         ([1, 0], 1, 0, False),
         ([1, 1], 2, 0, True),
         ([], 0, 2, True),
     ]
-    assert (done.weights_used, done.lag) == ({"base": 5}, 0)
-    assert done.tokens == {"prompt": 11, "sampled": 8, "trained": 7}
-    assert set(done.seconds) == {"collect", "samples", "learn", "save"}
-    assert done.metrics["grad_norm:mean"] == 2
+    assert (step_figures.weights_used, step_figures.lag) == ({"base": 5}, 0)
+    assert step_figures.tokens == {"prompt": 11, "sampled": 8, "trained": 7}
+    assert set(step_figures.seconds) == {"collect", "samples", "learn", "save"}
+    assert step_figures.metrics["grad_norm:mean"] == 2
 
 
-def test_every_step_goes_on_from_the_one_before_whoever_learns_it(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_step_resumes_previous_state(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     training = make_training(store)
     one = new_learner(training)
     for step in (1, 2):
         make_run(store, step, MIXED)
         one.learn(step)
     one.close()
-    in_one = [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)]
+    in_one = [tinker.trainer.states[checkpoint.weights.state_path] for checkpoint in checkpoints(store)]
     store.delete_many([key(Checkpoints, NAME)])
     for step in (1, 2):
-        each = new_learner(training)
-        each.learn(step)
-        each.close()
-    assert [tinker.trainer.states[each.weights.state_path] for each in checkpoints(store)] == in_one
+        learner = new_learner(training)
+        learner.learn(step)
+        learner.close()
+    assert [tinker.trainer.states[checkpoint.weights.state_path] for checkpoint in checkpoints(store)] == in_one
 
 
-def test_a_step_without_a_difference_keeps_the_weights(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_step_without_signal_is_skipped(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store))
     make_run(store, 1, {"a": [Try(0.0), Try(0.0)], "b": [Try(None), Try(1.0)]})
-    done = learner.learn(1)
-    assert (done.rollouts, done.weights.version, done.weights.state_path, done.kept) == (0, "base", None, False)
+    checkpoint = learner.learn(1)
+    assert (checkpoint.rollouts, checkpoint.is_permanent) == (0, False)
+    assert (checkpoint.weights.version, checkpoint.weights.state_path) == ("base", None)
     assert json.loads(store.get(key(WeightsFile, NAME))) == {"version": "base", "sampler_path": None}
     assert tinker.requested == []
     make_run(store, 2, {"a": [Try(None), Try(None)]})
@@ -153,61 +144,61 @@ def test_a_step_without_a_difference_keeps_the_weights(
     assert figures(store, 2).reward_mean is None
 
 
-def test_a_step_that_was_learnt_is_not_learnt_again_and_its_pointer_is_mended(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_learnt_step_is_not_repeated(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     training = make_training(store)
     make_run(store, 1, MIXED)
-    done = new_learner(training).learn(1)
+    checkpoint = new_learner(training).learn(1)
     store.delete_many([key(WeightsFile, NAME)])
-    asked = len(tinker.requested)
-    assert new_learner(training).learn(1) == done
+    request_count = len(tinker.requested)
+    assert new_learner(training).learn(1) == checkpoint
     assert json.loads(store.get(key(WeightsFile, NAME)))["version"] == "000001"
-    assert len(tinker.requested) == asked
+    assert len(tinker.requested) == request_count
 
 
-def test_a_step_before_its_turn_is_refused(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
-    with pytest.raises(ConfigError, match="--step: step 2 cannot be learnt: the last that was learnt is 0"):
+def test_step_out_of_order_is_refused(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
+    with pytest.raises(ConfigError, match="--step: step 2 cannot be learnt: the last learnt step is 0"):
         new_learner(make_training(store)).learn(2)
 
 
-def test_states_between_kept_ones_expire(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
+def test_states_expire_unless_kept(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store, checkpoint_every=2, steps=3, checkpoint_ttl_s=7200))
     for step in (1, 2, 3):
         make_run(store, step, MIXED)
         learner.learn(step)
-    assert [each.kept for each in checkpoints(store)] == [False, True, True]
-    assert [tinker.trainer.ttls[each.weights.state_path] for each in checkpoints(store)] == [7200, None, None]
-    assert [tinker.trainer.ttls[each.weights.sampler_path] for each in checkpoints(store)] == [7200, None, None]
+    assert [checkpoint.is_permanent for checkpoint in checkpoints(store)] == [False, True, True]
+    assert [tinker.trainer.ttls[checkpoint.weights.state_path] for checkpoint in checkpoints(store)] == [
+        7200,
+        None,
+        None,
+    ]
+    assert [tinker.trainer.ttls[checkpoint.weights.sampler_path] for checkpoint in checkpoints(store)] == [
+        7200,
+        None,
+        None,
+    ]
 
 
-def test_weights_that_are_to_be_kept_are_saved_again_where_their_step_learnt_nothing(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_kept_weights_are_saved_again(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     learner = new_learner(make_training(store, checkpoint_every=2, steps=3))
     for step, tries in ((1, MIXED), (2, {"a": [Try(0.0), Try(0.0)]}), (3, {"a": [Try(1.0), Try(1.0)]})):
         make_run(store, step, tries)
         learner.learn(step)
     first, second, third = checkpoints(store)
-    assert [each.kept for each in (first, second, third)] == [False, True, True]
+    assert [checkpoint.is_permanent for checkpoint in (first, second, third)] == [False, True, True]
     assert second.weights == third.weights
     assert second.weights.version == "000001"
     assert tinker.trainer.ttls[second.weights.state_path] is None
-    states = [tinker.trainer.states[each.weights.state_path] for each in (first, second)]
+    states = [tinker.trainer.states[checkpoint.weights.state_path] for checkpoint in (first, second)]
     assert states[0] == states[1]
 
 
-def test_a_run_whose_endpoint_tells_no_tokens_is_refused(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_run_without_tokens_is_refused(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     make_run(store, 1, {"a": [Try(1.0, tokens=False), Try(0.0, tokens=False)]}, logprobs=False)
-    with pytest.raises(ConfigError, match="the endpoint gave no ids of the prompt"):
+    with pytest.raises(ConfigError, match="the endpoint returned no ids of the prompt"):
         new_learner(make_training(store)).learn(1)
 
 
-def test_a_model_that_is_not_there_is_refused_with_those_that_are(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer
-) -> None:
+def test_unknown_base_model_is_refused(new_learner: NewLearner, store: Store, tinker: TinkerServer) -> None:
     make_run(store, 1, MIXED)
     training = make_training(store, base_model="test/retired")
     with pytest.raises(ConfigError, match=r"base_model: Tinker has no model 'test/retired'; it has test/model"):

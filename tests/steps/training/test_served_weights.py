@@ -9,7 +9,7 @@ from swe_argo.steps.training.served_weights import await_weights
 from tests.http_server import Handler, serve
 
 
-def test_it_returns_when_the_weights_are_served_and_not_before() -> None:
+def test_await_weights_waits_for_version() -> None:
     to_tell = ["base", None, "000001"]
 
     class Proxy(Handler):
@@ -23,12 +23,12 @@ def test_it_returns_when_the_weights_are_served_and_not_before() -> None:
     assert to_tell == []
 
 
-def test_a_proxy_of_other_weights_is_told() -> None:
+def test_other_weights_are_named() -> None:
     class Proxy(Handler):
         def respond(self) -> None:
             self.answer(200, {"weights": "000007"})
 
-    with serve(Proxy) as url, pytest.raises(InfraError, match="does not serve weights base; what it serves is 000007"):
+    with serve(Proxy) as url, pytest.raises(InfraError, match="does not serve weights base; it serves 000007"):
         await_weights(f"{url}/v1", "one", "base", patience_s=0.1)
 
 
@@ -39,16 +39,16 @@ def test_a_proxy_of_other_weights_is_told() -> None:
         (None, "follows no training and serves weights 000007"),
     ],
 )
-def test_a_proxy_that_follows_another_training_is_not_waited_for(pointer: str | None, message: str) -> None:
+def test_other_trainings_proxy_is_refused(pointer: str | None, message: str) -> None:
     class Proxy(Handler):
         def respond(self) -> None:
             self.answer(200, {"weights": "000007", "pointer": pointer})
 
-    with serve(Proxy) as url, pytest.raises(ConfigError, match=f"{message}; that of training 'one'"):
+    with serve(Proxy) as url, pytest.raises(ConfigError, match=f"{message}; the proxy of training 'one'"):
         await_weights(f"{url}/v1", "one", "base")
 
 
-def test_one_that_follows_the_training_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_trainings_proxy_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
     to_tell = ["base", "000001"]
 
     class Proxy(Handler):
@@ -57,4 +57,4 @@ def test_one_that_follows_the_training_is_waited_for(capsys: pytest.CaptureFixtu
 
     with serve(Proxy) as url:
         await_weights(f"{url}/v1", "one", "000001")
-    assert "serves weights 000001; what it serves is base" in capsys.readouterr().err
+    assert "serves weights 000001; it serves base" in capsys.readouterr().err

@@ -16,9 +16,9 @@ class Scripted:
     def act(self, task: Task) -> StopReason:
         for number, command in enumerate(COMMANDS[task.instance.instance_id]):
             call = ToolCall(tool_call_id=str(number), function_name="bash", arguments={"command": command})
-            task.journal.add_agent_turn("Next.", [call])
+            task.recorder.add_agent_turn("Next.", [call])
             ran = task.box.exec(command, timeout_s=60.0, merge=True)
             extra = ResultExtra(exit_code=ran.exit_code)
             result = Result(source_call_id=str(number), content=ran.stdout.decode(), extra=extra)
-            task.journal.add_observations([result])
+            task.recorder.add_observations([result])
         return StopReason.FINISHED

@@ -32,19 +32,19 @@ def verdicts(store: Path) -> dict[str, bytes]:
     return open_store(str(store)).get_many(key(GradeRecord, "r", instance, 1) for instance in IDS)
 
 
-def test_a_run_that_grows_is_watched_by_its_events_and_in_its_store(tmp_path: Path) -> None:
+def test_run_handle_yields_events(tmp_path: Path) -> None:
     backend, go = waiting_backend.copy_to(tmp_path)
     handle = swe_argo.start(gold(tmp_path / "store", **{"sandbox.backend": backend}))
-    seen = []
+    observed = []
     for event in handle:
         if event.unit and event.unit.kind == "done":
             run = swe_argo.open_runs(str(tmp_path / "store")).run("r")
             unit = run.unit(event.unit.unit.instance_id)
-            seen.append((event.ended, event.total, unit.resolved, run.progress().ended >= event.ended))
+            observed.append((event.ended, event.total, unit.resolved, run.progress().ended >= event.ended))
             assert run.progress().being_worked_on or go.exists()  # from then on it may be over before it is looked at
             assert len(run.units_frame()) == len(IDS)
             go.touch()
-    assert seen == [(1, 3, True, True), (2, 3, True, True), (3, 3, True, True)]
+    assert observed == [(1, 3, True, True), (2, 3, True, True), (3, 3, True, True)]
     result = handle.result()
     assert (result.complete, result.stopped, result.reason) == (True, False, "")
     assert result.summary.headline.resolved == 3
@@ -52,14 +52,14 @@ def test_a_run_that_grows_is_watched_by_its_events_and_in_its_store(tmp_path: Pa
     assert [str(event) for event in handle if event.kind == "planned"] == ["r: 3 units to do"]  # from the first on
 
 
-def test_a_run_in_a_bucket_is_started_like_any_other(bucket: str) -> None:
+def test_start_runs_in_bucket(bucket: str) -> None:
     result = swe_argo.start(gold(f"s3://{bucket}/team", **{"select.instance_ids": IDS[:1]})).result()
     assert result.summary.word == "resolved 1 of 1"
     assert [unit.resolved for unit in swe_argo.open_runs(f"s3://{bucket}/team").run("r")] == [True]
 
 
 @pytest.mark.long
-def test_a_run_that_was_stopped_goes_on_by_its_id_and_does_nothing_twice(tmp_path: Path) -> None:
+def test_stopped_run_resumes(tmp_path: Path) -> None:
     backend, go = waiting_backend.copy_to(tmp_path)
     request = gold(tmp_path / "store", **{"sandbox.backend": backend})
     handle = swe_argo.start(request)
@@ -77,7 +77,7 @@ def test_a_run_that_was_stopped_goes_on_by_its_id_and_does_nothing_twice(tmp_pat
     assert {name: verdicts(tmp_path / "store")[name] for name in before} == before
 
 
-def test_an_exception_in_the_block_that_watches_stops_the_run(tmp_path: Path) -> None:
+def test_exception_stops_run(tmp_path: Path) -> None:
     def watch() -> None:
         with handle:
             for event in handle:
@@ -122,7 +122,7 @@ def begin(store: Path, backend: str, way: str = "watch") -> subprocess.Popen[str
 
 
 @pytest.mark.long
-def test_a_run_whose_program_was_killed_goes_on_by_its_id(tmp_path: Path) -> None:
+def test_run_of_killed_program_resumes(tmp_path: Path) -> None:
     store, (backend, go) = tmp_path / "store", waiting_backend.copy_to(tmp_path)
     with begin(store, backend) as program:
         wait_for(lambda: verdicts(store) or program.poll() is not None)
@@ -136,7 +136,7 @@ def test_a_run_whose_program_was_killed_goes_on_by_its_id(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way == "watch" else pytest.mark.long) for way in WAYS])
-def test_ctrl_c_while_a_program_waits_stops_the_run_cleanly(tmp_path: Path, way: str) -> None:
+def test_ctrl_c_stops_waiting_program(tmp_path: Path, way: str) -> None:
     store, (backend, _) = tmp_path / "store", waiting_backend.copy_to(tmp_path)
     with begin(store, backend, way) as program:
         wait_for(lambda: verdicts(store) or program.poll() is not None)
@@ -149,7 +149,7 @@ def test_ctrl_c_while_a_program_waits_stops_the_run_cleanly(tmp_path: Path, way:
     assert run.progress().ended == 1
 
 
-def test_ctrl_c_again_while_what_runs_is_put_away_still_waits_for_the_report(tmp_path: Path) -> None:
+def test_second_ctrl_c_waits_for_report(tmp_path: Path) -> None:
     store, (backend, _) = tmp_path / "store", waiting_backend.copy_to(tmp_path)
     with begin(store, backend, "result") as program:
         wait_for(lambda: verdicts(store) or program.poll() is not None)
@@ -172,17 +172,17 @@ class Agent:
 """
 
 
-def test_a_run_that_is_stopped_while_it_is_planned_does_not_wait_for_the_plan(tmp_path: Path) -> None:
+def test_cancel_while_planning_is_quick(tmp_path: Path) -> None:
     agent = tmp_path / "slow_agent.py"
     agent.write_text(HANGS_IN_PLAN)
     handle = swe_argo.start(gold(tmp_path / "store", **{"agent.name": f"{agent}:Agent"}))
     assert any("planning now" in event.text for event in handle)
     handle.cancel()
-    with pytest.raises(swe_argo.InfraError, match="was stopped while it was planned"):
+    with pytest.raises(swe_argo.InfraError, match="was stopped during planning"):
         handle.result()
 
 
-def test_what_only_plan_can_refuse_is_raised_with_its_line(tmp_path: Path) -> None:
+def test_result_raises_refusal_of_plan(tmp_path: Path) -> None:
     handle = swe_argo.start(gold(tmp_path, dataset="minii"))
     with pytest.raises(swe_argo.ConfigError, match="did you mean mini") as caught:
         handle.result()
@@ -190,7 +190,7 @@ def test_what_only_plan_can_refuse_is_raised_with_its_line(tmp_path: Path) -> No
     assert next(iter(handle)).kind == "activity"
 
 
-def test_a_run_that_is_worked_on_is_not_begun_a_second_time(tmp_path: Path) -> None:
+def test_start_refuses_active_run(tmp_path: Path) -> None:
     backend, _ = waiting_backend.copy_to(tmp_path)
     request = gold(tmp_path / "store", **{"sandbox.backend": backend})
     with swe_argo.start(request) as first:

@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest, real_store: Path) -> str:
 
 
 @pytest.mark.long
-def test_units_are_read_as_the_records_that_lie_in_the_store(url: str) -> None:
+def test_stored_unit_returns_records(url: str) -> None:
     run, files = swe_argo.open_runs(url).run("scripted"), open_store(url)
     assert [unit.instance_id for unit in run] == [unit.instance_id for unit in run.plan.units]
     assert {unit.instance_id: (unit.resolved, unit.reward) for unit in run} == {
@@ -59,7 +59,7 @@ def test_units_are_read_as_the_records_that_lie_in_the_store(url: str) -> None:
     assert not unit.failures
 
 
-def test_the_frame_of_units_has_a_row_a_unit_with_whole_numbers_whole(url: str) -> None:
+def test_units_frame_has_row_per_unit(url: str) -> None:
     frame = swe_argo.open_runs(url).run("scripted").units_frame().set_index("instance_id")
     assert list(frame.index) == CHOSEN
     assert frame.dataset.tolist() == ["mini", "mini"]
@@ -69,7 +69,7 @@ def test_the_frame_of_units_has_a_row_a_unit_with_whole_numbers_whole(url: str) 
     assert frame.total_seconds.min() > 0
 
 
-def test_the_frame_of_calls_has_a_row_a_call_in_order(url: str) -> None:
+def test_calls_frame_has_row_per_call(url: str) -> None:
     frame = swe_argo.open_runs(url).run("scripted").calls_frame()
     assert frame[["instance_id", "turn", "step_id", "kind", "name"]].to_numpy().tolist() == [
         [instance, turn, turn + 1, "tool", "bash"] for instance in CHOSEN for turn in (1, 2)
@@ -78,15 +78,15 @@ def test_the_frame_of_calls_has_a_row_a_call_in_order(url: str) -> None:
     assert frame.timestamp.notna().all()
 
 
-def test_two_runs_are_compared_as_at_the_command_line(url: str) -> None:
+def test_compare_matches_command_line(url: str) -> None:
     runs = swe_argo.open_runs(url)
     compared = runs.run("gold").compare(runs.run("scripted"))
-    assert [each.instance_id for each in compared.gained] == ["mini__slugkit-1"]
-    said = command("compare", "scripted", "gold", "--store", url, "--json")
-    assert said.stdout.encode() == compared.to_bytes()
+    assert [unit.instance_id for unit in compared.gained] == ["mini__slugkit-1"]
+    result = command("compare", "scripted", "gold", "--store", url, "--json")
+    assert result.stdout.encode() == compared.to_bytes()
 
 
-def test_the_store_lists_its_runs_with_their_figures(url: str) -> None:
+def test_run_store_lists_runs(url: str) -> None:
     runs = {run.run_id: run for run in swe_argo.open_runs(url)}
     assert {name: run.summary.word for name, run in runs.items()} == {
         "gold": "resolved 2 of 2",
@@ -96,7 +96,7 @@ def test_the_store_lists_its_runs_with_their_figures(url: str) -> None:
     assert runs["gold"].page == open_store(url).locate("runs/gold/report/report.html")
 
 
-def test_a_unit_that_lost_its_verdict_is_seen_at_once_and_never_as_a_zero(real_store: Path, tmp_path: Path) -> None:
+def test_lost_verdict_is_not_zero(real_store: Path, tmp_path: Path) -> None:
     store = copied(real_store, tmp_path)
     run = swe_argo.open_runs(store.url).run("scripted")
     store.delete_many([key(GradeRecord, "scripted", CHOSEN[0], 1), key(Summary, "scripted")])
@@ -111,16 +111,16 @@ def test_a_unit_that_lost_its_verdict_is_seen_at_once_and_never_as_a_zero(real_s
 BAD_USAGE = {"calls": 2, "prompt_tokens": 10, "cached_tokens": 10**5, "completion_tokens": 1e30, "cost_usd": -0.03}
 
 
-def test_stored_numbers_that_cannot_be_right_stop_no_command(real_store: Path, tmp_path: Path) -> None:
+def test_commands_survive_bad_numbers(real_store: Path, tmp_path: Path) -> None:
     store, unit = copied(real_store, tmp_path), (CHOSEN[1], 1)
     solve, trajectory = key(SolveRecord, "scripted", *unit), key(Trajectory, "scripted", *unit)
     store.put(solve, json.dumps(json.loads(store.get(solve)) | {"usage": BAD_USAGE}).encode())
-    told = json.loads(store.get(trajectory))
-    told["extra"]["usage"] = BAD_USAGE | {"cost_usd": float("nan")}
-    told["final_metrics"] |= {"total_prompt_tokens": 10, "total_cached_tokens": 10**5, "total_cost_usd": float("-inf")}
+    data = json.loads(store.get(trajectory))
+    data["extra"]["usage"] = BAD_USAGE | {"cost_usd": float("nan")}
+    data["final_metrics"] |= {"total_prompt_tokens": 10, "total_cached_tokens": 10**5, "total_cost_usd": float("-inf")}
     metrics = {"prompt_tokens": 10, "cached_tokens": 10**5, "cost_usd": -0.03, "logprobs": [-0.1, float("-inf")]}
-    told["steps"][-1]["metrics"] = metrics
-    store.put(trajectory, json.dumps(told).encode())
+    data["steps"][-1]["metrics"] = metrics
+    store.put(trajectory, json.dumps(data).encode())
     summary = key(Summary, "scripted")
     old = json.loads(store.get(summary))
     old["cost"] |= {"usage": BAD_USAGE, "usd_per_resolved": -0.03}
@@ -133,8 +133,8 @@ def test_stored_numbers_that_cannot_be_right_stop_no_command(real_store: Path, t
         ("show", "scripted", CHOSEN[1]),
         ("export", "scripted", "--out", str(out), "--format", "atif"),
     ):
-        done = command(*words, "--store", store.url)
-        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        result = command(*words, "--store", store.url)
+        assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
     cost = swe_argo.open_runs(store.url).run("scripted").summary.cost
     assert (cost.usage.cost_usd, cost.usage.cached_tokens, cost.usage.completion_tokens) == (None, 10, 0)
     assert {line.state for line in RunLines(store).read(whole=True)} == {"done"}
@@ -158,41 +158,37 @@ def copied(real_store: Path, tmp_path: Path) -> Store:
         (lambda runs: runs.run("\0"), "there is no run"),
         (lambda runs: runs.run("gold").unit("mini__slugkit-3"), "did you mean mini__slugkit-"),
         (lambda runs: runs.run("gold").unit(CHOSEN[0], attempt=2), "has 1 attempt in run 'gold', not 2"),
-        (lambda runs: runs.run("gold").compare(runs.run("gold")), "is named twice"),
+        (lambda runs: runs.run("gold").compare(runs.run("gold")), "cannot compare 'gold' with itself"),
         (lambda _: swe_argo.make_request({"agent.nme": "gold"}), "did you mean 'agent.name'?"),
         (lambda _: swe_argo.make_request({"workers": "many"}), "workers: input should be a whole number, not 'many'"),
         (lambda _: swe_argo.make_request({"agent.name.x": "gold"}), "agent.name: input should be"),
         (lambda _: swe_argo.make_request(file="none.toml"), "there is no file none.toml"),
     ],
 )
-def test_what_is_wrong_is_one_line_with_the_way_out(
-    real_store: Path, wrong: Callable[[swe_argo.RunStore], object], line: str
-) -> None:
+def test_api_refuses_in_one_line(real_store: Path, wrong: Callable[[swe_argo.RunStore], object], line: str) -> None:
     with pytest.raises(swe_argo.ConfigError) as caught:
         wrong(swe_argo.open_runs(str(real_store)))
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_store_that_is_not_there_holds_no_runs(tmp_path: Path) -> None:
+def test_missing_store_has_no_runs(tmp_path: Path) -> None:
     assert swe_argo.open_runs(str(tmp_path / "nothing")).runs() == []
 
 
-def test_a_run_of_which_there_is_nothing_but_its_folder_is_not_proposed_in_its_own_place(tmp_path: Path) -> None:
+def test_empty_run_is_not_suggested(tmp_path: Path) -> None:
     (tmp_path / "runs" / "young").mkdir(parents=True)
     with pytest.raises(swe_argo.ConfigError, match=r"there is no run 'young' in \S+; swe-argo runs"):
         swe_argo.open_runs(tmp_path).run("young")
 
 
-def test_paths_are_taken_wherever_a_file_or_folder_is_named(real_store: Path) -> None:
+def test_api_accepts_path_objects(real_store: Path) -> None:
     assert [run.run_id for run in swe_argo.open_runs(real_store)] == ["gold", "scripted"]
     request = swe_argo.make_request({"store": real_store, "agent": {"predictions": Path("preds.jsonl")}})
     assert (request.spec.store, request.spec.agent.predictions) == (str(real_store), "preds.jsonl")
 
 
-def test_a_verdict_that_is_broken_is_named_and_not_taken_for_one_that_has_not_come(
-    real_store: Path, tmp_path: Path
-) -> None:
+def test_broken_verdict_is_unreadable(real_store: Path, tmp_path: Path) -> None:
     store = copied(real_store, tmp_path)
     name = key(GradeRecord, "scripted", CHOSEN[0], 1)
     store.put(name, b"{}")
@@ -202,32 +198,32 @@ def test_a_verdict_that_is_broken_is_named_and_not_taken_for_one_that_has_not_co
         assert [unit.reward for unit in units] == [None, 1.0]
 
 
-def test_a_broken_file_is_named_and_costs_nothing_else(real_store: Path, tmp_path: Path) -> None:
+def test_broken_trajectory_is_named(real_store: Path, tmp_path: Path) -> None:
     store = copied(real_store, tmp_path)
     name = key(Trajectory, "scripted", CHOSEN[0], 1)
     store.put(name, b"{}")
     unit = swe_argo.open_runs(store.url).run("scripted").unit(CHOSEN[0])
-    with pytest.raises(swe_argo.ConfigError, match=r"trajectory\.json is broken, or of another version"):
+    with pytest.raises(swe_argo.ConfigError, match=r"trajectory\.json is broken or from another version"):
         _ = unit.trajectory
     with pytest.raises(swe_argo.ConfigError, match=r"trajectory\.json is broken"):
         swe_argo.open_runs(store.url).run("scripted").calls_frame()
     assert unit.resolved is False
 
 
-def test_a_slice_of_a_dataset_is_what_would_run() -> None:
+def test_read_instances_returns_rows() -> None:
     request = swe_argo.make_request({"dataset": "mini", "select": {"repos": ["mini/slugkit"]}, "select.k": 1})
     (instance,) = swe_argo.read_instances(request)
     assert (instance.instance_id, instance.repo) == ("mini__slugkit-1", "mini/slugkit")
 
 
-def test_an_agent_that_is_written_anew_while_the_program_runs_is_the_new_one(tmp_path: Path) -> None:
+def test_request_reloads_agent_file(tmp_path: Path) -> None:
     file = tmp_path / "agent.py"
     for name, most in (("First", 7), ("Second", 8)):
         file.write_text(f"class {name}:\n    defaults = {{'max_steps': {most}}}\n    def act(self, task): ...\n")
         assert swe_argo.make_request({"agent.name": f"{file}:{name}"}).spec.agent.max_steps == most
 
 
-def test_the_module_is_found_from_anywhere_and_reading_needs_no_pandas(real_store: Path, tmp_path: Path) -> None:
+def test_api_reads_runs_without_pandas(real_store: Path, tmp_path: Path) -> None:
     """In an interpreter that has no pandas, from a folder that is not the checkout."""
     program = f"""
 import sys
@@ -240,10 +236,10 @@ try:
 except swe_argo.ConfigError as error:
     print(error)
 """
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [
+    assert result.stdout.splitlines() == [
         "resolved 2 of 2",
         "frame: data frames need pandas: pip install 'swe-argo[notebook]', or in a checkout: make setup",
     ]

@@ -25,8 +25,8 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with serving() as made:
-        yield made
+    with serving() as served:
+        yield served
     settings.cache_clear()
 
 
@@ -39,12 +39,12 @@ def either(
         monkeypatch.setenv(name, value)
     settings.cache_clear()
     by_kubernetes = request.param == "kubernetes"
-    with closing(KubernetesEngine(world.cluster()) if by_kubernetes else engine_of(KubernetesSpec())) as found:
-        yield found
+    with closing(KubernetesEngine(world.cluster()) if by_kubernetes else engine_of(KubernetesSpec())) as connected:
+        yield connected
 
 
 @pytest.fixture
 def engine(world: World) -> Iterator[Engine]:
     """By the Kubernetes API."""
-    with closing(KubernetesEngine(world.cluster())) as found:
-        yield found
+    with closing(KubernetesEngine(world.cluster())) as connected:
+        yield connected

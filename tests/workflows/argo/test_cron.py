@@ -32,47 +32,47 @@ from swe_argo.workflows.argo.cron import schedule, zone
         ("0 0 3,? * sun", "2026-03-02 00:00", "2026-03-08 00:00"),
     ],
 )
-def test_the_next_time_follows_from_the_schedule(text: str, after: str, then: str) -> None:
-    found = schedule(text).after(datetime.fromisoformat(after).replace(tzinfo=UTC))
-    assert found == datetime.fromisoformat(then).replace(tzinfo=UTC)
+def test_schedule_computes_next_time(text: str, after: str, then: str) -> None:
+    following = schedule(text).after(datetime.fromisoformat(after).replace(tzinfo=UTC))
+    assert following == datetime.fromisoformat(then).replace(tzinfo=UTC)
 
 
-def test_an_hour_that_summer_time_leaves_out_is_left_out() -> None:
+def test_schedule_skips_hour_lost_to_dst() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    found = schedule("30 2 * * *").after(datetime(2026, 3, 28, 12, tzinfo=berlin))
-    assert found == datetime(2026, 3, 30, 2, 30, tzinfo=berlin)
+    following = schedule("30 2 * * *").after(datetime(2026, 3, 28, 12, tzinfo=berlin))
+    assert following == datetime(2026, 3, 30, 2, 30, tzinfo=berlin)
 
 
-def test_a_day_that_never_comes_has_no_next_time() -> None:
+def test_schedule_can_have_no_next_time() -> None:
     assert schedule("0 0 31 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)) is None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("0 2 * *", "4 fields"),
         ("", "0 fields"),
-        ("61 2 * * *", "'61' is no minute"),
-        ("0 24 * * *", "'24' is no hour"),
-        ("0 2 0 * *", "'0' is no day of the month"),
-        ("0 2 * 13 *", "'13' is no month"),
-        ("0 2 * * 7", "'7' is no day of the week"),
-        ("0 2 * * mon-sunday", "'mon-sunday' is no day of the week"),
-        ("10-5 2 * * *", "'10-5' is no minute"),
-        ("*/0 2 * * *", r"'\*/0' is no minute"),
-        ("two 2 * * *", "'two' is no minute"),
-        ("1,,2 2 * * *", "'' is no minute"),
+        ("61 2 * * *", "'61' is not a valid minute"),
+        ("0 24 * * *", "'24' is not a valid hour"),
+        ("0 2 0 * *", "'0' is not a valid day of the month"),
+        ("0 2 * 13 *", "'13' is not a valid month"),
+        ("0 2 * * 7", "'7' is not a valid day of the week"),
+        ("0 2 * * mon-sunday", "'mon-sunday' is not a valid day of the week"),
+        ("10-5 2 * * *", "'10-5' is not a valid minute"),
+        ("*/0 2 * * *", r"'\*/0' is not a valid minute"),
+        ("two 2 * * *", "'two' is not a valid minute"),
+        ("1,,2 2 * * *", "'' is not a valid minute"),
         ("@nightly", "1 fields"),
         ("@Weekly", "1 fields"),
-        ("٣ 2 * * *", "'٣' is no minute"),
+        ("٣ 2 * * *", "'٣' is not a valid minute"),
     ],
 )
-def test_a_wrong_schedule_is_told_by_the_part_that_is_wrong(text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_schedule_names_invalid_part(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         schedule(text)
 
 
 @pytest.mark.parametrize("name", ["Mars/Phobos", "", "../etc/passwd", "UTC+1", "/etc/localtime"])
-def test_a_wrong_zone_is_refused(name: str) -> None:
+def test_zone_refuses_unknown_name(name: str) -> None:
     with pytest.raises(ConfigError, match="Europe/Berlin"):
         zone(name)

@@ -18,24 +18,24 @@ from tests.workflows.argo.world import World
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 
 
-def test_workflows_are_found_by_run_oldest_first(either: Engine, world: World) -> None:
+def test_glance_sorts_workflows_by_age(either: Engine, world: World) -> None:
     world.workflow("r-2", "r", "Failed")
     world.workflow("r-3", "r", "Running")
     world.workflow("other", "other", "Running")
-    found = either.glance(runs_of("r"))
-    assert [(each.name, each.phase, each.has_ended) for each in found] == [
+    workflows = either.list_headers(runs_of("r"))
+    assert [(workflow.name, workflow.phase, workflow.has_ended) for workflow in workflows] == [
         ("r-2", "Failed", True),
         ("r-3", "Running", False),
     ]
 
 
-def test_a_list_of_workflows_never_brings_their_bodies(engine: Engine, world: World) -> None:
+def test_glance_requests_no_bodies(engine: Engine, world: World) -> None:
     world.workflow("r-2", "r", "Running")
-    engine.glance(runs_of("r"))
-    assert [body for _, _, body in world.asked] == [None]
+    engine.list_headers(runs_of("r"))
+    assert [body for _, _, body in world.requests] == [None]
 
 
-def test_a_workflow_comes_whole_and_one_that_is_gone_is_none(either: Engine, world: World) -> None:
+def test_workflow_returns_body_or_none(either: Engine, world: World) -> None:
     world.workflow("r-2", "r", "Running", status={"nodes": {"a": {"id": "a"}}})
     body = either.workflow("r-2")
     assert body is not None
@@ -43,7 +43,7 @@ def test_a_workflow_comes_whole_and_one_that_is_gone_is_none(either: Engine, wor
     assert either.workflow("r-9") is None
 
 
-def test_one_that_was_made_though_the_reply_was_lost_is_taken_for_made(either: Engine, world: World) -> None:
+def test_create_is_idempotent(either: Engine, world: World) -> None:
     workflow = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
@@ -56,41 +56,41 @@ def test_one_that_was_made_though_the_reply_was_lost_is_taken_for_made(either: E
 
 
 @pytest.mark.parametrize(("waits", "how"), [(False, "Stop"), (True, "Terminate")])
-def test_what_runs_is_stopped_and_what_waits_is_terminated(either: Engine, world: World, waits: bool, how: str) -> None:
+def test_stop_terminates_waiting(either: Engine, world: World, waits: bool, how: str) -> None:
     world.workflow("r-2", "r", "Running")
     either.stop("r-2", waits=waits)
     assert world.objects["workflows", "r-2"]["spec"]["shutdown"] == how
     either.stop("gone", waits=waits)
 
 
-def test_changing_the_nightly_run_leaves_the_rest_of_it(either: Engine, world: World) -> None:
+def test_change_cron_keeps_other_fields(either: Engine, world: World) -> None:
     world.put("cronworkflows", "swe-argo-nightly", spec={"suspend": True, "newIn42": 1, "schedules": ["@daily"]})
     either.change_cron("swe-argo-nightly", {"suspend": False})
-    found = world.objects["cronworkflows", "swe-argo-nightly"]["spec"]
-    assert found == {"suspend": False, "newIn42": 1, "schedules": ["@daily"]}
+    spec = world.objects["cronworkflows", "swe-argo-nightly"]["spec"]
+    assert spec == {"suspend": False, "newIn42": 1, "schedules": ["@daily"]}
 
 
-def test_argo_server_shows_nothing_but_argos_own(either: Engine, world: World) -> None:
+def test_argo_server_sees_no_config_maps(either: Engine, world: World) -> None:
     world.chart()
-    seen = either.see("configmaps", "swe-argo-settings")
-    assert (seen is UNSEEN) == ("argo-server" in either.where)
-    assert either.see("workflowtemplates", "swe-argo-evaluate")
-    assert either.see("workflowtemplates", "none") is None
+    result = either.read_object("configmaps", "swe-argo-settings")
+    assert (result is UNSEEN) == ("argo-server" in either.where)
+    assert either.read_object("workflowtemplates", "swe-argo-evaluate")
+    assert either.read_object("workflowtemplates", "none") is None
 
 
 @pytest.mark.parametrize(
-    ("crds", "said"),
+    ("crds", "message"),
     [("none", "install Argo Workflows 4.1"), ("old", "older than 4.1"), ("minimal", None), ("full", None)],
 )
-def test_the_crds_tell_which_argo_it_is(engine: Engine, world: World, crds: str, said: str | None) -> None:
+def test_fitness_reads_crds(engine: Engine, world: World, crds: str, message: str | None) -> None:
     world.crds = crds
-    if said:
-        with pytest.raises(ConfigError, match=said):
-            engine.fitness()
+    if message:
+        with pytest.raises(ConfigError, match=message):
+            engine.check_version()
         return
-    notes = engine.fitness()
+    notes = engine.check_version()
     assert bool(notes) == (crds == "minimal")
-    assert world.made() == []
+    assert world.created_workflows() == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_crds_tell_which_argo_it_is(engine: Engine, world: World, crds: str,
     [("v4.1.2", False, False), ("v4.0.10", True, False), ("v3.7.1+x", True, False), ("v5.0.0", False, False),
      ("latest", False, True)],
 )  # fmt: skip
-def test_argo_server_tells_its_version(
+def test_fitness_reads_server_version(
     version: str, refused: bool, noted: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARGO_SERVER", world.url)  # with its scheme, as in a browser
@@ -108,35 +108,33 @@ def test_argo_server_tells_its_version(
     server = engine_of(KubernetesSpec())
     if refused:
         with pytest.raises(ConfigError, match="upgrade"):
-            server.fitness()
+            server.check_version()
     else:
-        assert bool(server.fitness()) == noted
+        assert bool(server.check_version()) == noted
     server.close()
 
 
-def test_a_right_that_is_missing_is_named_with_the_role_that_has_it(engine: Engine, world: World) -> None:
+def test_missing_permission_names_role(engine: Engine, world: World) -> None:
     world.forbidden = ("workflows",)
     with pytest.raises(
         ConfigError, match=r"evals:one may not list workflows in namespace evals of context here.*swe-argo-submitter"
     ):
-        engine.glance("")
+        engine.list_headers("")
     world.forbidden = ("secrets",)
-    assert engine.see("secrets", "keys") is UNSEEN
+    assert engine.read_object("secrets", "keys") is UNSEEN
 
 
-def test_an_api_that_is_away_for_a_moment_is_asked_again(
-    engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engine_retries_unavailable_api(engine: Engine, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.away = 1
-    assert engine.glance("") == []
+    assert engine.list_headers("") == []
     monkeypatch.setattr(kube_engine, "PATIENCE", RetryPolicy(total_s=0.1))
     world.away = 1000
     with pytest.raises(InfraError, match="does not answer"):
-        engine.glance("")
+        engine.list_headers("")
     world.away = 0
 
 
-def test_argo_server_wants_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_argo_server_requires_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARGO_SERVER", "localhost:1")
     settings.cache_clear()
     with pytest.raises(ConfigError, match="ARGO_NAMESPACE"):

@@ -29,12 +29,12 @@ def console() -> Console:
     return Console(file=io.StringIO(), width=300)
 
 
-def said(console: Console) -> str:
+def text_of(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_it_is_put_on_at_other_times_and_off_again(either: Engine, world: World) -> None:
+def test_nightly_switches_on_and_off(either: Engine, world: World) -> None:
     cron(world)
     to = console()
     nightly.switch_on(either, ["30 3 * * mon-fri", "@monthly"], "Europe/Berlin", to)
@@ -45,37 +45,37 @@ def test_it_is_put_on_at_other_times_and_off_again(either: Engine, world: World)
         "timezone": "Europe/Berlin",
         "workflowSpec": {},
     }
-    assert "next " in said(to)
+    assert "next " in text_of(to)
     nightly.switch_off(either, console())
     assert world.objects["cronworkflows", "swe-argo-nightly"]["spec"]["suspend"] is True
 
 
-def test_one_that_argo_stopped_for_good_is_told(engine: Engine, world: World) -> None:
+def test_nightly_reports_stopped_cron(engine: Engine, world: World) -> None:
     cron(world, phase="Stopped")
     to = console()
     nightly.switch_on(engine, [], None, to)
-    assert "kubectl delete cronworkflow swe-argo-nightly" in said(to)
+    assert "kubectl delete cronworkflow swe-argo-nightly" in text_of(to)
 
 
-def test_without_a_nightly_run_the_way_to_one_is_told(either: Engine) -> None:
+def test_nightly_names_chart_option(either: Engine) -> None:
     for act in (nightly.show_nightly, nightly.switch_off):
         with pytest.raises(ConfigError, match=r"nightly\.enabled=true"):
             act(either, console())
 
 
-def test_wrong_times_are_refused() -> None:
+def test_nightly_refuses_bad_schedule() -> None:
     with pytest.raises(ConfigError):
         nightly.check_schedule(["0 2 * *"], None)
     with pytest.raises(ConfigError):
         nightly.check_schedule([], "Berlin")
 
 
-def test_the_last_nights_are_listed_with_their_scores(engine: Engine, world: World, bucket: str) -> None:
+def test_nightly_lists_last_runs(engine: Engine, world: World, bucket: str) -> None:
     world.chart()
     cron(world)
     store = f"s3://{bucket}/team"
-    done = swe_argo("run", "--run-id", "swe-argo-nightly-1", "--store", store, *ids(QUICK[0]))
-    assert done.returncode == 0, done.stderr
+    result = swe_argo("run", "--run-id", "swe-argo-nightly-1", "--store", store, *ids(QUICK[0]))
+    assert result.returncode == 0, result.stderr
     assert Summary.from_bytes(open_store(store).get(key(Summary, "swe-argo-nightly-1"))) == write_report(
         open_store(store), "swe-argo-nightly-1"
     )
@@ -83,7 +83,7 @@ def test_the_last_nights_are_listed_with_their_scores(engine: Engine, world: Wor
     world.workflow("swe-argo-nightly-2", "swe-argo-nightly-2", "Running", labels=labels)
     to = console()
     nightly.show_nightly(engine, to)
-    text = said(to)
+    text = text_of(to)
     assert text.index("swe-argo-nightly-2") < text.index("swe-argo-nightly-1")
     assert "1/1" in text
     assert "Running" in text

@@ -23,20 +23,20 @@ from swe_argo.workflows.argo.submit_checks import fit_to_pipeline
         ({"give_up_after": 3}, "give_up_after"),
     ],
 )
-def test_what_only_this_machine_has_or_does_is_refused_by_its_name(fields: dict[str, object], field: str) -> None:
+def test_submit_refuses_local_options(fields: dict[str, object], field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         fit_to_pipeline(RunSpec.model_validate(fields))
     assert caught.value.field == field
 
 
-def test_cluster_of_the_client_is_not_part_of_the_run() -> None:
+def test_client_cluster_is_not_in_run() -> None:
     where = {"namespace": "evals", "context": "there"}
     assert fit_to_pipeline(RunSpec.model_validate({"sandbox": {"kubernetes": where}})).sandbox.kubernetes.context
 
 
-def test_a_family_of_a_package_is_the_step_images_affair() -> None:
+def test_family_of_package_is_allowed() -> None:
     assert fit_to_pipeline(RunSpec(family="mine.families:MINE")).family == "mine.families:MINE"
 
 
-def test_a_backend_whose_sandboxes_are_a_providers_is_as_good_as_pods() -> None:
+def test_provider_backend_is_allowed() -> None:
     assert fit_to_pipeline(RunSpec.model_validate({"sandbox": {"backend": "e2b"}})).sandbox.backend == "e2b"

@@ -38,46 +38,46 @@ def send(engine: Engine, spec: TrainSpec) -> Any:
     return submit_training(engine, spec, priority=2, dry=False, say=lambda _: None)
 
 
-def test_the_whole_spec_travels_and_means_the_same_there() -> None:
+def test_workflow_carries_train_spec() -> None:
     fields = {"steps": 7, "lr": 1e-4, "loss.name": "ppo", "held_out.share": 0.5, "held_out.every": 2}
     spec = spec_of(**fields, **{"run.select.k": 5, "run.sandbox.memory_mb": 2048})
-    said = parameters(workflow(spec, priority=4))
-    assert (said["training"], said["priority"]) == ("one", "4")
-    again = read_train_spec([of_train_text(said["spec"], "spec")], [], "spec")
+    values = parameters(workflow(spec, priority=4))
+    assert (values["training"], values["priority"]) == ("one", "4")
+    again = read_train_spec([of_train_text(values["spec"], "spec")], [], "spec")
     assert again.model_dump(exclude={"run"}) == spec.model_dump(exclude={"run"})
     for part in ("select", "agent", "llm", "grading", "dataset"):
         assert getattr(again.run, part) == getattr(spec.run, part)
-    assert not {"store", "run_id", "workers", "retries"} & json.loads(said["spec"])["run"].keys()
+    assert not {"store", "run_id", "workers", "retries"} & json.loads(values["spec"])["run"].keys()
 
 
-def test_a_training_is_made_with_the_labels_by_which_it_is_found(world: World, either: Engine) -> None:
+def test_training_workflow_has_labels(world: World, either: Engine) -> None:
     ready(world)
     submission = send(either, spec_of())
-    (made,) = (each.get("workflow", each) for each in world.made())
-    assert made["metadata"]["name"] == submission.name
-    assert made["metadata"]["labels"] == {"swe-argo/training": "one", "swe-argo/kind": "train"}
-    assert made["spec"]["workflowTemplateRef"] == {"name": "swe-argo-train"}
-    sent = json.loads(parameters(made)["spec"])["run"]
-    assert sent["sandbox"]["backend"] == "kubernetes"
+    (body,) = (request.get("workflow", request) for request in world.created_workflows())
+    assert body["metadata"]["name"] == submission.name
+    assert body["metadata"]["labels"] == {"swe-argo/training": "one", "swe-argo/kind": "train"}
+    assert body["spec"]["workflowTemplateRef"] == {"name": "swe-argo-train"}
+    run = json.loads(parameters(body)["spec"])["run"]
+    assert run["sandbox"]["backend"] == "kubernetes"
     with pytest.raises(ConfigError, match="running already, as workflow"):
         send(either, spec_of())
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
-        ({"run.sandbox.backend": "docker"}, "backend docker is this machine's"),
-        ({"run.max_cost_usd": 3}, "a run on the cluster does not watch what all its units cost"),
+        ({"run.sandbox.backend": "docker"}, "pods cannot use backend docker"),
+        ({"run.max_cost_usd": 3}, "not supported on Argo: limit each instance with --max-cost-per-instance"),
     ],
 )
-def test_what_no_run_of_it_could_do_is_refused(world: World, either: Engine, fields: dict[str, Any], said: str) -> None:
+def test_training_refuses_bad_run_spec(world: World, either: Engine, fields: dict[str, Any], message: str) -> None:
     ready(world)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         send(either, spec_of(**fields))
-    assert world.made() == []
+    assert world.created_workflows() == []
 
 
-def test_a_chart_without_trainings_is_named(world: World, either: Engine) -> None:
+def test_missing_train_template_is_named(world: World, either: Engine) -> None:
     ready(world)
     world.objects.pop(("workflowtemplates", "swe-argo-train"))
     with pytest.raises(ConfigError, match="workflowtemplate swe-argo-train is missing"):
@@ -94,7 +94,7 @@ def training(world: World, phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_who_watches_hears_the_step_and_the_end(world: World, either: Engine, phase: str) -> None:
+def test_watch_training_prints_end(world: World, either: Engine, phase: str) -> None:
     training(world, phase)
     console = Console(file=io.StringIO(), width=200)
     if phase == "Succeeded":
@@ -105,10 +105,10 @@ def test_who_watches_hears_the_step_and_the_end(world: World, either: Engine, ph
             watch_training(either, "one", console)
 
 
-def test_stopping_asks_the_training_and_no_other_workflow(world: World, either: Engine) -> None:
+def test_stop_training_stops_own_only(world: World, either: Engine) -> None:
     training(world, "Running")
     assert stop_training(either, "one", Console(file=io.StringIO()), wait=False) == 0
-    shut = {name: each["spec"].get("shutdown") for (kind, name), each in world.objects.items() if kind == "workflows"}
+    shut = {name: body["spec"].get("shutdown") for (kind, name), body in world.objects.items() if kind == "workflows"}
     assert shut == {"one-abc": "Stop", "one-abc-000001": None, "one-abc-000002": None}
     training(world, "Succeeded")
     with pytest.raises(ConfigError, match="it is not running: it ended, Succeeded"):

@@ -55,17 +55,17 @@ class World(KubeApi):
         status = {"phase": phase, **more.pop("status", {})}
         return self.put("workflows", name, metadata={"labels": labels}, spec=more.pop("spec", {}), status=status)
 
-    def made(self) -> list[Plain]:
+    def created_workflows(self) -> list[Plain]:
         """Workflows that came to be."""
-        return [body for method, path, body in self.asked if method == "POST" and "dryRun" not in path]
+        return [body for method, path, body in self.requests if method == "POST" and "dryRun" not in path]
 
     def respond(self, request: Request) -> tuple[int, Plain | str]:  # type: ignore[override]
         """By argo-server where its paths are asked for, else by the API server."""
         if request.path.endswith("/api/v1/version"):
             return 200, {"version": self.version}
         if match := LOG.fullmatch(request.path):
-            pod, found = match["pod"], self._log(match["pod"], request.query, "")
-            return refusal(404, f'pods "{pod}" not found') if found is None else (200, "".join(found))
+            pod, log = match["pod"], self._log(match["pod"], request.query, "")
+            return refusal(404, f'pods "{pod}" not found') if log is None else (200, "".join(log))
         if match := BY_SERVER.fullmatch(request.path):
             is_log = match["verb"] == "log"
             return self._stream_log(request.query) if is_log else self._respond_by_server(match, request)
@@ -79,9 +79,9 @@ class World(KubeApi):
     def _try(self, body: Plain) -> Response:
         """As the API server answers a strict dry run, by which CRDs it has."""
         strange = {"full": ["spec.sweArgoProbe"], "old": ["spec.sweArgoProbe", "spec.templates[0].pendingTimeout"]}
-        if not (named := strange.get(self.crds)):
+        if not (unknown_fields := strange.get(self.crds)):
             return 201, body
-        fields = ", ".join(f'unknown field "{each}"' for each in named)
+        fields = ", ".join(f'unknown field "{field}"' for field in unknown_fields)
         return refusal(400, f"Workflow in version v1alpha1 cannot be handled: strict decoding error: {fields}")
 
     def _log(self, pod: str, query: dict[str, str], prefix: str) -> list[str] | None:
@@ -92,11 +92,11 @@ class World(KubeApi):
         return self.logs[pod].splitlines(keepends=True)[-int(query[f"{prefix}tailLines"]) :]
 
     def _stream_log(self, query: dict[str, str]) -> tuple[int, str]:
-        told = [
+        events = [
             {"result": {"content": line.rstrip("\n"), "podName": query["podName"]}}
             for line in self._log(query["podName"], query, "logOptions.") or []
         ]
-        return 200, "".join(json.dumps(each) + "\n" for each in told)
+        return 200, "".join(json.dumps(event) + "\n" for event in events)
 
     def _respond_by_server(self, match: re.Match[str], request: Request) -> Response:
         kind, name = match["kind"].replace("-", ""), match["name"] or ""
@@ -106,7 +106,7 @@ class World(KubeApi):
             chosen = self.choose(kind, {"labelSelector": request.query.get("listOptions.labelSelector", "")})
             return 200, {
                 "metadata": {},
-                "items": [{key: each.get(key) for key in ("metadata", "status")} for each in chosen],
+                "items": [{key: item.get(key) for key in ("metadata", "status")} for item in chosen],
             }
         if (kind, name) not in self.objects:
             return refusal(404, f"{name} not found")

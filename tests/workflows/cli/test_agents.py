@@ -14,7 +14,7 @@ RECIPE = 'name = "mine"\nversion = "1.2.0"\ncommand = ["{bundle}/go"]\n[source.n
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_an_agent_is_locked_built_and_listed(tmp_path: Path) -> None:
+def test_agents_are_locked_and_built(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(RECIPE)
     with npm_registry.serve() as registry:
@@ -35,7 +35,7 @@ def test_an_agent_is_locked_built_and_listed(tmp_path: Path) -> None:
         missing = swe_argo("agents", "build", f"{file}@2", env=env)
         assert (missing.returncode, missing.stderr) == (
             64,
-            "swe-argo: agent.version: there is no mine 2, its registry says\n",
+            "swe-argo: agent.version: the registry has no mine 2\n",
         )
     listed = swe_argo("agents", "list", env=env)
     assert digest in listed.stdout
@@ -48,12 +48,12 @@ def test_an_agent_is_locked_built_and_listed(tmp_path: Path) -> None:
         (["build", "nobody"], "agent: there is no agent program 'nobody'"),
         (["build", "none.toml"], "agent.file: there is no file none.toml"),
         (["build", "{file}", "--architecture", "vax"], "--architecture: 'vax' is neither amd64 nor arm64"),
-        (["build", "{file}@^1"], "'^1' is no version"),
-        (["lock", "{file}@1"], "a lock is of the version that the recipe names"),
+        (["build", "{file}@^1"], "'^1' is not an exact version"),
+        (["lock", "{file}@1"], "write the version to the recipe"),
     ],
 )
-def test_a_wrong_word_is_refused_in_one_line(tmp_path: Path, words: list[str], says: str) -> None:
+def test_agents_command_refuses_bad_word(tmp_path: Path, words: list[str], says: str) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE)
-    done = swe_argo("agents", *(word.replace("{file}", str(tmp_path / "mine.toml")) for word in words))
-    assert (done.returncode, done.stderr.count("\n")) == (64, 1), done.stderr
-    assert says in done.stderr
+    result = swe_argo("agents", *(word.replace("{file}", str(tmp_path / "mine.toml")) for word in words))
+    assert (result.returncode, result.stderr.count("\n")) == (64, 1), result.stderr
+    assert says in result.stderr

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from swe_argo.steps.errors import ConfigError
-from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.aliases import translate_arguments
 from swe_argo.workflows.cli.main import app
 
 LINES = {
@@ -56,13 +56,13 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_line_of_another_tool_is_one_of_ours(line: str) -> None:
-    assert shlex.join(our_names(shlex.split(line))) == LINES[line]
+def test_alias_translates_other_tools(line: str) -> None:
+    assert shlex.join(translate_arguments(shlex.split(line))) == LINES[line]
 
 
-def test_our_own_line_stays() -> None:
+def test_alias_keeps_own_flags() -> None:
     for line in LINES.values():
-        assert shlex.join(our_names(shlex.split(line))) == line
+        assert shlex.join(translate_arguments(shlex.split(line))) == line
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -75,24 +75,24 @@ def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 @pytest.mark.parametrize(("path", "command"), list(commands(typer.main.get_command(app))))
-def test_no_flag_of_a_command_becomes_one_that_it_has_not(path: tuple[str, ...], command: Any) -> None:
-    flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts) if flag.startswith("--")}
+def test_alias_maps_to_existing_flags(path: tuple[str, ...], command: Any) -> None:
+    flags = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts) if flag.startswith("--")}
     for flag in flags:
-        *words, ours = our_names([*path, flag])
+        *words, ours = translate_arguments([*path, flag])
         assert (tuple(words), ours.partition("=")[0] in flags) == (path, True), f"{flag} -> {ours}"
 
 
-def test_a_flag_that_changes_nothing_is_told() -> None:
+def test_alias_notes_flag_without_effect() -> None:
     notes: list[str] = []
-    our_names(["run", "--skip_existing", "False"], notes.append)
+    translate_arguments(["run", "--skip_existing", "False"], notes.append)
     assert len(notes) == 1
     assert "--run-id" in notes[0]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [(["--hints=perhaps"], "--hints: 'perhaps'"), (["--num_restarts", "2"], "--iterative takes a fresh one")],
+    ("words", "message"),
+    [(["--hints=perhaps"], "--hints: 'perhaps'"), (["--num_restarts", "2"], "--iterative uses a fresh sandbox")],
 )
-def test_what_cannot_be_had_is_refused(words: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        our_names(["run", *words])
+def test_alias_refuses_unsupported_value(words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        translate_arguments(["run", *words])

@@ -10,12 +10,12 @@ from tests.workflows.command import swe_argo
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
-def test_every_extra_that_a_run_can_need_has_its_line() -> None:
+def test_doctor_prints_line_per_extra() -> None:
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    done = swe_argo("doctor", env={"KUBECONFIG": "/nonexistent", "HF_ENDPOINT": "http://127.0.0.1:9"})
-    said = {line.split("  ")[0].removeprefix("backend ") for line in done.stdout.splitlines()}
-    assert set(extras) - {"run", "all", "dev", "verifiers"} <= said, done.stdout  # that one is what loads us
-    assert done.returncode == 0, done.stdout
+    result = swe_argo("doctor", env={"KUBECONFIG": "/nonexistent", "HF_ENDPOINT": "http://127.0.0.1:9"})
+    names = {line.split("  ")[0].removeprefix("backend ") for line in result.stdout.splitlines()}
+    assert set(extras) - {"run", "all", "dev", "verifiers"} <= names, result.stdout  # that one is what loads us
+    assert result.returncode == 0, result.stdout
 
 
 class _Hub(Handler):
@@ -25,9 +25,9 @@ class _Hub(Handler):
         self.answer(404)
 
 
-def test_the_hub_is_asked() -> None:
+def test_doctor_queries_hub() -> None:
     with serve(_Hub) as address:
-        there = swe_argo("doctor", env={"HF_ENDPOINT": address, "COLUMNS": "200"})
+        reachable = swe_argo("doctor", env={"HF_ENDPOINT": address, "COLUMNS": "200"})
     away = swe_argo("doctor", env={"HF_ENDPOINT": "http://127.0.0.1:9", "COLUMNS": "200"})
-    assert re.search(r"^hub +yes ", there.stdout, re.MULTILINE), there.stdout
+    assert re.search(r"^hub +yes ", reachable.stdout, re.MULTILINE), reachable.stdout
     assert re.search(r"^hub +no +http://127\.0\.0\.1:9 does not answer", away.stdout, re.MULTILINE), away.stdout

@@ -32,7 +32,7 @@ def flags_in(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("command", ["run", "submit"])
-def test_help_shows_ten_everyday_flags_and_groups(command: str) -> None:
+def test_help_shows_everyday_flags(command: str) -> None:
     text = help_text(command, "--help")
     panel = text[text.index("Everyday flags") : text.index("─ Options")]
     everyday = [line.split() for line in panel.splitlines() if re.match(r"│ -", line)]
@@ -45,19 +45,19 @@ def test_help_shows_ten_everyday_flags_and_groups(command: str) -> None:
 
 @pytest.mark.parametrize(("path", "command"), list(commands(typer.main.get_command(app))))
 def test_help_all_cuts_no_name(path: tuple[str, ...], command: Any) -> None:
-    shown = [param for param in command.params if not param.hidden]
-    names = {name for param in shown for name in (*param.opts, *param.secondary_opts) if name.startswith("--")}
+    params = [param for param in command.params if not param.hidden]
+    names = {name for param in params for name in (*param.opts, *param.secondary_opts) if name.startswith("--")}
     for columns in (60, 80, 110):
         assert names <= flags_in(help_text(*path, "--help-all", columns=columns))
 
 
-def test_help_stacks_text_below_110_columns() -> None:
-    assert re.search(r"^│ --k <int> +│\n│ {5}select\.k  Take", help_text("run", "--help", columns=109), re.MULTILINE)
-    assert re.search(r"^│ --k <int> +select\.k  Take", help_text("run", "--help", columns=110), re.MULTILINE)
+def test_help_stacks_on_narrow_terminals() -> None:
+    assert re.search(r"^│ --k <int> +│\n│ {5}select\.k  Run", help_text("run", "--help", columns=109), re.MULTILINE)
+    assert re.search(r"^│ --k <int> +select\.k  Run", help_text("run", "--help", columns=110), re.MULTILINE)
 
 
 @pytest.mark.parametrize("words", ["--help grading", "--help=grading", "-h grading", "--k 1 --help grading --set"])
-def test_help_of_group_shows_its_flags_alone(words: str) -> None:
+def test_help_of_group_shows_its_flags(words: str) -> None:
     grading = [field for field in fields() if field.path[0] == "grading"]
     flags = {part for field in grading for part in field.flag.names[0].split("/")}
     assert flags_in(help_text("run", *words.split())) == flags
@@ -67,11 +67,11 @@ def test_help_refuses_unknown_group() -> None:
     with pytest.raises(ConfigError) as refusal:
         help_text("run", "--help", "grader")
     assert str(refusal.value) == (
-        "--help: there is no group of flags 'grader': give run, instances, agent, model, sandbox, grading or --help-all"
+        "--help: unknown group of flags 'grader': use run, instances, agent, model, sandbox, grading or --help-all"
     )
     assert refusal.value.exit_code == 64
 
 
-def test_help_ignores_words_behind_double_dash() -> None:
+def test_help_stops_at_double_dash() -> None:
     with pytest.raises(ConfigError, match="there is no run '--help'"):
         help_text("show", "--", "--help")

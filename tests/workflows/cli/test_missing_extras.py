@@ -34,14 +34,14 @@ MODEL = ("--model", "openai/m", "--base-url", "http://127.0.0.1:9/v1")
         ("tinker", ("proxy", "--base-model", "m")),
     ],
 )
-def test_command_names_the_missing_extra(package: str, command: tuple[str, ...], tmp_path: Path) -> None:
+def test_command_names_missing_extra(package: str, command: tuple[str, ...], tmp_path: Path) -> None:
     environment = os.environ | {"SWE_ARGO_HOME": str(tmp_path / "home"), "TINKER_API_KEY": "k"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", WITHOUT, package, *command],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == EXIT_CONFIG, done.stderr
-    (line,) = done.stderr.splitlines()
+    assert result.returncode == EXIT_CONFIG, result.stderr
+    (line,) = result.stderr.splitlines()
     assert line.endswith(f"pip install 'swe-argo[{EXTRAS[package]}]', or in a checkout: make setup")
 
 

@@ -15,13 +15,13 @@ EXAMPLES = sorted({*(ROOT / "templates" / "runs").glob("*.toml")} - {ROOT / "tem
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_every_example_comes_back_the_same(path: Path, tmp_path: Path) -> None:
+def test_printed_examples_round_trip(path: Path, tmp_path: Path) -> None:
     request = spec_sources.read_request(path, {}, [])
     (file := tmp_path / "run.toml").write_text(spec_toml(request))
     assert spec_sources.read(file, {}, []) == request.spec
 
 
-def test_odd_text_numbers_lists_and_tables_come_back(tmp_path: Path) -> None:
+def test_odd_values_round_trip(tmp_path: Path) -> None:
     sets = ['agent.model="a\\"b\\\\c\\u007f\\n漢\\U0001f600"', "select.repos=['a/b', 'c/d']", "llm.temperature=0.7"]
     request = spec_sources.read_request(None, {"sandbox_docker_keep_images": True, "select_k": 3}, sets)
     (file := tmp_path / "run.toml").write_text(text := spec_toml(request))
@@ -34,15 +34,15 @@ def test_odd_text_numbers_lists_and_tables_come_back(tmp_path: Path) -> None:
     ("flags", "line"),
     [({"agent_predictions": "gold"}, 'name = "gold"'), ({"agent_model": "openai/m"}, 'name = "r2egym"')],
 )
-def test_the_agent_that_follows_is_named(flags: dict[str, str], line: str) -> None:
+def test_printed_spec_names_agent(flags: dict[str, str], line: str) -> None:
     assert line in spec_toml(spec_sources.read_request(None, flags, [])).splitlines()
 
 
-def test_a_command_line_is_printed_and_nothing_is_made(tmp_path: Path) -> None:
+def test_print_spec_writes_no_files(tmp_path: Path) -> None:
     words = ["run", "--print-spec", "--agent", "gold", "--k", "2", "--set", "sandbox.memory_mb=512"]
-    done = swe_argo(*words, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == '[select]\nk = 2\n\n[agent]\nname = "gold"\n\n[sandbox]\nmemory_mb = 512\n'
+    result = swe_argo(*words, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == '[select]\nk = 2\n\n[agent]\nname = "gold"\n\n[sandbox]\nmemory_mb = 512\n'
     assert not list(tmp_path.iterdir())
-    named = swe_argo(*words, "--run-id", "mine", cwd=tmp_path)
-    assert named.stdout.startswith('run_id = "mine"\n')
+    with_run_id = swe_argo(*words, "--run-id", "mine", cwd=tmp_path)
+    assert with_run_id.stdout.startswith('run_id = "mine"\n')

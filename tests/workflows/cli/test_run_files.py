@@ -16,14 +16,12 @@ FILES = sorted(set((ROOT / "templates" / "runs").glob("*.toml")) - {ROOT / "temp
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
-def test_a_run_file_is_a_spec(file: Path) -> None:
+def test_bundled_run_file_is_valid_spec(file: Path) -> None:
     assert spec_sources.read(file, {}, []).run_id
 
 
 @pytest.mark.parametrize("file", FILES, ids=[file.name for file in FILES])
-def test_run_file_of_name_is_bundled_one_unless_here(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_run_file_comes_first(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     bundled = spec_sources.read(Path(file.name), {"run_id": "r"}, [])
     assert bundled == spec_sources.read(file, {"run_id": "r"}, [])
@@ -32,19 +30,19 @@ def test_run_file_of_name_is_bundled_one_unless_here(
 
 
 @pytest.mark.parametrize("name", ["none.toml", "runs/verified.toml", "./none/grpo.toml"])
-def test_missing_run_file_names_bundled_ones(name: str) -> None:
+def test_missing_run_file_lists_bundled(name: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         spec_sources.read(Path(name), {}, [])
     bundled = "ags.toml, grpo.toml, model.toml, verified.toml"
     assert str(refusal.value) == f"there is no file {Path(name)}; bundled files, by name alone: {bundled}"
 
 
-def test_bundled_training_is_read_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bundled_training_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_training(Path("grpo.toml"), [], "mine", 3, None).steps == 3
 
 
-def test_the_guide_of_ags_is_followed_and_its_variables_choose_the_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ags_run_file_reads_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("START_IDX", "20")
     monkeypatch.setenv("K", "5")
     spec = spec_sources.read(ROOT / "templates" / "runs" / "ags.toml", {}, [])

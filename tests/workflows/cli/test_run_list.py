@@ -35,15 +35,15 @@ def a_run(tmp_path: Path, name: str = LONG) -> Store:
     return store
 
 
-def test_a_run_stands_on_one_line_with_its_whole_name_however_narrow_the_terminal(tmp_path: Path) -> None:
+def test_run_list_never_cuts_run_id(tmp_path: Path) -> None:
     lines = listed(a_run(tmp_path)).splitlines()
     assert len(lines) == 2
-    assert lines[0].split() == ["begun", "(UTC)", "resolved", "run", "agent", "and", "model", "dataset"]
+    assert lines[0].split() == ["started", "(UTC)", "resolved", "run", "agent", "and", "model", "dataset"]
     assert LONG in lines[1].split()
     assert "no report" in lines[1]
 
 
-def test_a_run_says_which_model_was_asked_and_how_many_have_no_verdict(tmp_path: Path) -> None:
+def test_run_list_shows_model(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     Synthetic(run_id="asked", instances=3, agent="r2egym", model="lab/m-1", mix={"not_run": 1}).write(store)
     write_report(store, "asked")
@@ -52,18 +52,18 @@ def test_a_run_says_which_model_was_asked_and_how_many_have_no_verdict(tmp_path:
     assert line.endswith("  3 without a verdict")
 
 
-def test_a_later_attempt_without_a_verdict_is_told_and_is_no_success(tmp_path: Path) -> None:
+def test_missing_verdict_is_reported(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     plan = Synthetic(run_id="twice", instances=2, attempts=2, mix={"resolved": 1}).write(store)
     store.delete_many([key(GradeRecord, "twice", plan.units[-1].instance_id, 2)])
-    done = swe_argo("report", "twice", "--store", store.url)
-    assert (done.returncode, done.stderr) == (3, "")
+    result = swe_argo("report", "twice", "--store", store.url)
+    assert (result.returncode, result.stderr) == (3, "")
     (line,) = listed(store).splitlines()[1:]
     assert "  no score  twice  " in line
     assert line.endswith("  1 without a verdict")
 
 
-def test_a_run_at_work_is_told_as_that_whatever_it_came_to_before(tmp_path: Path) -> None:
+def test_run_list_marks_run_at_work(tmp_path: Path) -> None:
     store = a_run(tmp_path, "again")
     write_report(store, "again")
     lock = Lock(token="t", process="p", pid=1, host="elsewhere", alive_at=time.time())
@@ -73,7 +73,7 @@ def test_a_run_at_work_is_told_as_that_whatever_it_came_to_before(tmp_path: Path
     assert "/2  again  " in listed(store)
 
 
-def test_files_of_another_version_cost_their_own_line_only(tmp_path: Path) -> None:
+def test_run_list_survives_older_files(tmp_path: Path) -> None:
     store = a_run(tmp_path)
     Synthetic(run_id="old", instances=2).write(store)
     store.put(key(Summary, LONG), b'{"format": "another"}')
@@ -83,25 +83,25 @@ def test_files_of_another_version_cost_their_own_line_only(tmp_path: Path) -> No
     assert "run.json cannot be read" in next(line for line in listing.splitlines() if " old " in line)
 
 
-def test_a_name_that_was_mistyped_is_guessed_and_the_commands_find_the_same_store(tmp_path: Path) -> None:
+def test_show_suggests_run_id(tmp_path: Path) -> None:
     store = a_run(tmp_path, "nightly-1")
-    done = swe_argo("show", "nihgtly-1", "--store", store.url)
-    assert done.returncode == 64
-    assert "(did you mean nightly-1?); swe-argo runs --store " in done.stderr
+    result = swe_argo("show", "nihgtly-1", "--store", store.url)
+    assert result.returncode == 64
+    assert "(did you mean nightly-1?); swe-argo runs --store " in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "kind"), [(["show"], Plan), (["export", "--format", "preds"], Plan), (["regrade"], RunFile)]
 )
-def test_a_run_that_cannot_be_read_is_one_line(tmp_path: Path, words: list[str], kind: type[Record]) -> None:
+def test_commands_refuse_unreadable_run(tmp_path: Path, words: list[str], kind: type[Record]) -> None:
     store = a_run(tmp_path)
     store.put(key(kind, LONG), b"{}")
-    done = swe_argo(*words, LONG, "--store", store.url)
-    assert (done.returncode, done.stderr.count("\n")) == (64, 1)
-    assert f"{kind.file} is broken, or of another version of swe-argo" in done.stderr
+    result = swe_argo(*words, LONG, "--store", store.url)
+    assert (result.returncode, result.stderr.count("\n")) == (64, 1)
+    assert f"{kind.file} is broken or from another version of swe-argo" in result.stderr
 
 
-def test_the_version_is_told() -> None:
+def test_version_is_printed() -> None:
     assert swe_argo("--version").stdout == f"swe-argo {metadata.version('swe-argo')}\n"
 
 
@@ -134,7 +134,7 @@ def some_runs(tmp_path: Path) -> Store:
         (run_list.RunFilter(words=("team",)), {"one"}),
     ],
 )
-def test_filters_choose_runs_and_json_has_one_a_line(
+def test_runs_json_prints_filtered_runs(
     tmp_path: Path, chosen: run_list.RunFilter, names: set[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = some_runs(tmp_path)
@@ -150,20 +150,20 @@ def test_filters_choose_runs_and_json_has_one_a_line(
             assert (row["resolved"], row["total"], row["without_verdict"]) == (0, 3, 3)
 
 
-def test_tags_have_a_column_where_a_listed_run_has_any_and_show_tells_them(tmp_path: Path) -> None:
+def test_tags_show_in_run_list_and_show(tmp_path: Path) -> None:
     store = some_runs(tmp_path)
-    shown = swe_argo("runs", "--tag", "nightly", "--store", store.url).stdout.splitlines()
-    assert shown[0].split()[-2:] == ["dataset", "tags"]
-    assert [line.split()[-1] for line in shown[1:]] == ["nightly,team/a", "nightly"]
+    lines = swe_argo("runs", "--tag", "nightly", "--store", store.url).stdout.splitlines()
+    assert lines[0].split()[-2:] == ["dataset", "tags"]
+    assert [line.split()[-1] for line in lines[1:]] == ["nightly,team/a", "nightly"]
     untagged = swe_argo("runs", "two", "--store", store.url).stdout.splitlines()
     assert untagged[0].split()[-1] == "dataset"
     assert "\ntags: nightly, team/a\n" in swe_argo("show", "one", "--store", store.url).stdout
     assert "tags:" not in swe_argo("show", "two", "--store", store.url).stdout
 
 
-def test_no_run_that_is_so_is_told_apart_from_no_run_at_all(tmp_path: Path) -> None:
+def test_runs_reports_empty_filter(tmp_path: Path) -> None:
     store = some_runs(tmp_path)
     text = swe_argo("runs", "nowhere", "--store", store.url).stdout
-    assert text == f"no run of {store.url} is so; all: swe-argo runs --store {store.url}\n"
+    assert text == f"no run in {store.url} matches; list all with: swe-argo runs --store {store.url}\n"
     last = swe_argo("runs", "--last", "1", "--json", "--store", store.url).stdout
     assert len(last.splitlines()) == 1

@@ -14,13 +14,13 @@ from pydantic import BaseModel
 from swe_argo.steps.contracts.chain import PLAN
 from swe_argo.steps.contracts.field_docstrings import docstring_of
 from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.contracts.spec_table import Flag, How
+from swe_argo.steps.contracts.spec_table import Flag, Mutable
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.planning.requested_spec import read_spec as read_plan_spec
 from swe_argo.steps.planning.requested_spec import refuse_fields
 from swe_argo.workflows.api.request import make_request
 from swe_argo.workflows.cli import spec_sources
-from swe_argo.workflows.cli.aliases import our_names
+from swe_argo.workflows.cli.aliases import translate_arguments
 from swe_argo.workflows.cli.printed_spec import spec_toml
 from swe_argo.workflows.cli.train import read_spec
 from tests.paths import ROOT
@@ -45,7 +45,7 @@ def toml(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_alone_is_a_whole_spec(toml: Path) -> None:
+def test_spec_is_read_from_file_alone(toml: Path) -> None:
     spec = spec_sources.read(toml, {}, [])
     assert (spec.run_id, spec.dataset, spec.attempts, spec.agent.name) == ("nightly", "verified", 2, "idle")
     assert spec.select.repos == ["django/django"]
@@ -57,21 +57,21 @@ EXAMPLES = ROOT / "templates" / "runs"
 @pytest.mark.parametrize(
     "path", sorted({*EXAMPLES.glob("*.toml")} - {EXAMPLES / "grpo.toml"}), ids=lambda path: path.name
 )
-def test_the_examples_are_whole_wishes(path: Path) -> None:
+def test_example_run_files_are_complete(path: Path) -> None:
     assert spec_sources.read(path, {}, []).run_id
 
 
-def test_the_example_of_a_training_is_a_whole_one() -> None:
+def test_example_training_is_complete() -> None:
     spec = read_spec(EXAMPLES / "grpo.toml", ["max_steps=9"], "mine", 3, "s3://bucket/x")
     assert (spec.name, spec.steps, spec.run.store, spec.run.agent.max_steps) == ("mine", 3, "s3://bucket/x", 9)
 
 
-def test_flags_win_over_the_file_and_set_over_flags(toml: Path) -> None:
+def test_set_overrides_flags_and_file(toml: Path) -> None:
     spec = spec_sources.read(toml, {"attempts": 3, "agent_max_steps": 40}, ["agent.max_steps=60"])
     assert (spec.attempts, spec.agent.max_steps, spec.dataset) == (3, 60, "verified")
 
 
-def test_an_unset_flag_leaves_the_files_value(toml: Path) -> None:
+def test_unset_flag_keeps_value_of_file(toml: Path) -> None:
     assert spec_sources.read(toml, {"attempts": None, "select_repos": []}, []).select.repos == ["django/django"]
 
 
@@ -104,7 +104,7 @@ CONFIRM_PATHS: dict[str, Callable[[str, Path], RunSpec]] = {
 
 def _of_flag(*words: str) -> RunSpec:
     """The spec of a command line with one flag."""
-    _, flag, value = our_names(["run", *words])
+    _, flag, value = translate_arguments(["run", *words])
     return spec_sources.read(None, {f"grading_{flag.removeprefix('--')}": value}, [])
 
 
@@ -115,28 +115,28 @@ def _written(path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize("name", ["confirm", "counter_proof"])
 @pytest.mark.parametrize("path", CONFIRM_PATHS)
-def test_confirm_has_its_earlier_name(path: str, name: str, tmp_path: Path) -> None:
+def test_confirm_accepts_earlier_name(path: str, name: str, tmp_path: Path) -> None:
     spec = CONFIRM_PATHS[path](name, tmp_path)
     assert spec.grading.confirm == "never"
-    with pytest.raises(ConfigError, match=r"grading\.confirm: only swe-argo run heeds this"):
+    with pytest.raises(ConfigError, match=r"grading\.confirm: not supported on Argo"):
         refuse_fields(spec, [f"grading.{name}"])
 
 
 @pytest.mark.parametrize(
     ("item", "value"), [("agent.model=gpt", "gpt"), ('agent.model="gpt"', "gpt"), ("agent.model=a=b", "a=b")]
 )
-def test_set_takes_toml_values_and_bare_words(item: str, value: str) -> None:
+def test_set_accepts_bare_words(item: str, value: str) -> None:
     assert spec_sources.read(None, {}, [item]).agent.model == value
 
 
-def test_set_takes_lists_and_booleans() -> None:
+def test_set_accepts_lists_and_booleans() -> None:
     spec = spec_sources.read(None, {}, ["select.repos=['a/b', 'c/d']", "sandbox.docker.keep_images=true"])
     assert spec.select.repos == ["a/b", "c/d"]
     assert spec.sandbox.docker.keep_images is True
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "message"),
     [
         (["agent.max_stps=3"], "there is no field 'agent.max_stps'; did you mean 'agent.max_steps'?"),
         (["datset=x"], "did you mean 'dataset'?"),
@@ -152,37 +152,37 @@ def test_set_takes_lists_and_booleans() -> None:
         (["attempts=many"], "attempts: input should be a whole number, not 'many'"),
         (["agent.name=bob"], "agent.name: input should be 'gold', 'given', 'idle', 'replay', 'r2egym'"),
         (["agent.name.x=1"], "agent.name: input should be"),
-        (["run_id=../up"], "'../up' is no run id"),
-        (["llm.api_key=sk-1"], "llm.api_key is no field: a key comes from OPENAI_API_KEY"),
+        (["run_id=../up"], "'../up' is not a valid run id"),
+        (["llm.api_key=sk-1"], "llm.api_key is not a field: set OPENAI_API_KEY"),
         (["agent"], "--set: 'agent' is not NAME=VALUE"),
         (["dataset.x=1", "dataset=y"], "dataset"),
     ],
 )
-def test_a_wrong_field_is_one_line_that_names_it(sets: list[str], said: str) -> None:
+def test_unknown_field_is_named(sets: list[str], message: str) -> None:
     if sets[0] == "dataset.x=1":
         sets = ["dataset=y", "dataset.x=1"]
     with pytest.raises(ConfigError) as caught:
         spec_sources.read(None, {}, sets)
-    assert said in caught.value.reason
+    assert message in caught.value.reason
     assert "\n" not in caught.value.reason
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"dataset = [", "is not TOML"),
         (b"\xff\xfe", "is not UTF-8 text"),
         (b"agnet = 1", "run.toml: there is no field"),
     ],
 )
-def test_a_malformed_file_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+def test_malformed_run_file_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         spec_sources.read(path, {}, [])
 
 
-def test_a_missing_file_is_named() -> None:
+def test_missing_run_file_is_named() -> None:
     with pytest.raises(ConfigError, match=r"there is no file none\.toml"):
         spec_sources.read(Path("none.toml"), {}, [])
 
@@ -202,11 +202,11 @@ def test_a_missing_file_is_named() -> None:
         ({"agent_name": "EditAgent"}, "r2egym"),
     ],
 )
-def test_the_agent_follows_from_the_files_that_are_given(flags: dict[str, str], agent: str) -> None:
+def test_agent_is_implied_by_given_files(flags: dict[str, str], agent: str) -> None:
     assert spec_sources.read(None, flags, []).agent.name == agent
 
 
-def test_a_run_without_a_name_gets_a_legal_one() -> None:
+def test_run_id_is_generated_if_missing() -> None:
     spec = spec_sources.read(None, {"dataset": "SWE-bench/SWE-bench_Verified"}, [])
     assert spec.run_id is not None
     assert spec.run_id.startswith("gold-swe-bench-verified-")
@@ -221,10 +221,10 @@ def _tables(table: type[BaseModel] = RunSpec) -> list[type[BaseModel]]:
         for info in table.model_fields.values()
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)
     ]
-    return [table, *(found for one in below for found in _tables(one))]
+    return [table, *(nested for child in below for nested in _tables(child))]
 
 
-def test_every_field_is_documented_and_has_one_flag() -> None:
+def test_every_field_has_one_flag() -> None:
     flags: list[str] = []
     for table in _tables():
         for name, info in table.model_fields.items():
@@ -239,32 +239,34 @@ def test_every_field_is_documented_and_has_one_flag() -> None:
     assert len(flags) == len(set(flags))
 
 
-def test_help_calls_what_a_flag_takes_by_a_plain_name() -> None:
-    types = {get_args(each.annotation)[0] for each in spec_sources.parameters()}
+def test_flag_types_are_plain() -> None:
+    types = {get_args(parameter.annotation)[0] for parameter in spec_sources.parameters()}
     assert types == {kind | None for kind in (str, int, float, bool, list[str])}
 
 
-def test_how_a_run_is_done_is_not_what_it_is() -> None:
-    how = {name for name, info in RunSpec.model_fields.items() if any(isinstance(mark, How) for mark in info.metadata)}
-    kept = {"fail_fast", "give_up_after", "save_error_logs", "save_checkpoints", "max_cost_usd"}
-    kept |= {"canary", "stop_on_canary", "redo", "tags", "continue_solves"}
-    assert how == {"workers", "retries", "store"} | kept
+def test_how_fields_are_listed() -> None:
+    how = {
+        name for name, info in RunSpec.model_fields.items() if any(isinstance(mark, Mutable) for mark in info.metadata)
+    }
+    options = {"fail_fast", "give_up_after", "save_error_logs", "save_checkpoints", "max_cost_usd"}
+    options |= {"canary", "stop_on_canary", "redo", "tags", "continue_solves"}
+    assert how == {"workers", "retries", "store"} | options
 
 
-def test_redo_is_of_one_command_and_refused_where_it_would_stay(tmp_path: Path) -> None:
+def test_redo_is_allowed_only_as_flag(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text('redo = ["unresolved"]\n')
-    with pytest.raises(ConfigError, match=r"redo: not in .*run\.toml: give it on the command line, as --redo WORD"):
+    with pytest.raises(ConfigError, match=r"redo: not allowed in .*run\.toml: use --redo WORD on the command line"):
         spec_sources.read(path, {}, [])
-    with pytest.raises(ConfigError, match="redo: not in --set"):
+    with pytest.raises(ConfigError, match="redo: not allowed in --set"):
         spec_sources.read(None, {}, ['redo=["unresolved"]'])
     path.write_text("redo = []\n")  # as a run's record has it
-    asked = spec_sources.read_request(path, {"redo": ["unresolved"]}, [])
-    assert asked.spec.redo == ["unresolved"]
-    assert "redo" not in spec_toml(asked)
+    request = spec_sources.read_request(path, {"redo": ["unresolved"]}, [])
+    assert request.spec.redo == ["unresolved"]
+    assert "redo" not in spec_toml(request)
 
 
-def test_tags_are_given_by_a_flag_or_in_a_file_each_once(tmp_path: Path) -> None:
+def test_tags_are_unique(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text('tags = ["team/a", "v1.2:b_c-d"]\n')
     assert spec_sources.read(path, {}, []).tags == ["team/a", "v1.2:b_c-d"]
@@ -274,39 +276,39 @@ def test_tags_are_given_by_a_flag_or_in_a_file_each_once(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("tags", "reason"),
     [
-        (["two words"], "flags: tags: 'two words' is no tag: letters, digits and - _ . : /, at most 63"),
-        (["ä"], "flags: tags: 'ä' is no tag: "),
-        (["x" * 64], f"flags: tags: {'x' * 64!r} is no tag: "),
+        (["two words"], "flags: tags: 'two words' is not a valid tag: expected letters, digits and - _ . : /"),
+        (["ä"], "flags: tags: 'ä' is not a valid tag: "),
+        (["x" * 64], f"flags: tags: {'x' * 64!r} is not a valid tag: "),
         ([f"t{n}" for n in range(17)], "flags: tags: a run has at most 16 tags, not ['t0', "),
     ],
     ids=["blank", "letter", "long", "many"],
 )
-def test_a_wrong_tag_is_told_in_a_line(tags: list[str], reason: str) -> None:
+def test_invalid_tag_is_refused(tags: list[str], reason: str) -> None:
     with pytest.raises(ConfigError) as refused:
         spec_sources.read(None, {"tags": tags}, [])
     assert str(refused.value).startswith(reason)
     assert "\n" not in str(refused.value)
 
 
-def test_lists_may_have_commas() -> None:
+def test_list_flags_accept_commas() -> None:
     flags = {"select_instance_ids": ["a,b", "c"], "select_exclude": ["d, e,"]}
     chosen = spec_sources.read(None, flags, []).select
     assert (chosen.instance_ids, chosen.exclude) == (["a", "b", "c"], ["d", "e"])
 
 
 @pytest.mark.parametrize("word", ["True", "true", "false", "auto"])
-def test_function_calling_is_said_in_a_word(word: str) -> None:
+def test_function_calling_accepts_words(word: str) -> None:
     assert spec_sources.read(None, {"agent_use_fn_calling": word}, []).agent.use_fn_calling == word.lower()
 
 
-def test_openhands_name_for_function_calling_holds_where_ours_does_not(tmp_path: Path) -> None:
+def test_openhands_name_sets_fn_calling(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text("[llm]\nnative_tool_calling = false\n")
     assert spec_sources.read(path, {}, []).agent.use_fn_calling == "false"
     assert spec_sources.read(path, {"agent_use_fn_calling": "true"}, []).agent.use_fn_calling == "true"
 
 
-def test_a_model_without_an_agent_is_told_who_works_with_it() -> None:
+def test_implied_agent_is_noted() -> None:
     assert "r2egym" in " ".join(spec_sources.read_request(None, {"agent_model": "openai/m"}, []).notes)
     assert not spec_sources.read_request(None, {"agent_model": "m", "agent_name": "gold"}, []).notes
 
@@ -332,7 +334,7 @@ kubernetes = { namespace = "evals", context = "eks", node_selector = ["role=cpu"
 """
 
 
-def test_a_file_that_has_a_backends_fields_beside_the_common_ones_says_the_same(tmp_path: Path) -> None:
+def test_flat_backend_fields_are_equal(tmp_path: Path) -> None:
     for name, text in (("flat.toml", FLAT), ("tables.toml", TABLES)):
         (tmp_path / name).write_text(text)
     flat, tables = (spec_sources.read(tmp_path / name, {}, ["run_id=r"]) for name in ("flat.toml", "tables.toml"))
@@ -342,7 +344,7 @@ def test_a_file_that_has_a_backends_fields_beside_the_common_ones_says_the_same(
 
 @pytest.mark.parametrize("text", [FLAT, TABLES])
 @pytest.mark.parametrize("item", ["sandbox.namespace=n", "sandbox.kubernetes.namespace=n"])
-def test_flags_and_set_win_over_a_file_by_either_name(tmp_path: Path, text: str, item: str) -> None:
+def test_flags_override_both_file_forms(tmp_path: Path, text: str, item: str) -> None:
     (tmp_path / "run.toml").write_text(text)
     assert spec_sources.read(tmp_path / "run.toml", {}, [item]).sandbox.kubernetes.namespace == "n"
     flags = {"sandbox_kubernetes_namespace": "f"}

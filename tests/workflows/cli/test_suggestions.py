@@ -18,11 +18,11 @@ from tests.workflows.command import swe_argo
 
 THERE = list(get_command(app).commands)  # type: ignore[attr-defined]
 RUN = get_command(app).commands["run"]  # type: ignore[attr-defined]
-RUN_FLAGS = [name for each in RUN.params for name in (*each.opts, *each.secondary_opts) if name.startswith("--")]
+RUN_FLAGS = [name for param in RUN.params for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "expected"),
     [
         ("ls", ["runs"]),
         ("list", ["runs"]),
@@ -35,12 +35,12 @@ RUN_FLAGS = [name for each in RUN.params for name in (*each.opts, *each.secondar
         ("zzz", []),
     ],
 )
-def test_the_closest_comes_first(word: str, meant: list[str]) -> None:
-    assert closest(word, THERE, COMMANDS) == meant
+def test_closest_suggests_best_first(word: str, expected: list[str]) -> None:
+    assert closest(word, THERE, COMMANDS) == expected
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    ("word", "expected"),
     [
         ("--harness", ["--agent"]),
         ("--model-name", ["--model"]),
@@ -53,11 +53,11 @@ def test_the_closest_comes_first(word: str, meant: list[str]) -> None:
         ("--modle", ["--model"]),
     ],
 )
-def test_flag_suggestions_follow_meaning(word: str, meant: list[str]) -> None:
-    assert closest(word, RUN_FLAGS, FLAGS) == meant
+def test_flag_suggestions_follow_meaning(word: str, expected: list[str]) -> None:
+    assert closest(word, RUN_FLAGS, FLAGS) == expected
 
 
-def test_every_word_of_another_tool_leads_to_what_there_is() -> None:
+def test_suggestions_name_existing_words() -> None:
     assert set(COMMANDS.values()) <= set(THERE)
     assert not set(COMMANDS) & set(THERE)
     assert set(FLAGS.values()) <= set(RUN_FLAGS)
@@ -65,17 +65,17 @@ def test_every_word_of_another_tool_leads_to_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (["ls"], "swe-argo: there is no command 'ls'; did you mean runs?; swe-argo --help lists them\n"),
-        (["run", "--max-step", "3"], "swe-argo: there is no flag --max-step; did you mean --max-steps?\n"),
-        (["run", "--limit", "3"], "swe-argo: there is no flag --limit; did you mean --k?\n"),
-        (["show", "--zzzz"], "swe-argo: there is no flag --zzzz\n"),
+        (["ls"], "swe-argo: unknown command 'ls'; did you mean runs?; swe-argo --help lists them\n"),
+        (["run", "--max-step", "3"], "swe-argo: unknown flag --max-step; did you mean --max-steps?\n"),
+        (["run", "--limit", "3"], "swe-argo: unknown flag --limit; did you mean --k?\n"),
+        (["show", "--zzzz"], "swe-argo: unknown flag --zzzz\n"),
     ],
 )
-def test_a_wrong_word_is_one_line(words: list[str], told: str) -> None:
-    done = swe_argo(*words)
-    assert (done.returncode, done.stderr) == (64, told)
+def test_unknown_word_has_suggestion(words: list[str], message: str) -> None:
+    result = swe_argo(*words)
+    assert (result.returncode, result.stderr) == (64, message)
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_a_wrong_word_is_one_line(words: list[str], told: str) -> None:
         ("swe-argo show --store here ni", ["nightly-1", "nightly-2"]),
     ],
 )
-def test_a_shell_is_offered_what_goes_on(line: str, offered: list[str], tmp_path: Path) -> None:
+def test_shell_completion_offers_words(line: str, offered: list[str], tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "here"), create=True)
     for name in ("nightly-1", "nightly-2", "other"):
         Synthetic(run_id=name, instances=1).write(store)
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_SWE_ARGO_COMPLETE": "complete_bash"}
-    done = subprocess.run(
+    completion = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_SWE_ARGO_COMPLETE": "complete_bash"}
+    result = subprocess.run(
         [sys.executable, "-m", "swe_argo.workflows.cli.main"],
-        env=os.environ | asked,
+        env=os.environ | completion,
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split() == offered
+    assert result.stdout.split() == offered

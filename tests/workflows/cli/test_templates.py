@@ -49,44 +49,38 @@ def dataset(tmp_path: Path) -> str:
 IMAGES = [f"rows/{number}:1" for number in range(4)]
 
 
-def test_build_says_what_was_built_and_what_failed_and_again_does_the_rest(
-    server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path
-) -> None:
-    done = swe_argo("templates", "build", dataset, "--cpus", "2", cwd=tmp_path, env=env)
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert f"built   {template_name(IMAGES[0], cpus=2)} ({IMAGES[0]})" in done.stdout
-    assert f"failed  {IMAGES[3]}: image {IMAGES[3]} cannot be pulled: manifest unknown" in done.stdout
-    assert "4 templates: 3 built, 0 there before and 1 failed" in done.stdout
-    assert f"templates build {dataset} --cpus 2" in done.stdout
+def test_templates_build_resumes(server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path) -> None:
+    result = swe_argo("templates", "build", dataset, "--cpus", "2", cwd=tmp_path, env=env)
+    assert result.returncode == 3, result.stdout + result.stderr
+    assert f"built   {template_name(IMAGES[0], cpus=2)} ({IMAGES[0]})" in result.stdout
+    assert f"failed  {IMAGES[3]}: image {IMAGES[3]} cannot be pulled: manifest unknown" in result.stdout
+    assert "4 templates: 3 built, 0 existed and 1 failed" in result.stdout
+    assert f"templates build {dataset} --cpus 2" in result.stdout
     (server.machines.images / IMAGES[3].replace("/", "__")).mkdir()
     again = swe_argo("templates", "build", dataset, "--cpus", "2", cwd=tmp_path, env=env)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "4 templates: 1 built and 3 there before" in again.stdout
+    assert "4 templates: 1 built and 3 existed" in again.stdout
 
 
-def test_a_build_that_is_stopped_says_how_to_go_on(
-    server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path
-) -> None:
+def test_stopped_build_can_resume(server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path) -> None:
     server.faults.build_seconds = 600
     process = begin("templates", "build", dataset, env=env | {"HOME": str(tmp_path)})
     wait_for(lambda: len(server.control.templates.watched) == 4)
     os.kill(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
-    assert "stopped: 4 templates: 0 built and 0 there before, 4 go on at E2B; to go on: swe-argo" in output
+    assert "stopped: 4 templates: 0 built and 0 existed, 4 still building at E2B; continue with: swe-argo" in output
 
 
 @pytest.mark.long
-def test_list_and_prune_know_what_runs_use(
-    server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path
-) -> None:
+def test_templates_prune_follows_runs(server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path) -> None:
     for image in IMAGES[:3]:
         server.machines.templates[template_name(image)] = image
     # A run that is planned, and refused for the image that cannot be built: then without that one.
     words = ["run", "--backend", "e2b", "--store", "store", "--dataset", dataset, "--run-id", "r1", "--retries", "0"]
     refused = swe_argo(*words, cwd=tmp_path, env=env)
     assert refused.returncode == 64, refused.stdout + refused.stderr
-    assert f"1 of 1 templates could not be built at E2B, that of {IMAGES[3]}" in refused.stderr
+    assert f"E2B could not build 1 of 1 templates (first: {IMAGES[3]})" in refused.stderr
     (tmp_path / "preds.jsonl").write_text(
         "".join(
             json.dumps({"instance_id": json.loads(row)["instance_id"], "model_name_or_path": "m", "model_patch": ""})
@@ -103,17 +97,15 @@ def test_list_and_prune_know_what_runs_use(
     assert "r1" in lines[image_name(IMAGES[0])]
     assert IMAGES[0] in lines[image_name(IMAGES[0])]
     assert lines[image_name(IMAGES[2])].endswith("unknown to this store  none")
-    told = swe_argo("templates", "prune", "--store", "store", cwd=tmp_path, env=env)
-    assert "3 found; remove them with: swe-argo templates prune --yes" in told.stdout
+    listing = swe_argo("templates", "prune", "--store", "store", cwd=tmp_path, env=env)
+    assert "3 found; remove them with: swe-argo templates prune --yes" in listing.stdout
     assert template_name(IMAGES[2]) in server.machines.templates
-    done = swe_argo("templates", "prune", "--store", "store", "--yes", cwd=tmp_path, env=env)
-    assert "3 removed" in done.stdout
+    result = swe_argo("templates", "prune", "--store", "store", "--yes", cwd=tmp_path, env=env)
+    assert "3 removed" in result.stdout
     assert set(server.machines.templates) == {"others-own", *map(template_name, IMAGES[:2])}
 
 
-def test_a_command_that_is_refused_names_the_one_that_builds(
-    server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path
-) -> None:
+def test_missing_template_names_command(server: E2BServer, env: dict[str, str], dataset: str, tmp_path: Path) -> None:
     words = ["run", "--backend", "e2b", "--dataset", dataset, "--k", "2", "--memory-mb", "4096"]
     refused = swe_argo(*words, "--no-e2b-build-templates", cwd=tmp_path, env=env)
     assert refused.returncode == 64
@@ -121,7 +113,7 @@ def test_a_command_that_is_refused_names_the_one_that_builds(
     assert server.control.templates.builds == []
 
 
-def test_without_a_key_it_is_the_key_that_is_asked_for(dataset: str, tmp_path: Path) -> None:
-    done = swe_argo("templates", "build", dataset, cwd=tmp_path, env={"E2B_API_KEY": "", "HOME": str(tmp_path)})
-    assert done.returncode == 64
-    assert "set E2B_API_KEY" in done.stderr
+def test_templates_build_requires_key(dataset: str, tmp_path: Path) -> None:
+    result = swe_argo("templates", "build", dataset, cwd=tmp_path, env={"E2B_API_KEY": "", "HOME": str(tmp_path)})
+    assert result.returncode == 64
+    assert "set E2B_API_KEY" in result.stderr

@@ -53,7 +53,7 @@ FIELDS = {field.name: field for field in fields()}
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in list(os.environ):
-        if name.startswith("EVAL_") or name in {each.name for each in variables.VARIABLES}:
+        if name.startswith("EVAL_") or name in {variable.name for variable in variables.VARIABLES}:
             monkeypatch.delenv(name)
     settings.cache_clear()
     yield
@@ -62,34 +62,32 @@ def _bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("name", "text", "field", "value"), SAID)
-def test_a_variable_says_its_field(
-    name: str, text: str, field: str, value: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variable_sets_its_field(name: str, text: str, field: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, text)
-    asked = spec_sources.read_request(None, MODEL, [])
-    assert FIELDS[field].of(asked.spec) == value
-    assert f"{name} ({field} = {value})" in asked.notes[0]
+    request = spec_sources.read_request(None, MODEL, [])
+    assert FIELDS[field].of(request.spec) == value
+    assert f"{name} ({field} = {value})" in request.notes[0]
 
 
-def test_every_variable_that_sets_a_field_is_tried_here() -> None:
-    assert {each.name for each in variables.VARIABLES if each.field} == {name for name, *_ in SAID}
+def test_variable_table_is_fully_tested() -> None:
+    assert {variable.name for variable in variables.VARIABLES if variable.field} == {name for name, *_ in SAID}
 
 
 @pytest.mark.parametrize(("name", "text", "field", "value"), SAID)
-def test_the_file_wins_over_a_variable_and_a_flag_over_both(  # noqa: PLR0917 - pytest's arguments
+def test_file_and_flag_override_variable(  # noqa: PLR0917 - pytest's arguments
     name: str, text: str, field: str, value: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(name, text)
-    said = FIELDS[field].info.get_default(call_default_factory=True)
-    if said is None:
-        said = {"select.k": 9}.get(field, "said")
+    file_value = FIELDS[field].info.get_default(call_default_factory=True)
+    if file_value is None:
+        file_value = {"select.k": 9}.get(field, "said")
     table, _, last = field.rpartition(".")
-    written = str(said).lower() if isinstance(said, bool) else repr(said)
+    written = str(file_value).lower() if isinstance(file_value, bool) else repr(file_value)
     path = tmp_path / "run.toml"
     path.write_text((f"[{table}]\n" if table else "") + f"{last} = {written}\n")
-    asked = spec_sources.read_request(path, MODEL, [])
-    assert FIELDS[field].of(asked.spec) == said
-    assert not asked.notes
+    request = spec_sources.read_request(path, MODEL, [])
+    assert FIELDS[field].of(request.spec) == file_value
+    assert not request.notes
     assert FIELDS[field].of(spec_sources.read_request(path, MODEL, [f"{field}={_toml(value)}"]).spec) == value
 
 
@@ -97,50 +95,48 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def test_ours_wins_where_two_name_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_store_variable_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWE_ARGO_STORE", "ours")
     monkeypatch.setenv("EVAL_OUTPUT_PATH", "theirs")
     assert spec_sources.read(None, {}, []).store == "ours"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         (
             "RUNTIME",
             "remote",
-            r"RUNTIME: 'remote' is no place for sandboxes here; ags, docker, e2b, kubernetes and local are",
+            r"RUNTIME: 'remote' is not a backend: give one of ags, docker, e2b, kubernetes and local",
         ),
         ("RUNTIME", "modal", "RUNTIME: 'modal'"),
-        ("EVAL_MAX_RETRIES", "many", "EVAL_MAX_RETRIES: 'many' is no whole number"),
+        ("EVAL_MAX_RETRIES", "many", "EVAL_MAX_RETRIES: 'many' is not a whole number"),
         ("EVAL_MAX_RETRIES", "-1", "EVAL_MAX_RETRIES: retries: input should be greater than or equal to 0"),
-        ("EVAL_SAVE_CHECKPOINTS", "maybe", "EVAL_SAVE_CHECKPOINTS: 'maybe' is neither true nor false"),
+        ("EVAL_SAVE_CHECKPOINTS", "maybe", "EVAL_SAVE_CHECKPOINTS: 'maybe' is not true or false"),
         ("DEFAULT_RUNTIME_RESOURCE_FACTOR", "0", "DEFAULT_RUNTIME_RESOURCE_FACTOR: sandbox.resource_factor"),
-        ("DEFAULT_RUNTIME_RESOURCE_FACTOR", "big", "'big' is no number"),
+        ("DEFAULT_RUNTIME_RESOURCE_FACTOR", "big", "'big' is not a number"),
         ("LLM_BASE_URL", "http://me:secret@host/v1", "LLM_BASE_URL: llm.base_url"),
     ],
 )
-def test_a_wrong_value_is_one_line_that_names_the_variable(
-    name: str, text: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_invalid_variable_is_named(name: str, text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         spec_sources.read(None, MODEL, [])
 
 
-def test_a_wrong_value_that_does_not_count_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overridden_variable_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME", "remote")
     assert spec_sources.read(None, {"sandbox_backend": "docker"}, []).sandbox.backend == "docker"
 
 
-def test_what_is_empty_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("K", "")
     monkeypatch.setenv("RUNTIME", " ")
-    asked = spec_sources.read_request(None, {}, [])
-    assert (asked.spec.select.k, asked.notes) == (None, ())
+    request = spec_sources.read_request(None, {}, [])
+    assert (request.spec.select.k, request.notes) == (None, ())
 
 
-def test_a_model_and_its_prompts_say_nothing_where_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_variables_need_model(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("USE_HINT_TEXT", "ITERATIVE_EVAL_MODE"):
         monkeypatch.setenv(name, "true")
     monkeypatch.setenv("LLM_BASE_URL", "http://localhost")
@@ -149,41 +145,37 @@ def test_a_model_and_its_prompts_say_nothing_where_none_is_asked(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
-        ("EVAL_MAX_RETRY", "nothing reads EVAL_MAX_RETRY; did you mean EVAL_MAX_RETRIES?"),
+        ("EVAL_MAX_RETRY", "unknown variable EVAL_MAX_RETRY has no effect; did you mean EVAL_MAX_RETRIES?"),
         ("EVAL_SAVE_ERRORLOGS", "did you mean EVAL_SAVE_ERROR_LOGS?"),
-        ("EVAL_XYZ", "nothing reads EVAL_XYZ"),
+        ("EVAL_XYZ", "unknown variable EVAL_XYZ has no effect"),
     ],
 )
-def test_an_unknown_variable_of_an_evaluation_is_warned_about(
-    name: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_variable_is_noted(name: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "3")
-    assert any(said in note for note in spec_sources.read_request(None, {}, []).notes)
+    assert any(message in note for note in spec_sources.read_request(None, {}, []).notes)
 
 
 @pytest.mark.parametrize(("text", "level"), [("debug", "DEBUG"), ("WARN", "WARN"), ("Info", "INFO")])
-def test_the_level_of_the_log_is_a_setting_of_every_process(
-    text: str, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_level_is_read_from_env(text: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOG_LEVEL", text)
     assert settings().log_level == level
 
 
-def test_a_level_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_log_level_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOG_LEVEL", "loud")
-    with pytest.raises(ConfigError, match="LOG_LEVEL: 'loud' is none of DEBUG, INFO"):
+    with pytest.raises(ConfigError, match="LOG_LEVEL: 'loud' is not one of DEBUG, INFO"):
         settings()
 
 
-def test_the_docs_have_the_table() -> None:
+def test_docs_contain_variable_table() -> None:
     page = (ROOT / "templates" / "runs" / "README.md").read_text("utf-8")
     missing = [line for line in variables.table().splitlines() if line not in page.splitlines()]
     assert not missing, "\n".join(difflib.unified_diff(page.splitlines(), variables.table().splitlines(), lineterm=""))
 
 
-def test_parameters_that_the_table_names_are_of_the_workflow() -> None:
+def test_variable_parameters_exist() -> None:
     manifest = evaluate().to_dict()
-    there = {parameter["name"] for parameter in manifest["spec"]["arguments"]["parameters"]}
-    assert {each.parameter for each in variables.VARIABLES if each.parameter} <= there
+    parameters = {parameter["name"] for parameter in manifest["spec"]["arguments"]["parameters"]}
+    assert {variable.parameter for variable in variables.VARIABLES if variable.parameter} <= parameters

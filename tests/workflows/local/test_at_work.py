@@ -15,19 +15,19 @@ from tests.workflows.view.server import viewing
 from tests.workflows.waiting_model import waiting_model
 
 
-def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody(tmp_path: Path) -> None:
-    def found() -> list[UnitAtWork]:
+def test_unit_at_work_reports_progress(tmp_path: Path) -> None:
+    def units_at_work() -> list[UnitAtWork]:
         return find_units_at_work(record_of(open_store(str(tmp_path)), RunFile, "r"))
 
     with waiting_model("echo hi > new.txt") as model:
         prices = ["--input-cost-per-token", "0.001", "--output-cost-per-token", "0.001", "--max-steps", "7"]
         runner = begin("run", *model.agent, *prices, "--store", str(tmp_path), "--run-id", "r", *ids(QUICK[0]))
         wait_for((tmp_path / "runs" / "r" / "plan.json").exists)
-        wait_for(lambda: [each for each in found() if each.progress.turn == 1])
-        (unit,) = found()
+        wait_for(lambda: [candidate for candidate in units_at_work() if candidate.progress.turn == 1])
+        (unit,) = units_at_work()
         growing = Trajectory.from_bytes(unit.trajectory.read_bytes())
-        other = json.loads((tmp_path / "runs" / "r" / "run.json").read_text()) | {"created_at": "2020-01-01T00:00:00"}
-        assert find_units_at_work(RunFile.model_validate(other)) == []
+        past = json.loads((tmp_path / "runs" / "r" / "run.json").read_text()) | {"created_at": "2020-01-01T00:00:00"}
+        assert find_units_at_work(RunFile.model_validate(past)) == []
         with viewing(open_store(str(tmp_path))) as viewer:
             run, page = viewer.get("/runs/r").text, viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
         model.go_on.set()
@@ -39,14 +39,14 @@ def test_a_unit_at_work_tells_its_turn_its_tokens_and_its_last_action_to_anybody
     assert progress.action == "execute_bash: echo hi > new.txt"
     assert progress.usage.cost_usd
     assert progress.usage == growing.extra.usage
-    assert found() == []
+    assert units_at_work() == []
     assert "execute_bash: echo hi &gt; new.txt" in run
-    assert all("1 of 7" in each for each in (run, page))
-    assert "<b>At work</b>" in page
+    assert all("1 of 7" in candidate for candidate in (run, page))
+    assert "<b>Running</b>" in page
     assert 'href="/runs/r/files/' not in page.partition("<footer>")[2]
 
 
-def test_a_unit_whose_steps_are_not_seen_here_tells_the_same_by_what_it_keeps_in_the_store(tmp_path: Path) -> None:
+def test_unit_at_work_is_read_from_store(tmp_path: Path) -> None:
     elsewhere, results = tmp_path / "elsewhere", tmp_path / "results"
     elsewhere.mkdir()
     with waiting_model("echo hi > new.txt") as model:
@@ -60,9 +60,9 @@ def test_a_unit_whose_steps_are_not_seen_here_tells_the_same_by_what_it_keeps_in
         printed, _ = runner.communicate(timeout=300)
         assert runner.returncode == 0, printed
         with viewing(open_store(str(results))) as viewer:
-            done = viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
+            final_page = viewer.get(f"/runs/r/units/{QUICK[0]}/1").text
     assert "execute_bash: echo hi &gt; new.txt" in run
-    assert all("1 of 7" in each for each in (run, page))
-    assert "<b>At work</b>" in page
+    assert all("1 of 7" in text for text in (run, page))
+    assert "<b>Running</b>" in page
     assert "echo hi &gt; new.txt" in page
-    assert "<b>At work</b>" not in done
+    assert "<b>Running</b>" not in final_page

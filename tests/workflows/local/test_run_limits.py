@@ -59,7 +59,7 @@ def solved() -> SolveRecord:
     )
 
 
-def test_money_closes_when_it_is_spent() -> None:
+def test_limits_close_when_cost_is_spent() -> None:
     bound = limits(max_cost_usd=1)
     bound.count(PAID)
     bound.count(PAID)
@@ -71,37 +71,37 @@ def test_money_closes_when_it_is_spent() -> None:
     assert not bound.closed.failed
 
 
-def test_a_tiny_bound_that_is_spent_proposes_one_that_is_legal() -> None:
+def test_limits_suggest_legal_cost() -> None:
     bound = limits(Usage(calls=1, requests=1, cost_usd=0.00002), max_cost_usd=0.00001)
     assert bound.closed is not None
     assert float(bound.closed.flags[1]) == pytest.approx(0.00004)
 
 
-def test_money_of_earlier_sessions_counts() -> None:
+def test_limits_count_earlier_cost() -> None:
     assert limits(PAID, max_cost_usd=0.4).closed is not None
     assert limits(PAID, max_cost_usd=0.5).closed is None
 
 
-def test_money_without_a_price_cannot_be_bounded() -> None:
+def test_limits_close_without_price() -> None:
     bound = limits(max_cost_usd=1)
     bound.count(Usage(calls=1, requests=1))
     assert bound.closed is not None
     assert "--input-cost-per-token" in bound.closed.reason
 
 
-def test_requests_that_were_never_answered_cost_nothing() -> None:
+def test_unanswered_requests_are_free() -> None:
     bound = limits(max_cost_usd=1)
     bound.count(Usage(requests=5))
     assert bound.closed is None
 
 
-def test_without_a_limit_money_is_only_counted() -> None:
+def test_limits_need_max_cost_to_close() -> None:
     free = limits()
     free.count(Usage(calls=1, requests=1, cost_usd=1e6))
     assert (free.closed, free.spent.cost_usd) == (None, 1e6)
 
 
-def test_an_endpoint_that_lets_nobody_in_closes_and_an_ordinary_failure_does_not() -> None:
+def test_limits_close_on_rejected_access() -> None:
     bound = limits()
     bound.failed(failure(FailureClass.MODEL))
     assert bound.closed is None
@@ -110,7 +110,7 @@ def test_an_endpoint_that_lets_nobody_in_closes_and_an_ordinary_failure_does_not
     assert not bound.closed.failed
 
 
-def test_the_first_failure_ends_the_run_where_that_is_wished() -> None:
+def test_fail_fast_closes_limits() -> None:
     bound = limits(fail_fast=True)
     bound.failed(failure(FailureClass.EXEC))
     assert bound.closed is not None
@@ -129,7 +129,7 @@ def test_the_first_failure_ends_the_run_where_that_is_wished() -> None:
         ([None, *[FailureClass.EXEC] * 5], False),
     ],
 )
-def test_a_run_whose_units_all_end_without_a_verdict_is_given_up(ends: list[FailureClass | None], closed: bool) -> None:
+def test_equal_failures_close_limits(ends: list[FailureClass | None], closed: bool) -> None:
     bound = limits(give_up_after=3)
     for end in ends:
         if end is None:
@@ -138,27 +138,29 @@ def test_a_run_whose_units_all_end_without_a_verdict_is_given_up(ends: list[Fail
             bound.failed(failure(end))
     assert (bound.closed is not None) == closed
     if bound.closed:
-        assert bound.closed.reason.startswith("the first 3 units all ended without a verdict, for exec (")
+        assert bound.closed.reason.startswith("the first 3 units all failed with exec (")
         assert not bound.closed.failed
 
 
-def test_a_run_that_is_given_up_for_its_endpoint_says_so() -> None:
+def test_limits_name_lost_endpoint() -> None:
     bound = limits(give_up_after=2)
     down = failure(FailureClass.MODEL).model_copy(update={"reason": "the model endpoint at URL refuses connections"})
     for _ in range(2):
         bound.failed(down)
     assert bound.closed is not None
-    assert bound.closed.reason.startswith("the model endpoint at URL refuses connections: the first 2 units all ended ")
+    assert bound.closed.reason.startswith(
+        "the model endpoint at URL refuses connections: the first 2 units all failed "
+    )
 
 
-def test_nothing_is_given_up_where_that_is_wished() -> None:
+def test_limits_never_give_up_when_zero() -> None:
     bound = limits(give_up_after=0)
     for _ in range(50):
         bound.failed(failure(FailureClass.EXEC))
     assert bound.closed is None
 
 
-def test_what_a_run_spent_is_that_of_its_solves_and_of_its_failed_tries(tmp_path: Path) -> None:
+def test_usage_before_sums_all_tries(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     store.put(key(SolveRecord, "r", "a__b-1", 1), solved().to_bytes())
     for name in ("t1", "t2"):
@@ -170,7 +172,7 @@ def test_what_a_run_spent_is_that_of_its_solves_and_of_its_failed_tries(tmp_path
     assert read_usage_before(store, "none") == Usage()
 
 
-def test_units_that_wait_for_a_model_share_cores_and_those_that_are_graded_do_not() -> None:
+def test_default_workers_exceed_cores() -> None:
     assert default_workers("local") == default_graders("local")
     assert default_workers("local", asks_model=True) > default_graders("local")
     assert default_workers("docker", asks_model=True) <= 24
@@ -181,12 +183,12 @@ def test_units_that_wait_for_a_model_share_cores_and_those_that_are_graded_do_no
     ("agent", "backend", "bound"),
     [("gold", "local", 64), ("openhands", "local", default_graders()), ("openhands", "kubernetes", 64)],
 )
-def test_many_units_that_wait_for_a_model_are_not_all_graded_at_once(agent: str, backend: str, bound: int) -> None:
+def test_grader_count_is_bounded(agent: str, backend: str, bound: int) -> None:
     spec = RunSpec.model_validate({"agent": {"name": agent}, "sandbox": {"backend": backend}, "workers": 64})
     assert (worker_count(spec), grader_count(spec)) == (64, bound)
 
 
-def test_each_attempt_of_iterative_mode_has_time_to_get_its_sandbox() -> None:
+def test_deadline_grows_with_attempts() -> None:
     once = RunSpec.model_validate({"agent": {"name": "openhands"}})
     thrice = RunSpec.model_validate({"agent": {"name": "openhands", "iterative": True}})
     assert deadline_s("solve", thrice) - deadline_s("solve", once) == 2 * 1800
@@ -203,16 +205,16 @@ def images(tmp_path: Path) -> Path:
     return tmp_path / "images"
 
 
-def test_a_run_that_fails_fast_ends_reports_and_goes_on_later(tmp_path: Path, images: Path) -> None:
+def test_fail_fast_run_resumes(tmp_path: Path, images: Path) -> None:
     store = str(tmp_path / "store")
     chosen_spec = ["--store", store, "--run-id", "r", "--local-images", str(images), "--agent", "idle", "-j", "1"]
     chosen_spec += ["--fail-fast", "--retries", "0", *ids(*QUICK)]
-    done = swe_argo("run", *chosen_spec)
-    assert done.returncode == 4, done.stdout + done.stderr
-    last = done.stdout.strip().splitlines()[-2:]
+    result = swe_argo("run", *chosen_spec)
+    assert result.returncode == 4, result.stdout + result.stderr
+    last = result.stdout.strip().splitlines()[-2:]
     assert last[0].startswith(f"failed at its first unit without a verdict (--fail-fast): {QUICK[0]}, solve: ")
-    assert last[0].endswith("3 units not begun")
-    assert last[1].startswith("to go on: swe-argo run --store")
+    assert last[0].endswith("3 units not started")
+    assert last[1].startswith("continue with: swe-argo run --store")
     assert summary(store, "r").headline.total == 4
     assert summary(store, "r").headline.graded == 0
     head = next(images.glob("*gridprint-1*")) / "testbed" / ".git" / "HEAD"
@@ -223,20 +225,20 @@ def test_a_run_that_fails_fast_ends_reports_and_goes_on_later(tmp_path: Path, im
 
 
 @pytest.mark.long
-def test_a_run_that_is_given_up_says_why_once_and_goes_on_later(tmp_path: Path, images: Path) -> None:
+def test_run_gives_up_once_and_resumes(tmp_path: Path, images: Path) -> None:
     for head in images.glob("*/testbed/.git/HEAD"):
         shutil.copyfile(head, head.with_name("HEAD.good"))
         head.write_bytes(b"garbage")
     store = str(tmp_path / "store")
     chosen_spec = ["--store", store, "--run-id", "r", "--local-images", str(images), "--agent", "idle", "-j", "1"]
     chosen_spec += ["--retries", "0", "--give-up-after", "2", *ids(*QUICK)]
-    done = swe_argo("run", *chosen_spec)
-    assert done.returncode == 3, done.stdout + done.stderr
-    *_, told, further = done.stdout.strip().splitlines()
-    assert told.startswith("the first 2 units all ended without a verdict, for ")
-    assert told.endswith("; 2 units not begun")
-    assert further.startswith("to go on: swe-argo run --store")
-    assert "INVALID" in done.stdout
+    result = swe_argo("run", *chosen_spec)
+    assert result.returncode == 3, result.stdout + result.stderr
+    *_, message, further = result.stdout.strip().splitlines()
+    assert message.startswith("the first 2 units all failed with ")
+    assert message.endswith("; 2 units not started")
+    assert further.startswith("continue with: swe-argo run --store")
+    assert "INVALID" in result.stdout
     for head in images.glob("*/testbed/.git/HEAD"):
         if (good := head.with_name("HEAD.good")).exists():
             shutil.copyfile(good, head)
@@ -245,35 +247,35 @@ def test_a_run_that_is_given_up_says_why_once_and_goes_on_later(tmp_path: Path, 
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("saves_logs", [True, False])
 @pytest.mark.long
-def test_what_a_killed_step_said_is_kept_unless_nobody_wants_it(tmp_path: Path, kept: bool) -> None:
+def test_killed_step_log_is_saved(tmp_path: Path, saves_logs: bool) -> None:
     store = str(tmp_path)
-    env = {"LOG_LEVEL": "debug", "EVAL_SAVE_ERROR_LOGS": str(kept)}
+    env = {"LOG_LEVEL": "debug", "EVAL_SAVE_ERROR_LOGS": str(saves_logs)}
     runner = begin("run", "--store", store, "--run-id", "r", *ids(QUICK[0]), env=env)
     wait_for(lambda: steps_of(store))
-    wait_for(lambda: _said_something(steps_of(store)))
+    wait_for(lambda: _has_output(steps_of(store)))
     for pid in steps_of(store):
         kill(pid)
-    said, _ = runner.communicate(timeout=60)
-    assert runner.returncode == 0, said
-    assert [each.failure_class for each in failures(open_store(store), "r")] == [FailureClass.STEP_KILLED]
+    output, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 0, output
+    assert [failure.failure_class for failure in failures(open_store(store), "r")] == [FailureClass.STEP_KILLED]
     logs = list(tmp_path.glob("runs/r/units/*/1/tries/*/step.log"))
-    assert len(logs) == kept
-    if kept:
+    assert len(logs) == saves_logs
+    if saves_logs:
         assert "DEBUG swe_argo.steps.sandbox.command_log: command " in logs[0].read_text()
 
 
-def _said_something(pids: list[int]) -> bool:
+def _has_output(pids: list[int]) -> bool:
     """Whether a step has written to its stderr, which is a file without a name."""
     return any((Path(f"/proc/{pid}/fd/2").stat().st_size if Path(f"/proc/{pid}").exists() else 0) > 0 for pid in pids)
 
 
 @pytest.mark.long
-def test_at_the_usual_level_a_step_that_fails_says_its_line_alone(tmp_path: Path, images: Path) -> None:
+def test_failed_step_log_is_one_line(tmp_path: Path, images: Path) -> None:
     chosen_spec = ["--store", str(tmp_path / "s"), "--run-id", "r", "--local-images", str(images), "--retries", "0"]
-    done = swe_argo("run", *chosen_spec, "--agent", "idle", *ids(QUICK[0]))
-    assert done.returncode == 3, done.stdout + done.stderr
+    result = swe_argo("run", *chosen_spec, "--agent", "idle", *ids(QUICK[0]))
+    assert result.returncode == 3, result.stdout + result.stderr
     (log,) = (tmp_path / "s").glob("runs/r/units/*/1/tries/*/step.log")
     record = json.loads((log.parent / "failure.json").read_text())
     assert log.read_text().strip() == f"solve: {record['reason']}"

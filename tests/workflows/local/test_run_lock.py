@@ -21,7 +21,7 @@ from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.run_lock import DEAD_S, Lock
 from swe_argo.workflows.local import run_lock
 from swe_argo.workflows.local.run_lock import hold_run
-from tests.s3 import Habit, ignores_conditions, knows_no_conditions, other_server
+from tests.s3 import Habit, ignores_conditions, knows_no_conditions, odd_server
 from tests.workflows.command import QUICK, begin, ids, paused, summary, swe_argo, wait_for, whole_steps_of
 
 RUN = ["--run-id", "r", "--attempts", "2", *ids(*QUICK)]
@@ -41,7 +41,7 @@ def lock(**fields: object) -> bytes:
     return Lock.model_validate(about | fields).to_bytes()
 
 
-def test_a_run_is_held_by_one_and_free_after_it(store: Store) -> None:
+def test_lock_admits_one_holder(store: Store) -> None:
     with hold_run(store, "r"):
         with (
             pytest.raises(ConfigError, match=rf"is being worked on by process {os.getpid()} on "),
@@ -56,28 +56,28 @@ def test_a_run_is_held_by_one_and_free_after_it(store: Store) -> None:
 
 
 @pytest.mark.parametrize("habit", [ignores_conditions, knows_no_conditions])
-def test_lock_holds_on_a_store_without_conditions(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
-    with other_server(habit, monkeypatch):
+def test_lock_works_without_conditions(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
+    with odd_server(habit, monkeypatch):
         store = open_store(f"s3://{bucket}/x", create=True)
         with hold_run(store, "r") as hold:
-            assert "two runners that start run 'r' at the same moment would both work on it" in hold.caveat
+            assert "two that start at the same moment would both work on it" in hold.caveat
             with pytest.raises(ConfigError, match="is being worked on"), hold_run(store, "r"):
                 pass
 
 
-def test_run_prints_what_its_store_cannot_guard(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with other_server(ignores_conditions, monkeypatch):
-        done = swe_argo("run", "--store", f"s3://{bucket}/x", "--agent", "gold", "--run-id", "r", *ids(QUICK[0]))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("note: s3://runs-here/x cannot keep two writers apart") == 1
+def test_run_prints_lock_caveat(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with odd_server(ignores_conditions, monkeypatch):
+        result = swe_argo("run", "--store", f"s3://{bucket}/x", "--agent", "gold", "--run-id", "r", *ids(QUICK[0]))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("note: s3://runs-here/x cannot lock run 'r' reliably") == 1
 
 
-def test_lock_has_no_caveat_on_a_store_with_conditions(store: Store) -> None:
+def test_lock_has_no_caveat_by_default(store: Store) -> None:
     with hold_run(store, "r") as hold:
         assert not hold.caveat
 
 
-def test_of_many_that_come_at_once_one_gets_it(store: Store) -> None:
+def test_lock_admits_one_of_many_at_once(store: Store) -> None:
     together, over = threading.Barrier(8), threading.Event()
 
     def come(_number: int) -> bool:
@@ -96,11 +96,11 @@ def test_of_many_that_come_at_once_one_gets_it(store: Store) -> None:
         for _ in range(7):
             assert refused.acquire(timeout=60)
         over.set()
-        assert sum(each.result() for each in came) == 1
+        assert sum(future.result() for future in came) == 1
 
 
 @pytest.mark.parametrize("last", [{"alive_at": 0.0}, {}])
-def test_the_hold_of_a_dead_runner_is_taken_over_by_one(store: Store, last: dict[str, object]) -> None:
+def test_dead_lock_is_taken_over_once(store: Store, last: dict[str, object]) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", "from swe_argo.steps.host.folders import process_owner; print(process_owner())"],
         capture_output=True,
@@ -117,17 +117,17 @@ def test_the_hold_of_a_dead_runner_is_taken_over_by_one(store: Store, last: dict
         pass
 
 
-def test_a_runner_elsewhere_is_alive_while_it_says_so(store: Store) -> None:
+def test_renewed_remote_lock_holds(store: Store) -> None:
     store.put(NAME, lock(alive_at=time.time() - DEAD_S / 2))
     with (
-        pytest.raises(ConfigError, match=r"by process 1 on elsewhere \(last sign of life [6-9]\d s "),
+        pytest.raises(ConfigError, match=r"by process 1 on elsewhere \(last heartbeat [6-9]\d s "),
         hold_run(store, "r"),
     ):
         pass
     assert store.keys("runs/") == [NAME]
 
 
-def test_a_hold_is_renewed_and_its_loss_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_renewed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lock, "BEAT_S", 0.05)
     lost = threading.Event()
     with hold_run(store, "r") as mine:
@@ -137,14 +137,14 @@ def test_a_hold_is_renewed_and_its_loss_is_told(store: Store, monkeypatch: pytes
         store.delete_many([NAME])
         wait_for(lambda: store.get_many([NAME]))
         assert not lost.is_set(), "a hold that was removed by hand is made anew"
-        other = lock()
-        wait_for(lambda: store.swap(NAME, store.get(NAME), other))  # not in the midst of a renewal
+        foreign_lock = lock()
+        wait_for(lambda: store.swap(NAME, store.get(NAME), foreign_lock))  # not in the midst of a renewal
         assert lost.wait(60)
-    assert store.get(NAME) == other, "what is another's is left to it"
+    assert store.get(NAME) == foreign_lock, "what is another's is left to it"
 
 
 @pytest.mark.long
-def test_two_runners_with_different_homes_do_not_meet(tmp_path: Path) -> None:
+def test_lock_works_across_homes(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     homes = [tmp_path / name for name in ("one", "two")]
     runner = begin("run", "--store", store, *RUN, env={"SWE_ARGO_HOME": str(homes[0])})
@@ -152,41 +152,41 @@ def test_two_runners_with_different_homes_do_not_meet(tmp_path: Path) -> None:
     with paused(runner):  # a second one that takes long to start finds it at work all the same
         second = swe_argo("run", "--store", store, *RUN, env={"SWE_ARGO_HOME": str(homes[1])})
         runner.send_signal(signal.SIGHUP)  # its terminal is closed
-    said, _ = runner.communicate(timeout=120)
+    output, _ = runner.communicate(timeout=120)
     assert second.returncode == 64
     assert f"is being worked on by process {runner.pid}" in second.stderr
-    assert runner.returncode == 130, said
-    assert summary(store, "r").headline.total == 4
+    assert runner.returncode == 130, output
+    assert summary(store, "r").headline.total == 8
     assert not Path(store, NAME).exists()
 
 
-def test_a_killed_plan_is_the_worlds_failure(tmp_path: Path) -> None:
+def test_killed_plan_is_infra_failure(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     os.mkfifo(rows)  # plan waits here
     runner = begin("run", "--store", str(tmp_path / "store"), "--run-id", "r", "--dataset", str(rows))
     if not Path("/proc").exists():
         runner.kill()
         pytest.skip("needs Linux")
-    while not (seen := whole_steps_of(runner.pid)):
+    while not (pids := whole_steps_of(runner.pid)):
         time.sleep(0.02)
-    (plan,) = seen
+    (plan,) = pids
     os.kill(plan, signal.SIGKILL)
-    said, _ = runner.communicate(timeout=120)
-    assert runner.returncode == 75, said
-    assert "plan was killed by SIGKILL" in said
+    output, _ = runner.communicate(timeout=120)
+    assert runner.returncode == 75, output
+    assert "plan was killed by SIGKILL" in output
     assert not list((tmp_path / "store").rglob("*.json"))
 
 
 @pytest.mark.long
-def test_a_store_that_vanishes_under_way_is_the_worlds_failure(tmp_path: Path) -> None:
+def test_lost_store_is_infra_failure(tmp_path: Path) -> None:
     store = tmp_path / "store"
     runner = begin("run", "--store", str(store), *RUN)
     wait_for(lambda: list(store.glob("runs/r/units/*/*/grade.json")))
     store.rename(tmp_path / "gone")
     runner.send_signal(signal.SIGINT)  # it would wait for the store for minutes
-    said, _ = runner.communicate(timeout=120)
-    assert "config" not in said
-    assert runner.returncode == 75, said
+    output, _ = runner.communicate(timeout=120)
+    assert "config" not in output
+    assert runner.returncode == 75, output
     assert not store.exists(), "a store that went is not begun anew"
     shutil.move(tmp_path / "gone", store)
     assert all("config" not in json.loads(path.read_text())["failure_class"] for path in store.rglob("failure.json"))

@@ -26,20 +26,20 @@ IDLE = ["/dev/null", "/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "so
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = Lab(tmp_path_factory.mktemp("images"))
-    yield made
-    made.close()
+    new_lab = Lab(tmp_path_factory.mktemp("images"))
+    yield new_lab
+    new_lab.close()
 
 
 @pytest.fixture
 def forking() -> Iterator[Forking]:
-    made = Forking("local")
-    yield made
-    made.close()
+    new_forking = Forking("local")
+    yield new_forking
+    new_forking.close()
 
 
 @pytest.fixture
-def said() -> Iterator[IO[bytes]]:
+def log() -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as file:
         yield file
 
@@ -56,11 +56,11 @@ def forkers() -> list[int]:
 
 def open_files(pid: int) -> list[str]:
     """What a process has open; a pipe, and each end of a pair of sockets, with a number of its own."""
-    found: list[str] = []
-    for each in Path(f"/proc/{pid}/fd").iterdir():
+    links: list[str] = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
-            found.append(str(each.readlink()))
-    return found
+            links.append(str(link.readlink()))
+    return links
 
 
 def kinds(pid: int) -> list[str]:
@@ -75,73 +75,67 @@ def ends(pid: int) -> set[str]:
 
 def forker_of() -> int:
     """The one that forks, when it is seen: a list of children may lack some while others go."""
-    found: list[int] = []
+    pids: list[int] = []
 
     def is_seen() -> bool:
-        found[:] = forkers()
-        return len(found) == 1
+        pids[:] = forkers()
+        return len(pids) == 1
 
     wait_for(is_seen)
-    return found[0]
+    return pids[0]
 
 
-def made(lab: Lab, folder: Path, **changes: Any) -> Unit:
+def make_unit(lab: Lab, folder: Path, **changes: Any) -> Unit:
     folder.mkdir()
     return Unit(lab, folder, GOLD, **changes)
 
 
 def slow(lab: Lab, folder: Path) -> Unit:
     """A unit whose tests never end."""
-    return made(lab, folder, timeout_s=600, eval_script=eval_script(lab.base, "sleep 600"))
+    return make_unit(lab, folder, timeout_s=600, eval_script=eval_script(lab.base, "sleep 600"))
 
 
 def at_work(forker: int, count: int) -> list[int]:
     """So many steps, once each has a sandbox."""
-    found: list[int] = []
+    pids: list[int] = []
 
-    def all_there() -> bool:
-        found[:] = [pid for pid in children(forker) if children(pid)]
-        return len(found) == count
+    def all_started() -> bool:
+        pids[:] = [pid for pid in children(forker) if children(pid)]
+        return len(pids) == count
 
-    wait_for(all_there)
-    return found
+    wait_for(all_started)
+    return pids
 
 
-def test_a_step_grades_one_unit_after_the_other_and_two_at_a_time(
-    lab: Lab, forking: Forking, said: IO[bytes], tmp_path: Path
-) -> None:
-    units = [made(lab, tmp_path / str(number)) for number in range(3)]
-    assert forking.start(GRADE, of(units[0]), ENVIRONMENT, said).wait() == 0
-    both = [forking.start(GRADE, of(unit), ENVIRONMENT, said) for unit in units[1:]]
-    assert [each.wait() for each in both] == [0, 0]
+def test_forker_runs_steps_in_parallel(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
+    units = [make_unit(lab, tmp_path / str(number)) for number in range(3)]
+    assert forking.start(GRADE, of(units[0]), ENVIRONMENT, log).wait() == 0
+    both = [forking.start(GRADE, of(unit), ENVIRONMENT, log) for unit in units[1:]]
+    assert [process.wait() for process in both] == [0, 0]
     assert [unit.record.outcome for unit in units] == [Outcome.RESOLVED] * 3
     forker_of()
 
 
-def test_exit_codes_and_words_are_those_of_the_step(forking: Forking, said: IO[bytes]) -> None:
-    assert forking.start(GRADE, ["--no-such-flag"], ENVIRONMENT, said).wait() == 64
-    assert forking.start(SOLVE, [], ENVIRONMENT, said).wait() == 64
-    said.seek(0)
-    assert [line.split(": ")[1] for line in said.read().decode().splitlines()] == ["--in, --out"] * 2
+def test_forked_step_keeps_exit_code(forking: Forking, log: IO[bytes]) -> None:
+    assert forking.start(GRADE, ["--no-such-flag"], ENVIRONMENT, log).wait() == 64
+    assert forking.start(SOLVE, [], ENVIRONMENT, log).wait() == 64
+    log.seek(0)
+    assert [line.split(": ")[1] for line in log.read().decode().splitlines()] == ["--in, --out"] * 2
 
 
-def test_each_has_the_environment_that_it_was_started_with_and_none_of_another(
-    lab: Lab, forking: Forking, said: IO[bytes], tmp_path: Path
-) -> None:
-    wrong = forking.start(GRADE, of(made(lab, tmp_path / "1")), {**ENVIRONMENT, "LOG_LEVEL": "loud"}, said)
+def test_forked_step_has_own_environment(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
+    wrong = forking.start(GRADE, of(make_unit(lab, tmp_path / "1")), {**ENVIRONMENT, "LOG_LEVEL": "loud"}, log)
     assert wrong.wait() != 0
-    said.seek(0)
-    assert b"LOG_LEVEL" in said.read() or b"log_level" in said.read()
+    log.seek(0)
+    assert b"LOG_LEVEL" in log.read() or b"log_level" in log.read()
     without = {name: value for name, value in ENVIRONMENT.items() if name != "LOG_LEVEL"}
-    assert forking.start(GRADE, of(made(lab, tmp_path / "2")), without, said).wait() == 0
+    assert forking.start(GRADE, of(make_unit(lab, tmp_path / "2")), without, log).wait() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_the_one_that_it_is_for(
-    lab: Lab, forking: Forking, said: IO[bytes], tmp_path: Path, number: int
-) -> None:
+def test_signal_ends_only_its_step(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path, number: int) -> None:
     first, second = slow(lab, tmp_path / "1"), slow(lab, tmp_path / "2")
-    one, two = (forking.start(GRADE, of(unit), ENVIRONMENT, said) for unit in (first, second))
+    one, two = (forking.start(GRADE, of(unit), ENVIRONMENT, log) for unit in (first, second))
     forker = forker_of()
     at_work(forker, 2)
     one.signal(number)
@@ -151,27 +145,25 @@ def test_a_signal_ends_the_one_that_it_is_for(
     assert two.wait() == -signal.SIGKILL
 
 
-def test_one_whose_forker_was_killed_ends_and_the_next_is_forked_by_another(
-    lab: Lab, forking: Forking, said: IO[bytes], tmp_path: Path
-) -> None:
-    left = forking.start(GRADE, of(slow(lab, tmp_path / "1")), ENVIRONMENT, said)
+def test_killed_forker_is_replaced(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
+    orphan = forking.start(GRADE, of(slow(lab, tmp_path / "1")), ENVIRONMENT, log)
     forker = forker_of()
     [step] = at_work(forker, 1)
     os.kill(forker, signal.SIGKILL)
-    assert left.wait() == -signal.SIGKILL
+    assert orphan.wait() == -signal.SIGKILL
     wait_for(lambda: not Path(f"/proc/{step}").exists())
-    unit = made(lab, tmp_path / "2")
-    assert forking.start(GRADE, of(unit), ENVIRONMENT, said).wait() == 0
+    unit = make_unit(lab, tmp_path / "2")
+    assert forking.start(GRADE, of(unit), ENVIRONMENT, log).wait() == 0
     assert GradeRecord.file in {file.name for file in unit.outputs.iterdir()}
 
 
 @pytest.mark.parametrize(
     ("step", "backend"), [(GRADE, "local"), (GRADE, "docker"), (GRADE, "kubernetes"), (SOLVE, "docker")]
 )
-def test_what_forks_has_one_thread_and_nothing_open(said: IO[bytes], step: Step, backend: str) -> None:
+def test_forker_stays_single_threaded(log: IO[bytes], step: Step, backend: str) -> None:
     forking = Forking(backend)
     try:
-        assert forking.start(step, ["--help"], ENVIRONMENT, said).wait() == 0
+        assert forking.start(step, ["--help"], ENVIRONMENT, log).wait() == 0
         forker = forker_of()
         assert len(list(Path(f"/proc/{forker}/task").iterdir())) == 1
         wait_for(lambda: kinds(forker) == IDLE)
@@ -180,25 +172,25 @@ def test_what_forks_has_one_thread_and_nothing_open(said: IO[bytes], step: Step,
     assert not Path(f"/proc/{forker}").exists()
 
 
-def test_a_step_has_no_file_of_another_open(lab: Lab, forking: Forking, said: IO[bytes], tmp_path: Path) -> None:
-    started = [forking.start(GRADE, of(slow(lab, tmp_path / str(number))), ENVIRONMENT, said) for number in range(2)]
+def test_forked_step_inherits_no_files(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
+    started = [forking.start(GRADE, of(slow(lab, tmp_path / str(number))), ENVIRONMENT, log) for number in range(2)]
     try:
         forker = forker_of()
         one, two = at_work(forker, 2)
         wait_for(lambda: kinds(forker) == [*IDLE, "socket", "socket"])  # it has closed what it was sent for the steps
-        for mine, others in ((one, forker), (two, forker), (one, two)):
-            assert not ends(mine) & ends(others)
+        for mine, theirs in ((one, forker), (two, forker), (one, two)):
+            assert not ends(mine) & ends(theirs)
     finally:
-        for each in started:
-            each.signal(signal.SIGKILL)
-            assert each.wait() == -signal.SIGKILL
+        for process in started:
+            process.signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
 
 
-def test_what_cannot_be_imported_beforehand_is_left_to_the_step(lab: Lab, said: IO[bytes], tmp_path: Path) -> None:
+def test_failed_preimport_is_ignored(lab: Lab, log: IO[bytes], tmp_path: Path) -> None:
     forking = Forking("no_such_backend")
-    unit = made(lab, tmp_path / "1")
+    unit = make_unit(lab, tmp_path / "1")
     try:
-        assert forking.start(GRADE, of(unit), ENVIRONMENT, said).wait() == 0
+        assert forking.start(GRADE, of(unit), ENVIRONMENT, log).wait() == 0
     finally:
         forking.close()
     assert unit.record.resolved

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(("learned", "works"), [(1, True), (2, True), (3, False)])
-def test_steps_that_were_lowered_leave_nothing_to_measure(
+def test_lowered_steps_skip_measuring(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learned: int, works: bool
 ) -> None:
     run = {"store": str(tmp_path / "store")}
@@ -43,22 +43,22 @@ def test_steps_that_were_lowered_leave_nothing_to_measure(
         for step in range(1, learned + 1)
     ]
     store.put(key(Checkpoints, NAME), Checkpoints.of(lines).to_bytes())
-    begun: list[Any] = []
+    starts: list[Any] = []
     monkeypatch.setattr(local_training, "_plan", lambda *_: file)
-    monkeypatch.setattr(Training, "_work", lambda *_: begun.append(1))
+    monkeypatch.setattr(Training, "_work", lambda *_: starts.append(1))
     observer = SimpleNamespace(activity=lambda _: nullcontext(print), begin=lambda *_: None, note=print)
     Training(file.spec, observer).run()
-    assert bool(begun) == works
+    assert bool(starts) == works
 
 
-def test_what_planning_notices_is_told(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_prints_notes_of_plan(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = make_training(store, run={"store": str(tmp_path / "store")})
 
-    def plan(_asked: Request, log: IO[bytes], *_: object) -> int:
+    def plan(_request: Request, log: IO[bytes], *_: object) -> int:
         log.write(b"reading\nnote: 2 instances are not valid\n")
         return 0
 
     monkeypatch.setattr(whole_steps, "_run_to_end", plan)
-    told: list[str] = []
-    local_training._plan(file.spec, print, told.append)
-    assert told == ["2 instances are not valid"]
+    notes: list[str] = []
+    local_training._plan(file.spec, print, notes.append)
+    assert notes == ["2 instances are not valid"]

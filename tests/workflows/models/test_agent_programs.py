@@ -1,4 +1,4 @@
-"""An agent program of one's own behind the gate, in whole runs: fixed, by the official verdict."""
+"""An agent program of one's own behind the gateway, in whole runs: fixed, by the official verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from swe_argo.steps.sandbox.local import bubblewrap
 from tests import small_agent, solutions
 from tests.base_image import base_image
 from tests.model_server import Answer, Call, Script, by_text, model_server, play
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.workflows.command import summary
 from tests.workflows.models.run import KEY, evaluate, files_with, trajectory
 
@@ -32,7 +32,7 @@ isolated = pytest.mark.skipif(bubblewrap.probe() is not None, reason=f"{bubblewr
 
 def solving() -> Script:
     """A model that solves every mini instance by a tool that is bash."""
-    said = {
+    answers = {
         str(row["problem_statement"]).partition("\n")[0]: play(
             Answer("I look.", calls=(Call("bash", {"command": "ls && git status --short"}),)),
             Answer("I mend.", calls=(Call("bash", {"command": f"git apply <<'END'\n{row['patch']}END"}),)),
@@ -41,7 +41,7 @@ def solving() -> Script:
         )
         for row in solutions.rows().values()
     }
-    return by_text(said, otherwise=play(Answer("Ready.")))
+    return by_text(answers, otherwise=play(Answer("Ready.")))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def containers(docker_client: DockerClient, docker_host: None, monkeypatch: pyte
     ("protocol", "instance", "stream"),
     [pytest.param(*way, id=way[0], marks=[] if way[0] == "responses" else pytest.mark.long) for way in WAYS],
 )
-def test_it_fixes_an_issue_in_a_folder(protocol: str, instance: str, stream: bool, tmp_path: Path) -> None:
+def test_agent_program_solves_in_folder(protocol: str, instance: str, stream: bool, tmp_path: Path) -> None:
     fixed(protocol, instance, stream, tmp_path, "local")
 
 
@@ -63,7 +63,7 @@ def test_it_fixes_an_issue_in_a_folder(protocol: str, instance: str, stream: boo
 @pytest.mark.long
 @pytest.mark.usefixtures("containers")
 @pytest.mark.parametrize(("protocol", "instance", "stream"), WAYS, ids=[way[0] for way in WAYS])
-def test_it_fixes_an_issue_in_a_container(protocol: str, instance: str, stream: bool, tmp_path: Path) -> None:
+def test_agent_program_solves_in_docker(protocol: str, instance: str, stream: bool, tmp_path: Path) -> None:
     fixed(protocol, instance, stream, tmp_path, "docker")
 
 
@@ -72,9 +72,9 @@ def fixed(protocol: str, instance: str, stream: bool, store: Path, backend: str)
     words = shlex.join(["./small-agent", *small_agent.words(protocol, *(["--stream"] if stream else []))])
     program = ["--agent-command", words, "--agent-folder", str(small_agent.FOLDER), "--agent-protocol", protocol]
     with model_server(solving(), key=KEY) as server:
-        done = evaluate(server, store, "program", *program, "--backend", backend, instances=[instance])
+        result = evaluate(server, store, "program", *program, "--backend", backend, instances=[instance])
         counts = server.counts
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads((store / "runs" / "run" / "units" / instance / "1" / "report.json").read_text())
     assert report[instance]["resolved"] is True
     did = trajectory(store, instance)
@@ -86,7 +86,7 @@ def fixed(protocol: str, instance: str, stream: bool, store: Path, backend: str)
         "It is fixed.",
     ]
     assert (did.agent.name, did.extra.printed) == ("small-agent", "I look.\nI mend.\nI test.\nIt is fixed.\n")
-    told = summary(str(store), "run").cost.usage
-    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    usage = summary(str(store), "run").cost.usage
+    mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
     assert files_with(store, KEY) == []

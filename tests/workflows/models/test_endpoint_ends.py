@@ -37,36 +37,36 @@ def second(fault: Any) -> Script:
 
 
 @pytest.mark.parametrize("fault", [QUOTA, CREDIT], ids=["Anthropic", "xAI"])
-def test_quota_in_unknown_words_stops_the_run_and_the_same_command_goes_on(tmp_path: Path, fault: Fault) -> None:
+def test_quota_error_stops_run(tmp_path: Path, fault: Fault) -> None:
     with model_server(after(3, fault, WORK)) as server:
-        done = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK[:3], jobs=1)
-        assert done.returncode == 3, done.stdout + done.stderr
+        result = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK[:3], jobs=1)
+        assert result.returncode == 3, result.stdout + result.stderr
         # plan's, one unit, one call of the next, and its refusal with the test of it.
         assert server.counts.requests == 5
-        told = figures(tmp_path)
-        assert (told.failures, told.outcomes["not_run"], told.headline.graded) == ({"model_access": 1}, 1, 1)
+        report = figures(tmp_path)
+        assert (report.failures, report.outcomes["not_run"], report.headline.graded) == ({"model_access": 1}, 1, 1)
         server.script = WORK
         again = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK[:3], jobs=1)
         assert again.returncode == 0, again.stdout + again.stderr
     assert figures(tmp_path).valid
 
 
-def test_same_refusal_in_three_units_stops_the_run_and_all_three_are_done_again(tmp_path: Path) -> None:
+def test_equal_refusals_stop_run(tmp_path: Path) -> None:
     with model_server(second(lambda: error(400, "Function call is missing a thought_signature."))) as server:
-        done = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
-        assert done.returncode == 3, done.stdout + done.stderr
-        assert "the endpoint refused 3 units in the same words (Function call is missing a th" in done.stdout
-        assert "the model endpoint gives no access (first seen at mini__" in done.stdout
-        told = figures(tmp_path)
-        assert (told.headline.graded, told.outcomes["failed"], told.outcomes["not_run"]) == (0, 3, 1)
+        result = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
+        assert result.returncode == 3, result.stdout + result.stderr
+        assert "the endpoint rejected 3 units with the same message (Function call is missing a th" in result.stdout
+        assert "the model endpoint denied access (first seen at mini__" in result.stdout
+        report = figures(tmp_path)
+        assert (report.headline.graded, report.outcomes["failed"], report.outcomes["not_run"]) == (0, 3, 1)
         server.script, billed = WORK, server.counts.calls
         again = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
         assert again.returncode == 0, again.stdout + again.stderr
-        assert "2 units done again: the model's endpoint had ended the conversation" in again.stdout
+        assert "2 units will run again: the model endpoint had ended the conversation" in again.stdout
         assert server.counts.calls - billed == 1 + 3 + 2, "each goes on after the answer that it had"
-    told = figures(tmp_path)
-    assert told.cost.usage.calls == server.counts.calls
-    assert (told.headline.graded, told.doubts) == (4, [])
+    report = figures(tmp_path)
+    assert report.cost.usage.calls == server.counts.calls
+    assert (report.headline.graded, report.doubts) == (4, [])
     assert not list((tmp_path / "runs/run").glob("endpoint/**/*.json"))
 
 
@@ -77,40 +77,45 @@ ENDS = {
 
 
 @pytest.mark.parametrize("fault", ENDS.values(), ids=ENDS.keys())
-def test_run_is_invalid_when_endpoint_ends_half_of_units_early(tmp_path: Path, fault: Any) -> None:
+def test_early_ends_make_run_invalid(tmp_path: Path, fault: Any) -> None:
     numbers = itertools.count()
     with model_server(second(lambda: fault(numbers))) as server:
-        done = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=2)
-        assert done.returncode == 3, done.stdout + done.stderr
-        shown = " ".join(done.stdout[done.stdout.index("! This run is invalid") :].split())
-        assert shown.startswith(
+        result = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=2)
+        assert result.returncode == 3, result.stdout + result.stderr
+        warning = " ".join(result.stdout[result.stdout.index("! This run is invalid") :].split())
+        assert warning.startswith(
             "! This run is invalid: in 4 of 4 solved units the endpoint refused or filtered the conv"
         )
-        told = figures(tmp_path)
-        assert (told.valid, told.complete, told.failures, told.headline.graded) == (False, False, {"model": 4}, 0)
+        report = figures(tmp_path)
+        assert (report.valid, report.complete, report.failures, report.headline.graded) == (
+            False,
+            False,
+            {"model": 4},
+            0,
+        )
         official = json.loads(next((tmp_path / "runs/run/report").glob("*.run.json")).read_text())
         assert len(official["incomplete_ids"]) == 4
         server.script = WORK
         again = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=2)
         assert again.returncode == 0, again.stdout + again.stderr
-        assert "4 units done again" in again.stdout
+        assert "4 units will run again" in again.stdout
     assert (figures(tmp_path).valid, figures(tmp_path).headline.graded) == (True, 4)
 
 
-def test_firewall_fails_its_unit_and_stops_the_run_after_three_in_a_row(tmp_path: Path) -> None:
+def test_firewall_page_stops_run(tmp_path: Path) -> None:
     met = {"first": True}
 
     def once() -> Fault | Answer:
         return PAGE if met.pop("first", False) else call("finish")
 
     with model_server(second(once)) as server:
-        done = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
-        assert done.returncode == 3, done.stdout + done.stderr
-        told = figures(tmp_path)
-        assert (told.failures, told.headline.graded) == ({"model": 1}, 3), "the other units went on"
+        result = evaluate(server, tmp_path, "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
+        assert result.returncode == 3, result.stdout + result.stderr
+        report = figures(tmp_path)
+        assert (report.failures, report.headline.graded) == ({"model": 1}, 3), "the other units went on"
     with model_server(second(lambda: PAGE)) as server:
-        done = evaluate(server, tmp_path / "more", "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
-        assert done.returncode == 3, done.stdout + done.stderr
-        assert "look for a firewall or a proxy in between; 3 units in a row" in done.stdout
-        told = figures(tmp_path / "more")
-        assert (told.failures, told.outcomes["not_run"]) == ({"model": 2, "model_access": 1}, 1)
+        result = evaluate(server, tmp_path / "more", "r2egym", *NO_RETRIES, instances=QUICK, jobs=1)
+        assert result.returncode == 3, result.stdout + result.stderr
+        assert "check for a firewall or a proxy in between; 3 units in a row" in result.stdout
+        report = figures(tmp_path / "more")
+        assert (report.failures, report.outcomes["not_run"]) == ({"model": 2, "model_access": 1}, 1)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 INSTANCE = "mini__slugkit-2"
 
 
-def test_what_units_in_flight_had_spent_is_counted_by_the_run_that_goes_on(tmp_path: Path) -> None:
+def test_killed_units_keep_their_cost(tmp_path: Path) -> None:
     good = solutions.solving("r2egym")
     hung: list[Request] = []
 
@@ -39,13 +39,13 @@ def test_what_units_in_flight_had_spent_is_counted_by_the_run_that_goes_on(tmp_p
         wait_for(lambda: hung)
         os.killpg(runner.pid, signal.SIGKILL)
         runner.communicate()
-        done = evaluate(server, tmp_path, "r2egym", "--use-fn-calling", "true", instances=[INSTANCE])
+        result = evaluate(server, tmp_path, "r2egym", "--use-fn-calling", "true", instances=[INSTANCE])
         counts = server.counts
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = summary(str(tmp_path), "run")
-    assert told.headline.resolved == 1
-    assert told.cost.usage.calls == counts.calls
-    assert told.cost.usage.completion_tokens == counts.completion_tokens
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = summary(str(tmp_path), "run")
+    assert report.headline.resolved == 1
+    assert report.cost.usage.calls == counts.calls
+    assert report.cost.usage.completion_tokens == counts.completion_tokens
     (failure,) = failures(open_store(str(tmp_path)), "run")
     assert failure.failure_class is FailureClass.STEP_KILLED
     assert failure.usage.calls == 2

@@ -21,7 +21,7 @@ INSTANCE = "mini__slugkit-2"
 
 
 @pytest.mark.slow
-def test_a_run_through_the_proxy_comes_to_the_samples_that_were_sampled(tmp_path: Path) -> None:
+def test_proxy_run_exports_samples(tmp_path: Path) -> None:
     model = make_model(tmp_path / "model")
     answers = solutions.answers(INSTANCE, "r2egym", fn_calling=True)
     store = str(tmp_path / "store")
@@ -31,18 +31,20 @@ def test_a_run_through_the_proxy_comes_to_the_samples_that_were_sampled(tmp_path
     ):
         words = ["--store", store, "--run-id", "step-1", "--agent", "r2egym", "--model", "openai/tinker", "--logprobs"]
         words += ["--allow-host", *ids(INSTANCE)]
-        done = swe_argo("run", *words, env={"LLM_BASE_URL": proxy.url, "LLM_API_KEY": CALLER_KEY, "OPENAI_API_KEY": ""})
+        result = swe_argo(
+            "run", *words, env={"LLM_BASE_URL": proxy.url, "LLM_API_KEY": CALLER_KEY, "OPENAI_API_KEY": ""}
+        )
         calls = list(server.calls)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(store, "step-1").headline.resolved == 1
-    told = swe_argo("export", "step-1", "--format", "samples", "--store", store, "--out", str(tmp_path / "out"))
-    assert told.returncode == 0, told.stderr
+    export = swe_argo("export", "step-1", "--format", "samples", "--store", store, "--out", str(tmp_path / "out"))
+    assert export.returncode == 0, export.stderr
     samples = list(read_samples(tmp_path / "out"))
     assert {(sample.unit.group, sample.unit.attempt, sample.unit.reward) for sample in samples} == {
         (f"step-1/{INSTANCE}", 1, 1.0),
     }
     sampled = {(tuple(call.prompt), tuple(call.outputs[0]), tuple(call.logprobs[0])) for call in calls}
-    found = [
+    spans = [
         (
             tuple(sample.tokens[: span.start].tolist()),
             tuple(sample.tokens[span.start : span.end].tolist()),
@@ -51,6 +53,6 @@ def test_a_run_through_the_proxy_comes_to_the_samples_that_were_sampled(tmp_path
         for sample in samples
         for span in sample.calls
     ]
-    assert len(found) == len(answers)
-    assert set(found) <= sampled
+    assert len(spans) == len(answers)
+    assert set(spans) <= sampled
     assert {span.weights for sample in samples for span in sample.calls} == {"base"}

@@ -48,7 +48,7 @@ def containers(docker_client: DockerClient, docker_host: None, monkeypatch: pyte
 
 
 @some_ways
-def test_a_model_fixes_an_issue_in_a_folder(scaffold: str, fn_calling: bool, instance: str, tmp_path: Path) -> None:
+def test_scaffold_solves_in_folder(scaffold: str, fn_calling: bool, instance: str, tmp_path: Path) -> None:
     fixed(scaffold, fn_calling, instance, tmp_path, "local")
 
 
@@ -56,7 +56,7 @@ def test_a_model_fixes_an_issue_in_a_folder(scaffold: str, fn_calling: bool, ins
 @pytest.mark.long
 @pytest.mark.usefixtures("containers")
 @ways
-def test_a_model_fixes_an_issue_in_a_container(scaffold: str, fn_calling: bool, instance: str, tmp_path: Path) -> None:
+def test_scaffold_solves_in_docker(scaffold: str, fn_calling: bool, instance: str, tmp_path: Path) -> None:
     fixed(scaffold, fn_calling, instance, tmp_path, "docker")
 
 
@@ -64,16 +64,16 @@ def fixed(scaffold: str, fn_calling: bool, instance: str, store: Path, backend: 
     """Run it, and hold the report against what the server counted."""
     words = ["--use-fn-calling", str(fn_calling).lower(), "--backend", backend]
     with model_server(solutions.solving(scaffold, fn_calling=fn_calling), key=KEY) as server:
-        done = evaluate(server, store, scaffold, *words, instances=[instance])
+        result = evaluate(server, store, scaffold, *words, instances=[instance])
         counts = server.counts
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads((store / "runs" / "run" / "units" / instance / "1" / "report.json").read_text())
     assert report[instance]["resolved"] is True
     did = trajectory(store, instance)
     assert did.extra.stop_reason is StopReason.FINISHED
     assert did.extra.usage.calls == len(solutions.answers(instance, scaffold, fn_calling=fn_calling))
-    told = summary(str(store), "run").cost.usage
-    mine = (told.calls, told.requests, told.prompt_tokens, told.completion_tokens)
+    usage = summary(str(store), "run").cost.usage
+    mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
     assert files_with(store, KEY) == []
-    assert KEY not in done.stdout + done.stderr
+    assert KEY not in result.stdout + result.stderr

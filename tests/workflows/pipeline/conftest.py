@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflows.pipeline.rendered import Made, committed, of_chart
+from tests.workflows.pipeline.rendered import Manifests, committed, of_chart
 
 
 @pytest.fixture(params=["committed", "chart"])
-def made(request: pytest.FixtureRequest) -> Made:
+def argo(request: pytest.FixtureRequest) -> Manifests:
     return committed() if request.param == "committed" else of_chart()

@@ -25,7 +25,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Made:
+class Manifests:
     """The objects by name, and the chart's others where they come from there."""
 
     objects: dict[str, Object]
@@ -46,30 +46,30 @@ class Made:
     def templates(self) -> Iterator[tuple[str, Object]]:
         """Every template of them, under a name that says whose it is."""
         for name, spec in self.workflows():
-            yield from ((f"{name}/{each['name']}", each) for each in spec["templates"])
+            yield from ((f"{name}/{template['name']}", template) for template in spec["templates"])
 
     def template(self, name: str) -> Object:
         """What several have under one name is the same in all of them."""
-        found, *others = (each for _, each in self.templates() if each["name"] == name)
-        assert all(each == found for each in others), name
-        return found
+        template, *duplicates = (candidate for _, candidate in self.templates() if candidate["name"] == name)
+        assert all(candidate == template for candidate in duplicates), name
+        return template
 
     def pods(self) -> Iterator[tuple[str, Object]]:
         """The templates that become pods."""
-        yield from ((where, each) for where, each in self.templates() if any(kind in each for kind in LEAVES))
+        yield from ((where, item) for where, item in self.templates() if any(kind in item for kind in LEAVES))
 
     def containers(self) -> Iterator[tuple[str, Object]]:
         """Those of them that run a program of ours."""
-        yield from ((where, each) for where, each in self.pods() if "container" in each)
+        yield from ((where, template) for where, template in self.pods() if "container" in template)
 
     def tasks(self) -> Iterator[tuple[str, Object, Object]]:
         """Every task, with the DAG that it is in."""
-        for where, each in self.templates():
-            yield from ((f"{where}/{task['name']}", each, task) for task in each.get("dag", {}).get("tasks", []))
+        for where, item in self.templates():
+            yield from ((f"{where}/{task['name']}", item, task) for task in item.get("dag", {}).get("tasks", []))
 
     def task(self, template: str, name: str) -> Object:
-        (found,) = (each for each in self.template(template)["dag"]["tasks"] if each["name"] == name)
-        return dict_of(found)
+        (match,) = (candidate for candidate in self.template(template)["dag"]["tasks"] if candidate["name"] == name)
+        return dict_of(match)
 
     def child(self, template: str = "child") -> Object:
         """The Workflow that a template makes, by default a shard, with zeros where its parent fills something in."""
@@ -77,7 +77,7 @@ class Made:
 
     def children(self) -> list[Object]:
         """The same of all templates that make one."""
-        names = [each["name"] for _, each in self.pods() if each.get("resource", {}).get("action") == "apply"]
+        names = [item["name"] for _, item in self.pods() if item.get("resource", {}).get("action") == "apply"]
         return [self.child(name) for name in names]
 
 
@@ -95,7 +95,7 @@ def filled(text: str) -> str:
 def braces(value: Any) -> Iterator[str]:
     """What is in double braces, anywhere in it."""
     for text in texts(value):
-        yield from (each.strip() for each in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL))
+        yield from (expression.strip() for expression in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL))
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -103,23 +103,23 @@ def texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from texts(each)
+        for item in value.values():
+            yield from texts(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from texts(each)
+        for item in value:
+            yield from texts(item)
 
 
 def tables(value: Any, where: str = "") -> Iterator[tuple[str, Object]]:
     """Every object in it, with its place."""
     if isinstance(value, dict):
         yield where, value
-        for name, each in value.items():
-            yield from tables(each, f"{where}/{name}")
+        for name, item in value.items():
+            yield from tables(item, f"{where}/{name}")
     elif isinstance(value, list):
-        for number, each in enumerate(value):
-            label = each.get("name", number) if isinstance(each, dict) else number
-            yield from tables(each, f"{where}/{label}")
+        for number, item in enumerate(value):
+            label = item.get("name", number) if isinstance(item, dict) else number
+            yield from tables(item, f"{where}/{label}")
 
 
 def seconds(text: str) -> int:
@@ -129,31 +129,31 @@ def seconds(text: str) -> int:
 
 
 @cache
-def committed() -> Made:
+def committed() -> Manifests:
     """The files of templates/argo."""
     objects = [yaml.safe_load(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.yaml"))]
-    return Made({each["metadata"]["name"]: each for each in objects})
+    return Manifests({manifest["metadata"]["name"]: manifest for manifest in objects})
 
 
 @cache
-def of_chart() -> Made:
+def of_chart() -> Manifests:
     """What the chart makes with a bucket and a nightly run. Skips where there is no helm."""
     image = ("image.repository=registry.example/swe-argo", "image.tag=1.2.3")
     chart = render("aws.s3.bucket=results", "aws.s3.existingSecret=s3-keys", *image, "nightly.enabled=true")
-    ours = [each for each in chart.objects if each["apiVersion"].startswith("argoproj.io/")]
-    return Made({each["metadata"]["name"]: each for each in ours}, chart)
+    ours = [manifest for manifest in chart.objects if manifest["apiVersion"].startswith("argoproj.io/")]
+    return Manifests({manifest["metadata"]["name"]: manifest for manifest in ours}, chart)
 
 
-Faults = Callable[[Made], Iterator[str]]
-Change = Callable[[Made], object]
+Faults = Callable[[Manifests], Iterator[str]]
+Change = Callable[[Manifests], object]
 
 
-def holds(made: Made, faults: Faults, *changes: Change) -> None:
+def holds(argo: Manifests, faults: Faults, *changes: Change) -> None:
     """The property holds of ``made``, and of no copy with one of these changes: else the test could not fail."""
-    found = list(faults(made))
-    assert not found, "\n".join(found)
+    failures = list(faults(argo))
+    assert not failures, "\n".join(failures)
     for number, change in enumerate(changes, 1):
-        other = Made(copy.deepcopy(made.objects), made.chart)
-        change(other)
-        assert other.objects != made.objects, f"change {number} changes nothing"
-        assert list(faults(other)), f"change {number} breaks this property, and it does not see that"
+        changed = Manifests(copy.deepcopy(argo.objects), argo.chart)
+        change(changed)
+        assert changed.objects != argo.objects, f"change {number} changes nothing"
+        assert list(faults(changed)), f"change {number} breaks this property, and it does not see that"

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Made, Object
+from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Manifests, Object
 
 TIME = "2026-11-22T03:04:12Z"
 NUMBER = "4294967295"
@@ -35,72 +35,76 @@ def size(thing: object) -> int:
     return len(json.dumps(thing, separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def nodes_of_unit(made: Made, shard: Shard, number: int) -> list[Object]:
+def nodes_of_unit(argo: Manifests, shard: Shard, number: int) -> list[Object]:
     """The nodes of one unit: itself, and for each of its steps one that tries and one for each try."""
     item = {"attempt": "1", "begins": "solve", "id": shard.instance}
     name = f"{shard.name}.units({number}:{','.join(f'{key}:{value}' for key, value in item.items())})"
-    given = {each["name"] for each in made.template("unit")["inputs"]["parameters"]}
+    input_names = {parameter["name"] for parameter in argo.template("unit")["inputs"]["parameters"]}
     unit = _node(shard, name, shard.instance[:58], "DAG", "unit") | {
         "boundaryID": shard.name,
         "children": [_id(shard.name)],
         "outboundNodes": [_id(shard.name)],
-        "inputs": {"parameters": [{"name": key, "value": value} for key, value in item.items() if key in given]},
+        "inputs": {"parameters": [{"name": key, "value": value} for key, value in item.items() if key in input_names]},
     }
-    found = [unit]
+    nodes = [unit]
     for step in ("solve", "grade"):
-        found += _step_nodes(made, shard, step, f"{name}.{step}", item)
-    return found
+        nodes += _step_nodes(argo, shard, step, f"{name}.{step}", item)
+    return nodes
 
 
-def _step_nodes(made: Made, shard: Shard, step: str, name: str, item: dict[str, str]) -> list[Object]:
-    template = made.template(step)
+def _step_nodes(argo: Manifests, shard: Shard, step: str, name: str, item: dict[str, str]) -> list[Object]:
+    template = argo.template(step)
 
     def fill(value: Any) -> Any:
         text = json.dumps(value)
-        for key, known in {**item, "run-id": shard.run, "prefix": shard.prefix}.items():
-            text = text.replace(f"{{{{inputs.parameters.{key}}}}}", known)
-            text = text.replace(f"{{{{workflow.parameters.{key}}}}}", known)
+        for key, replacement in {**item, "run-id": shard.run, "prefix": shard.prefix}.items():
+            text = text.replace(f"{{{{inputs.parameters.{key}}}}}", replacement)
+            text = text.replace(f"{{{{workflow.parameters.{key}}}}}", replacement)
         return json.loads(text.replace("{{pod.name}}", _pod(shard.name, step)))
 
-    given = fill(template["inputs"])
-    for each in given["parameters"]:
-        each["value"] = item[each["name"]]
+    inputs = fill(template["inputs"])
+    for piece in inputs["parameters"]:
+        piece["value"] = item[piece["name"]]
     log = {"name": "main-logs", "s3": {"key": f"{shard.prefix}logs/{_pod(shard.name, step)}/main.log"}}
     artifacts = fill(template["outputs"]["artifacts"])
-    left = [each for each in artifacts if each["name"] == "try"]
+    tries = [piece for piece in artifacts if piece["name"] == "try"]
     word = [
-        {"name": each["name"], "value": "patch_does_not_apply", "valueFrom": each["valueFrom"]}
-        for each in template["outputs"]["parameters"]
+        {"name": piece["name"], "value": "patch_does_not_apply", "valueFrom": piece["valueFrom"]}
+        for piece in template["outputs"]["parameters"]
     ]
-    done = {"artifacts": [*(each for each in artifacts if each not in left), log], "exitCode": "0", "parameters": word}
-    failed = {"artifacts": [*left, log], "exitCode": "75", "parameters": word}
-    found = []
+    outputs = {
+        "artifacts": [*(piece for piece in artifacts if piece not in tries), log],
+        "exitCode": "0",
+        "parameters": word,
+    }
+    failed = {"artifacts": [*tries, log], "exitCode": "75", "parameters": word}
+    nodes = []
     for number in range(shard.tries):
-        ended = done if number == shard.tries - 1 and not shard.message.endswith("!") else failed
+        ended = outputs if number == shard.tries - 1 and not shard.message.endswith("!") else failed
         pod = _node(shard, f"{name}({number})", f"{step}({number})", "Pod", step) | {
             "boundaryID": _id(shard.name),
             "hostNodeName": "ip-10-0-123-123.us-east-1.compute.internal",
-            "inputs": given,
+            "inputs": inputs,
             "nodeFlag": {"retried": True},
             "outputs": ended,
             "taskResultSynced": True,
         }
         if ended is failed:
             pod["message"] = shard.message
-        found.append(pod)
-    tried = _node(shard, name, step, "Retry", step) | {
+        nodes.append(pod)
+    try_node = _node(shard, name, step, "Retry", step) | {
         "boundaryID": _id(shard.name),
         "children": [_id(shard.name)] * shard.tries,
-        "inputs": given,
-        "outputs": done,
+        "inputs": inputs,
+        "outputs": outputs,
         "message": "retryStrategy.expression evaluated to false",
     }
-    return [tried, *found]
+    return [try_node, *nodes]
 
 
-def shard_object(made: Made, shard: Shard) -> Object:
+def shard_object(argo: Manifests, shard: Shard) -> Object:
     """The whole Workflow of a shard."""
-    nodes = [node for number in range(shard.units) for node in nodes_of_unit(made, shard, number)]
+    nodes = [node for number in range(shard.units) for node in nodes_of_unit(argo, shard, number)]
     units = json.dumps(
         [{"id": shard.instance, "attempt": 1, "begins": "solve"} for _ in range(shard.units)],
         separators=(",", ":"),
@@ -110,39 +114,39 @@ def shard_object(made: Made, shard: Shard) -> Object:
         "children": [_id(shard.name)] * shard.units
     }
     whole = _node(shard, shard.name, shard.name, "DAG", "shard") | {"outboundNodes": [_id(shard.name)] * shard.units}
-    lists = [_node(shard, f"{shard.name}.list({each})", "list", "Pod", "list") | {"outputs": listed} for each in "001"]
-    return _object(made.objects[SHARD], shard.name, [whole, group, *lists, *nodes])
+    lists = [_node(shard, f"{shard.name}.list({part})", "list", "Pod", "list") | {"outputs": listed} for part in "001"]
+    return _object(argo.objects[SHARD], shard.name, [whole, group, *lists, *nodes])
 
 
-def run_object(made: Made, shards: int, shard: Shard) -> Object:
+def run_object(argo: Manifests, shards: int, shard: Shard) -> Object:
     """The whole Workflow of a run of so many shards, each of whose pods was made anew as often as may be."""
     name = shard.run
     nodes = []
     for number in range(shards):
         item = f"{name}.shards({number}:{number:05d})"
-        given = {"inputs": {"parameters": [{"name": "number", "value": f"{number:05d}"}]}, "boundaryID": name}
+        common = {"inputs": {"parameters": [{"name": "number", "value": f"{number:05d}"}]}, "boundaryID": name}
         log = {"name": "main-logs", "s3": {"key": f"{shard.prefix}logs/{_pod(name, 'child')}/main.log"}}
         ended = {"outputs": {"artifacts": [log], "exitCode": "0"}}
         nodes.append(
             _node(shard, item, f"shard-{number:05d}", "Retry", "child")
-            | given | ended | {"children": [_id(name)] * shard.tries}
+            | common | ended | {"children": [_id(name)] * shard.tries}
         )  # fmt: skip
         for again in range(shard.tries):
             pod = {"hostNodeName": "ip-10-0-123-123.us-east-1.compute.internal", "nodeFlag": {"retried": True}}
             lost = {"message": "pod deleted"} if again < shard.tries - 1 else {"taskResultSynced": True}
             label = f"shards({number}:{number:05d})({again})"
-            nodes.append(_node(shard, f"{item}({again})", label, "Pod", "child") | given | ended | pod | lost)
+            nodes.append(_node(shard, f"{item}({again})", label, "Pod", "child") | common | ended | pod | lost)
     small = [
-        _node(shard, f"{name}.{each}({each})", each, "Pod", each) for each in ("plan", "report", "compare", "end") * 3
+        _node(shard, f"{name}.{step}({step})", step, "Pod", step) for step in ("plan", "report", "compare", "end") * 3
     ]
     group = _node(shard, f"{name}.shards", "shards", "TaskGroup", "child") | {"children": [_id(name)] * shards}
-    return _object(made.objects[EVALUATE], name, [group, *small, *nodes])
+    return _object(argo.objects[EVALUATE], name, [group, *small, *nodes])
 
 
 def _object(template: Object, name: str, nodes: list[Object]) -> Object:
     """The templates are in it twice: as they were, and each by its own as it was used."""
     spec = template["spec"]
-    stored = {f"namespaced/{template['metadata']['name']}/{each['name']}": each for each in spec["templates"]}
+    stored = {f"namespaced/{template['metadata']['name']}/{part['name']}": part for part in spec["templates"]}
     manifest = {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",

@@ -18,29 +18,29 @@ needs_schemas = pytest.mark.skipif(not SCHEMAS.is_dir(), reason="needs Argo's CR
 
 def mistakes(thing: dict[str, Any]) -> list[str]:
     """What the schema of its kind says against it, a line each."""
-    found = _validator(thing["kind"]).iter_errors(thing)
-    return [f"{thing['kind']} {'/'.join(map(str, each.absolute_path))}: {each.message[:300]}" for each in found]
+    errors = _validator(thing["kind"]).iter_errors(thing)
+    return [f"{thing['kind']} {'/'.join(map(str, error.absolute_path))}: {error.message[:300]}" for error in errors]
 
 
 @cache
 def _validator(kind: str) -> Draft202012Validator:
     schema = json.loads((SCHEMAS / f"{FILES[kind]}.schema.json").read_text("utf-8"))
-    made = _strict(schema)
-    made["properties"]["metadata"] = {"type": "object"}
-    return Draft202012Validator(made)
+    strict = _strict(schema)
+    strict["properties"]["metadata"] = {"type": "object"}
+    return Draft202012Validator(strict)
 
 
 def _strict(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_strict(each) for each in schema]
+        return [_strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _strict(each) for name, each in schema.items()}
+    strict = {name: _strict(item) for name, item in schema.items()}
     if schema.get("x-kubernetes-int-or-string") is True:
-        made.pop("anyOf", None)
-        made["type"] = ["integer", "string"]
+        strict.pop("anyOf", None)
+        strict["type"] = ["integer", "string"]
     free = schema.get("x-kubernetes-preserve-unknown-fields") is True or "additionalProperties" in schema
     # (a table of properties may itself have one that is called so)
     if isinstance(schema.get("properties"), dict) and schema.get("type") == "object" and not free:
-        made["additionalProperties"] = False
-    return made
+        strict["additionalProperties"] = False
+    return strict

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from swe_argo.steps.contracts.chain import GRADE, SOLVE
-from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Made, holds, tables, texts
+from tests.workflows.pipeline.rendered import EVALUATE, SHARD, Manifests, holds, tables, texts
 
 SANDBOXES = ("solve", "grade")
 KINDS = ("step", "control")
@@ -37,34 +37,34 @@ OF_IMAGES = {"learn": "training-image"}
 STAYS = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
 
 
-def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(made: Made) -> None:
-    wanted = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_NAMESPACE": "metadata.namespace"}
+def test_steps_know_their_pod(argo: Manifests) -> None:
+    expected = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_NAMESPACE": "metadata.namespace"}
 
-    def faults(made: Made) -> Iterator[str]:
-        for where, each in made.templates():
-            if each.get("daemon") or each.get("sidecars"):
+    def faults(argo: Manifests) -> Iterator[str]:
+        for where, item in argo.templates():
+            if item.get("daemon") or item.get("sidecars"):
                 yield f"{where} stays when its work is done"
-        for where, each in made.containers():
+        for where, item in argo.containers():
             variables = {
                 variable["name"]: variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
-                for variable in each["container"]["env"]
+                for variable in item["container"]["env"]
             }
-            yield from (f"{where}: {name}" for name, field in wanted.items() if variables.get(name) != field)
+            yield from (f"{where}: {name}" for name, field in expected.items() if variables.get(name) != field)
         for name in SANDBOXES:
-            args = made.template(name)["container"]["args"]
+            args = argo.template(name)["container"]["args"]
             if "--try=$(POD_UID)" not in args:
                 yield f"{name}: a sandbox is named after its try"
             if not any("retries" in text and "lastRetry.exitCode" in text for text in texts(args)):
                 yield f"{name}: a sandbox that ran out gets no more"
-        store = f"--store=s3://{made.setting('bucket')}/{made.setting('prefix')}"
-        if not {store, "--kept-as=$(POD_NAME)"} <= {*made.template("solve")["container"]["args"]}:
+        store = f"--store=s3://{argo.setting('bucket')}/{argo.setting('prefix')}"
+        if not {store, "--kept-as=$(POD_NAME)"} <= {*argo.template("solve")["container"]["args"]}:
             yield "solve: its answers are lost with its pod, or are not found where its failure lies"
-        secrets = [each.get("secretRef", {}).get("name") for each in made.template("solve")["container"]["envFrom"]]
-        if made.setting("s3-secret") not in secrets:
+        secrets = [item.get("secretRef", {}).get("name") for item in argo.template("solve")["container"]["envFrom"]]
+        if argo.setting("s3-secret") not in secrets:
             yield "solve: it cannot keep its answers where the bucket has keys"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("grade").update(daemon=True),
         lambda m: m.template("solve")["container"]["env"].pop(1),
@@ -76,23 +76,23 @@ def test_a_step_knows_its_pod_and_its_try_and_none_outlives_its_main_container(m
     )
 
 
-def test_every_program_is_of_the_chart_s_image_with_a_command_and_a_memory_limit(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for where, each in made.containers():
-            container = each["container"]
-            image = made.setting(OF_IMAGES.get(each["name"], "image"))
+def test_containers_use_chart_image(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for where, template in argo.containers():
+            container = template["container"]
+            image = argo.setting(OF_IMAGES.get(template["name"], "image"))
             if container.get("image") != image or not container.get("command"):
                 yield f"{where}: {container.get('image')} {container.get('command')}"
             amounts = container.get("resources", {})
             if amounts.get("requests", {}).keys() != {"cpu", "memory"} or "memory" not in amounts.get("limits", {}):
                 yield f"{where}: {amounts}"
-        if made.chart:
-            image = made.chart.one("ConfigMap", "swe-argo-settings")["data"]["image"]
+        if argo.chart:
+            image = argo.chart.one("ConfigMap", "swe-argo-settings")["data"]["image"]
             if image != "registry.example/swe-argo:1.2.3":
                 yield f"image {image}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("list")["container"].pop("command"),
         lambda m: m.template("list")["container"].update(image="busybox:latest"),
@@ -101,30 +101,30 @@ def test_every_program_is_of_the_chart_s_image_with_a_command_and_a_memory_limit
     )
 
 
-def test_only_what_speaks_to_the_api_has_a_token_each_by_an_account_of_its_own(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for where, spec in made.workflows():
+def test_only_api_callers_have_tokens(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for where, spec in argo.workflows():
             if spec.get("automountServiceAccountToken") is not False:
                 yield f"{where}: tokens for everyone"
             if spec.get("executor") != {"serviceAccountName": "swe-argo-executor"}:
                 yield f"{where}: the executor is {spec.get('executor')}"
             if spec.get("serviceAccountName") != "swe-argo-steps":
                 yield f"{where}: {spec.get('serviceAccountName')}"
-        found = {
-            each["name"]: (each.get("serviceAccountName"), each.get("automountServiceAccountToken"))
-            for _, each in made.pods()
+        accounts = {
+            item["name"]: (item.get("serviceAccountName"), item.get("automountServiceAccountToken"))
+            for _, item in argo.pods()
         }
-        yield from (f"{name}: {found.get(name)}" for name, wanted in ACCOUNTS.items() if found.get(name) != wanted)
-        yield from (f"{name} is new: say here what it may" for name in found.keys() - ACCOUNTS.keys())
-        executors = {each["name"]: each["executor"] for _, each in made.templates() if "executor" in each}
-        if executors != {each: {"serviceAccountName": of} for each, (of, token) in ACCOUNTS.items() if token is None}:
+        yield from (f"{name}: {accounts.get(name)}" for name, right in ACCOUNTS.items() if accounts.get(name) != right)
+        yield from (f"{name} is new: say here what it may" for name in accounts.keys() - ACCOUNTS.keys())
+        executors = {item["name"]: item["executor"] for _, item in argo.templates() if "executor" in item}
+        if executors != {item: {"serviceAccountName": of} for item, (of, token) in ACCOUNTS.items() if token is None}:
             yield f"executors of their own: {executors}"
-        if made.chart:
-            there = made.chart.names("ServiceAccount")
-            yield from (f"no account {account}" for account, _ in ACCOUNTS.values() if account not in there)
+        if argo.chart:
+            account_names = argo.chart.names("ServiceAccount")
+            yield from (f"no account {account}" for account, _ in ACCOUNTS.values() if account not in account_names)
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(SHARD).update(automountServiceAccountToken=True),
         lambda m: m.spec(EVALUATE).pop("executor"),
@@ -135,25 +135,25 @@ def test_only_what_speaks_to_the_api_has_a_token_each_by_an_account_of_its_own(m
     )
 
 
-def test_no_pod_has_root_nor_anything_of_its_node(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for where, spec in made.workflows():
+def test_pods_have_no_root(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for where, spec in argo.workflows():
             pod = spec.get("securityContext", {})
             if pod.get("runAsNonRoot") is not True or pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
                 yield f"{where}: {pod}"
             if spec.get("hostNetwork") or any("hostPath" in table for _, table in tables(spec)):
                 yield f"{where} has something of its node"
-        for where, each in made.containers():
-            own = each["container"].get("securityContext", {})
+        for where, template in argo.containers():
+            own = template["container"].get("securityContext", {})
             if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {"drop": ["ALL"]}:
                 yield f"{where}: {own}"
             if own.get("readOnlyRootFilesystem") is not True or own.get("privileged"):
                 yield f"{where}: {own}"
-            if "securityContext" in each:
+            if "securityContext" in template:
                 yield f"{where}: a pod of its own kind"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(SHARD)["securityContext"].pop("runAsNonRoot"),
         lambda m: m.spec(SHARD)["securityContext"].pop("seccompProfile"),
@@ -165,29 +165,29 @@ def test_no_pod_has_root_nor_anything_of_its_node(made: Made) -> None:
     )
 
 
-def test_no_node_is_emptied_under_a_pod_and_the_chart_says_which_nodes_are_meant(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for where, each in made.pods():
-            meta = each.get("metadata", {})
+def test_pods_follow_chart_scheduling(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for where, entry in argo.pods():
+            meta = entry.get("metadata", {})
             if {name: meta.get("annotations", {}).get(name) for name in STAYS} != STAYS:
                 yield f"{where}: {meta.get('annotations')}"
-            kind = "step" if each["name"] in SANDBOXES else "control" if "container" in each else "waiter"
+            kind = "step" if entry["name"] in SANDBOXES else "control" if "container" in entry else "waiter"
             patch = f"{kind}-pod"
-            if each.get("podSpecPatch") != made.setting(patch):
-                yield f"{where}: {each.get('podSpecPatch')}"
+            if entry.get("podSpecPatch") != argo.setting(patch):
+                yield f"{where}: {entry.get('podSpecPatch')}"
             if meta.get("labels", {}).keys() != {"swe-argo/step", "swe-argo/run"} or (
-                meta["labels"]["swe-argo/step"] != each["name"]
+                meta["labels"]["swe-argo/step"] != entry["name"]
             ):
                 yield f"{where}: {meta.get('labels')}"
-        if made.chart:
-            settings = made.chart.one("ConfigMap", "swe-argo-settings")["data"]
-            classes = {each["metadata"]["name"]: each["value"] for each in made.chart.all("PriorityClass")}
-            step, control = (classes.get(json.loads(settings[f"{each}-pod"])["priorityClassName"]) for each in KINDS)
+        if argo.chart:
+            settings = argo.chart.one("ConfigMap", "swe-argo-settings")["data"]
+            classes = {entry["metadata"]["name"]: entry["value"] for entry in argo.chart.all("PriorityClass")}
+            step, control = (classes.get(json.loads(settings[f"{entry}-pod"])["priorityClassName"]) for entry in KINDS)
             if step is None or control is None or not step < control:
                 yield f"control pods wait behind steps: {step}, {control} of {classes}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("grade")["metadata"]["annotations"].popitem(),
         lambda m: m.template("child").pop("podSpecPatch"),
@@ -196,35 +196,35 @@ def test_no_node_is_emptied_under_a_pod_and_the_chart_says_which_nodes_are_meant
     )
 
 
-def test_files_go_under_keys_of_the_store_as_they_are_and_results_are_kept(made: Made) -> None:
+def test_artifacts_use_store_keys(argo: Manifests) -> None:
     """Required is what a step gives whenever it ends well; what is there in some cases may be missing."""
     required = {step.name: {kind.file for kind in step.gives} for step in (SOLVE, GRADE)}
     required["report"] = {"report.html"}
 
-    def faults(made: Made) -> Iterator[str]:
-        for where, spec in made.workflows():
+    def faults(argo: Manifests) -> Iterator[str]:
+        for where, spec in argo.workflows():
             if spec.get("artifactGC") != {"strategy": "Never"}:
                 yield f"{where}: {spec.get('artifactGC')}"
             if spec.get("artifactRepositoryRef") != {"configMap": "swe-argo-artifacts", "key": "default"}:
                 yield f"{where}: {spec.get('artifactRepositoryRef')}"
-        for where, each in made.templates():
+        for where, template in argo.templates():
             for side in ("inputs", "outputs"):
-                for artifact in each.get(side, {}).get("artifacts", []):
+                for artifact in template.get(side, {}).get("artifacts", []):
                     place = f"{where}/{side}/{artifact['name']}"
                     if artifact.keys() - {"name", "path", "archive", "optional", "s3"}:
                         yield f"{place}: {artifact}"
                     if artifact.get("s3", {}).keys() != {"key"} or artifact.get("archive") != {"none": {}}:
                         yield f"{place}: {artifact}"
-                    where_it_is = tuple(made.setting("prefix") + name for name in ("runs/", "trainings/"))
+                    where_it_is = tuple(argo.setting("prefix") + name for name in ("runs/", "trainings/"))
                     if not artifact.get("s3", {}).get("key", "").startswith(where_it_is):
                         yield f"{place}: {artifact.get('s3')}"
-            outputs = each.get("outputs", {}).get("artifacts", [])
-            kept = {artifact["path"].rsplit("/", 1)[1] for artifact in outputs if not artifact.get("optional")}
-            if kept != required.get(each["name"], set()):
-                yield f"{where}: without {sorted(kept ^ required.get(each['name'], set()))}"
+            outputs = template.get("outputs", {}).get("artifacts", [])
+            files = {artifact["path"].rsplit("/", 1)[1] for artifact in outputs if not artifact.get("optional")}
+            if files != required.get(template["name"], set()):
+                yield f"{where}: without {sorted(files ^ required.get(template['name'], set()))}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(SHARD).update(artifactGC={"strategy": "OnWorkflowDeletion"}),
         lambda m: m.spec(SHARD).pop("artifactRepositoryRef"),

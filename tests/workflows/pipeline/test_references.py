@@ -11,7 +11,7 @@ from tests.workflows.pipeline.rendered import (
     NIGHTLY,
     ROUND,
     SHARD,
-    Made,
+    Manifests,
     Object,
     braces,
     dict_of,
@@ -24,36 +24,36 @@ MADE = {"child": SHARD, "make-round": ROUND, "rollouts": EVALUATE, "measurement"
 """Template that makes a Workflow -> of what."""
 
 
-def test_every_name_leads_somewhere(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for name, spec in made.workflows():
+def test_manifest_references_exist(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for name, spec in argo.workflows():
             yield from _unresolved(name, spec)
-        for who, arguments, of in (
-            *((name, made.child(name)["spec"]["arguments"], of) for name, of in MADE.items()),
-            (NIGHTLY, made.spec(NIGHTLY)["workflowSpec"].get("arguments", {}), EVALUATE),
+        for caller, arguments, of in (
+            *((name, argo.child(name)["spec"]["arguments"], of) for name, of in MADE.items()),
+            (NIGHTLY, argo.spec(NIGHTLY)["workflowSpec"].get("arguments", {}), EVALUATE),
         ):
-            known = {each["name"]: each for each in made.spec(of)["arguments"]["parameters"]}
-            given = {each["name"] for each in arguments.get("parameters", [])}
-            missing = {key for key, each in known.items() if not {"default", "value", "valueFrom"} & each.keys()}
-            if given - known.keys() or missing - given:
-                yield f"{who} gives {sorted(given)}; {of} wants {sorted(missing)} and knows {sorted(known)}"
-        items = {word.removeprefix("item.") for word in braces(made.task("shard", "units")) if word.startswith("item.")}
+            parameters = {item["name"]: item for item in argo.spec(of)["arguments"]["parameters"]}
+            inputs = {item["name"] for item in arguments.get("parameters", [])}
+            missing = {key for key, item in parameters.items() if not {"default", "value", "valueFrom"} & item.keys()}
+            if inputs - parameters.keys() or missing - inputs:
+                yield f"{caller} gives {sorted(inputs)}; {of} wants {sorted(missing)} and knows {sorted(parameters)}"
+        items = {word.removeprefix("item.") for word in braces(argo.task("shard", "units")) if word.startswith("item.")}
         if items != ShardUnit.model_fields.keys():
             yield f"units are handed {sorted(items)} of {sorted(ShardUnit.model_fields)}"
-        if made.chart:
+        if argo.chart:
             yield from (
-                f"{text}: a setting is missing" for text in texts(made.objects) if re.search(r"@[a-z0-9-]+@", text)
+                f"{text}: a setting is missing" for text in texts(argo.objects) if re.search(r"@[a-z0-9-]+@", text)
             )
-            for where, table in tables(dict(made.workflows())):
+            for where, table in tables(dict(argo.workflows())):
                 if "configMapKeyRef" in table and "valueFrom" not in table:
                     ref = table["configMapKeyRef"]
                     # What an expression may come to stands in it as text.
                     keys = re.findall(r"[?:] '(\w+)'", ref["key"]) or [ref["key"]]
-                    if not set(keys) <= made.chart.one("ConfigMap", ref["name"])["data"].keys():
+                    if not set(keys) <= argo.chart.one("ConfigMap", ref["name"])["data"].keys():
                         yield f"{where}: {ref}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(SHARD).update(entrypoint="shards"),
         lambda m: m.spec(EVALUATE).update(onExit="finalise"),
@@ -63,7 +63,7 @@ def test_every_name_leads_somewhere(made: Made) -> None:
         lambda m: m.task("unit", "grade")["hooks"]["exit"].update(template="stopper"),
         lambda m: m.task("unit", "grade")["hooks"].update(m.task("unit", "solve")["hooks"]),
         lambda m: m.spec(SHARD)["arguments"]["parameters"].remove(
-            next(each for each in m.spec(SHARD)["arguments"]["parameters"] if each["name"] == "fail-fast")
+            next(item for item in m.spec(SHARD)["arguments"]["parameters"] if item["name"] == "fail-fast")
         ),
         lambda m: m.task("shard", "units").update(withParam="{{tasks.list.outputs.parameters.unit}}"),
         lambda m: m.template("solve")["container"].update(image="{{workflow.parameters.picture}}"),
@@ -76,54 +76,54 @@ def test_every_name_leads_somewhere(made: Made) -> None:
 
 
 def _unresolved(name: str, spec: Object) -> Iterator[str]:
-    names = [each["name"] for each in spec["templates"]]
+    names = [item["name"] for item in spec["templates"]]
     if len(names) != len(set(names)):
         yield f"{name}: two templates of one name"
-    known = {each["name"]: each for each in spec["templates"]}
-    for what in ("entrypoint", "onExit"):
-        if spec.get(what, names[0]) not in known:
-            yield f"{name}: {what} {spec[what]}"
-    ours = {f"workflow.parameters.{each['name']}" for each in spec["arguments"]["parameters"]}
+    templates = {item["name"]: item for item in spec["templates"]}
+    for field in ("entrypoint", "onExit"):
+        if spec.get(field, names[0]) not in templates:
+            yield f"{name}: {field} {spec[field]}"
+    ours = {f"workflow.parameters.{item['name']}" for item in spec["arguments"]["parameters"]}
     for word in braces(spec):
-        wanted = [word] if word.startswith("workflow.parameters.") else []
-        wanted += [f"workflow.parameters.{each}" for each in re.findall(r"workflow\.parameters\['([^']+)'\]", word)]
-        yield from (f"{name}: {each}" for each in wanted if each not in ours)
-    volumes = {each["name"] for each in spec["volumes"]}
+        words = [word] if word.startswith("workflow.parameters.") else []
+        words += [f"workflow.parameters.{item}" for item in re.findall(r"workflow\.parameters\['([^']+)'\]", word)]
+        yield from (f"{name}: {item}" for item in words if item not in ours)
+    volumes = {item["name"] for item in spec["volumes"]}
     for template in spec["templates"]:
         place = f"{name}/{template['name']}"
-        inputs = {each["name"] for each in template.get("inputs", {}).get("parameters", [])}
-        for text in texts([each.get("hooks", {}) for each in template.get("dag", {}).get("tasks", [])]):
-            for each in re.findall(r"workflow\.parameters\['([^']+)'\]", text):
-                if f"workflow.parameters.{each}" not in ours:
-                    yield f"{place}: a hook asks for {each}"
+        inputs = {item["name"] for item in template.get("inputs", {}).get("parameters", [])}
+        for text in texts([item.get("hooks", {}) for item in template.get("dag", {}).get("tasks", [])]):
+            for item in re.findall(r"workflow\.parameters\['([^']+)'\]", text):
+                if f"workflow.parameters.{item}" not in ours:
+                    yield f"{place}: a hook asks for {item}"
         for word in braces({key: value for key, value in template.items() if key != "dag"}):
             if word.startswith("inputs.parameters.") and word.removeprefix("inputs.parameters.") not in inputs:
                 yield f"{place}: {word}"
         for mount in template.get("container", {}).get("volumeMounts", []):
             if mount["name"] not in volumes:
                 yield f"{place}: volume {mount['name']}"
-        yield from _unresolved_tasks(place, template, known)
+        yield from _unresolved_tasks(place, template, templates)
 
 
-def _unresolved_tasks(place: str, template: Object, known: dict[str, Object]) -> Iterator[str]:
-    tasks = {each["name"]: each for each in template.get("dag", {}).get("tasks", [])}
+def _unresolved_tasks(place: str, template: Object, templates: dict[str, Object]) -> Iterator[str]:
+    tasks = {entry["name"]: entry for entry in template.get("dag", {}).get("tasks", [])}
     for task in tasks.values():
-        called = known.get(task["template"])
+        called = templates.get(task["template"])
         if called is None:
             yield f"{place}/{task['name']}: template {task['template']}"
             continue
-        wanted = {each["name"] for each in called.get("inputs", {}).get("parameters", []) if "default" not in each}
-        given = {each["name"] for each in task.get("arguments", {}).get("parameters", [])}
-        if wanted != given:
-            yield f"{place}/{task['name']} gives {sorted(given)}, {task['template']} wants {sorted(wanted)}"
+        required = {entry["name"] for entry in called.get("inputs", {}).get("parameters", []) if "default" not in entry}
+        argument_names = {entry["name"] for entry in task.get("arguments", {}).get("parameters", [])}
+        if required != argument_names:
+            yield f"{place}/{task['name']} gives {sorted(argument_names)}, {task['template']} wants {sorted(required)}"
         for hook in task.get("hooks", {}).values():
-            if hook["template"] not in known or f"tasks.{task['name']}.status" not in hook["expression"]:
+            if hook["template"] not in templates or f"tasks.{task['name']}.status" not in hook["expression"]:
                 yield f"{place}/{task['name']}: hook {hook}"
         for before in re.findall(r"([a-z-]+)(?:\.[A-Z]\w+)?", re.sub(r"[&|!()]", " ", task.get("depends", ""))):
             if before not in tasks:
                 yield f"{place}/{task['name']} depends on {before}"
         for text in texts(task):
             for before, output in re.findall(r"tasks\.([\w-]+)\.outputs\.parameters\.([\w-]+)", text):
-                gives = dict_of(known[tasks[before]["template"]]).get("outputs", {}).get("parameters", [])
-                if output not in {each["name"] for each in gives}:
+                gives = dict_of(templates[tasks[before]["template"]]).get("outputs", {}).get("parameters", [])
+                if output not in {entry["name"] for entry in gives}:
                     yield f"{place}/{task['name']}: {before} gives no {output}"

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_argo.steps.argo.failure_reasons import failure_reason
-from swe_argo.steps.contracts.exit_codes import line
+from swe_argo.steps.contracts.exit_codes import format_exit_line
 from swe_argo.workflows.resources import OUTAGES
 from tests.paths import ROOT
-from tests.workflows.pipeline.rendered import Change, Made, committed, holds
+from tests.workflows.pipeline.rendered import Change, Manifests, committed, holds
 
 OF_A_RUN = ("plan", "list", "solve", "grade", "canary", "report", "compare", "finalize")
 PROGRAMS = {
@@ -90,7 +90,7 @@ AGAIN = {
 NEVER = {
     "wrong request": Ended("Failed", "64", "main: Error (exit code 64): {step}: dataset: there is no file x"),
     "wrong request of odd words": Ended(
-        "Failed", "64", "main: Error (exit code 64): {step}: run_id: 'evicted' is no run id"
+        "Failed", "64", "main: Error (exit code 64): {step}: run_id: 'evicted' is not a valid run id"
     ),
     "our bug": Ended("Failed", "70", "main: Error (exit code 70): {step}: KeyError: 'preempt'"),
     "bad flags": Ended("Failed", "64", "main: Error (exit code 64): {step}: unrecognized arguments: --new"),
@@ -139,29 +139,29 @@ def again(expression: str, ended: Ended, retries: int = 0) -> bool:
     return bool(eval(_code(expression), names))
 
 
-def of(made: Made, template: str) -> str:
-    return str(made.template(template)["retryStrategy"]["expression"])
+def of(argo: Manifests, template: str) -> str:
+    return str(argo.template(template)["retryStrategy"]["expression"])
 
 
-def test_what_the_world_did_is_tried_again_and_what_is_wrong_is_not(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
+def test_retries_follow_failure_kind(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
         for step in STEPS:
             for name, end in AGAIN.items():
-                if not again(of(made, step), end):
+                if not again(of(argo, step), end):
                     yield f"{step}, {name}: not tried again"
             for name, end in NEVER.items():
-                if again(of(made, step), replace(end, message=end.message.replace("{step}", PROGRAMS[step]))):
+                if again(of(argo, step), replace(end, message=end.message.replace("{step}", PROGRAMS[step]))):
                     yield f"{step}, {name}: tried again"
 
     def instead(old: str, new: str) -> Change:
-        def change(made: Made) -> None:
-            retry = made.template("solve")["retryStrategy"]
+        def change(argo: Manifests) -> None:
+            retry = argo.template("solve")["retryStrategy"]
             retry["expression"] = retry["expression"].replace(old, new)
 
         return change
 
     holds(
-        made,
+        argo,
         faults,
         instead("(64|70)", "(64|75)"),
         instead("(64|70)", "(64)"),
@@ -176,68 +176,68 @@ IN_OUTAGES = {
     "inputs not fetched": AGAIN["inputs not fetched"],
     "outputs not saved": AGAIN["outputs not saved"],
     "API server away": Ended(
-        "Failed", "75", "main: Error (exit code 75): {step}: looking at pod sb-1: the API server does not answer"
+        "Failed", "75", "main: Error (exit code 75): {step}: reading pod sb-1: the API server does not answer"
     ),
     "store away": Ended("Failed", "75", "main: Error (exit code 75): {step}: the store s3://b failed: 503"),
 }
 
 
-def test_what_an_outage_ended_has_tries_of_its_own(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
+def test_outages_have_own_retries(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
         for step in STEPS:
-            limit = made.template(step)["retryStrategy"]["limit"]
+            limit = argo.template(step)["retryStrategy"]["limit"]
             if limit != f"{{{{=asInt(workflow.parameters.retries) + {OUTAGES}}}}}":
                 yield f"{step}: {limit}"
             for retries in range(RETRIES + OUTAGES):
                 for name, end in IN_OUTAGES.items():
-                    told = replace(end, message=end.message.replace("{step}", PROGRAMS[step]))
-                    if not again(of(made, step), told, retries):
+                    changed_end = replace(end, message=end.message.replace("{step}", PROGRAMS[step]))
+                    if not again(of(argo, step), changed_end, retries):
                         yield f"{step}, {name}: not tried again after {retries} retries"
                 for name in ("infrastructure", "pod deleted by force", "deadline", "told to end while argoexec starts"):
-                    if again(of(made, step), AGAIN[name], retries) != (retries < RETRIES):
+                    if again(of(argo, step), AGAIN[name], retries) != (retries < RETRIES):
                         yield f"{step}, {name}, after {retries} retries"
 
     def instead(old: str, new: str) -> Change:
-        def change(made: Made) -> None:
-            retry = made.template("grade")["retryStrategy"]
+        def change(argo: Manifests) -> None:
+            retry = argo.template("grade")["retryStrategy"]
             retry["expression"] = retry["expression"].replace(old, new)
 
         return change
 
-    holds(made, faults, instead("asInt(retries) <", "asInt(retries) >"), instead("init|", ""), instead("store", "x"))
+    holds(argo, faults, instead("asInt(retries) <", "asInt(retries) >"), instead("init|", ""), instead("store", "x"))
 
 
-def test_a_pod_that_did_not_begin_in_time_gives_its_place_back_after_a_second_try(made: Made) -> None:
+def test_unstartable_pod_is_retried_once(argo: Manifests) -> None:
     for step in STEPS:
         ended = AGAIN["no node, or no image"]
-        assert [again(of(made, step), ended, retries) for retries in range(3)] == [True, False, False]
+        assert [again(of(argo, step), ended, retries) for retries in range(3)] == [True, False, False]
 
 
-def test_engine_and_reports_agree_on_what_is_final(made: Made) -> None:
+def test_engine_and_reports_agree(argo: Manifests) -> None:
     """A try whose failure is read as a wrong request or a bug was not tried again, and all others were."""
     for step in OF_A_RUN:
         for name, end in (AGAIN | NEVER).items():
             message = end.message.replace("{step}", step)
-            found = failure_reason(
+            failure = failure_reason(
                 {"type": "Pod", "phase": end.status, "message": message, "templateName": step, "hostNodeName": "n"}
             )
-            if found is not None and end.message.startswith("main: "):
-                final = found.exit_code in (CONFIG, BUG)
-                assert final != again(of(made, step), replace(end, message=message)), f"{step}, {name}: {found}"
+            if failure is not None and end.message.startswith("main: "):
+                final = failure.exit_code in (CONFIG, BUG)
+                assert final != again(of(argo, step), replace(end, message=message)), f"{step}, {name}: {failure}"
 
 
-def test_a_pod_that_lost_its_shard_from_sight_looks_again_and_one_whose_shard_failed_does_not(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        expression = of(made, "child")
+def test_child_pod_retries_lost_shard(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        expression = of(argo, "child")
         yield from (f"{name}: not tried again" for name, end in WAIT_AGAIN.items() if not again(expression, end))
         yield from (f"{name}: tried again" for name, end in WAIT_NEVER.items() if again(expression, end))
 
-    def change(made: Made, old: str, new: str) -> None:
-        retry = made.template("child")["retryStrategy"]
+    def change(argo: Manifests, old: str, new: str) -> None:
+        retry = argo.template("child")["retryStrategy"]
         retry["expression"] = retry["expression"].replace(old, new)
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: change(m, "failure condition", "no condition"),
         lambda m: change(m, "|| !(", "&& !("),
@@ -247,16 +247,16 @@ def test_a_pod_that_lost_its_shard_from_sight_looks_again_and_one_whose_shard_fa
 @cache
 def _reasons() -> list[str]:
     """The fixed words of all that our steps may say when they end with 64: of every ConfigError in them."""
-    found = []
+    reasons = []
     for path in sorted(Path(ROOT, "steps").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "ConfigError" and node.args:
-                parts = [each.value for each in ast.walk(node.args[0]) if isinstance(each, ast.Constant)]
-                found.append(" ".join(str(each) for each in parts))
-    return found
+                parts = [item.value for item in ast.walk(node.args[0]) if isinstance(item, ast.Constant)]
+                reasons.append(" ".join(str(item) for item in parts))
+    return reasons
 
 
-def test_no_refusal_of_ours_is_tried_again() -> None:
+def test_own_refusals_are_never_retried() -> None:
     reasons = _reasons()
     assert len(reasons) > 50
     for step in STEPS:
@@ -266,12 +266,15 @@ def test_no_refusal_of_ours_is_tried_again() -> None:
 
 
 @given(st.text(), st.sampled_from(STEPS), st.sampled_from([CONFIG, BUG]))
-def test_no_words_make_a_refusal_or_a_bug_of_ours_tried_again(words: str, step: str, code: int) -> None:
-    message = f"main: Error (exit code {code}): {line(PROGRAMS[step], words)} evicted, exceeded its deadline"
+def test_text_never_causes_retry(words: str, step: str, code: int) -> None:
+    message = (
+        f"main: Error (exit code {code}): {format_exit_line(PROGRAMS[step], words)} evicted, exceeded its deadline"
+    )
     assert not again(of(committed(), step), Ended("Failed", str(code), message))
 
 
 @given(st.text(), st.sampled_from(STEPS), st.sampled_from([1, 2, 75, 76, 137, 143]))
-def test_no_words_of_ours_keep_a_try_from_being_tried_again(words: str, step: str, code: int) -> None:
-    message = f"main: Error (exit code {code}): {line(PROGRAMS[step], words)} workflow shutdown, exceeded its deadline"
+def test_text_never_prevents_retry(words: str, step: str, code: int) -> None:
+    line = format_exit_line(PROGRAMS[step], words)
+    message = f"main: Error (exit code {code}): {line} workflow shutdown, exceeded its deadline"
     assert again(of(committed(), step), Ended("Failed", str(code), message))

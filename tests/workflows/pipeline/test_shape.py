@@ -14,7 +14,7 @@ from tests.workflows.pipeline.rendered import (
     SHARD,
     TRAIN,
     Change,
-    Made,
+    Manifests,
     holds,
     tables,
 )
@@ -23,17 +23,17 @@ LOOPS = ("withParam", "withSequence", "withItems")
 MUTEX = "{{=workflow.parameters['run-id'] != '' ? workflow.parameters['run-id'] : workflow.name}}"
 
 
-def test_no_spelling_is_one_that_argo_4_removed(made: Made) -> None:
+def test_manifests_have_current_fields(argo: Manifests) -> None:
     removed = ("schedule", "mutex", "semaphore", "podPriority", "priority", "maxDuration", "containerRuntimeExecutor")
 
-    def faults(made: Made) -> Iterator[str]:
-        for name, each in made.objects.items():
-            for where, table in tables(each["spec"]):
+    def faults(argo: Manifests) -> Iterator[str]:
+        for name, manifest in argo.objects.items():
+            for where, table in tables(manifest["spec"]):
                 # (an argument may have such a name, and is a value of `name`)
                 yield from (f"{name}{where}: {word}" for word in removed if word in table)
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(NIGHTLY).update(schedule="0 2 * * *"),
         lambda m: m.template("unit")["synchronization"].update(semaphore={}),
@@ -41,30 +41,30 @@ def test_no_spelling_is_one_that_argo_4_removed(made: Made) -> None:
     )
 
 
-def test_the_rules_of_the_full_crds_hold(made: Made) -> None:
+def test_manifests_follow_crd_rules(argo: Manifests) -> None:
     """CEL rules of Argo 4.1's full CRDs, which JSON Schema cannot say."""
 
-    def faults(made: Made) -> Iterator[str]:
-        for name, spec in made.workflows():
+    def faults(argo: Manifests) -> Iterator[str]:
+        for name, spec in argo.workflows():
             if len(spec["templates"]) > 200 or len(spec["arguments"]["parameters"]) > 500:
                 yield f"{name} has more than 200 templates or 500 parameters"
-        for where, each in made.templates():
-            if sum(kind in each for kind in KINDS) != 1:
+        for where, item in argo.templates():
+            if sum(kind in item for kind in KINDS) != 1:
                 yield f"{where} is not of one kind"
-            if not ("container" in each or "resource" in each) and {"timeout", "activeDeadlineSeconds"} & each.keys():
+            if not ("container" in item or "resource" in item) and {"timeout", "activeDeadlineSeconds"} & item.keys():
                 yield f"{where}: a deadline on what is no pod"
-            if each.get("parallelism", 1) < 1 or len(each.get("dag", {}).get("tasks", [])) > 200:
+            if item.get("parallelism", 1) < 1 or len(item.get("dag", {}).get("tasks", [])) > 200:
                 yield f"{where}: parallelism below 1, or more than 200 tasks"
-        yield from _task_faults(made)
-        for name, each in made.objects.items():
-            for where, table in tables(each):
+        yield from _task_faults(argo)
+        for name, item in argo.objects.items():
+            for where, table in tables(item):
                 if table.get("enum") == [] or table.get("schedules") == []:
                     yield f"{name}{where}: an empty list"
-        if not made.spec(NIGHTLY).get("schedules"):
+        if not argo.spec(NIGHTLY).get("schedules"):
             yield "the nightly run has no schedule"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("unit").update(activeDeadlineSeconds=60),
         lambda m: m.template("unit").update(container={}),
@@ -78,8 +78,8 @@ def test_the_rules_of_the_full_crds_hold(made: Made) -> None:
     )
 
 
-def _task_faults(made: Made) -> Iterator[str]:
-    for where, _, task in made.tasks():
+def _task_faults(argo: Manifests) -> Iterator[str]:
+    for where, _, task in argo.tasks():
         if "depends" in task and {"dependencies", "continueOn"} & task.keys():
             yield f"{where}: depends stands alone"
         if not re.fullmatch(r"[a-zA-Z0-9][-a-zA-Z0-9]{0,127}", task["name"]):
@@ -88,10 +88,10 @@ def _task_faults(made: Made) -> Iterator[str]:
             yield f"{where}: count or end"
 
 
-def test_a_fan_out_is_a_dag_with_a_window_one_source_and_room_for_failures(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
+def test_fan_out_is_dag_with_window(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
         wide = 0
-        for where, dag, task in made.tasks():
+        for where, dag, task in argo.tasks():
             sources = [loop for loop in LOOPS if loop in task]
             wide += bool(sources)
             goes_on = dag["name"] == "rounds" or dag["dag"].get("failFast") is False
@@ -101,12 +101,12 @@ def test_a_fan_out_is_a_dag_with_a_window_one_source_and_room_for_failures(made:
                 yield f"{where}: a list in the spec"
         if wide != 3:
             yield f"{wide} fan-outs: shards, units, and the steps of a training"
-        for where, each in made.templates():
-            if "steps" in each and where != f"{TRAIN}/train":
+        for where, template in argo.templates():
+            if "steps" in template and where != f"{TRAIN}/train":
                 yield f"{where}: steps look at every item again and again"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("shard").pop("parallelism"),
         lambda m: m.template("shard")["dag"].pop("failFast"),
@@ -116,9 +116,9 @@ def test_a_fan_out_is_a_dag_with_a_window_one_source_and_room_for_failures(made:
     )
 
 
-def test_a_shard_is_made_under_a_name_that_a_second_try_finds_again(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        resource = made.template("child")["resource"]
+def test_shard_name_is_stable(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        resource = argo.template("child")["resource"]
         if (resource.get("action"), resource.get("setOwnerReference")) != ("apply", True):
             yield f"{resource.get('action')}, owner {resource.get('setOwnerReference')}"
         if resource.get("successCondition") != "status.phase == Succeeded":
@@ -132,23 +132,23 @@ def test_a_shard_is_made_under_a_name_that_a_second_try_finds_again(made: Made) 
             # Filled in before it is read as YAML. A number must be none.
             if "{{" in line and not re.search(r': "[^"]*\{\{.*\}\}[^"]*"$', line) and "priority:" not in line:
                 yield f"not quoted: {line.strip()}"
-        meta, spec = made.child()["metadata"], made.child()["spec"]
+        meta, spec = argo.child()["metadata"], argo.child()["spec"]
         if meta["labels"].keys() != {"swe-argo/kind", "swe-argo/run", "swe-argo/parent", "swe-argo/shard"}:
             yield f"labels: {sorted(meta['labels'])}"
         if meta["labels"].get("swe-argo/kind") != "shard" or spec["workflowTemplateRef"] != {"name": SHARD}:
             yield "it is no shard"
-        if made.task("evaluate", "shards").get("withSequence", {}).get("format") != "%05d":
+        if argo.task("evaluate", "shards").get("withSequence", {}).get("format") != "%05d":
             yield "numbers have five digits"
 
     def manifest(old: str, new: str) -> Change:
-        def change(made: Made) -> None:
-            resource = made.template("child")["resource"]
+        def change(argo: Manifests) -> None:
+            resource = argo.template("child")["resource"]
             resource["manifest"] = resource["manifest"].replace(old, new)
 
         return change
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("child")["resource"].update(action="create"),
         lambda m: m.template("child")["resource"].pop("setOwnerReference"),
@@ -160,26 +160,26 @@ def test_a_shard_is_made_under_a_name_that_a_second_try_finds_again(made: Made) 
     )
 
 
-def test_units_and_shards_are_counted_over_all_runs_and_a_run_is_done_once_at_a_time(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
+def test_limits_span_all_runs(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
         of_shard = "{{=workflow.parameters.shard in ['00000', 'check'] ? 'runs' : 'shards'}}"
-        for key, holder in (("units", made.template("unit")), (of_shard, made.spec(SHARD))):
+        for key, holder in (("units", argo.template("unit")), (of_shard, argo.spec(SHARD))):
             places = holder.get("synchronization", {}).get("semaphores")
             if places != [{"configMapKeyRef": {"key": key, "name": "swe-argo-limits"}}]:
                 yield f"{key}: {places}"
-        if made.chart:
-            limits = made.chart.one("ConfigMap", "swe-argo-limits")["data"]
+        if argo.chart:
+            limits = argo.chart.one("ConfigMap", "swe-argo-limits")["data"]
             least = {"units": 1, "shards": 1, "runs": 2}
             yield from (f"{key}: {limits.get(key)}" for key in least if int(limits.get(key, 0)) < least[key])
-        mutexes = made.spec(EVALUATE).get("synchronization", {}).get("mutexes")
+        mutexes = argo.spec(EVALUATE).get("synchronization", {}).get("mutexes")
         if mutexes != [{"name": f"swe-argo-{MUTEX}"}]:
             yield f"mutex: {mutexes}"
-        held = [where for where, each in made.templates() if "synchronization" in each]
-        if held != [f"{SHARD}/unit"]:
-            yield f"locks on {held}"
+        holders = [where for where, template in argo.templates() if "synchronization" in template]
+        if holders != [f"{SHARD}/unit"]:
+            yield f"locks on {holders}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("unit").pop("synchronization"),
         lambda m: m.spec(SHARD)["synchronization"]["semaphores"][0]["configMapKeyRef"].update(key="shard"),
@@ -188,32 +188,32 @@ def test_units_and_shards_are_counted_over_all_runs_and_a_run_is_done_once_at_a_
     )
 
 
-def test_there_is_a_report_however_the_shards_end_and_something_clears_up_in_any_case(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        if made.spec(EVALUATE).get("onExit") != "finalize":
+def test_report_follows_any_outcome(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        if argo.spec(EVALUATE).get("onExit") != "finalize":
             yield "nothing clears up"
-        depends = made.task("evaluate", "report").get("depends", "")
+        depends = argo.task("evaluate", "report").get("depends", "")
         for end in ("Succeeded", "Failed", "Errored", "Skipped", "Omitted"):
             if f"shards.{end}" not in depends:
                 yield f"no report where shards are {end}"
         if "plan.Succeeded" not in depends:
             yield "a report without a plan"
-        if made.task("unit", "grade").get("depends") != "solve.Succeeded || solve.Skipped":
+        if argo.task("unit", "grade").get("depends") != "solve.Succeeded || solve.Skipped":
             yield "a unit that has its patch is not graded, or one without is"
         for name in ("solve", "grade"):
-            hook = made.task("unit", name).get("hooks", {}).get("exit", {})
+            hook = argo.task("unit", name).get("hooks", {}).get("exit", {})
             if hook.get("template") != "stop" or "['fail-fast'] == 'true'" not in hook.get("expression", ""):
                 yield f"where a run is to end at the first unit that is lost, {name} does not see to it"
-        stop = made.template("stop")["resource"]
+        stop = argo.template("stop")["resource"]
         if stop.get("action") != "patch" or stop.get("failureCondition") != "spec.shutdown == Stop":
             yield f"a unit that ended its run is taken for one that succeeded: {stop}"
         if yaml.safe_load(stop["manifest"])["metadata"]["name"] != "{{workflow.labels.swe-argo/parent}}":
             yield "what is stopped is not the run"
-        if made.task("unit", "solve").get("when") != "{{inputs.parameters.begins}} == solve":
+        if argo.task("unit", "solve").get("when") != "{{inputs.parameters.begins}} == solve":
             yield "a unit that has its patch is solved again"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(EVALUATE).pop("onExit"),
         lambda m: m.task("evaluate", "report").update(depends="plan.Succeeded && shards.Succeeded"),
@@ -228,29 +228,29 @@ def test_there_is_a_report_however_the_shards_end_and_something_clears_up_in_any
     )
 
 
-def test_shards_wait_for_the_canary_and_a_run_that_is_to_stop_there_begins_none(made: Made) -> None:
-    asked = "{{tasks.plan.outputs.parameters.canary}} != 0"
+def test_shards_wait_for_canary(argo: Manifests) -> None:
+    condition = "{{tasks.plan.outputs.parameters.canary}} != 0"
 
-    def faults(made: Made) -> Iterator[str]:
-        units, verdict = made.task("evaluate", "canary-units"), made.task("evaluate", "canary")
+    def faults(argo: Manifests) -> Iterator[str]:
+        units, verdict = argo.task("evaluate", "canary-units"), argo.task("evaluate", "canary")
         if (units.get("depends"), units["template"]) != ("plan", "child") or "withSequence" in units:
             yield "the canary is no part that plan wrote"
         if {"name": "number", "value": "check"} not in units["arguments"]["parameters"]:
             yield "it is another part"
-        yield from (f"{each['name']} without a canary" for each in (units, verdict) if each.get("when") != asked)
+        yield from (f"{item['name']} without a canary" for item in (units, verdict) if item.get("when") != condition)
         for end in ("Succeeded", "Failed", "Errored", "Skipped"):
             if f"canary-units.{end}" not in verdict.get("depends", ""):
                 yield f"nobody says what it means that its units are {end}"
-        if made.task("evaluate", "shards").get("depends") != "plan && (canary.Succeeded || canary.Skipped)":
+        if argo.task("evaluate", "shards").get("depends") != "plan && (canary.Succeeded || canary.Skipped)":
             yield "shards do not wait for what it says, or begin whatever it says"
         arguments = {
-            each["name"]: each["value"] for each in made.spec(NIGHTLY)["workflowSpec"]["arguments"]["parameters"]
+            item["name"]: item["value"] for item in argo.spec(NIGHTLY)["workflowSpec"]["arguments"]["parameters"]
         }
         if arguments.get("stop-on-canary") != "true":
             yield "the nightly run goes on where its machines are not to be believed"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.task("evaluate", "canary-units").update(depends="canary"),
         lambda m: m.task("evaluate", "canary-units")["arguments"]["parameters"].pop(0),
@@ -261,21 +261,21 @@ def test_shards_wait_for_the_canary_and_a_run_that_is_to_stop_there_begins_none(
     )
 
 
-def test_the_nightly_run_is_complete(made: Made) -> None:
-    wanted = {"schedules", "timezone", "concurrencyPolicy", "startingDeadlineSeconds", "stopStrategy", "suspend"}
+def test_nightly_manifest_is_complete(argo: Manifests) -> None:
+    required = {"schedules", "timezone", "concurrencyPolicy", "startingDeadlineSeconds", "stopStrategy", "suspend"}
 
-    def faults(made: Made) -> Iterator[str]:
-        cron = made.spec(NIGHTLY)
-        yield from (f"no {name}" for name in sorted(wanted - cron.keys()))
+    def faults(argo: Manifests) -> Iterator[str]:
+        cron = argo.spec(NIGHTLY)
+        yield from (f"no {name}" for name in sorted(required - cron.keys()))
         if cron.get("concurrencyPolicy") != "Forbid":
             yield "two nights at a time"
         if cron["workflowSpec"].get("workflowTemplateRef") != {"name": EVALUATE}:
             yield f"it runs {cron['workflowSpec'].get('workflowTemplateRef')}"
 
     holds(
-        made,
+        argo,
         faults,
-        *(lambda m, name=name: m.spec(NIGHTLY).pop(name) for name in sorted(wanted)),
+        *(lambda m, name=name: m.spec(NIGHTLY).pop(name) for name in sorted(required)),
         lambda m: m.spec(NIGHTLY).update(concurrencyPolicy="Allow"),
         lambda m: m.spec(NIGHTLY)["workflowSpec"]["workflowTemplateRef"].update(name="evaluate"),
     )

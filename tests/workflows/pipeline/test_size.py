@@ -30,7 +30,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 def units_of_a_shard() -> int:
     args = committed().template("plan")["container"]["args"]
-    return int(next(each for each in args if each.startswith("--shard-size=")).partition("=")[2])
+    return int(next(arg for arg in args if arg.startswith("--shard-size=")).partition("=")[2])
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def longest_reason(tmp_path_factory: pytest.TempPathFactory) -> int:
     place = "/".join([str(folder), *["a" * 200] * 8])
     variables = {**os.environ, "SWE_ARGO_REASON": str(folder / "reason")}
     command = [sys.executable, "-m", "swe_argo.steps.grade", "--in", place, "--out", str(folder / "out")]
-    done = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, check=False)
-    assert done.returncode == 64
+    result = subprocess.run(command, env=variables, cwd=ROOT, capture_output=True, check=False)
+    assert result.returncode == 64
     return len((folder / "reason").read_text("utf-8"))
 
 
@@ -51,10 +51,10 @@ def shape(node: Object) -> tuple[int, ...]:
     return tuple(len(side.get(kind, [])) for side in sides for kind in ("artifacts", "parameters"))
 
 
-def test_what_is_simulated_is_as_large_as_what_argo_wrote() -> None:
-    same = Shard("mini__sleep-00002", tries=1, name="run-kplzc-s00000", run="lone-more", prefix="")
-    real = {(each["type"], each["templateName"]): each for each in SEEN}
-    simulated = {(each["type"], each["templateName"]): each for each in nodes_of_unit(committed(), same, 0)}
+def test_simulated_nodes_have_real_size() -> None:
+    shard = Shard("mini__sleep-00002", tries=1, name="run-kplzc-s00000", run="lone-more", prefix="")
+    real = {(item["type"], item["templateName"]): item for item in SEEN}
+    simulated = {(item["type"], item["templateName"]): item for item in nodes_of_unit(committed(), shard, 0)}
     assert real.keys() == simulated.keys()
     compared = 0
     for kind, node in real.items():
@@ -66,23 +66,23 @@ def test_what_is_simulated_is_as_large_as_what_argo_wrote() -> None:
     assert compared
 
 
-def test_a_shard_with_every_try_spent_fits_without_compression(longest_reason: int) -> None:
+def test_retried_shard_fits_uncompressed(longest_reason: int) -> None:
     shard = Shard(LONGEST, units=units_of_a_shard(), message="m" * (longest_reason + len(MESSAGE)))
     assert size(shard_object(committed(), shard)) <= MIB
     assert size(shard_object(committed(), replace(shard, units=2 * shard.units))) > MIB
 
 
-def test_a_shard_of_the_longest_names_fits_when_argo_compresses_its_nodes() -> None:
+def test_longest_shard_fits_compressed() -> None:
     """Names of Workflow and run at Kubernetes' limit, the bucket's folder deep, and a whole screen said by each try."""
     shard = Shard(LONGER, units_of_a_shard(), 3, "m" * 1000, name="n" * 63, run="r" * 63, prefix="p" * 100 + "/")
-    made = shard_object(committed(), shard)
-    nodes = made["status"].pop("nodes")
+    whole_shard = shard_object(committed(), shard)
+    nodes = whole_shard["status"].pop("nodes")
     packed = base64.b64encode(gzip.compress(json.dumps(nodes).encode()))
-    assert size(made) + len(packed) <= MIB / 4
+    assert size(whole_shard) + len(packed) <= MIB / 4
 
 
 @needs_data
-def test_no_instance_has_a_longer_name() -> None:
+def test_longest_name_is_long_enough() -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     files = sorted((DATA / "swebench").glob("*.parquet"))
     assert files
@@ -91,7 +91,7 @@ def test_no_instance_has_a_longer_name() -> None:
         assert max(map(len, ids)) <= len(LONGEST), file.name
 
 
-def test_a_run_of_2294_instances_is_small() -> None:
+def test_large_run_is_a_small_workflow() -> None:
     shards = -(-2294 // units_of_a_shard())
     plain = Shard(LONGER, tries=1)
     assert size(run_object(committed(), shards, plain)) <= 200 * KIB

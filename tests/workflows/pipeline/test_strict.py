@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from swe_argo.workflows.templates.render import ARGUMENTS, render
 from tests.charts.chart import CHART
 from tests.paths import ROOT
-from tests.workflows.pipeline.rendered import FOLDER, NIGHTLY, Made, committed, holds
+from tests.workflows.pipeline.rendered import FOLDER, NIGHTLY, Manifests, committed, holds
 from tests.workflows.pipeline.strict import mistakes, needs_schemas
 
 KINDS: dict[str, type[BaseModel]] = {
@@ -30,13 +30,13 @@ NEWER = re.compile(r"/spec/templates/\d+/(pendingTimeout|annotations)")
 
 
 @needs_schemas
-def test_all_objects_are_what_the_full_crds_say(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for each in (*made.objects.values(), *made.children()):
-            yield from mistakes(each)
+def test_manifests_match_full_crds(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for manifest in (*argo.objects.values(), *argo.children()):
+            yield from mistakes(manifest)
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("unit").update(colour="red"),
         lambda m: m.template("solve").update(pendingTimeOut="1m"),
@@ -49,15 +49,17 @@ def test_all_objects_are_what_the_full_crds_say(made: Made) -> None:
     )
 
 
-def test_all_objects_are_what_hera_knows_and_nothing_else(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        for each in (*made.objects.values(), *made.children()):
-            kind = each["kind"]
-            kept = KINDS[kind].model_validate(each).model_dump(mode="json", by_alias=True, exclude_unset=True)
-            yield from (f"{kind}{place}" for place in _lost(each, kept) if not NEWER.fullmatch(place))
+def test_manifests_match_hera(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        for manifest in (*argo.objects.values(), *argo.children()):
+            kind = manifest["kind"]
+            known_fields = (
+                KINDS[kind].model_validate(manifest).model_dump(mode="json", by_alias=True, exclude_unset=True)
+            )
+            yield from (f"{kind}{place}" for place in _lost(manifest, known_fields) if not NEWER.fullmatch(place))
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("unit").update(colour="red"),
         lambda m: m.template("solve").update(pendingTimeOut="1m"),
@@ -66,27 +68,27 @@ def test_all_objects_are_what_hera_knows_and_nothing_else(made: Made) -> None:
     )
 
 
-def _lost(said: Any, kept: Any, where: str = "") -> Iterator[str]:
+def _lost(source: Any, parsed: Any, where: str = "") -> Iterator[str]:
     """Where a model dropped a field that it does not know."""
-    if isinstance(said, dict):
-        for name, value in said.items():
-            if not isinstance(kept, dict) or name not in kept:
+    if isinstance(source, dict):
+        for name, value in source.items():
+            if not isinstance(parsed, dict) or name not in parsed:
                 yield f"{where}/{name}"
             else:
-                yield from _lost(value, kept[name], f"{where}/{name}")
-    elif isinstance(said, list):
-        for number, value in enumerate(said):
-            yield from _lost(value, kept[number], f"{where}/{number}")
+                yield from _lost(value, parsed[name], f"{where}/{name}")
+    elif isinstance(source, list):
+        for number, value in enumerate(source):
+            yield from _lost(value, parsed[number], f"{where}/{number}")
 
 
-def test_the_committed_files_are_what_is_rendered() -> None:
+def test_committed_manifests_are_current() -> None:
     files = {path.name: path.read_text("utf-8") for path in FOLDER.glob("*.yaml")}
     files[ARGUMENTS] = (CHART / "arguments.yaml").read_text("utf-8")
     assert files == render(), "python -m swe_argo.workflows.templates.render writes them"
     assert files.keys() == {ARGUMENTS, *(f"{name}.yaml" for name in committed().objects)}
 
 
-def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
+def test_render_check_names_file(tmp_path: Path) -> None:
     """In a copy of what it reads, so that nobody's files change."""
     package = tmp_path / "swe_argo"
     for name in ("workflows", "steps"):
@@ -96,8 +98,10 @@ def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
 
     def run(*flags: str) -> tuple[int, str]:
         place = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONUTF8": "1"}
-        done = subprocess.run([*command, *flags], capture_output=True, text=True, check=False, cwd=tmp_path, env=place)
-        return done.returncode, done.stdout + done.stderr
+        result = subprocess.run(
+            [*command, *flags], capture_output=True, text=True, check=False, cwd=tmp_path, env=place
+        )
+        return result.returncode, result.stdout + result.stderr
 
     assert run()[0] == 0
     files = {path.name: path.read_text("utf-8") for path in (package / "templates" / "argo").iterdir()}
@@ -106,6 +110,6 @@ def test_the_check_says_which_file_differs(tmp_path: Path) -> None:
     assert run("--check") == (0, "")
     changed = package / "templates" / "argo" / "swe-argo-shard.yaml"
     changed.write_text(changed.read_text("utf-8").replace("parallelism: 10", "parallelism: 11"), "utf-8")
-    code, said = run("--check")
+    code, output = run("--check")
     assert code == 1
-    assert said == f"differs: {changed}\n"
+    assert output == f"differs: {changed}\n"

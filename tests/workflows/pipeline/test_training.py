@@ -10,7 +10,7 @@ from swe_argo.steps.contracts.training import held_out_run_of, run_of
 from swe_argo.workflows.object_names import workflow_name
 from swe_argo.workflows.parameters import literal
 from swe_argo.workflows.templates.training_round import OF_STEP, RUNS
-from tests.workflows.pipeline.rendered import EVALUATE, ROUND, TRAIN, Change, Made, committed, holds
+from tests.workflows.pipeline.rendered import EVALUATE, ROUND, TRAIN, Change, Manifests, committed, holds
 from tests.workflows.pipeline.status import size
 
 KIB = 1 << 10
@@ -18,27 +18,27 @@ NAME = "swe-argo-grpo-verified-0123456789abcdefg"
 """Of a training, as long as may be."""
 
 
-def test_steps_come_one_after_another_and_end_at_the_first_that_fails(made: Made) -> None:
+def test_training_steps_run_in_sequence(argo: Manifests) -> None:
     """Argo counts failed pods of a template that fails fast, tries that are tried again too, but not in DAGs of it."""
 
-    def faults(made: Made) -> Iterator[str]:
-        rounds = made.template("rounds")
+    def faults(argo: Manifests) -> Iterator[str]:
+        rounds = argo.template("rounds")
         if (rounds.get("parallelism"), rounds.get("failFast")) != (1, True):
             yield f"several at a time, or on after a failure: {rounds}"
         (task,) = rounds["dag"]["tasks"]
-        if "dag" not in made.template(task["template"]):
+        if "dag" not in argo.template(task["template"]):
             yield "a pod that waits and is lost would end the training"
         if task["withSequence"].get("format") != "%06d":
             yield f"steps have six digits: {task}"
-        ((plan,), (steps,)) = made.template("train")["steps"]
+        ((plan,), (steps,)) = argo.template("train")["steps"]
         if (plan["template"], steps["template"]) != ("plan-training", "rounds"):
             yield "in a DAG a loop that failed fast would never end"
-        given = {each["name"]: each["value"] for each in steps["arguments"]["parameters"]}
-        if [_count(given, next_step, 3) for next_step in (1, 3, 4, 9)] != [[0, 1, 2, 3], [2, 3], [3], [8]]:
-            yield f"not those to come and the last one: {given}"
+        arguments = {parameter["name"]: parameter["value"] for parameter in steps["arguments"]["parameters"]}
+        if [_count(arguments, next_step, 3) for next_step in (1, 3, 4, 9)] != [[0, 1, 2, 3], [2, 3], [3], [8]]:
+            yield f"not those to come and the last one: {arguments}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("rounds").update(parallelism=2),
         lambda m: m.template("rounds").pop("failFast"),
@@ -48,16 +48,16 @@ def test_steps_come_one_after_another_and_end_at_the_first_that_fails(made: Made
     )
 
 
-def _count(given: dict[str, str], next_step: int, steps: int) -> list[int]:
+def _count(inputs: dict[str, str], next_step: int, steps: int) -> list[int]:
     """The numbers that Argo makes of first and count, after plan_training said these."""
-    said = {"next-step": next_step, "steps": steps}
-    text = {name: re.sub(r"asInt\(\S+\['([a-z-]+)'\]\)", r"said['\1']", each) for name, each in given.items()}
-    first, count = (int(eval(text[name].strip("{}="), {"said": said})) for name in ("first", "count"))
+    values = {"next-step": next_step, "steps": steps}
+    text = {name: re.sub(r"asInt\(\S+\['([a-z-]+)'\]\)", r"said['\1']", code) for name, code in inputs.items()}
+    first, count = (int(eval(text[name].strip("{}="), {"said": values})) for name in ("first", "count"))
     return list(range(first, first + count))
 
 
-def test_a_step_collects_learns_and_measures_each_where_it_is_due(made: Made) -> None:
-    wanted = {
+def test_round_phases_run_when_due(argo: Manifests) -> None:
+    expected = {
         "plan": ("plan-rollouts", None, "{{workflow.parameters.step}} != 000000"),
         "rollouts": ("rollouts", "plan.Succeeded", "{{tasks.plan.outputs.parameters.due}} == true"),
         "learn": ("learn", "plan.Succeeded && (rollouts.Succeeded || rollouts.Skipped)", None),
@@ -69,20 +69,20 @@ def test_a_step_collects_learns_and_measures_each_where_it_is_due(made: Made) ->
         ),
     }
 
-    def faults(made: Made) -> Iterator[str]:
-        tasks = made.template("phases")["dag"]["tasks"]
-        found = {each["name"]: (each["template"], each.get("depends"), each.get("when")) for each in tasks}
-        if found != wanted:
-            yield str(found)
+    def faults(argo: Manifests) -> Iterator[str]:
+        tasks = argo.template("phases")["dag"]["tasks"]
+        actual = {task["name"]: (task["template"], task.get("depends"), task.get("when")) for task in tasks}
+        if actual != expected:
+            yield str(actual)
         for plan, held_out in (("plan-rollouts", False), ("plan-measurement", True)):
-            if ("--held-out" in made.template(plan)["container"]["args"]) is not held_out:
+            if ("--held-out" in argo.template(plan)["container"]["args"]) is not held_out:
                 yield f"{plan} plans something else"
 
-    def args(m: Made) -> list[str]:
+    def args(m: Manifests) -> list[str]:
         return list(m.template("plan-measurement")["container"]["args"])
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.task("phases", "learn").update(depends="plan"),
         lambda m: m.task("phases", "rollouts").pop("when"),
@@ -90,35 +90,35 @@ def test_a_step_collects_learns_and_measures_each_where_it_is_due(made: Made) ->
     )
 
 
-def test_what_is_made_is_found_again_under_names_that_fit(made: Made) -> None:
+def test_training_names_are_stable(argo: Manifests) -> None:
     names = {
         "make-round": '"{{workflow.name}}-{{inputs.parameters.step}}"',
         "rollouts": '"{{workflow.name}}-r"',
         "measurement": '"{{workflow.name}}-h"',
     }
 
-    def faults(made: Made) -> Iterator[str]:
+    def faults(argo: Manifests) -> Iterator[str]:
         for template, name in names.items():
-            resource = made.template(template)["resource"]
+            resource = argo.template(template)["resource"]
             if (resource.get("action"), resource.get("setOwnerReference")) != ("apply", True):
                 yield f"{template}: {resource.get('action')}, owner {resource.get('setOwnerReference')}"
             if f"name: {name}" not in resource["manifest"] or "generateName" in resource["manifest"]:
                 yield f"{template}: another name"
-            if "swe-argo/parent" not in made.child(template)["metadata"]["labels"]:
+            if "swe-argo/parent" not in argo.child(template)["metadata"]["labels"]:
                 yield f"{template}: who made it cannot end it"
             for line in resource["manifest"].splitlines():
                 if "{{" in line and not re.search(r': ("[^"]*\{\{.*\}\}[^"]*"|\{\{=toJson\(.*\)\}\})$', line):
                     yield f"{template}: not quoted: {line.strip()}"
 
     def manifest(template: str, old: str, new: str) -> Change:
-        def change(m: Made) -> None:
+        def change(m: Manifests) -> None:
             resource = m.template(template)["resource"]
             resource["manifest"] = resource["manifest"].replace(old, new)
 
         return change
 
     holds(
-        made,
+        argo,
         faults,
         manifest("rollouts", "-r", "-s"),
         manifest("rollouts", "toJson(inputs.parameters.spec)", "inputs.parameters.spec"),
@@ -131,7 +131,7 @@ def test_what_is_made_is_found_again_under_names_that_fit(made: Made) -> None:
     assert all(len(f"{step}-{end}") <= 56 for end, _ in RUNS.values())
 
 
-def test_runs_are_called_as_the_training_calls_them() -> None:
+def test_training_run_names_match() -> None:
     filled = {"{{workflow.parameters.training}}": "one", "{{workflow.parameters.step}}": "000012"}
     for name, run in (("rollouts", run_of("one", 12)), ("measurement", held_out_run_of("one", 12))):
         text = RUNS[name][1]
@@ -141,43 +141,43 @@ def test_runs_are_called_as_the_training_calls_them() -> None:
         assert RUNS[name][1].startswith(OF_STEP)
 
 
-def test_what_a_form_says_reaches_the_plan_and_an_empty_field_says_nothing(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
-        asked = {each["name"]: each for each in made.spec(TRAIN)["arguments"]["parameters"]}
-        if {"value", "default", "valueFrom"} & asked["training"].keys():
+def test_form_fields_reach_plan(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
+        parameters = {parameter["name"]: parameter for parameter in argo.spec(TRAIN)["arguments"]["parameters"]}
+        if {"value", "default", "valueFrom"} & parameters["training"].keys():
             yield "a training would be named by chance"
-        words = made.template("plan-training")["container"]["args"]
+        words = argo.template("plan-training")["container"]["args"]
         for name in ("steps", "groups", "group-size", "lr"):
             field, value = name.replace("-", "_"), f"workflow.parameters['{name}']"
             again = "'--training=' + workflow.parameters.training"
             if literal(f"{value} != '' ? '--set={field}=' + {value} : {again}") not in words:
                 yield f"{name} is not heard, or an empty one is"
-            if asked[name].get("value") != "":
-                yield f"{name}: {asked[name]}"
+            if parameters[name].get("value") != "":
+                yield f"{name}: {parameters[name]}"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.template("plan-training")["container"]["args"].pop(),
         lambda m: m.spec(TRAIN)["arguments"]["parameters"][0].update(value="one"),
     )
 
 
-def test_a_training_and_its_steps_end_what_they_made_and_run_once_at_a_time(made: Made) -> None:
-    def faults(made: Made) -> Iterator[str]:
+def test_training_ends_its_workflows(argo: Manifests) -> None:
+    def faults(argo: Manifests) -> Iterator[str]:
         for name, lock in ((TRAIN, "training"), (ROUND, "round")):
-            mutexes = made.spec(name).get("synchronization", {}).get("mutexes")
+            mutexes = argo.spec(name).get("synchronization", {}).get("mutexes")
             if mutexes != [{"name": f"swe-argo-{lock}-{{{{workflow.parameters.training}}}}"}]:
                 yield f"{name}: {mutexes}"
-            if made.spec(name).get("onExit") != "end":
+            if argo.spec(name).get("onExit") != "end":
                 yield f"{name} leaves what it made at work"
-        if made.task("end", "halt").get("when") != "{{workflow.status}} != Succeeded":
+        if argo.task("end", "halt").get("when") != "{{workflow.status}} != Succeeded":
             yield "a pod for nothing, or none where one is needed"
-        if made.child("rollouts")["spec"]["workflowTemplateRef"] != {"name": EVALUATE}:
+        if argo.child("rollouts")["spec"]["workflowTemplateRef"] != {"name": EVALUATE}:
             yield "a run of its own kind, which takes no place of the limits"
 
     holds(
-        made,
+        argo,
         faults,
         lambda m: m.spec(ROUND).pop("synchronization"),
         lambda m: m.spec(TRAIN).pop("onExit"),
@@ -185,7 +185,7 @@ def test_a_training_and_its_steps_end_what_they_made_and_run_once_at_a_time(made
     )
 
 
-def test_commands_are_of_the_programs() -> None:
+def test_training_commands_are_valid() -> None:
     programs = {
         "plan-training": PLAN_TRAINING,
         "plan-rollouts": PLAN_ROUND,
@@ -196,19 +196,19 @@ def test_commands_are_of_the_programs() -> None:
     for template, program in programs.items():
         container = committed().template(template)["container"]
         assert container["command"] == ["python3", "-m", f"swe_argo.steps.{program.name}"]
-        known = {f"--{option.name}" for option in program.options}
-        assert {each.partition("=")[0] for each in container["args"] if each.startswith("--")} <= known
+        flags = {f"--{option.name}" for option in program.options}
+        assert {arg.partition("=")[0] for arg in container["args"] if arg.startswith("--")} <= flags
 
 
-def test_a_training_of_a_thousand_steps_is_a_small_object(made: Made) -> None:
+def test_thousand_steps_fit_one_object(argo: Manifests) -> None:
     """For each step one DAG, one node that tries, and two pods: the second for a node that was lost."""
-    resource, pods = made.template("make-round")["resource"], []
+    resource, pods = argo.template("make-round")["resource"], []
     for number in range(1000):
         name = f"{workflow_name(NAME)}.rounds.step({number}:{number:06d})"
         for kind in ("DAG", "Retry", "Pod", "Pod"):
-            given = {"inputs": {"parameters": [{"name": "step", "value": f"{number:06d}"}]}}
-            pods.append({"name": name, "id": name, "type": kind, "boundaryID": name, "children": [name], **given})
-    assert "spec" not in made.child("make-round")["spec"]["arguments"]["parameters"][0]
+            inputs = {"inputs": {"parameters": [{"name": "step", "value": f"{number:06d}"}]}}
+            pods.append({"name": name, "id": name, "type": kind, "boundaryID": name, "children": [name], **inputs})
+    assert "spec" not in argo.child("make-round")["spec"]["arguments"]["parameters"][0]
     assert size(resource) < 2 * KIB
     # Beside its times and phases, some 300 bytes a node, which Argo compresses to a tenth.
     assert (size(pods) + 300 * len(pods)) / 10 < 400 * KIB

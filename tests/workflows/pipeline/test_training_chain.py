@@ -44,32 +44,30 @@ def filled(text: str, folder: Path) -> str:
     if match := re.fullmatch(
         r"\{\{=sprig.*, workflow\.parameters\['([a-z-]+)'\] != '' \? '([^']+)' \+ .* : '([^']+)' \+ .*\}\}", text
     ):
-        name, said, else_said = match.groups()
-        return f"{said}{VALUES[name]}" if VALUES[name] else f"{else_said}{VALUES['training']}"
-    return re.sub(
-        r"\{\{workflow\.parameters\.([a-z-]+)\}\}|@([a-z-]+)@", lambda found: VALUES[found[1] or found[2]], text
-    )
+        name, prefix, fallback_prefix = match.groups()
+        return f"{prefix}{VALUES[name]}" if VALUES[name] else f"{fallback_prefix}{VALUES['training']}"
+    return re.sub(r"\{\{workflow\.parameters\.([a-z-]+)\}\}|@([a-z-]+)@", lambda hit: VALUES[hit[1] or hit[2]], text)
 
 
 def run(template: str, folder: Path) -> dict[str, str]:
     """What the pod of a template gives out, by the name of the parameter."""
     container = committed().template(template)["container"]
-    command = [sys.executable, *container["command"][1:], *(filled(each, folder) for each in container["args"])]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    given = committed().template(template)["outputs"]["parameters"]
-    return {each["name"]: (folder / "out" / Path(each["valueFrom"]["path"]).name).read_text() for each in given}
+    command = [sys.executable, *container["command"][1:], *(filled(entry, folder) for entry in container["args"])]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    parameters = committed().template(template)["outputs"]["parameters"]
+    return {entry["name"]: (folder / "out" / Path(entry["valueFrom"]["path"]).name).read_text() for entry in parameters}
 
 
-def test_what_is_planned_becomes_steps_and_each_step_a_spec_that_a_run_takes(tmp_path: Path) -> None:
+def test_training_plan_makes_run_specs(tmp_path: Path) -> None:
     planned = run("plan-training", tmp_path)
     assert (planned["steps"], planned["next-step"]) == ("5", "1")
     training = TrainFile.from_bytes((tmp_path / "store" / "trainings" / "one" / "train.json").read_bytes())
     assert (training.spec.name, training.spec.lr, training.spec.groups) == ("one", 1e-4, 2)
     for template, ends, attempts in (("plan-rollouts", "", 3), ("plan-measurement", ".held-out", 1)):
-        given = run(template, tmp_path)
-        assert given["due"] == "true"
-        spec = read_spec(flags_of_run(given["spec"]))
+        outputs = run(template, tmp_path)
+        assert outputs["due"] == "true"
+        spec = read_spec(flags_of_run(outputs["spec"]))
         assert (spec.run_id, spec.attempts) == (f"one.000001{ends}", attempts)
         assert (spec.sandbox.backend, spec.sandbox.resource_factor, spec.retries) == ("kubernetes", 2.0, 3)
         refuse_fields(spec, LOCAL)
@@ -78,9 +76,9 @@ def test_what_is_planned_becomes_steps_and_each_step_a_spec_that_a_run_takes(tmp
 
 def flags_of_run(spec: str) -> dict[str, object]:
     """What ``plan`` of swe-argo-evaluate reads where nothing is said but run-id and spec."""
-    said = {
-        each["name"]: each.get("value", "") for each in committed().spec("swe-argo-evaluate")["arguments"]["parameters"]
+    defaults = {
+        item["name"]: item.get("value", "") for item in committed().spec("swe-argo-evaluate")["arguments"]["parameters"]
     }
     usual = {option.name: [] if option.repeated else option.default for option in PLAN.options}
-    named = {option.name: said[option.name] for option in PLAN.options if option.field and option.name in said}
-    return {**usual, **named, "run-id": json.loads(spec)["run_id"], "spec-text": spec}
+    chosen = {option.name: defaults[option.name] for option in PLAN.options if option.field and option.name in defaults}
+    return {**usual, **chosen, "run-id": json.loads(spec)["run_id"], "spec-text": spec}

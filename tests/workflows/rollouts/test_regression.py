@@ -10,7 +10,7 @@ import pytest
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.workflows.rollouts import regression
-from swe_argo.workflows.rollouts.kept_runs import name_of_kept_run
+from swe_argo.workflows.rollouts.rollout_runs import rollout_run_name
 from swe_argo.workflows.rollouts.task import find_exported_run, read_task
 from tests.rollouts.stores import plan_rows
 from tests.solutions import rows
@@ -19,7 +19,7 @@ INSTANCE = "mini__slugkit-2"
 
 
 @pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
-def test_a_patch_that_is_not_worth_what_it_should_be_is_told(tmp_path: Path) -> None:
+def test_regression_reports_wrong_reward(tmp_path: Path) -> None:
     row = rows()[INSTANCE]
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps({**row, "patch": row["test_patch"].replace("tests/", "more_tests/")}))
@@ -31,18 +31,18 @@ def test_a_patch_that_is_not_worth_what_it_should_be_is_told(tmp_path: Path) -> 
     assert "expected 1 (resolved), its sandbox is gone" in line
 
 
-def test_the_exported_run_is_found_beside_what_validations_kept(tmp_path: Path) -> None:
+def test_exported_run_is_found(tmp_path: Path) -> None:
     store = plan_rows(tmp_path / "store")
     for step in (0, 5):
-        plan_rows(tmp_path / "store", run_id=name_of_kept_run("grpo", "val", step))
-    plan_rows(tmp_path / "store", run_id=name_of_kept_run("grpo", "train", 1_000_000))
+        plan_rows(tmp_path / "store", run_id=rollout_run_name("grpo", "val", step))
+    plan_rows(tmp_path / "store", run_id=rollout_run_name("grpo", "train", 1_000_000))
     assert read_task(store, None, INSTANCE).run.run_id == "rows"
     plan_rows(tmp_path / "store", run_id="others")
-    with pytest.raises(ConfigError, match="It has others, rows"):
+    with pytest.raises(ConfigError, match="name one of them: others, rows"):
         find_exported_run(store)
 
 
-def test_a_store_without_an_export_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_regression_needs_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert regression.main([str(tmp_path)]) == 64
     (line,) = capsys.readouterr().err.splitlines()
-    assert "swe-argo export --format verl makes one" in line
+    assert "create one with swe-argo export --format verl" in line

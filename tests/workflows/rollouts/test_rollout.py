@@ -9,7 +9,7 @@ from tests.steps.agents.solved_units import grade
 from tests.steps.contracts.test_verdict import graded
 
 
-def test_reward_follows_the_rules_of_the_options() -> None:
+def test_reward_follows_rollout_options() -> None:
     cheat, fallen = graded("suspect", "contradicted"), graded("unconfirmed", "not_confirmed")
     plain = RolloutOptions()
     assert (reward_of(cheat, plain), reward_of(cheat, RolloutOptions(suspect="keep"))) == (0, 1)
@@ -18,11 +18,11 @@ def test_reward_follows_the_rules_of_the_options() -> None:
         reward_of(fallen, plain)
 
 
-def test_reward_of_a_measurement_is_the_official_one() -> None:
+def test_measured_reward_is_official() -> None:
     drop = RolloutOptions(suspect="drop", unconfirmed="drop")
     assert reward_of(graded("suspect", "contradicted"), drop, trains=False) == 1
     assert reward_of(graded("unconfirmed", None), drop, trains=False) == 1
 
 
-def test_invalid_patch_costs_its_penalty() -> None:
+def test_invalid_patch_lowers_reward() -> None:
     assert reward_of(grade(Outcome.PATCH_FAILED), RolloutOptions(invalid_patch_penalty=0.5)) == -0.5

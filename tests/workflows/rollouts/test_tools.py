@@ -4,6 +4,6 @@ from swe_argo.steps.training import verl_rows
 from swe_argo.workflows.rollouts.tools import TOOLS, tool_definitions
 
 
-def test_a_model_is_told_of_the_tools_that_there_are() -> None:
-    told = [each["function"]["name"] for each in tool_definitions()]
-    assert told == list(TOOLS) == list(verl_rows.TOOLS)
+def test_tool_definitions_match_tools() -> None:
+    names = [tool["function"]["name"] for tool in tool_definitions()]
+    assert names == list(TOOLS) == list(verl_rows.TOOLS)

@@ -21,7 +21,7 @@ from swe_argo.steps.contracts.unit_progress import UnitProgress
 from swe_argo.workflows.local.runner import Event
 from swe_argo.workflows.local.whole_steps import make_plan, make_report
 from swe_argo.workflows.terminal.activity import ActivityLine
-from swe_argo.workflows.terminal.progress import SHOWN, Progress
+from swe_argo.workflows.terminal.progress import MAX_UNIT_LINES, Progress
 from tests.workflows.command import wait_for
 from tests.workflows.screen import Screen, run_at_terminal
 
@@ -89,14 +89,14 @@ def _broken(lines: list[str], columns: int) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
-def test_a_terminal_has_the_lines_of_a_pipe_and_no_others(columns: int, piped: list[str]) -> None:
+def test_terminal_equals_pipe(columns: int, piped: list[str]) -> None:
     code, text = run_at_terminal(WORK, columns, ROWS)
     assert code == 0, text
     assert text.count("6/6") > 1  # there were live lines
     assert Screen(columns, ROWS, text).lines == list(_broken(piped, columns))
 
 
-def test_a_reason_is_said_once_and_then_by_the_unit_that_has_it(piped: list[str]) -> None:
+def test_progress_states_reason_once(piped: list[str]) -> None:
     assert len(piped) == 12
     whole = [line for line in piped if "no answer within" in line]
     assert len(whole) == 3  # one for each class
@@ -104,21 +104,21 @@ def test_a_reason_is_said_once_and_then_by_the_unit_that_has_it(piped: list[str]
     assert piped[7].endswith("no verdict: model, as scikit-learn__scikit-learn-10000")
 
 
-def test_a_live_line_is_never_wider_than_its_terminal() -> None:
+def test_progress_line_fits_terminal() -> None:
     unit = Unit(instance_id="scikit-learn__scikit-learn-10000", attempt=1, begins=Stage.SOLVE, repo="o/r", image="i")
-    others = [unit.model_copy(update={"attempt": attempt}) for attempt in range(2, 30)]
+    further_units = [unit.model_copy(update={"attempt": attempt}) for attempt in range(2, 30)]
     for columns in (10, 20, 40, 60, 80, 200):
         console = Console(file=io.StringIO(), width=columns, force_terminal=True)
-        progress = Progress(console, [unit] * 500, RUN, lambda: [_at_work(each) for each in others])
-        for each in (unit, *others):
-            progress(Event(each, "begun"))
+        progress = Progress(console, [unit] * 500, RUN, lambda: [_at_work(any_unit) for any_unit in further_units])
+        for any_unit in (unit, *further_units):
+            progress(Event(any_unit, "begun"))
         for kind in FailureClass:
             progress(Event(unit, "failed", "solve", failure=_failure(unit, kind)))
         lines = [line for line in progress.__rich__().renderables if isinstance(line, Text)]
-        assert [line.cell_len < columns for line in lines] == [True] * (2 + SHOWN)
+        assert [line.cell_len < columns for line in lines] == [True] * (2 + MAX_UNIT_LINES)
 
 
-def test_each_unit_at_work_has_its_turn_tokens_money_and_last_action() -> None:
+def test_progress_shows_unit_at_work() -> None:
     unit = Unit(instance_id="o__r-1", attempt=2, begins=Stage.SOLVE, repo="o/r", image="i")
     progress = Progress(Console(file=io.StringIO(), width=120), [unit], RUN, lambda: [_at_work(unit)])
     progress(Event(unit, "begun"))
@@ -128,7 +128,7 @@ def test_each_unit_at_work_has_its_turn_tokens_money_and_last_action() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_what_takes_long_is_said_with_how_far_it_has_come(terminal: bool) -> None:
+def test_activity_line_shows_long_work(terminal: bool) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=200)
 
@@ -145,25 +145,25 @@ def test_what_takes_long_is_said_with_how_far_it_has_come(terminal: bool) -> Non
         wait_for(says(": building images: 12 of 12"))
 
 
-def test_what_is_soon_done_is_not_said() -> None:
+def test_activity_line_hides_short_work() -> None:
     out = io.StringIO()
     with ActivityLine(Console(file=out), "planning r", patience_s=3600) as doing:
         doing.now("reading dataset verified")
     assert not out.getvalue()
 
 
-def test_whoever_waits_for_plan_and_report_is_told_what_they_do(tmp_path: Path) -> None:
+def test_plan_and_report_name_phases(tmp_path: Path) -> None:
     spec = RunSpec.model_validate({"run_id": "r", "store": str(tmp_path), "select": {"k": 2}})
-    said: list[str] = []
-    make_plan(spec, show=said.append)
-    phases = [line.partition(":")[0] for line in said]
+    messages: list[str] = []
+    make_plan(spec, show=messages.append)
+    phases = [line.partition(":")[0] for line in messages]
     assert phases[0] == "reading dataset mini"
     assert "making repositories" in phases
     assert phases[-1] == f"writing the plan of 2 units to {tmp_path}"
-    said.clear()
-    make_report(spec.store, "r", said.append)
-    assert said[0] == "reading the run's units"
-    assert said[-1].startswith("writing ")
+    messages.clear()
+    make_report(spec.store, "r", messages.append)
+    assert messages[0] == "reading the run's units"
+    assert messages[-1].startswith("writing ")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ class OneWord:
         # A model that is scripted answers the same to the same: each attempt asks something else.
         attempt = next(word for word in sys.argv if word.startswith("--attempt="))
         message = {"role": "user", "content": f"{task.instance.instance_id} {attempt}: mend or leave?"}
-        task.journal.add_message("user", message["content"])
+        task.recorder.add_message("user", message["content"])
         reply = ask(task, Limits(task.spec), [message], tools=None)
         if isinstance(reply, StopReason):
             return reply
-        task.journal.add_agent_turn(reply.text, [], metrics=reply.metrics)
+        task.recorder.add_agent_turn(reply.text, [], metrics=reply.metrics)
         task.patch = PATCHES.get(task.instance.instance_id, "").encode() if "mend" in reply.text else b""
         return StopReason.FINISHED

@@ -38,21 +38,21 @@ def helper(runner: subprocess.Popen[str], module: bytes) -> int | None:
     return next((pid for pid in children(runner.pid) if module in words_of(pid)), None)
 
 
-def rollouts_asked(here: Bench, since: int) -> Counter[str]:
+def rollout_requests(here: Bench, since: int) -> Counter[str]:
     """How often each rollout asked: its prompt on the weights of its step."""
     states = here.server.trainer.states
-    asked = here.server.calls[since:]
-    return Counter(f"{states.get(call.weights, call.weights)} {call.prompt}" for call in asked if len(call.prompt) > 60)
+    calls = here.server.calls[since:]
+    return Counter(f"{states.get(call.weights, call.weights)} {call.prompt}" for call in calls if len(call.prompt) > 60)
 
 
 @pytest.mark.timeout(3600)
-def test_a_killed_training_ends_as_one_that_was_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_training_ends_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seed = random.randrange(1 << 30)
     chance = random.Random(seed)
     with bench(tmp_path) as here:
         finish(start(here, "alone"))
         requests, calls = len(here.server.requested), len(here.server.calls)
-        undisturbed = rollouts_asked(here, 0)
+        undisturbed = rollout_requests(here, 0)
         moments = sorted(chance.sample(range(requests), KILLS))
         killed = []
         runner = start(here, "killed")
@@ -78,6 +78,6 @@ def test_a_killed_training_ends_as_one_that_was_left_alone(tmp_path: Path, capsy
             print(f"\nseed {seed}: killed (who, after how many steps): {killed}")  # noqa: T201
         assert here.learned("killed") == here.learned("alone"), (seed, killed)
         assert len(here.learned("alone")) == STEPS
-        again = rollouts_asked(here, calls) - undisturbed
+        again = rollout_requests(here, calls) - undisturbed
         assert again.total() <= KILLS * WORKERS, (seed, killed, again)
-        assert not undisturbed - rollouts_asked(here, calls)
+        assert not undisturbed - rollout_requests(here, calls)

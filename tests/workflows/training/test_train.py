@@ -32,18 +32,20 @@ def figures(here: Bench, store: str, step: int) -> StepFigures:
 
 
 @pytest.mark.long
-def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: Path) -> None:
+def test_step_uses_previous_weights(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         file = here.spec("s", steps=3, held_out="{share: 0.25, every: 3}")
-        done = swe_argo("train", "--config_path", str(file), "--steps", "1", env=here.env, cwd=tmp_path, timeout_s=600)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo(
+            "train", "--config_path", str(file), "--steps", "1", env=here.env, cwd=tmp_path, timeout_s=600
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
         again = swe_argo("train", "--config_path", str(file), env=here.env, cwd=tmp_path, timeout_s=600)
         assert again.returncode == 0, again.stdout + again.stderr
         checkpoints, store = here.checkpoints("s"), str(tmp_path / "s")
-    assert "one: 1 of 1 step learnt" in done.stdout
+    assert "one: 1 of 1 step learnt" in result.stdout
     assert "one: 3 of 3 steps learnt" in again.stdout
-    assert [each.run for each in checkpoints] == [run_of("one", step) for step in (1, 2, 3)]
-    before = ["base", *(each.weights.version for each in checkpoints)]
+    assert [checkpoint.run for checkpoint in checkpoints] == [run_of("one", step) for step in (1, 2, 3)]
+    before = ["base", *(checkpoint.weights.version for checkpoint in checkpoints)]
     assert len(set(before)) > 1
     for step in (1, 2, 3):
         assert set(figures(here, "s", step).weights_used) == {before[step - 1]}
@@ -52,7 +54,7 @@ def test_each_step_learns_from_a_run_on_the_weights_of_the_one_before(tmp_path: 
     for step in (0, 3):
         measured = summary(store, held_out_run_of("one", step)).headline
         assert measured.graded == measured.total == 1
-        assert f"held out after step {step}: {measured.resolved} of 1 resolved" in done.stdout + again.stdout
+        assert f"held out after step {step}: {measured.resolved} of 1 resolved" in result.stdout + again.stdout
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dying")
-def test_a_failure_names_the_log_of_the_learner(tmp_path: Path) -> None:
+def test_learner_failure_names_its_log(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "s"), create=True)
     with (
         running_learner(store, "one", 0, print) as learner,
@@ -77,7 +79,7 @@ def test_a_failure_names_the_log_of_the_learner(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("dying")
-def test_a_learner_that_is_begun_again_leaves_no_pipe_of_the_one_that_died(tmp_path: Path) -> None:
+def test_restarted_learner_closes_pipes(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "s"), create=True)
     with running_learner(store, "one", 1, print) as learner, pytest.raises(InfraError, match="the learner died"):
         learner.learn(1)  # a pipe that nobody closed is a warning, and fails this
@@ -85,17 +87,17 @@ def test_a_learner_that_is_begun_again_leaves_no_pipe_of_the_one_that_died(tmp_p
 
 
 @pytest.mark.long
-def test_with_a_lag_the_next_rollouts_begin_while_a_step_is_learnt(tmp_path: Path) -> None:
+def test_lagged_rollouts_overlap_step(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
-        here.hold("optim_step", until=lambda: begun(here, 2))
+        here.hold("optim_step", until=lambda: has_begun(here, 2))
         file = here.spec("s", steps=2, max_lag=1)
-        done = swe_argo("train", "--config_path", str(file), env=here.env, cwd=tmp_path, timeout_s=600)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert here.held
+        result = swe_argo("train", "--config_path", str(file), env=here.env, cwd=tmp_path, timeout_s=600)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert here.requests_held
     assert [figures(here, "s", step).lag for step in (1, 2)] == [0, 1]
 
 
-def begun(here: Bench, step: int) -> bool:
+def has_begun(here: Bench, step: int) -> bool:
     """Whether anything of a step's run was solved."""
     return any(
         name.endswith("/solve.json") for name in open_store(str(here.folder / "s")).keys(f"runs/{run_of('one', step)}/")
@@ -103,11 +105,11 @@ def begun(here: Bench, step: int) -> bool:
 
 
 @pytest.mark.long
-def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_ends_training(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         words = ("train", "--config_path", str(here.spec("s")))
         runner = begin(*words, env=here.env)
-        wait_for(lambda: here.checkpoints("s") and begun(here, 2))
+        wait_for(lambda: here.checkpoints("s") and has_begun(here, 2))
         helpers = [
             pid
             for pid in children(runner.pid)
@@ -117,16 +119,16 @@ def test_ctrl_c_ends_a_training_cleanly_and_says_how_to_go_on(tmp_path: Path) ->
         runner.send_signal(signal.SIGINT)
         output, _ = runner.communicate(timeout=300)
         assert runner.returncode == 130, output
-        assert "stopped; to go on: swe-argo train" in output
+        assert "stopped; continue with: swe-argo train" in output
         assert not any(words_of(pid) for pid in helpers)
         learned = here.learned("s")
-        done = swe_argo(*words, env=here.env, timeout_s=600)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo(*words, env=here.env, timeout_s=600)
+        assert result.returncode == 0, result.stdout + result.stderr
         assert here.learned("s")[: len(learned)] == learned
 
 
 @pytest.mark.long
-def test_a_proxy_that_is_away_while_a_run_is_planned_is_waited_for(tmp_path: Path) -> None:
+def test_planning_waits_for_proxy(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         runner = begin("train", "--config_path", str(here.spec("s", steps=1)), env=here.env)
 
@@ -144,7 +146,7 @@ def test_a_proxy_that_is_away_while_a_run_is_planned_is_waited_for(tmp_path: Pat
         assert len(here.checkpoints("s")) == 1
 
 
-def test_ctrl_c_while_the_proxy_waits_for_a_service_that_is_away(tmp_path: Path) -> None:
+def test_ctrl_c_ends_waiting_training(tmp_path: Path) -> None:
     with bench(tmp_path) as here:
         here.server.before = lambda _: 503
         runner = begin("train", "--config_path", str(here.spec("s")), env=here.env)
@@ -152,14 +154,14 @@ def test_ctrl_c_while_the_proxy_waits_for_a_service_that_is_away(tmp_path: Path)
         runner.send_signal(signal.SIGINT)
         output, _ = runner.communicate(timeout=120)  # the SDK alone would try again for some minutes more
     assert runner.returncode == 130, output
-    assert "stopped; to go on: swe-argo train" in output
+    assert "stopped; continue with: swe-argo train" in output
 
 
 NEXT = Weights(version="000001", state_path="tinker://a/weights/1", sampler_path="tinker://a/sampler_weights/1")
 
 
 @contextmanager
-def begun_proxy(here: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyProcess]:
+def started_proxy(here: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyProcess]:
     """A training's own proxy, on the base model."""
     for name, value in here.env.items():
         monkeypatch.setenv(name, value)
@@ -181,10 +183,8 @@ def begun_proxy(here: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyP
         proxy.close()
 
 
-def test_a_proxy_that_is_begun_again_leaves_no_pipe_of_the_one_that_died(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with bench(tmp_path) as here, begun_proxy(here, monkeypatch) as proxy:
+def test_restarted_proxy_closes_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bench(tmp_path) as here, started_proxy(here, monkeypatch) as proxy:
         first = proxy._process
         assert first
         kill(first.pid)
@@ -192,19 +192,19 @@ def test_a_proxy_that_is_begun_again_leaves_no_pipe_of_the_one_that_died(
         assert [pipe.closed for pipe in (first.stdin, first.stdout) if pipe] == [True, True]
 
 
-def test_weights_that_are_gone_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_refuses_expired_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with bench(tmp_path) as here:
         here.server.missing.add(NEXT.sampler_path or "")
         with (
-            begun_proxy(here, monkeypatch) as proxy,
-            pytest.raises(ConfigError, match=r"checkpoints: weights 000001.*where they have expired"),
+            started_proxy(here, monkeypatch) as proxy,
+            pytest.raises(ConfigError, match=r"checkpoints: weights 000001.*If they have expired"),
         ):
             proxy.serve(NEXT, lambda: False)
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_was_revoked_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    with bench(tmp_path) as here, begun_proxy(here, monkeypatch) as proxy:
+def test_proxy_refuses_revoked_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    with bench(tmp_path) as here, started_proxy(here, monkeypatch) as proxy:
         here.server.before = lambda _: status
         with pytest.raises(ConfigError, match="TINKER_API_KEY: Tinker refused the key"):
             proxy.serve(NEXT, lambda: False)
@@ -215,22 +215,22 @@ def test_a_key_that_was_revoked_is_not_waited_for(tmp_path: Path, monkeypatch: p
     [
         ((), {"TINKER_API_KEY": ""}, "TINKER_API_KEY: is not set"),
         ((), {"TINKER_API_KEY": "tml-of-nobody"}, "TINKER_API_KEY: "),
-        (("--set", "tokenizer=nowhere"), {}, "nowhere is neither a folder nor an id of the hub"),
+        (("--set", "tokenizer=nowhere"), {}, "nowhere is neither a folder nor a hub id"),
         (("--set", "lrr=1"), {}, "there is no field 'lrr'; did you mean 'lr'?"),
         (("--set", "base_model=test/other"), {}, "Tinker has no model 'test/other'; it has test/model"),
         (
             ("--set", "lora_rank=4096"),
             {},
-            "lora_rank: Tinker was asked to train test/model with an adapter of rank 4096",
+            "lora_rank: request to Tinker to train test/model with an adapter of rank 4096",
         ),
-        (("--set", "groups=9"), {}, "groups: 9 instances a step are more than the 4"),
-        (("--name", "a/b"), {}, "'a/b' is no name of a training"),
+        (("--set", "groups=9"), {}, "groups: 9 instances per step are more than the 4"),
+        (("--name", "a/b"), {}, "'a/b' is not a valid training name"),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path: Path, words: tuple[str, ...], env: dict[str, str], message: str) -> None:
+def test_train_refuses_in_one_line(tmp_path: Path, words: tuple[str, ...], env: dict[str, str], message: str) -> None:
     with bench(tmp_path) as here:
-        done = swe_argo("train", "--config_path", str(here.spec("s")), *words, env=here.env | env, cwd=tmp_path)
-    assert done.returncode == EXIT_CONFIG, done.stdout + done.stderr
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        result = swe_argo("train", "--config_path", str(here.spec("s")), *words, env=here.env | env, cwd=tmp_path)
+    assert result.returncode == EXIT_CONFIG, result.stdout + result.stderr
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
     assert not (tmp_path / "s" / "runs").exists()

@@ -28,7 +28,7 @@ class Bench:
     server: TinkerServer
     folder: Path
     model: Path
-    held: int = 0
+    requests_held: int = 0
     """Requests that ``hold`` kept back."""
 
     @property
@@ -54,7 +54,7 @@ class Bench:
             **more,
         }
         file = self.folder / f"{store}.yaml"
-        ids = "".join(f"\n      - {each}" for each in POOL)
+        ids = "".join(f"\n      - {instance_id}" for instance_id in POOL)
         select = f"run:\n  select:\n    instance_ids:{ids}\n"
         file.write_text("".join(f"{name}: {value}\n" for name, value in lines.items()) + select)
         return file
@@ -63,7 +63,7 @@ class Bench:
     def agent(self) -> Path:
         """The agent, with what it answers for each instance."""
         file = self.folder / AGENT.name
-        patches = {each: solutions.rows()[each]["patch"] for each in POOL}
+        patches = {instance_id: solutions.rows()[instance_id]["patch"] for instance_id in POOL}
         if not file.exists():
             file.write_text(AGENT.read_text("utf-8").replace(" = {}\n", f" = {patches!r}\n"))
         return file
@@ -78,7 +78,7 @@ class Bench:
         def status(requested: str) -> int | None:
             if requested != route or until():
                 return None
-            self.held += 1
+            self.requests_held += 1
             return 503
 
         self.server.before = status
@@ -86,7 +86,7 @@ class Bench:
     def learned(self, store: str) -> list[tuple[str, str]]:
         """For each step the digest of its samples, and its state: the server's hash of all that it learnt."""
         states = self.server.trainer.states
-        return [(each.samples_sha256, states[each.weights.state_path or ""]) for each in self.checkpoints(store)]
+        return [(item.samples_sha256, states[item.weights.state_path or ""]) for item in self.checkpoints(store)]
 
 
 @contextmanager

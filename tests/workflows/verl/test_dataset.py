@@ -23,7 +23,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.runs import record_of
 from swe_argo.steps.training.verl_rows import SCHEMA
-from swe_argo.workflows.rollouts.kept_runs import FILES
+from swe_argo.workflows.rollouts.rollout_runs import FILES
 from swe_argo.workflows.verl.dataset import RUN, SAMPLE, STORE, VerlFiles, export_dataset, export_run, sample_spec
 from swe_argo.workflows.verl.prompt_files import VerlOptions, split_ids
 from tests.paths import DATA, ROOT, needs_data
@@ -54,7 +54,7 @@ def elsewhere(tmp_path: Path) -> str:
     return f"{file}:connect"
 
 
-def test_the_rows_of_a_dataset_name_a_store_that_can_be_worked_and_graded_from(tmp_path: Path) -> None:
+def test_exported_rows_name_a_store(tmp_path: Path) -> None:
     spec = RunSpec.model_validate(
         {"dataset": "mini", "sandbox": {"cpus": 2}, "agent": {"max_steps": 9}, "store": str(tmp_path / "none")}
     )
@@ -70,22 +70,22 @@ def test_the_rows_of_a_dataset_name_a_store_that_can_be_worked_and_graded_from(t
     for row in rows:
         info = row["extra_info"]
         name = (info["run"], info["instance_id"])
-        shown = Instance.from_bytes(store.get(key(Instance, *name)))
-        assert Answer.from_bytes(store.get(key(Answer, *name))).instance_id == shown.instance_id
+        instance = Instance.from_bytes(store.get(key(Instance, *name)))
+        assert Answer.from_bytes(store.get(key(Answer, *name))).instance_id == instance.instance_id
         assert [message["role"] for message in row["prompt"]] == ["system", "user"]
-        assert shown.problem_statement in row["prompt"][1]["content"]
+        assert instance.problem_statement in row["prompt"][1]["content"]
         assert "9 turns" in row["prompt"][0]["content"]
         assert (row["agent_name"], row["data_source"], info["need_tools_kwargs"]) == ("swe_argo", "mini", True)
         assert row["reward_model"]["ground_truth"] == ""
 
 
-def test_the_samples_sandboxes_are_dockers_unless_somebody_chose_others() -> None:
+def test_sample_spec_defaults_to_docker() -> None:
     assert sample_spec(RunSpec()).sandbox.backend == "docker"
     chosen = RunSpec.model_validate({"sandbox": {"backend": "local"}})
     assert sample_spec(chosen) == chosen
 
 
-def test_the_sample_has_the_rows_of_a_step() -> None:
+def test_sample_has_rows_for_a_step() -> None:
     """verl makes no step of fewer rows than a batch: its trainer divides by the steps of an epoch."""
     options = VerlOptions()
     train = split_ids([str(number) for number in range(SAMPLE)], options.val_ratio, options.seed)["train"]
@@ -94,10 +94,10 @@ def test_the_sample_has_the_rows_of_a_step() -> None:
     assert len(train) >= batch >= config["actor_rollout_ref"]["actor"]["ppo_mini_batch_size"] > 0
 
 
-def test_the_same_seed_splits_the_same_and_another_does_not() -> None:
+def test_split_is_determined_by_seed() -> None:
     ids = [f"a__b-{number}" for number in range(100)]
-    first, again, other = (split_ids(ids, 0.29, seed) for seed in (42, 42, 43))
-    assert first == again != other
+    first, again, different = (split_ids(ids, 0.29, seed) for seed in (42, 42, 43))
+    assert first == again != different
     assert sorted(first["train"] + first["val"]) == sorted(ids)
     assert len(first["val"]) == 29
     assert split_ids(ids, 0, 1)["val"] == split_ids(ids, 1, 1)["train"] == []
@@ -106,7 +106,7 @@ def test_the_same_seed_splits_the_same_and_another_does_not() -> None:
 
 
 @pytest.mark.parametrize("style", ["r2egym", "mini-swe-agent"])
-def test_a_scaffolds_prompts_go_to_its_own_loop(style: str, tmp_path: Path) -> None:
+def test_scaffold_rows_use_its_own_loop(style: str, tmp_path: Path) -> None:
     spec = RunSpec.model_validate({"dataset": "mini", "agent": {"name": style}})
     files = export_dataset(spec, VerlOptions(style=style, out=tmp_path / "out"))
     run = RunFile.from_bytes(open_store(str(tmp_path / "out" / STORE)).get(key(RunFile, RUN)))
@@ -115,21 +115,21 @@ def test_a_scaffolds_prompts_go_to_its_own_loop(style: str, tmp_path: Path) -> N
     assert run.instruction == template_source(run.spec.agent)
 
 
-def test_the_instances_of_a_run_come_without_the_hints_that_it_showed(store: Store, tmp_path: Path) -> None:
+def test_exported_instances_lack_hints(store: Store, tmp_path: Path) -> None:
     ids = ["a__b-1", "a__b-2", "a__b-3"]
     run = run_file("r2egym").model_copy(update={"instruction": "{{ problem_statement }} {{ hints_text }}"})
     run.spec.agent.hints = True
     store.put(key(RunFile, "night"), run.to_bytes())
     units = [
-        Unit(instance_id=one, attempt=attempt, begins=Stage.NONE, repo="a/b", image="i")
-        for one in ids
+        Unit(instance_id=instance_id, attempt=attempt, begins=Stage.NONE, repo="a/b", image="i")
+        for instance_id in ids
         for attempt in (1, 2)
     ]
     store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
-    for one in ids:
-        shown = instance(one).model_copy(update={"hints_text": HINT})
-        store.put(key(Instance, "night", one), shown.to_bytes())
-        store.put(key(Answer, "night", one), Answer(instance_id=one).to_bytes())
+    for instance_id in ids:
+        with_hints = instance(instance_id).model_copy(update={"hints_text": HINT})
+        store.put(key(Instance, "night", instance_id), with_hints.to_bytes())
+        store.put(key(Answer, "night", instance_id), Answer(instance_id=instance_id).to_bytes())
     files = export_run(store, "night", VerlOptions(val_ratio=0.34, out=tmp_path / "out"))
     assert files.rows == {"train": 2, "val": 1}
     assert {row["agent_name"] for row in rows_of(files)} == {"swe_argo_r2egym"}
@@ -140,18 +140,18 @@ def test_the_instances_of_a_run_come_without_the_hints_that_it_showed(store: Sto
     assert [(unit.attempt, unit.begins) for unit in plan.units] == [(1, Stage.SOLVE)] * 3
 
 
-def test_a_run_of_an_agent_program_is_exported_for_that_program_or_for_others(tmp_path: Path) -> None:
+def test_agent_program_run_is_exported(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "from"), create=True)
     program = AgentProgram(recipe=Recipe(name="mine", command=["mine", "{instruction}"]))
     run = run_file("program").model_copy(
         update={"program": program, "instruction": "Fix this: {{ problem_statement }}"}
     )
     store.put(key(RunFile, "night"), run.to_bytes())
-    one = "a__b-1"
-    units = [Unit(instance_id=one, attempt=1, begins=Stage.NONE, repo="a/b", image="i")]
+    instance_id = "a__b-1"
+    units = [Unit(instance_id=instance_id, attempt=1, begins=Stage.NONE, repo="a/b", image="i")]
     store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
-    store.put(key(Instance, "night", one), instance(one).to_bytes())
-    store.put(key(Answer, "night", one), Answer(instance_id=one).to_bytes())
+    store.put(key(Instance, "night", instance_id), instance(instance_id).to_bytes())
+    store.put(key(Answer, "night", instance_id), Answer(instance_id=instance_id).to_bytes())
     files = export_run(store, "night", VerlOptions(val_ratio=0, out=tmp_path / "own"))
     (row,) = rows_of(files)
     assert row["agent_name"] == "swe_argo_program"
@@ -167,24 +167,24 @@ def secrets_of(row: Row) -> Iterator[str]:
     for column in ("FAIL_TO_PASS", "PASS_TO_PASS", "expected_output_json"):
         listed = row.get(column) or []
         yield from (name for name in (json.loads(listed) if isinstance(listed, str) else listed) if len(name) >= 12)
-    found = json.loads(row.get("execution_result_content") or "{}").get("test_file_codes", [])
+    codes = json.loads(row.get("execution_result_content") or "{}").get("test_file_codes", [])
     changed = json.loads(row.get("parsed_commit_content") or "{}").get("file_diffs", [])
     whole = [row.get(name) for name in ("hints_text", "test_patch", "patch", "commit_hash", "docker_image")]
-    text = "\n".join(str(each or "") for each in (*whole, *found, *(each["new_file_content"] for each in changed)))
+    text = "\n".join(str(part or "") for part in (*whole, *codes, *(part["new_file_content"] for part in changed)))
     yield from (line for line in (line.lstrip("+- ").strip() for line in text.splitlines()) if len(line) >= 20)
     yield from ("FAIL_TO_PASS", "PASS_TO_PASS", "hints_text", "eval_script", "test_patch")
 
 
 def leaks(row: Row, issue: str, secrets: set[str]) -> set[str]:
     """Those that a row of ours says beside the issue itself, which may say anything."""
-    shown_to_the_agent = "\n".join(message["content"] for message in row["prompt"]).replace(issue, "")
-    shown_to_the_agent += json.dumps({name: value for name, value in row.items() if name != "prompt"})
-    return {secret for secret in secrets if secret in shown_to_the_agent}
+    agent_view = "\n".join(message["content"] for message in row["prompt"]).replace(issue, "")
+    agent_view += json.dumps({name: value for name, value in row.items() if name != "prompt"})
+    return {secret for secret in secrets if secret in agent_view}
 
 
 @needs_data
 @pytest.mark.parametrize("name", [*FILES_OF_ROWS, *FAMILIES])
-def test_no_row_says_what_an_agent_may_not_know(name: str, tmp_path: Path, elsewhere: str) -> None:
+def test_rows_contain_no_secrets(name: str, tmp_path: Path, elsewhere: str) -> None:
     rows = DATA / "swebench" / FILES_OF_ROWS.get(name, "")
     if name in FAMILIES:
         rows = tmp_path / "rows.jsonl"
@@ -202,15 +202,15 @@ def test_no_row_says_what_an_agent_may_not_know(name: str, tmp_path: Path, elsew
     for style in STYLES:
         files = export_run(store, RUN, VerlOptions(style=style, out=tmp_path / style, force=True))
         for row in rows_of(files):
-            one = row["extra_info"]["instance_id"]
-            issue = Instance.from_bytes(store.get(key(Instance, RUN, one))).problem_statement
+            instance_id = row["extra_info"]["instance_id"]
+            issue = Instance.from_bytes(store.get(key(Instance, RUN, instance_id))).problem_statement
             assert issue.strip() in "\n".join(message["content"] for message in row["prompt"])
-            assert leaks(row, issue, secrets[one]) == set(), f"{style}: {one}"
-            checked += len(secrets[one])
+            assert leaks(row, issue, secrets[instance_id]) == set(), f"{style}: {instance_id}"
+            checked += len(secrets[instance_id])
     assert checked > len(STYLES) * sum(first.rows.values())
 
 
-def test_what_leaks_is_found() -> None:
+def test_leak_check_finds_secrets() -> None:
     row = {"prompt": [{"content": "Repair it.\nissue\nself.total = round(total, 2)"}], "extra_info": {"x": "test_a"}}
     assert leaks(row, "issue", {"self.total = round(total, 2)", "test_a", "issue"}) == {
         "self.total = round(total, 2)",

@@ -9,21 +9,19 @@ from swe_argo.workflows.verl.options import LoopOptions, read_options, share_gra
 from tests.paths import ROOT
 
 
-def test_the_docs_have_every_key() -> None:
+def test_docs_list_all_loop_options() -> None:
     [_, table] = (ROOT / "docs" / "verl.md").read_text().split("Keys of `agent_loops.yaml`")
-    named = re.findall(r"^\| `(\w+)` \|", table.partition("\n## ")[0], re.MULTILINE)
-    assert named == list(LoopOptions.model_fields)
+    keys = re.findall(r"^\| `(\w+)` \|", table.partition("\n## ")[0], re.MULTILINE)
+    assert keys == list(LoopOptions.model_fields)
 
 
-def test_a_key_that_there_is_not_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"penalty: .*there are output_chars, .*, keep"):
+def test_loop_options_refuse_unknown_key() -> None:
+    with pytest.raises(ConfigError, match=r"penalty: .*valid keys: output_chars, .*, keep"):
         read_options({"penalty": 1})
 
 
 @pytest.mark.parametrize(("workers", "nodes", "graders"), [(8, 1, 3), (8, 2, 6), (64, 1, 1), (1, 2, 24)])
-def test_the_workers_of_a_machine_share_what_it_grades_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, workers: int, nodes: int, graders: int
-) -> None:
+def test_loop_workers_share_graders(monkeypatch: pytest.MonkeyPatch, workers: int, nodes: int, graders: int) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 32)
     shared = share_graders(LoopOptions(), "docker", workers=workers, nodes=nodes)
     assert shared == LoopOptions(graders=graders)

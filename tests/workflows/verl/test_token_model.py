@@ -39,8 +39,8 @@ class Letters:
         texts = [f"[{message['content']}{message.get('tool_calls') or ''}]" for message in messages]
         return [ord(letter) for letter in "".join(texts)]
 
-    async def extend(self, tokens: list[int], messages: list[Message], known: int, tools: object) -> list[int]:
-        return tokens + await self.render(messages[known:], tools)
+    async def extend(self, tokens: list[int], messages: list[Message], known_count: int, tools: object) -> list[int]:
+        return tokens + await self.render(messages[known_count:], tools)
 
     async def sample(self, prompt: list[int], max_tokens: int) -> Answer:
         self.prompts.append(prompt)
@@ -64,10 +64,10 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def _end_tasks() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 Ask = Callable[..., tuple[TokenModel, Letters]]
@@ -96,84 +96,84 @@ def outputs_of(stretch: Stretch) -> list[str]:
     return [text_of(stretch.tokens[call.start : call.end]) for call in stretch.calls]
 
 
-def test_a_conversation_that_is_only_added_to_is_one_sequence(model: Ask) -> None:
-    asked, letters = model("one$", "two$", "three$")
+def test_conversation_is_one_sequence(model: Ask) -> None:
+    token_model, letters = model("one$", "two$", "three$")
     messages = [user("begin")]
     for _ in range(3):
-        reply = asked.ask(messages)
+        reply = token_model.ask(messages)
         messages += [reply.message, user("more")]
-    assert [text_of(each) for each in letters.prompts] == [
+    assert [text_of(prompt) for prompt in letters.prompts] == [
         "[begin]",
         "[begin]one$[more]",
         "[begin]one$[more]two$[more]",
     ]
-    [stretch] = asked.take_stretches()
+    [stretch] = token_model.take_stretches()
     assert text_of([token for token, sampled in zip(stretch.tokens, stretch.sampled, strict=True) if sampled]) == (
         "one$two$three$"
     )
     assert [call.step for call in stretch.calls] == [1, 2, 3]
-    assert (asked.usage.calls, asked.usage.completion_tokens) == (3, 14)
+    assert (token_model.usage.calls, token_model.usage.completion_tokens) == (3, 14)
 
 
-def test_an_answer_is_cut_where_the_agent_cuts_it(model: Ask) -> None:
-    asked, letters = model("<think>so</think>\n\ncall. And what more?$", "two$")
-    reply = asked.ask([user("begin")])
+def test_answer_is_cut_like_agent(model: Ask) -> None:
+    token_model, letters = model("<think>so</think>\n\ncall. And what more?$", "two$")
+    reply = token_model.ask([user("begin")])
     assert reply.reasoning == "so"
-    asked.ask([user("begin"), {"role": "assistant", "content": "call."}, user("more")])
+    token_model.ask([user("begin"), {"role": "assistant", "content": "call."}, user("more")])
     assert text_of(letters.prompts[1]) == "[begin]<think>so</think>\n\ncall.$[more]"
-    [stretch] = asked.take_stretches()
+    [stretch] = token_model.take_stretches()
     assert outputs_of(stretch) == ["<think>so</think>\n\ncall.", "two$"]
-    assert [bool(each) for each in stretch.logprobs] == stretch.sampled
+    assert [bool(value) for value in stretch.logprobs] == stretch.sampled
 
 
-def test_a_conversation_that_went_another_way_begins_a_sequence(model: Ask) -> None:
-    asked, letters = model("one$", "two$", "three$")
-    asked.ask([user("begin")])
-    asked.ask([user("begin"), {"role": "assistant", "content": "another"}, user("more")])
-    asked.ask([user("begin"), user("shorter")])
-    assert [text_of(each) for each in letters.prompts] == ["[begin]", "[begin][another][more]", "[begin][shorter]"]
-    assert [outputs_of(each) for each in asked.take_stretches()] == [["one$"], ["two$"], ["three$"]]
+def test_new_branch_begins_sequence(model: Ask) -> None:
+    token_model, letters = model("one$", "two$", "three$")
+    token_model.ask([user("begin")])
+    token_model.ask([user("begin"), {"role": "assistant", "content": "another"}, user("more")])
+    token_model.ask([user("begin"), user("shorter")])
+    assert [text_of(item) for item in letters.prompts] == ["[begin]", "[begin][another][more]", "[begin][shorter]"]
+    assert [outputs_of(item) for item in token_model.take_stretches()] == [["one$"], ["two$"], ["three$"]]
 
 
-def test_calls_are_read_where_tools_were_offered_and_their_names_may_change(model: Ask) -> None:
-    asked, letters = model(f"I look.\n{CALL}$", "two$")
-    reply = asked.ask([user("begin")], tools=[BASH])
+def test_token_model_parses_calls(model: Ask) -> None:
+    token_model, letters = model(f"I look.\n{CALL}$", "two$")
+    reply = token_model.ask([user("begin")], tools=[BASH])
     assert [(call.name, call.arguments) for call in reply.calls] == [("bash", '{"command": "ls"}')]
     own = {**reply.message["tool_calls"][0], "id": "call-1"}
     messages = [user("begin"), {**reply.message, "tool_calls": [own]}, {"role": "tool", "content": "a.py"}]
-    asked.ask(messages, tools=[BASH])
+    token_model.ask(messages, tools=[BASH])
     assert text_of(letters.prompts[1]) == f"[begin]I look.\n{CALL}$[a.py]"
 
 
-def test_a_prompt_that_leaves_no_room_is_the_context_that_is_full(model: Ask) -> None:
-    asked, letters = model("a long answer$", room=10)
-    reply = asked.ask([user("begin")])
+def test_full_context_ends_with_overflow(model: Ask) -> None:
+    token_model, letters = model("a long answer$", room=10)
+    reply = token_model.ask([user("begin")])
     assert (reply.text, reply.metrics.extra and reply.metrics.extra.finish_reason) == ("a long ans", "length")
     with pytest.raises(NoReplyError) as error:
-        asked.ask([user("begin"), reply.message, user("more")])
+        token_model.ask([user("begin"), reply.message, user("more")])
     assert error.value.reason is StopReason.CONTEXT_OVERFLOW
     assert len(letters.prompts) == 1
 
 
-def test_what_is_not_answered_in_time_is_the_agents_time(model: Ask) -> None:
-    asked, _ = model(silent=True)
+def test_unanswered_call_times_out(model: Ask) -> None:
+    token_model, _ = model(silent=True)
     with pytest.raises(NoReplyError) as error:
-        asked.ask([user("begin")], timeout_s=0.1)
+        token_model.ask([user("begin")], timeout_s=0.1)
     assert error.value.reason is StopReason.CALL_TIMEOUT
 
 
-def test_who_asks_while_a_rollout_is_ended_is_told(model: Ask) -> None:
-    asked, letters = model(silent=True)
+def test_closed_token_model_raises(model: Ask) -> None:
+    token_model, letters = model(silent=True)
 
     def end() -> None:
         _until(lambda: bool(letters.prompts))
-        asked.close()
+        token_model.close()
 
     ending = threading.Thread(target=end)
     ending.start()
     for _ in range(2):
-        with pytest.raises(InfraError, match="the rollout was ended"):
-            asked.ask([user("begin")])
+        with pytest.raises(InfraError, match="the rollout was stopped"):
+            token_model.ask([user("begin")])
     ending.join()
 
 

@@ -35,9 +35,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             workers=3,
         ),
     ]
-    for one in runs:
-        one.write(store)
-        write_report(store, one.run_id)
+    for run in runs:
+        run.write(store)
+        write_report(store, run.run_id)
     Synthetic("half-done", 8, mix={"resolved": 0.4, "not_run": 0.5, "failed": 0.1}, seed=4, workers=2).write(store)
     return store
 

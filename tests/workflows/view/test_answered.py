@@ -14,26 +14,26 @@ import pytest
 
 from swe_argo.steps.contracts.data import Instance, Plan, RunFile, Unit
 from swe_argo.steps.contracts.failure import Failure, FailureClass
-from swe_argo.steps.contracts.kept_calls import FOLDER, KeptCall, KeptToolCall, calls_place
 from swe_argo.steps.contracts.recipe import AgentProgram, Recipe
 from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.recorded_calls import FOLDER, RecordedCall, RecordedToolCall, calls_prefix
 from swe_argo.steps.contracts.redone import Redone
 from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import Metrics, Usage
 from swe_argo.steps.contracts.verdict import Outcome
 from swe_argo.steps.errors import EXIT_INFRA
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.kept_calls import CallKeeper
+from swe_argo.steps.store.recorded_calls import CallRecorder
 from swe_argo.steps.store.run_lock import DEAD_S, Lock
 from swe_argo.steps.store.runs import record_of
-from swe_argo.workflows.view.answered_units import STILL_S
+from swe_argo.workflows.view.answered_units import RUNNING_WINDOW_S
 from swe_argo.workflows.view.freshness import Reread
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.counting import CountingStore
 from tests.workflows.view.server import Address, viewing
 
 SPEC = {"agent": {"name": "r2egym", "max_steps": 7}}
-LONG_AGO_S = STILL_S + 60
+LONG_AGO_S = RUNNING_WINDOW_S + 60
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -60,10 +60,10 @@ def href(unit: Unit) -> str:
     return f"/runs/r/units/{unit.instance_id}/{unit.attempt}"
 
 
-def answer(number: int, *, ago_s: float = 0.0, try_name: str = "a", attempt: int = 1, **said: object) -> KeptCall:
+def answer(number: int, *, ago_s: float = 0.0, try_name: str = "a", attempt: int = 1, **more: object) -> RecordedCall:
     """The answer of that number of an agent that has one a minute. ``ago_s``: seconds before now that it came."""
     usage = Usage(calls=number, requests=number, prompt_tokens=4_000 * number, cost_usd=0.25 * number)
-    called = KeptToolCall(id=f"c{number}", name="execute_bash", arguments=f'{{"cmd": "echo <{number}>"}}')
+    called = RecordedToolCall(id=f"c{number}", name="execute_bash", arguments=f'{{"cmd": "echo <{number}>"}}')
     values: dict[str, object] = {
         "try_name": try_name,
         "attempt": attempt,
@@ -78,20 +78,20 @@ def answer(number: int, *, ago_s: float = 0.0, try_name: str = "a", attempt: int
         "seconds": 60.0 * number,
         "at": datetime.now(UTC) - timedelta(seconds=ago_s),
     }
-    return KeptCall.model_validate(values | said)
+    return RecordedCall.model_validate(values | more)
 
 
 @contextmanager
-def keeping(store: CountingStore, unit: Unit, name: str = "a") -> Iterator[CallKeeper]:
+def keeping(store: CountingStore, unit: Unit, name: str = "a") -> Iterator[CallRecorder]:
     """What a try of that name keeps its calls by."""
-    keeper = CallKeeper(store, f"{folder(unit)}/{calls_place(name, name)}")
+    keeper = CallRecorder(store, f"{folder(unit)}/{calls_prefix(name, name)}")
     try:
         yield keeper
     finally:
         keeper.close()
 
 
-def keep(store: CountingStore, unit: Unit, *calls: KeptCall, name: str = "a") -> None:
+def keep(store: CountingStore, unit: Unit, *calls: RecordedCall, name: str = "a") -> None:
     with keeping(store, unit, name) as keeper:
         for call in calls:
             keeper.keep([call])
@@ -124,33 +124,33 @@ def parts_read(store: CountingStore) -> list[str]:
     return [name.rpartition(".")[0].rpartition(".")[2] for name in store.read if f"/{FOLDER}/" in name]
 
 
-def test_a_unit_at_work_elsewhere_tells_turn_tokens_money_and_action(store: CountingStore, unit: Unit) -> None:
+def test_view_shows_remote_unit_at_work(store: CountingStore, unit: Unit) -> None:
     keep(store, unit, *(answer(number, ago_s=60.0 * (3 - number) + 20) for number in (1, 2, 3)))
     with viewing(store) as viewer:
         (line,) = working(viewer)
         run, page = viewer.get("/runs/r").text, viewer.get(href(unit)).text
     name, phase, since, turns, used, cost, answered, action = cells(line)
-    assert (name, phase, turns, used) == (unit.instance_id, "agent at work", "3 of 7", "12,000")
+    assert (name, phase, turns, used) == (unit.instance_id, "agent running", "3 of 7", "12,000")
     assert cost == "$0.75"
     assert re.fullmatch(r"3 m \d\d s", since)
     assert re.fullmatch(r"\d\d s ago", answered)
     assert action == "execute_bash: echo &lt;3&gt;"
     assert f'href="{href(unit)}" style="left:' in run, "it is on the timeline"
-    assert "At work now</h2>" in run
-    assert "whose model answered within the last 15 minutes" in run
+    assert "Running now</h2>" in run
+    assert "if their model answered within the last 15 minutes" in run
     assert re.search(
-        r"<b>At work</b> <span>agent at work for 3 m \d\d s, turn 3 of 7, .*, last answer \d\d s ago", page
+        r"<b>Running</b> <span>agent running for 3 m \d\d s, turn 3 of 7, .*, last answer \d\d s ago", page
     )
-    assert "Of that in failed tries" not in page
+    assert "In failed tries" not in page
 
 
-def test_its_page_has_its_conversation_so_far(store: CountingStore, unit: Unit) -> None:
+def test_view_shows_live_conversation(store: CountingStore, unit: Unit) -> None:
     over = answer(1, text="Once more.", starts_over=True)
     keep(store, unit, answer(1, text="In vain."), over, answer(2), answer(3, calls=[], text="I wait."))
     with viewing(store) as viewer:
         page = viewer.get(href(unit)).text
-    said = ["Once more.", "echo &lt;1&gt;", "saw &lt;1&gt;", "Thought 2.", "saw &lt;2&gt;", "I wait."]
-    places = [page.index(text) for text in said]
+    texts = ["Once more.", "echo &lt;1&gt;", "saw &lt;1&gt;", "Thought 2.", "saw &lt;2&gt;", "I wait."]
+    places = [page.index(text) for text in texts]
     assert places == sorted(places)
     assert "In vain." not in page
     assert "trajectory.json" not in page
@@ -160,15 +160,15 @@ def test_its_page_has_its_conversation_so_far(store: CountingStore, unit: Unit) 
 @pytest.mark.parametrize(
     ("agent", "words"), [("r2egym", "BEGIN FUNCTION"), ("mini-swe-agent", "```mswea_bash_command"), ("codex", "Mend")]
 )
-def test_its_conversation_begins_with_what_its_own_version_tells_an_agent_of_ours(
+def test_view_shows_prompts_of_version(
     store: CountingStore, unit: Unit, of: str, agent: str, words: str, *, is_told: bool
 ) -> None:
     run = record_of(store, RunFile, "r")
-    told = {"instruction": "Mend <this>: {{ problem_statement }}", "versions": {"swe-argo": of}, "fn_calling": False}
-    told["spec"] = run.spec.model_copy(update={"agent": run.spec.agent.model_copy(update={"name": agent})})
+    changes = {"instruction": "Mend <this>: {{ problem_statement }}", "versions": {"swe-argo": of}, "fn_calling": False}
+    changes["spec"] = run.spec.model_copy(update={"agent": run.spec.agent.model_copy(update={"name": agent})})
     if agent == "codex":
-        told["program"] = AgentProgram(recipe=Recipe(name=agent, command=[agent, "{instruction}"]))
-    store.put(key(RunFile, "r"), run.model_copy(update=told).to_bytes())
+        changes["program"] = AgentProgram(recipe=Recipe(name=agent, command=[agent, "{instruction}"]))
+    store.put(key(RunFile, "r"), run.model_copy(update=changes).to_bytes())
     keep(store, unit, answer(1))
     instance = Instance.from_bytes(store.get(key(Instance, "r", unit.instance_id)))
     with viewing(store) as viewer:
@@ -177,7 +177,7 @@ def test_its_conversation_begins_with_what_its_own_version_tells_an_agent_of_our
     assert "Thought 1." in page
 
 
-def test_no_part_is_read_twice_and_nothing_more_is_listed(store: CountingStore, unit: Unit) -> None:
+def test_view_reads_recorded_calls_once(store: CountingStore, unit: Unit) -> None:
     with viewing(store) as viewer:
         viewer.get("/runs/r")
         listed, store.listed = store.listed, []
@@ -203,7 +203,7 @@ def test_no_part_is_read_twice_and_nothing_more_is_listed(store: CountingStore, 
             assert parts_read(store) == ["00004"] * 2
 
 
-def test_what_is_over_or_silent_is_not_at_work(store: CountingStore, unit: Unit, tmp_path: Path) -> None:
+def test_view_hides_finished_units(store: CountingStore, unit: Unit, tmp_path: Path) -> None:
     with viewing(store) as viewer:
         keep(store, unit, answer(1, ago_s=LONG_AGO_S))
         assert working(viewer) == []
@@ -211,18 +211,18 @@ def test_what_is_over_or_silent_is_not_at_work(store: CountingStore, unit: Unit,
         assert "2 of 7" in working(viewer)[0]
         fail(store, unit, "b")
         assert working(viewer) == [], "neither the one that failed nor the silent one before it"
-        assert "<b>At work</b>" not in viewer.get(href(unit)).text
+        assert "<b>Running</b>" not in viewer.get(href(unit)).text
         keep(store, unit, answer(3, try_name="c", at=datetime.now(UTC) + timedelta(seconds=2)), name="c")
         assert "3 of 7" in working(viewer)[0]
-        done = open_store(str(tmp_path / "done"), create=True)
-        Synthetic("r", 2, mix={"resolved": 1.0}, spec=SPEC).write(done)
+        finished = open_store(str(tmp_path / "done"), create=True)
+        Synthetic("r", 2, mix={"resolved": 1.0}, spec=SPEC).write(finished)
         solved = key(SolveRecord, "r", unit.instance_id, unit.attempt)
-        store.put(solved, done.get(solved))
+        store.put(solved, finished.get(solved))
         assert working(viewer) == []
-        assert "<b>At work</b>" not in viewer.get(href(unit)).text
+        assert "<b>Running</b>" not in viewer.get(href(unit)).text
 
 
-def test_a_try_that_goes_on_is_at_work_since_the_one_before_failed(store: CountingStore, unit: Unit) -> None:
+def test_view_times_resumed_try(store: CountingStore, unit: Unit) -> None:
     then = [answer(number, ago_s=300.0 - number) for number in (1, 2)]
     keep(store, unit, *then)
     fail(store, unit, ago_s=120)
@@ -235,7 +235,7 @@ def test_a_try_that_goes_on_is_at_work_since_the_one_before_failed(store: Counti
     assert re.fullmatch(r"2 m [0-5]\d s", since)
 
 
-def test_calls_of_a_verdict_that_was_put_away_are_of_the_past(store: CountingStore, unit: Unit) -> None:
+def test_view_ignores_archived_calls(store: CountingStore, unit: Unit) -> None:
     keep(store, unit, answer(1, ago_s=30))
     past = Redone(
         instance_id=unit.instance_id,
@@ -252,7 +252,7 @@ def test_calls_of_a_verdict_that_was_put_away_are_of_the_past(store: CountingSto
         assert len(working(viewer)) == 1
 
 
-def test_of_a_run_that_was_given_up_nothing_is_at_work(store: CountingStore, unit: Unit) -> None:
+def test_view_hides_abandoned_units(store: CountingStore, unit: Unit) -> None:
     keep(store, unit, answer(1))
     lock = Lock(token="t", process="p", pid=1, host="elsewhere", alive_at=datetime.now(UTC).timestamp() - 2 * DEAD_S)
     store.put(key(Lock, "r"), lock.to_bytes())
@@ -260,8 +260,8 @@ def test_of_a_run_that_was_given_up_nothing_is_at_work(store: CountingStore, uni
         assert working(viewer) == []
 
 
-def test_calls_that_cannot_be_read_are_passed_over(store: CountingStore, unit: Unit) -> None:
-    store.put(f"{folder(unit)}/{calls_place('a', 'a')}.00000.jsonl", b"{}\n")
+def test_view_ignores_unreadable_calls(store: CountingStore, unit: Unit) -> None:
+    store.put(f"{folder(unit)}/{calls_prefix('a', 'a')}.00000.jsonl", b"{}\n")
     with viewing(store) as viewer:
         assert working(viewer) == []
         assert viewer.get(href(unit)).status == 200

@@ -25,11 +25,11 @@ from tests.workflows.view.server import Address, viewing
 def cells(html: str) -> list[list[int]]:
     """The figures of the table of agreement."""
     table = re.findall(r'<table class="matrix">.*?</table>', html, re.DOTALL)[0]
-    return [[int(one) for one in re.findall(r"<b[^>]*>([\d,]+)</b>", row)] for row in table.split("<tr>")[2:]]
+    return [[int(number) for number in re.findall(r"<b[^>]*>([\d,]+)</b>", row)] for row in table.split("<tr>")[2:]]
 
 
 @pytest.mark.parametrize(("a", "b"), [("nightly-1", "nightly-2"), ("nightly-2", "nightly-1")])
-def test_compare_page_agrees_with_command(a: str, b: str, viewer: Address, store: Store) -> None:
+def test_compare_page_equals_command(a: str, b: str, viewer: Address, store: Store) -> None:
     page = unescape(viewer.get(f"/compare?run={a}&run={b}").text)
     compared = RunStore(store).run(b).compare(RunStore(store).run(a))
     view = view_comparison(compared)
@@ -44,7 +44,7 @@ def test_compare_page_agrees_with_command(a: str, b: str, viewer: Address, store
     assert len(compared.gained) + len(compared.lost) > 0
 
 
-def test_three_runs_have_a_cell_for_each_pair(viewer: Address, store: Store) -> None:
+def test_compare_page_has_cell_per_pair(viewer: Address, store: Store) -> None:
     page = viewer.get("/compare?run=nightly-1&run=nightly-2&run=nightly-3").text
     assert [len(row) for row in cells(page)] == [3, 3, 3]
     assert "/compare?run=nightly-3&amp;run=nightly-2" in page
@@ -53,11 +53,11 @@ def test_three_runs_have_a_cell_for_each_pair(viewer: Address, store: Store) -> 
 
 
 @pytest.mark.parametrize("query", ["", "run=nightly-1", "run=nightly-1&run=nightly-1", "run=nightly-1&run=nope"])
-def test_what_cannot_be_compared_is_told(viewer: Address, query: str) -> None:
+def test_compare_page_refuses_bad_query(viewer: Address, query: str) -> None:
     assert viewer.get(f"/compare?{query}").status == 404
 
 
-def test_a_trend_marks_where_rows_images_and_code_changed(tmp_path: Path) -> None:
+def test_trend_marks_changed_inputs(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     changes = [
         {},
@@ -83,10 +83,10 @@ def test_a_trend_marks_where_rows_images_and_code_changed(tmp_path: Path) -> Non
     assert "Image a: sha256:1 → sha256:2" in page
 
 
-@pytest.mark.parametrize("others", ["not_run", "failed"])
-def test_invalid_runs_have_no_score_in_list_trend_and_comparison(others: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("outcome", ["not_run", "failed"])
+def test_view_hides_invalid_scores(outcome: str, tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
-    for name, mix in (("night-1", {"resolved": 1.0}), ("night-2", {"resolved": 0.1, others: 0.9})):
+    for name, mix in (("night-1", {"resolved": 1.0}), ("night-2", {"resolved": 0.1, outcome: 0.9})):
         Synthetic(name, 20, seed=5, mix=mix, created_at=f"2026-11-1{name[-1]}T22:00:00Z").write(store)
         write_report(store, name)
     assert not Summary.from_bytes(store.get(key(Summary, "night-2"))).valid

@@ -22,7 +22,7 @@ from swe_argo.workflows.view.freshness import Reread
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.view.server import viewing
 
-GIVEN_UP = "No runner of this store works on it"
+GIVEN_UP = "Its runner has ended"
 AGAIN = re.compile(r'data-again="(\d+)"')
 DONE = {"resolved": 1.0}
 
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def put_away(store: Store) -> None:
+def archive(store: Store) -> None:
     """As a redo leaves it."""
     unit = record_of(store, Plan, "r").units[0]
     store.delete_many([key(Summary, "r"), key(GradeRecord, "r", unit.instance_id, unit.attempt)])
@@ -46,8 +46,8 @@ def grow(store: Store) -> None:
     Synthetic("r", 3, attempts=2, mix={"not_run": 1.0}).write(store)
 
 
-@pytest.mark.parametrize("change", [put_away, grow])
-def test_a_report_that_its_run_has_left_behind_is_not_shown(
+@pytest.mark.parametrize("change", [archive, grow])
+def test_view_hides_outdated_report(
     store: Store, change: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Reread, "keep_s", lambda *_: 0.0)
@@ -67,8 +67,8 @@ def test_a_report_that_its_run_has_left_behind_is_not_shown(
 
 
 @pytest.mark.parametrize(("silent_s", "again"), [(0.0, ["2"]), (2 * DEAD_S, [])])
-def test_only_a_lock_says_that_a_run_is_at_work_or_given_up(store: Store, silent_s: float, again: list[str]) -> None:
-    put_away(store)
+def test_view_reads_run_state_from_lock(store: Store, silent_s: float, again: list[str]) -> None:
+    archive(store)
     lock = Lock(token="t", process="elsewhere", pid=1, host=platform.node(), alive_at=time.time() - silent_s)
     store.put(key(Lock, "r"), lock.to_bytes())
     with viewing(store) as address:

@@ -10,27 +10,27 @@ from swe_argo.workflows.view.server import ViewOptions, serve
 from tests.workflows.view.server import Address, viewing
 
 
-def test_it_only_reads(viewer: Address) -> None:
+def test_view_is_read_only(viewer: Address) -> None:
     assert {viewer.get("/", method).status for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS")} == {405}
 
 
-def test_no_other_name_leads_to_this_machine(viewer: Address) -> None:
+def test_view_refuses_foreign_host_names(viewer: Address) -> None:
     assert viewer.get("/", Host="evil.example:80").status == 421
     assert viewer.get("/", Host="localhost:7676").status == 200
     assert viewer.get("/", Host="[::1]:7676").status == 200
 
 
-def test_elsewhere_it_wants_a_token(store: Store) -> None:
+def test_view_requires_token(store: Store) -> None:
     with pytest.raises(ConfigError, match="SWE_ARGO_VIEW_TOKEN"):
         serve(store, ViewOptions(host="0.0.0.0"), print)
 
 
-def test_a_token_that_no_cookie_carries_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="SWE_ARGO_VIEW_TOKEN: it is not ASCII"):
+def test_view_refuses_non_ascii_token(store: Store) -> None:
+    with pytest.raises(ConfigError, match="SWE_ARGO_VIEW_TOKEN: the token must be ASCII"):
         serve(store, ViewOptions(port=0, token="s\u00e9cret"), print)
 
 
-def test_a_token_opens_it_once_and_is_kept_by_a_cookie(store: Store) -> None:
+def test_view_keeps_token_in_cookie(store: Store) -> None:
     with viewing(store, "s3cret", loopback=False) as address:
         assert address.get("/health", Host="view.example").status == 200
         assert [address.get(path, Host="view.example").status for path in ("/", "/?token=wrong")] == [401, 401]
@@ -46,7 +46,7 @@ def test_a_token_opens_it_once_and_is_kept_by_a_cookie(store: Store) -> None:
         assert "s3cret" not in address.get("/", Authorization="Bearer s3cret").text
 
 
-def test_pages_load_nothing_of_others(viewer: Address) -> None:
+def test_view_loads_no_foreign_content(viewer: Address) -> None:
     for path in ("/", "/runs/other", "/runs/nope", "/static/view.js"):
         policy = viewer.get(path).headers["content-security-policy"]
         assert "default-src 'none'" in policy

@@ -37,12 +37,12 @@ def rows(tab: Tab, *, number: int) -> list[str]:
 
     # Not wait_for_function: it evaluates text again and again, which the page's policy forbids.
     expect(tab.page.locator("#table [data-row]")).to_have_count(number, timeout=60_000)
-    found: list[str] = tab.value("[...document.querySelectorAll('#table [data-row] th a')].map(a => a.innerText)")
-    return found
+    names: list[str] = tab.value("[...document.querySelectorAll('#table [data-row] th a')].map(a => a.innerText)")
+    return names
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_can_be_read_and_is_quiet(tab: Tab, viewer: Address, scheme: Scheme) -> None:
+def test_view_pages_fit_and_are_readable(tab: Tab, viewer: Address, scheme: Scheme) -> None:
     tab.page.emulate_media(color_scheme=scheme)
     tab.size(1280)
     tab.open(f"{viewer.url}/runs/other")
@@ -57,7 +57,7 @@ def test_every_page_fits_can_be_read_and_is_quiet(tab: Tab, viewer: Address, sch
         assert (path, faint) == (path, {})
 
 
-def test_what_is_typed_and_chosen_stands_in_the_address_and_comes_back(tab: Tab, viewer: Address) -> None:
+def test_view_filter_is_kept_in_address(tab: Tab, viewer: Address) -> None:
     tab.open(viewer.url)
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("nightly-")
@@ -72,12 +72,12 @@ def test_what_is_typed_and_chosen_stands_in_the_address_and_comes_back(tab: Tab,
     assert rows(tab, number=3)[0] == "nightly-1"
 
 
-def test_a_page_that_was_asked_for_before_a_filter_does_not_undo_it(tab: Tab, viewer: Address) -> None:
+def test_view_refresh_keeps_filter(tab: Tab, viewer: Address) -> None:
     tab.open(viewer.url)
-    held: list[Route] = []
+    routes: list[Route] = []
 
     def hold(route: Route) -> None:
-        held.append(route)
+        routes.append(route)
 
     tab.page.route(lambda url: url == f"{viewer.url}/", hold)
     try:
@@ -85,7 +85,7 @@ def test_a_page_that_was_asked_for_before_a_filter_does_not_undo_it(tab: Tab, vi
         tab.page.keyboard.press("/")
         tab.page.keyboard.type("nightly-")
         assert len(rows(tab, number=3)) == 3
-        request, *_ = held  # a slow machine may ask again
+        request, *_ = routes  # a slow machine may ask again
         request.continue_()
         tab.page.evaluate("window.going")
         assert tab.value("document.querySelectorAll('#table [data-row]').length") == 3
@@ -93,20 +93,20 @@ def test_a_page_that_was_asked_for_before_a_filter_does_not_undo_it(tab: Tab, vi
         tab.page.unroute_all()
 
 
-def test_a_page_says_when_its_server_no_longer_answers(tab: Tab, viewer: Address) -> None:
+def test_view_shows_lost_server(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/runs/half-done")
-    told = "document.querySelector('.live').textContent"
-    assert tab.value(told) == "live"
+    live_text = "document.querySelector('.live').textContent"
+    assert tab.value(live_text) == "live"
     for gone in (lambda route: route.abort(), lambda route: route.fulfill(status=503)):
         tab.page.route(f"{viewer.url}/runs/half-done", gone)
         tab.page.evaluate("refresh()")
-        assert tab.value(told) == "no answer"
+        assert tab.value(live_text) == "no answer"
         tab.page.unroute_all()
         tab.page.evaluate("refresh()")
-        assert tab.value(told) == "live"
+        assert tab.value(live_text) == "live"
 
 
-def test_the_bar_of_a_unit_is_that_of_its_run(tab: Tab, viewer: Address) -> None:
+def test_view_pages_share_status_bar(tab: Tab, viewer: Address) -> None:
     tab.size(390)
     tab.open(f"{viewer.url}/runs/other")
     unit = tab.value("document.querySelector('#table [data-row] a').href")
@@ -116,7 +116,7 @@ def test_the_bar_of_a_unit_is_that_of_its_run(tab: Tab, viewer: Address) -> None
     assert tab.value(bar)[:2] == before[:2]
 
 
-def test_a_cell_of_outcomes_leads_to_the_units_that_it_counts(tab: Tab, viewer: Address) -> None:
+def test_view_outcome_cell_links_to_rows(tab: Tab, viewer: Address) -> None:
     tab.size(1280)
     tab.open(f"{viewer.url}/runs/other")
     cell = tab.page.locator("main section a[href*='outcome=']").first
@@ -126,7 +126,7 @@ def test_a_cell_of_outcomes_leads_to_the_units_that_it_counts(tab: Tab, viewer: 
     assert tab.value("document.querySelector('#units').getBoundingClientRect().top < innerHeight / 2")
 
 
-def test_keys_go_to_lines_to_what_went_wrong_and_up_again(tab: Tab, viewer: Address) -> None:
+def test_view_keys_move_between_rows(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/runs/half-done")
     for _ in range(3):
         tab.page.keyboard.press("j")
@@ -143,7 +143,7 @@ def test_keys_go_to_lines_to_what_went_wrong_and_up_again(tab: Tab, viewer: Addr
     assert tab.page.url == f"{viewer.url}/runs/half-done"
 
 
-def test_marked_runs_are_compared(tab: Tab, viewer: Address) -> None:
+def test_view_compares_marked_runs(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/?q=nightly")
     for key in "jxjx":
         tab.page.keyboard.press(key)
@@ -152,7 +152,7 @@ def test_marked_runs_are_compared(tab: Tab, viewer: Address) -> None:
     assert tab.value("document.querySelector('h1').innerText") == "2 runs compared"
 
 
-def test_list_says_how_to_compare_runs(tab: Tab, viewer: Address) -> None:
+def test_view_explains_comparison(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/runs/nightly-2")
     with tab.page.expect_navigation():
         tab.page.click("footer >> text=Compare")
@@ -168,7 +168,7 @@ def test_list_says_how_to_compare_runs(tab: Tab, viewer: Address) -> None:
     assert tab.page.url == f"{viewer.url}/compare?run=nightly-1&run=nightly-2"
 
 
-def test_screen_reader_is_told_of_count_and_order(tab: Tab, viewer: Address) -> None:
+def test_view_announces_count_and_order(tab: Tab, viewer: Address) -> None:
     tab.open(viewer.url)
     order = "[...document.querySelectorAll('#table th[scope=col][aria-sort]')].map(e => e.getAttribute('aria-sort'))"
     assert set(tab.value(order)) == {"none"}
@@ -180,7 +180,7 @@ def test_screen_reader_is_told_of_count_and_order(tab: Tab, viewer: Address) -> 
     assert tab.value(order).count("ascending") == 1
 
 
-def test_runs_are_compared_that_were_marked_before_a_filter_hid_them(tab: Tab, viewer: Address) -> None:
+def test_view_keeps_marks_while_filtered(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/?q=nightly-1")
     tab.page.check("[type=checkbox][value=nightly-1]")
     tab.page.fill("[type=search]", "nightly-2")
@@ -190,7 +190,7 @@ def test_runs_are_compared_that_were_marked_before_a_filter_hid_them(tab: Tab, v
     assert tab.page.url == f"{viewer.url}/compare?run=nightly-1&run=nightly-2"
 
 
-def test_without_scripts_a_filter_is_a_form(tab: Tab, viewer: Address) -> None:
+def test_view_filters_without_scripts(tab: Tab, viewer: Address) -> None:
     chromium = tab.page.context.browser
     assert chromium is not None
     with chromium.new_context(java_script_enabled=False) as context:

@@ -26,7 +26,7 @@ def rows(html: str) -> list[str]:
     return [unescape(path) for path in re.findall(r'<tr data-row.*?<a href="([^"]+)"', html, re.DOTALL)]
 
 
-def test_all_runs_are_listed_newest_first(viewer: Address) -> None:
+def test_view_lists_runs_newest_first(viewer: Address) -> None:
     listed = rows(viewer.get("/").text)
     assert len(listed) == 5
     nights = [path for path in listed if "nightly" in path]
@@ -47,11 +47,11 @@ def test_all_runs_are_listed_newest_first(viewer: Address) -> None:
         ("q=no+such+run", []),
     ],
 )
-def test_an_address_says_which_runs_are_listed(viewer: Address, query: str, expected: list[str]) -> None:
+def test_view_filters_runs_by_address(viewer: Address, query: str, expected: list[str]) -> None:
     assert rows(viewer.get(f"/?{query}").text) == expected
 
 
-def test_headline_is_pass_at_1_over_all_attempts(tmp_path: Path) -> None:
+def test_headline_counts_all_attempts(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic("thrice", 8, 3, mix={"resolved": 1, "unresolved": 1}, log_lines=1).write(store)
     headline = write_report(store, "thrice").headline
@@ -62,13 +62,13 @@ def test_headline_is_pass_at_1_over_all_attempts(tmp_path: Path) -> None:
     assert f"<b>{share}</b> <small>{headline.resolved} / 24 attempts</small>" in runs
 
 
-def test_a_filter_that_is_chosen_is_shown_however_many_choices_it_has(viewer: Address) -> None:
+def test_view_filter_shows_chosen_value(viewer: Address) -> None:
     assert re.search(r'<option value="replay" selected>', viewer.get("/?q=nightly&agent=replay").text)
     (resolved,) = re.findall(r'<option value="[^"]+" selected>', viewer.get("/runs/other?suspect=no").text)
     assert resolved == '<option value="no" selected>'
 
 
-def test_tags_are_shown_offered_and_told_among_the_facts(viewer: Address) -> None:
+def test_view_shows_and_filters_tags(viewer: Address) -> None:
     page = viewer.get("/").text
     assert "<small>team/a, paper</small>" in page
     (choices,) = re.findall(r'<select name="tag">(.*?)</select>', page)
@@ -77,11 +77,11 @@ def test_tags_are_shown_offered_and_told_among_the_facts(viewer: Address) -> Non
     assert "<dt>Tags</dt>" not in viewer.get("/runs/nightly-1").text
 
 
-def test_what_an_address_holds_of_another_version_is_passed_over(viewer: Address) -> None:
+def test_view_ignores_unknown_values(viewer: Address) -> None:
     assert len(rows(viewer.get("/?sort=-nothing&page=99999999999&colour=red").text)) == 5
 
 
-def test_a_finished_run_is_shown_in_the_parts_of_its_report(viewer: Address, store: Store) -> None:
+def test_view_run_page_contains_report(viewer: Address, store: Store) -> None:
     page, report = viewer.get("/runs/nightly-1").text, store.get("runs/nightly-1/report/report.html").decode()
     for heading in re.findall(r"<h2 id=.*?</h2>", report):
         assert heading in page
@@ -89,14 +89,14 @@ def test_a_finished_run_is_shown_in_the_parts_of_its_report(viewer: Address, sto
     assert len(rows(page)) == 6
 
 
-def test_units_are_filtered_and_sorted_by_the_address(viewer: Address) -> None:
+def test_view_units_follow_query(viewer: Address) -> None:
     page = viewer.get("/runs/other?attempt=2&sort=-time", X_Part="table").text
     assert len(rows(page)) == 5
     assert all(path.endswith("/2") for path in rows(page))
     assert "<html" not in page
 
 
-def test_units_are_found_by_the_titles_of_their_issues(viewer: Address, store: Store) -> None:
+def test_view_finds_units_by_issue_title(viewer: Address, store: Store) -> None:
     units = record_of(store, Plan, "nightly-1").units
     issue = Instance.from_bytes(store.get(key(Instance, "nightly-1", units[0].instance_id)))
     title = issue.problem_statement.splitlines()[0]
@@ -106,7 +106,7 @@ def test_units_are_found_by_the_titles_of_their_issues(viewer: Address, store: S
     assert page.count(f'<small class="roomy">{escape(title)}</small>') == len(rows(page))
 
 
-def test_a_run_without_a_report_is_shown_as_far_as_it_is(viewer: Address, store: Store) -> None:
+def test_view_shows_run_without_report(viewer: Address, store: Store) -> None:
     page = viewer.get("/runs/half-done").text
     assert "it has no report yet" in page
     assert re.search(r"resolved of \d graded so far, of 8 issues in&nbsp;all", page)
@@ -114,7 +114,7 @@ def test_a_run_without_a_report_is_shown_as_far_as_it_is(viewer: Address, store:
     assert len(rows(page)) == len(record_of(store, Plan, "half-done").units)
 
 
-def test_every_unit_has_its_page_and_its_files(viewer: Address) -> None:
+def test_view_unit_has_page_and_files(viewer: Address) -> None:
     for path in rows(viewer.get("/runs/other").text)[:4]:
         page = viewer.get(path)
         assert page.status == 200
@@ -130,18 +130,18 @@ def links(html: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs/other", "/runs/half-done", "/trend?run=nightly-1", f"/compare?{PAIR}"])
-def test_every_link_leads_somewhere(viewer: Address, path: str) -> None:
-    found = links(viewer.get(path).text)
-    assert found
-    assert [link for link in found if viewer.get(urljoin(path, link)).status != 200] == []
+def test_view_links_are_valid(viewer: Address, path: str) -> None:
+    targets = links(viewer.get(path).text)
+    assert targets
+    assert [link for link in targets if viewer.get(urljoin(path, link)).status != 200] == []
 
 
-def test_a_unit_is_below_its_run(viewer: Address) -> None:
+def test_view_unit_page_links_to_run(viewer: Address) -> None:
     page = viewer.get(rows(viewer.get("/runs/other").text)[0]).text
     assert '<span>/</span> <a href="/runs/other">other</a>' in page
 
 
-def test_attempts_are_offered_in_their_order(tmp_path: Path) -> None:
+def test_view_lists_attempts_in_order(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     Synthetic("many", 1, 11).write(store)
     with viewing(store) as address:
@@ -150,7 +150,7 @@ def test_attempts_are_offered_in_their_order(tmp_path: Path) -> None:
     assert re.findall(r'value="(\d+)"', choices) == [str(number) for number in range(1, 12)]
 
 
-def test_what_is_unreadable_costs_its_own_line_and_says_why(tmp_path: Path) -> None:
+def test_view_names_unreadable_run(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     for name in ("whole", "torn"):
         Synthetic(name, 2).write(store)
@@ -162,7 +162,7 @@ def test_what_is_unreadable_costs_its_own_line_and_says_why(tmp_path: Path) -> N
             assert (path, page.status, "run.json" in page.text) == (path, 404, True)
 
 
-def test_hostile_texts_are_texts(viewer: Address) -> None:
+def test_view_escapes_hostile_texts(viewer: Address) -> None:
     for path in ("/", "/runs/other", rows(viewer.get("/runs/other").text)[0]):
         page = viewer.get(path).text
         assert "lab/&lt;i&gt;model-2" in page
@@ -183,11 +183,11 @@ def test_hostile_texts_are_texts(viewer: Address) -> None:
         "/runs/other/files/units/..%2f..%2f/1/run.json",
     ],
 )
-def test_what_is_not_there_is_told_in_a_line(viewer: Address, path: str) -> None:
+def test_view_refuses_missing_paths(viewer: Address, path: str) -> None:
     assert viewer.get(path).status == 404
 
 
-def test_nothing_but_units_and_reports_is_handed_out(viewer: Address, store: Store) -> None:
+def test_view_serves_no_secrets(viewer: Address, store: Store) -> None:
     unit = record_of(store, Plan, "nightly-1").units[0]
     for name in ("run.json", "plan.json", f"instances/{unit.instance_id}/answer.json"):
         for folder in ("files", "files/report", f"files/units/{unit.instance_id}/1"):

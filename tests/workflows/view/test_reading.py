@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.store import Store, open_store
 from swe_argo.workflows.view.freshness import NotReadYetError, Reread
-from swe_argo.workflows.view.run_states import RunState, _KeptRun
+from swe_argo.workflows.view.run_states import RunState, _CachedRun
 from tests.chromium import browser, needs_browser
 from tests.steps.reports.synthetic import Synthetic
 from tests.workflows.command import wait_for
@@ -37,9 +37,9 @@ class Slow:
 
 @pytest.fixture
 def slow() -> Iterator[Slow]:
-    made = Slow()
-    yield made
-    made.go.set()
+    reader = Slow()
+    yield reader
+    reader.go.set()
 
 
 def watched(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> Reread[str]:
@@ -52,77 +52,75 @@ def watched(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> Reread[str]:
     return Reread(slow.read, 5, patience_s=0.01, progress=progress)
 
 
-def test_the_first_who_looks_is_told_how_far_it_is(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = watched(slow, monkeypatch)
+def test_reread_reports_progress(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    reread = watched(slow, monkeypatch)
     for _ in range(2):
         with pytest.raises(NotReadYetError, match="1 of 9 units"):
-            kept.read()
+            reread.read()
     slow.go.set()
-    assert kept.read(whole=True) == "first"
+    assert reread.read(whole=True) == "first"
     assert slow.reads == 1
 
 
-def test_what_there_was_is_shown_while_it_is_read_again(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = watched(slow, monkeypatch)
+def test_reread_returns_previous_value(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    reread = watched(slow, monkeypatch)
     slow.go.set()
-    assert kept.read(whole=True) == "first"
+    assert reread.read(whole=True) == "first"
     slow.go.clear()
     slow.value = "second"
-    assert kept.read() == "first"
+    assert reread.read() == "first"
     slow.go.set()
-    wait_for(lambda: kept.read() == "second")
+    wait_for(lambda: reread.read() == "second")
 
 
-def test_what_came_when_nobody_looked_any_more_is_as_old_as_it_is(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = watched(slow, monkeypatch)
+def test_reread_discards_old_value(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    reread = watched(slow, monkeypatch)
     with pytest.raises(NotReadYetError):
-        kept.read()
+        reread.read()
     slow.go.set()
-    wait_for(lambda: kept._value == "first")
+    wait_for(lambda: reread._value == "first")
     slow.value = "second"
-    assert kept.read(whole=True) == "second"
+    assert reread.read(whole=True) == "second"
 
 
-def test_a_failure_is_told_to_the_next_who_looks_however_long_it_took(
-    slow: Slow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = watched(slow, monkeypatch)
+def test_reread_raises_late_failure(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    reread = watched(slow, monkeypatch)
     slow.go.set()
-    assert kept.read(whole=True) == "first"
+    assert reread.read(whole=True) == "first"
     slow.go.clear()
     slow.value = InfraError(FailureClass.STORAGE, "the store is gone")
-    assert kept.read() == "first"
+    assert reread.read() == "first"
     slow.go.set()
     with pytest.raises(InfraError, match="is gone"):
-        wait_for(lambda: kept.read() != "first")
+        wait_for(lambda: reread.read() != "first")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    made = open_store(str(tmp_path / "store"), create=True)
-    Synthetic("r", 3).write(made)
-    return made
+    new_store = open_store(str(tmp_path / "store"), create=True)
+    Synthetic("r", 3).write(new_store)
+    return new_store
 
 
 @pytest.fixture
 def go(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """When runs may be read."""
-    go, read = threading.Event(), _KeptRun._read
+    go, read = threading.Event(), _CachedRun._read
 
-    def read_then(kept: _KeptRun) -> RunState:
+    def read_then(run: _CachedRun) -> RunState:
         go.wait()
-        return read(kept)
+        return read(run)
 
-    monkeypatch.setattr(_KeptRun, "_read", read_then)
+    monkeypatch.setattr(_CachedRun, "_read", read_then)
     yield go
     go.set()
 
 
-def test_a_page_says_that_its_run_is_being_read_and_is_there_then(store: Store, go: threading.Event) -> None:
+def test_view_run_page_announces_reading(store: Store, go: threading.Event) -> None:
     with viewing(store, patience_s=0.01) as address:
         waiting = address.get("/runs/r")
         assert (waiting.status, 'data-again="1"' in waiting.text) == (202, True)
-        assert "Reading what the store holds</h1>" in waiting.text
+        assert "Reading the store</h1>" in waiting.text
         go.set()
         assert "<html" not in address.get("/runs/r", x_part="table").text
         assert "Every unit</h2>" in address.get("/runs/r").text
@@ -130,10 +128,10 @@ def test_a_page_says_that_its_run_is_being_read_and_is_there_then(store: Store, 
 
 @needs_browser
 @pytest.mark.browser
-def test_in_a_browser_the_page_becomes_that_of_the_run(store: Store, go: threading.Event) -> None:
+def test_view_page_refreshes_itself(store: Store, go: threading.Event) -> None:
     with viewing(store, patience_s=0.01) as address, browser() as tab:
         tab.open(f"{address.url}/runs/r")
-        assert tab.page.inner_text("h1") == "Reading what the store holds"
+        assert tab.page.inner_text("h1") == "Reading the store"
         go.set()
         tab.page.wait_for_selector("#units", timeout=60_000)
         assert tab.messages == []

@@ -16,22 +16,22 @@ COLUMNS = (
 )
 
 
-def shown(number: int, state: TableState | None = None) -> ShownTable[int]:
+def table_of(number: int, state: TableState | None = None) -> ShownTable[int]:
     return show_table(range(number), state or TableState(), COLUMNS, (), str)
 
 
 @pytest.mark.parametrize(("number", "has_cost"), [(150, False), (151, True)])
-def test_optional_column_is_hidden_when_empty(number: int, has_cost: bool) -> None:
-    assert shown(number).has("cost") == has_cost
-    assert shown(number, TableState(words="0")).has("cost") == has_cost, "a filter does not change the columns"
+def test_empty_column_is_hidden(number: int, has_cost: bool) -> None:
+    assert table_of(number).has("cost") == has_cost
+    assert table_of(number, TableState(words="0")).has("cost") == has_cost, "a filter does not change the columns"
 
 
 def test_table_has_pages_of_100_lines() -> None:
-    assert [shown(number).pages for number in (PAGE_LINES, PAGE_LINES + 1)] == [1, 2]
+    assert [table_of(number).pages for number in (PAGE_LINES, PAGE_LINES + 1)] == [1, 2]
     assert PAGE_LINES == 100
 
 
-def test_pages_without_prices_have_no_cost_column(tmp_path: Path) -> None:
+def test_unpriced_pages_have_no_cost(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     for number, name in enumerate(("a", "b")):
         created_at = f"2026-11-1{number}T22:00:00Z"

@@ -34,61 +34,61 @@ def drawn(of: list[UnitLine], *, query: str = "", working: tuple[UnitProgress, .
     return timeline
 
 
-def test_a_try_takes_the_first_lane_that_is_free() -> None:
+def test_timeline_packs_tries_into_lanes() -> None:
     spans = [(0, 10), (0, 4), (4, 6), (5, 7), (10, 11)]
     places, lanes = pack([Try(began, ended, "", failed=False, href="", title="") for began, ended in spans])
     assert (places, lanes) == ([0, 1, 1, 2, 0], 3)
 
 
-def test_lanes_are_the_workers_and_failed_tries_lead_to_their_units(tmp_path: Path) -> None:
+def test_timeline_has_lane_per_worker(tmp_path: Path) -> None:
     mix = {"resolved": 1.0}
     of = lines(tmp_path, Synthetic("r", 9, mix=mix, workers=3, seed=2))
     timeline = drawn(of)
-    done = [bar for bar in timeline.bars if not bar.shown.failed]
-    assert len(done) == 18
+    finished = [bar for bar in timeline.bars if not bar.unit_try.failed]
+    assert len(finished) == 18
     assert timeline.failed == sum(line.tries for line in of)
     assert timeline.untold == 0
     assert timeline.lanes == 3
     for bar in timeline.bars:
         assert 0 <= bar.x <= bar.x + bar.width <= 100.01
-        assert bar.shown.href.startswith("/runs/r/units/")
+        assert bar.unit_try.href.startswith("/runs/r/units/")
 
 
-def test_a_failed_try_ends_when_it_failed_and_names_why(tmp_path: Path) -> None:
+def test_timeline_shows_failed_try(tmp_path: Path) -> None:
     timeline = drawn(lines(tmp_path, Synthetic("r", 1, mix={"failed": 1.0}, workers=1)))
-    assert [(bar.shown.failed, round(bar.shown.ended - bar.shown.began)) for bar in timeline.bars] == [
+    assert [(bar.unit_try.failed, round(bar.unit_try.ended - bar.unit_try.began)) for bar in timeline.bars] == [
         (True, 40),
         (True, 41),
         (True, 42),
     ]
-    assert "solve failed: " in timeline.bars[0].shown.title
+    assert "solve failed: " in timeline.bars[0].unit_try.title
 
 
-def test_old_records_are_told_of_not_guessed(tmp_path: Path) -> None:
+def test_timeline_counts_older_records(tmp_path: Path) -> None:
     timeline = drawn(lines(tmp_path, Synthetic("r", 4, mix={"resolved": 1.0})))
     assert timeline.untold == 4
-    assert all(bar.shown.failed for bar in timeline.bars)
+    assert all(bar.unit_try.failed for bar in timeline.bars)
 
 
-def test_a_report_from_before_there_were_times_is_read(tmp_path: Path) -> None:
+def test_timeline_reads_older_report(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic("r", 4, mix={"resolved": 1.0}, workers=2).write(store)
     table = units_table(GrowingRun(store, "r").read()).drop_columns(["tries"])
     assert [line.times for line in lines_of(table)] == [[]] * 4
 
 
-def test_a_unit_at_work_is_drawn_up_to_now(tmp_path: Path) -> None:
+def test_timeline_draws_unit_at_work(tmp_path: Path) -> None:
     at_work = UnitProgress(
         run="r", instance_id="o__r-1", attempt=2, step="solve", phase="agent", since="2026-11-20T23:58:00.000+00:00"
     )
     timeline = drawn(lines(tmp_path, Synthetic("r", 3, workers=2)), working=(at_work,))
-    assert timeline.bars[-1].shown.title == "o__r-1 #2, solve at work: agent at work, 2 m 00 s"
+    assert timeline.bars[-1].unit_try.title == "o__r-1 #2, solve running: agent running, 2 m 00 s"
     assert timeline.bars[-1].x + timeline.bars[-1].width == pytest.approx(100, abs=0.01)
 
 
-def test_of_many_tries_a_page_is_drawn_and_the_address_keeps_its_filters(tmp_path: Path) -> None:
-    one = lines(tmp_path, Synthetic("r", 1, mix={"resolved": 1.0}, workers=1))
-    many = one * (BARS + 1)  # two tries and more of each
+def test_timeline_has_pages(tmp_path: Path) -> None:
+    single = lines(tmp_path, Synthetic("r", 1, mix={"resolved": 1.0}, workers=1))
+    many = single * (BARS + 1)  # two tries and more of each
     pages = -(-sum(len(line.times) for line in many) // BARS)
     first, last = drawn(many, query="q=django&tries=1"), drawn(many, query="tries=99999")
     assert len(first.bars) == BARS
@@ -98,16 +98,16 @@ def test_of_many_tries_a_page_is_drawn_and_the_address_keeps_its_filters(tmp_pat
     assert last.first + len(last.bars) - 1 == last.total
 
 
-def test_nothing_began_and_nothing_is_drawn(tmp_path: Path) -> None:
+def test_timeline_needs_tries(tmp_path: Path) -> None:
     of = lines(tmp_path, Synthetic("r", 2, mix={"not_run": 1.0}))
     assert draw_timeline("r", of, (), QueryParams(""), NOW) is None
 
 
-def test_the_page_of_a_run_draws_them(viewer: Address) -> None:
+def test_view_run_page_contains_timeline(viewer: Address) -> None:
     page = viewer.get("/runs/other").text
     bars = re.findall(r'<a tabindex="-1" class="b-[a-z]+(?: failed)?" href="([^"]+)" style="left:', page)
     assert len(bars) >= 15
     assert viewer.get(unescape(bars[0])).status == 200
     assert viewer.get("/runs/half-done").text.count('id="h-timeline"') == 1
-    assert "an older version wrote them" not in page
-    assert "The records of 6 units do not say when their tries were" in viewer.get("/runs/nightly-1").text
+    assert "an older version did not record" not in page
+    assert "are missing, because an older version did not record their times" in viewer.get("/runs/nightly-1").text

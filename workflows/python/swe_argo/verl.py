@@ -1,6 +1,6 @@
 """Classes that verl's configuration names (``swe_argo.verl.SweAgentLoop``, the tools), and its folder (docs/verl.md).
 
-The classes stand on verl's own, so each is imported when it is asked for, inside verl.
+The classes are subclasses of verl's own, so each is imported at its first use, inside verl.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from swe_argo.steps import TEMPLATES
 
 FOLDER = TEMPLATES / "verl"
-"""``grpo.yaml`` and what it names, wherever this project is installed."""
+"""Folder with ``grpo.yaml`` and the files that it names, wherever this project is installed."""
 
 _HOMES = {
     "SweAgentLoop": "swe_argo.workflows.verl.tool_loop",

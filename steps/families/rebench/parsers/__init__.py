@@ -1,7 +1,6 @@
-"""Parsers that rows of SWE-rebench name; SWE-rebench/SWE-rebench-V2, log_parsers.py, describes each.
+"""Parsers that rows of SWE-rebench name, after SWE-rebench/SWE-rebench-V2, log_parsers.py.
 
-A parser that swebench has too is swebench's; the others are written here. Upstream has more: a row that names one of
-those is rejected with its name.
+Parsers that swebench also has are swebench's. Upstream has further parsers; rows that name them are rejected.
 """
 
 from __future__ import annotations
@@ -34,18 +33,19 @@ OF_SWEBENCH: Final = frozenset(
         *("jest", "jest_json", "vitest", "karma", "tap"),
     )
 )
-"""Parsers that swebench has under the same name, with equal results on every log once times are removed from names."""
+"""Parsers that swebench has under the same name, with equal results once times are removed from test names."""
 _TIME = re.compile(r"\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$", re.IGNORECASE)
 
 
 def _parse_phpunit(log: str) -> Results:
-    """Parse PHPUnit's ``--testdox``; names lose the time after them."""
+    """Parse PHPUnit's ``--testdox``, without the times after names."""
     return {
         _TIME.sub("", name).strip(): status for name, status in _parse_by_swebench("parse_log_phpunit", log).items()
     }
 
 
 def _parse_by_swebench(name: str, log: str) -> Results:
+    """Parse a log by swebench's parser of this name."""
     parse = swebench_harness.import_harness("log_parsers").PARSER_REGISTRY[name]
     return dict(parse(log, None))
 
@@ -69,7 +69,7 @@ _OWN: Final[dict[str, Parser]] = {
     "parse_log_elixir": runners.parse_exunit,
     "parse_log_ruby_v1": runners.parse_minitest_suites,
     "parse_log_ruby_v2": runners.parse_minitest_lines,
-    "parse_log_cpp_v2": runners.parse_named_tests,
+    "parse_log_cpp_v2": runners.parse_test_lines,
     "parse_log_cpp_v4": runners.parse_ctest,
     **dict.fromkeys(("parse_lue_nvim", "parse_lua_nvim", "parse_log_lua_nvim"), runners.parse_plenary),
     "parse_log_swift": runners.parse_xctest,
@@ -88,7 +88,7 @@ OF_V1: Final[dict[str, Parser]] = {
     "parse_log_pytest_options": partial(_parse_by_swebench, "parse_log_pytest_options"),
     "parse_log_pytest_v2": partial(parse_pytest_v2, statuses=STATUSES),
 }
-"""Parsers that V1's fork of swebench knows by these names; it reads XFAIL too."""
+"""Parsers of V1's fork of swebench under these names, which also read XFAIL."""
 NAMES: Final = OF_SWEBENCH | _OWN.keys()
 
 

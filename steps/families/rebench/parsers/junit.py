@@ -1,4 +1,4 @@
-"""Parsers of JUnit reports in a log: whole documents, or elements at any place."""
+"""Parsers of JUnit reports in a log, as whole documents or as elements anywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swe_argo.steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED,
 _CASE = re.compile(r"<testcase\b([^>]*)>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 _UNCLOSED = 4096
-"""Characters that are read after an element without an end."""
+"""Characters to read after an unclosed element."""
 _BY_WORD = {"failure": FAILED, "error": ERROR, "skipped": SKIPPED}
 
 
@@ -21,7 +21,7 @@ def parse_reports(log: str) -> Results:
 
 
 def parse_gradle(log: str) -> Results:
-    """Parse documents whose ``</testsuite>`` begins a line; tests are ``<name> (<class>)``."""
+    """Parse documents whose ``</testsuite>`` starts a line; tests are ``<name> (<class>)``."""
     return _parse_documents(
         _of_lines(log),
         ("skipped", "failure", "error"),
@@ -45,7 +45,7 @@ def parse_r(log: str) -> Results:
 
 
 def parse_test_cases(log: str) -> Results:
-    """Parse elements at any place, outside of documents; tests are ``<class> <name>``."""
+    """Parse elements anywhere in the log; tests are ``<class> <name>``."""
     results: Results = {}
     at = 0
     while (match := _CASE.search(log, at)) is not None:
@@ -64,13 +64,14 @@ def parse_test_cases(log: str) -> Results:
 
 
 def _with_class(case: dict[str, str]) -> str:
+    """Return ``<class>::<name>`` of a test, with the text ``None`` for a missing part."""
     return f"{case['classname'] or None}::{case['name'] or None}"
 
 
 def _parse_documents(
     documents: Iterator[str], order: tuple[str, ...], name: Callable[[dict[str, str]], str], path: str = ".//testcase"
 ) -> Results:
-    """Parse documents, ignoring invalid XML. ``order`` ranks the children of a test that give its status."""
+    """Parse documents, ignoring invalid XML. ``order``: the children that give a test's status, by priority."""
     results: Results = {}
     for text in documents:
         try:
@@ -85,6 +86,7 @@ def _parse_documents(
 
 
 def _up_to(log: str, end_tag: str) -> Iterator[str]:
+    """Yield the texts from each ``<?xml`` to the next ``end_tag``."""
     at = 0
     while (start := log.find("<?xml", at)) >= 0:
         end = log.find(end_tag, start)
@@ -95,6 +97,7 @@ def _up_to(log: str, end_tag: str) -> Iterator[str]:
 
 
 def _of_lines(log: str) -> Iterator[str]:
+    """Yield the texts from a line with ``<?xml`` to a line with ``</testsuite>``, both at its start."""
     document: list[str] | None = None
     for line in log.split("\n"):
         if line.strip().startswith("<?xml"):

@@ -13,21 +13,21 @@ PASSED, FAILED, ERROR, SKIPPED = "PASSED", "FAILED", "ERROR", "SKIPPED"
 
 @dataclass(frozen=True)
 class LineRule:
-    """A line that matches ``pattern`` from its start gives ``status`` to the test in the first group."""
+    """A rule: a line that starts with ``pattern`` gives ``status`` to the test in the first group."""
 
     pattern: re.Pattern[str]
     status: str
     tentative: bool = False
-    """Whether any other line on the test, before or after, takes precedence."""
+    """Whether any other line about the test takes precedence."""
 
 
 def rule(pattern: str, status: str, *, tentative: bool = False, flags: int = 0) -> LineRule:
-    """Return a rule from a pattern as text."""
+    """Return a rule with a compiled pattern."""
     return LineRule(re.compile(pattern, flags), status, tentative)
 
 
 def split_at_newlines(log: str) -> list[str]:
-    """Split a log into lines that end with a newline and nothing else."""
+    """Split a log at newlines only."""
     return log.split("\n")
 
 
@@ -37,9 +37,9 @@ def parse_lines(
     clean: Callable[[str], str] = str.strip,
     name: Callable[[str], str] = str,
 ) -> Callable[[str], Results]:
-    """Return a parser that applies the first matching rule to each line; the last line of a test counts.
+    """Return a parser that applies the first matching rule to each line; a test's last line counts.
 
-    ``clean`` is applied to every line first, ``name`` to every name; an empty name is no test.
+    ``clean`` is applied to every line, ``name`` to every test name; empty names are ignored.
     """
 
     def parse(log: str) -> Results:
@@ -47,9 +47,9 @@ def parse_lines(
         for raw in split(log):
             if not (line := clean(raw)):
                 continue
-            for each in rules:
-                if match := each.pattern.match(line):
-                    record(results, name(match[1]), each.status, tentative=each.tentative)
+            for line_rule in rules:
+                if match := line_rule.pattern.match(line):
+                    record(results, name(match[1]), line_rule.status, tentative=line_rule.tentative)
                     break
         return results
 
@@ -57,6 +57,6 @@ def parse_lines(
 
 
 def record(results: Results, test: str, status: str, *, tentative: bool = False) -> None:
-    """Record the status of a test from a line, if the line names one."""
+    """Record a test's status, unless the name is empty or a tentative status has a predecessor."""
     if test and not (tentative and test in results):
         results[test] = status

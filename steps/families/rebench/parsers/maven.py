@@ -1,4 +1,4 @@
-"""Parsers of Maven's logs: classes by their counts, failures by their methods, builds and modules by their results."""
+"""Parsers of Maven's logs: classes by counts, failures by methods, builds and modules by results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_COMMAND = "---NO TEST NAME FOUND YET---"
 
 
 def parse_surefire(log: str) -> Results:
-    """Parse classes by the counts after them, and methods whose failure a line reports.
+    """Parse classes by the counts after them, and failed methods.
 
-    Also reads elements of JUnit's form and builds; if a log has none of these, the classes that it runs have passed.
+    Also reads JUnit elements and builds; in a log without any of these, all classes that ran have passed.
     """
     results: Results = {}
     classes: list[str] = []
@@ -36,7 +36,9 @@ def parse_surefire(log: str) -> Results:
             results[f"{match[1]}.{match[2]}"] = ERROR if is_error else FAILED
             results.setdefault(match[1], FAILED)
         elif counts := _COUNTS.search(line):
+            # Some versions name the class at the end of the line.
             name = line.rpartition(" in ")[2].strip().rstrip(".:;") if " in " in line else running
+            # The status that a failed method gave to its class stays.
             record(results, name or "", _by_counts(counts), tentative=True)
             running = None
     for name, status in parse_test_cases(log).items():
@@ -47,7 +49,7 @@ def parse_surefire(log: str) -> Results:
 
 
 def parse_classes(log: str) -> Results:
-    """Parse classes alone, by the counts that follow them."""
+    """Parse classes by the counts that follow them."""
     results: Results = {}
     running: str | None = None
     for raw in log.splitlines():
@@ -75,7 +77,7 @@ def parse_modules(log: str) -> Results:
 
 
 def parse_builds(log: str) -> Results:
-    """Parse the names in ``-Dtest=``, by the result of the build after them."""
+    """Parse the names in ``-Dtest=`` by the result of the following build."""
     results: Results = {}
     name = _NO_COMMAND
     for raw in log.split("\n"):
@@ -88,5 +90,6 @@ def parse_builds(log: str) -> Results:
 
 
 def _by_counts(counts: re.Match[str]) -> str:
+    """Return the status for a match of ``Tests run: …, Failures: …, Errors: …, Skipped: …``."""
     _, failures, errors, skipped = map(int, counts.groups())
     return FAILED if failures or errors else SKIPPED if skipped else PASSED

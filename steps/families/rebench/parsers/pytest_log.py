@@ -1,4 +1,4 @@
-"""Parsers of pytest logs as SWE-rebench V2 reads them: like swebench's of that time, for four statuses."""
+"""Parsers of pytest logs as in SWE-rebench V2: like swebench's of that time, for four statuses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ _STATUS_FIRST = re.compile(rf"({_ANY})\s+(.*)$")
 
 
 def _split(line: str) -> list[str]:
+    """Return the words of a line; in a failure's, a blank stands for `` - `` before the message."""
     return (line.replace(" - ", " ") if line.startswith(FAILED) else line).split()
 
 
 def _without_folders(name: str) -> str:
+    """Return a test's name with an absolute path in its parameter cut to the last part."""
     match = _OPTION.search(name)
     if match is None:
         return name
@@ -50,7 +52,7 @@ def parse_pytest_options(log: str) -> Results:
 
 
 def parse_pytest_v2(log: str, statuses: tuple[str, ...] = _STATUSES) -> Results:
-    """Parse ``-rA`` and, at the ends of lines, older pytest's ``-v``; ids end at the first blank."""
+    """Parse ``-rA`` and the statuses at line ends of older pytest's ``-v``; ids end at the first blank."""
     results: Results = {}
     for raw in log.split("\n"):
         line = _clean(raw)
@@ -66,7 +68,7 @@ def parse_pytest_v2(log: str, statuses: tuple[str, ...] = _STATUSES) -> Results:
 
 
 def parse_pytest_nebo(log: str) -> Results:
-    """Parse ``-v`` with workers, ``-v`` with times, and ``-rA``; ids may hold blanks."""
+    """Parse ``-v`` with workers, ``-v`` with times, and ``-rA``; ids may contain blanks."""
     results: Results = {}
     for raw in log.splitlines():
         line = _clean(raw).strip()

@@ -1,4 +1,4 @@
-"""Parsers for test runners of many languages, which print a line for each test."""
+"""Parsers for test runners that print a line per test."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ parse_minitest_lines: Final = parse_lines(
     rule(rf"{_MINITEST}\.$", PASSED), rule(rf"{_MINITEST}[FE]$", FAILED), rule(rf"{_MINITEST}S$", SKIPPED)
 )
 """Parser of minitest ``--verbose``: ``Class#test = 0.01 s = .``."""
-parse_named_tests: Final = parse_lines(
+parse_test_lines: Final = parse_lines(
     rule(r"Test\s+(.*?)\s+passed$", PASSED, tentative=True),
     rule(r"Test\s+(.*?)\s+failed$", FAILED),
     rule(r"Test\s+(.*?)\s+skipped$", SKIPPED),
@@ -110,7 +110,7 @@ _RANK = {FAILED: 1, ERROR: 2}
 
 
 def parse_minitest_suites(log: str) -> Results:
-    """Parse minitest-reporters: a suite's name alone in a line, then its tests; a test's worst status counts."""
+    """Parse minitest-reporters: a line with the suite's name, then its tests; a test's worst status counts."""
     results: Results = {}
     suite = ""
     for raw in log.splitlines():
@@ -126,7 +126,7 @@ def parse_minitest_suites(log: str) -> Results:
 
 
 def parse_leiningen(log: str) -> Results:
-    """Parse ``lein test``: namespaces, which pass unless a failure follows their name."""
+    """Parse ``lein test``; a namespace passes unless a failure follows its name."""
     results: Results = {}
     namespace = ""
     for raw in log.splitlines():
@@ -147,7 +147,7 @@ _DART = {"success": PASSED, "failure": FAILED, "error": ERROR}
 
 
 def parse_dart_events(log: str) -> Results:
-    """Parse ``dart test --reporter json``: a start and an end of each test, by numbers."""
+    """Parse ``dart test --reporter json``, matching the start and end events of each test by number."""
     results: Results = {}
     names: dict[Any, str] = {}
     for event in _read_events(log):
@@ -164,6 +164,7 @@ def parse_dart_events(log: str) -> Results:
 
 
 def _read_events(log: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in a log: one or a list of them per line."""
     for raw in log.splitlines():
         line = raw.strip()
         if not line.startswith(("{", "[")):

@@ -1,4 +1,4 @@
-"""Parsers of JavaScript runners that mark their lines: Mocha and similar ones, as SWE-rebench reads them."""
+"""Parsers of JavaScript runners that mark lines with symbols, such as Mocha, as in SWE-rebench."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ parse_mocha_colons: Final = parse_lines(
     _PASSED,
     name=_without_time,
 )
-"""Parser of Mocha that knows failures by the colon after them in the list at the end."""
+"""Parser of Mocha that recognises failures by the colon after them in the final list."""
 
 _BY_SYMBOL = {
     **dict.fromkeys("✔✓", PASSED),
@@ -35,7 +35,7 @@ _SKIP_WORDS = ("(skipped)", "[skip]", "[skipped]", "[pending]", "[todo]")
 
 
 def parse_symbols(log: str) -> Results:
-    """Parse names after a symbol of any runner, or with a word that marks them as skipped."""
+    """Parse names after any runner's symbol, or with a word for skipped tests."""
     results: Results = {}
     for raw in log.splitlines():
         line = raw.strip()

@@ -27,17 +27,17 @@ _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 
 
 def completion(answer: Body) -> Body:
-    """Return an Anthropic answer as a chat completion."""
+    """Return an Anthropic answer as a chat completion; an error and any other body are returned unchanged."""
     if answer.get("type") == "error" or "content" not in answer:
         return answer
-    usage, said = answer.get("usage") or {}, answer["content"]
+    usage, blocks = answer.get("usage") or {}, answer["content"]
     calls = [
         {"id": block["id"], "type": "function",
          "function": {"name": block["name"], "arguments": arguments_of(block)}}
-        for block in said if block["type"] == "tool_use"
+        for block in blocks if block["type"] == "tool_use"
     ]  # fmt: skip
-    message: Body = {"role": "assistant", "content": _joined(said, "text")}
-    if thought := _joined(said, "thinking"):
+    message: Body = {"role": "assistant", "content": _joined(blocks, "text")}
+    if thought := _joined(blocks, "thinking"):
         message["reasoning_content"] = thought
     if calls:
         message["tool_calls"] = calls
@@ -58,7 +58,7 @@ def _joined(blocks: list[Body], kind: str) -> str:
 
 def _chat_usage(usage: Body) -> Body:
     """Return the usage as OpenAI counts it; Anthropic counts cache reads and writes separately."""
-    new, cached, written, said = (
+    new, cached, written, output = (
         token_count(usage.get(f"{name}_tokens")) or 0
         for name in ("input", "cache_read_input", "cache_creation_input", "output")
     )
@@ -66,8 +66,8 @@ def _chat_usage(usage: Body) -> Body:
     costs: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
     return {
         "prompt_tokens": prompt,
-        "completion_tokens": said,
-        "total_tokens": prompt + said,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
         "prompt_tokens_details": {"cached_tokens": cached},
         "completion_tokens_details": {
             "reasoning_tokens": (usage.get("output_tokens_details") or {}).get("thinking_tokens")
@@ -91,6 +91,7 @@ def answer_of(chat: Body, request: Body) -> Body:
     stopped = _STOPPED.get(str(choice.get("finish_reason")))
     if stopped is None:  # servers use many finish reasons for an ordinary end; tool calls decide
         stopped = "tool_use" if message.get("tool_calls") else "end_turn"
+    # The stop word is reported only if it ended the answer and the request asked for it.
     stop_words, stop_word = request.get("stop_sequences"), choice.get("stop_reason")
     if stopped != "end_turn" or not stop_word or not isinstance(stop_words, list) or stop_word not in stop_words:
         stop_word = None
@@ -115,10 +116,12 @@ def answer_of(chat: Body, request: Body) -> Body:
 
 
 def _again(call: Body) -> str:
+    """Return a call's arguments as the agent will send them back: parsed, then written as JSON again."""
     return arguments_of(_tool_use(call))
 
 
 def _tool_use(call: Body) -> Body:
+    """Return a call in chat completions form as a tool_use block."""
     function = call["function"]
     arguments = read_arguments(function.get("arguments"))
     return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": arguments}
@@ -127,20 +130,20 @@ def _tool_use(call: Body) -> Body:
 def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - signature shared by all protocols
     """Return an answer as a stream, with one delta per block."""
     usage = answer.get("usage") or {}
-    begun = answer | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 0}}
-    told: list[Body] = [{"type": "message_start", "message": begun}]
+    first = answer | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 0}}
+    messages: list[Body] = [{"type": "message_start", "message": first}]
     for index, block in enumerate(answer["content"]):
         start, deltas = _pieces(block)
-        told.append({"type": "content_block_start", "index": index, "content_block": start})
-        told += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-        told.append({"type": "content_block_stop", "index": index})
+        messages.append({"type": "content_block_start", "index": index, "content_block": start})
+        messages += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        messages.append({"type": "content_block_stop", "index": index})
     ended = {name: answer.get(name) for name in ("stop_reason", "stop_sequence")}
-    told += [{"type": "message_delta", "delta": ended, "usage": usage}, {"type": "message_stop"}]
-    return b"".join(event(each, each["type"]) for each in told)
+    messages += [{"type": "message_delta", "delta": ended, "usage": usage}, {"type": "message_stop"}]
+    return b"".join(event(message, message["type"]) for message in messages)
 
 
 def _pieces(block: Body) -> tuple[Body, list[Body]]:
-    """Return the start of a block, and its deltas."""
+    """Return the block as its start event shows it, without its content, and the deltas with the content."""
     kind = block["type"]
     if kind == "text":
         return block | {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
@@ -157,10 +160,11 @@ def _pieces(block: Body) -> tuple[Body, list[Body]]:
     return block, []
 
 
-def _added(known: Any, part: Any) -> Any:
-    if type(known) is type(part) and type(part) in (str, list):
-        return known + part
-    return known if part is None else part
+def _added(current: Any, part: Any) -> Any:
+    """Return a block's field with a delta's part added: texts and lists grow, other values are replaced."""
+    if type(current) is type(part) and type(part) in (str, list):
+        return current + part
+    return current if part is None else part
 
 
 class MessageAssembly:
@@ -170,28 +174,29 @@ class MessageAssembly:
         self._message: Body = {}
         self._blocks: dict[int, Body] = {}
         self._inputs: dict[int, str] = {}
-        self.begun = False
-        self.done = False
+        """JSON text of a call's input so far, by the index of its block."""
+        self.has_output = False
+        self.is_complete = False
 
     def add(self, data: str) -> Body | None:
         """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
-        told: Any = json.loads(data)
-        kind = told.get("type")
-        if kind == "error" or told.get("error"):
-            return dict(told)
+        message: Any = json.loads(data)
+        kind = message.get("type")
+        if kind == "error" or message.get("error"):
+            return dict(message)
         if kind == "message_start":
-            self._message = dict(told["message"])
+            self._message = dict(message["message"])
         elif kind == "content_block_start":
-            self._blocks[told["index"]] = dict(told["content_block"])
+            self._blocks[message["index"]] = dict(message["content_block"])
         elif kind == "content_block_delta":
-            self.begun = True
-            self._delta(told["index"], told["delta"])
+            self.has_output = True
+            self._delta(message["index"], message["delta"])
         elif kind == "message_delta":
-            self._message |= told["delta"]
-            self._message["usage"] = (self._message.get("usage") or {}) | (told.get("usage") or {})
-            self.done = self.done or bool(told["delta"].get("stop_reason"))
+            self._message |= message["delta"]
+            self._message["usage"] = (self._message.get("usage") or {}) | (message.get("usage") or {})
+            self.is_complete = self.is_complete or bool(message["delta"].get("stop_reason"))
         elif kind == "message_stop":
-            self.done = True
+            self.is_complete = True
         return None
 
     def _delta(self, index: int, delta: Body) -> None:

@@ -32,20 +32,21 @@ _BASH: Body = {
 
 def client_tool(tool: Body) -> Body | None:
     """Return a tool without a schema as a function; None for a tool that Anthropic's servers run."""
-    if (known := _KIND.fullmatch(str(tool.get("type")))) is None:
+    if (match := _KIND.fullmatch(str(tool.get("type")))) is None:
         return None
-    kind, version = known.groups()
+    kind, version = match.groups()
     if kind == "bash":
         return _function(tool, "Runs commands in a shell of this machine and returns their output.", _BASH)
     commands = ["view", "create", "str_replace", "insert"]
     if kind == "memory":
+        # The first three letters are "old" and "new".
         paths = {name: _TEXT | {"description": f"rename: the {name[:3]} path."} for name in ("old_path", "new_path")}
         more = _command([*commands, "delete", "rename"]) | _PROPERTIES | paths
         return _function(tool, "Views and changes files of notes, which lie below /memories.", more, "command")
     properties = _PROPERTIES
     if version < _WITHOUT_UNDO:
         commands.append("undo_edit")
-        properties = {name: each for name, each in properties.items() if name != "insert_text"}
+        properties = {name: schema for name, schema in properties.items() if name != "insert_text"}
         properties["new_str"] = _TEXT | {"description": "The text that str_replace puts there, or insert inserts."}
     return _function(tool, "Views, creates and edits files.", _command(commands) | properties, "command", "path")
 
@@ -55,5 +56,6 @@ def _command(commands: list[str]) -> Body:
 
 
 def _function(tool: Body, description: str, properties: Body, *required: str) -> Body:
+    """Return a tool as a function with these parameters, of which ``required`` names the mandatory ones."""
     parameters = {"type": "object", "properties": properties} | ({"required": list(required)} if required else {})
     return {"name": tool["name"], "description": description, "parameters": parameters}

@@ -20,11 +20,12 @@ def chat_request(request: Body) -> Body:
     system = _text(request.get("system"))
     messages = [{"role": "system", "content": system}] if system else []
     for by_model, turn in groupby(request["messages"], lambda message: message["role"] == "assistant"):
-        read = [each for message in turn for each in (_assistants if by_model else _others)(message)]
-        messages += sorted(read, key=lambda each: each["role"] != "tool" and not by_model)
+        read = [item for message in turn for item in (_assistants if by_model else _user_messages)(message)]
+        # In a user turn, tool results come first: they must follow their calls. The sort keeps all other order.
+        messages += sorted(read, key=lambda item: item["role"] != "tool" and not by_model)
     chosen = request.get("tool_choice") or {}
     serial = {"parallel_tool_calls": False} if chosen.get("disable_parallel_tool_use") else {}
-    tools = [each for tool in request.get("tools") or [] if (each := _tool(tool))]
+    tools = [item for tool in request.get("tools") or [] if (item := _tool(tool))]
     config, thinking = request.get("output_config") or {}, request.get("thinking") or {}
     chat: Body = {
         "model": request.get("model"),
@@ -56,6 +57,7 @@ def _blocks(content: str | list[Block]) -> list[Block]:
 
 
 def _assistants(message: Body) -> list[Body]:
+    """Return an assistant message with its calls and the fields packed into its thinking blocks."""
     text, thought, packed, calls = "", "", None, []
     for block in _blocks(message["content"]):
         if block["type"] == "text":
@@ -67,14 +69,14 @@ def _assistants(message: Body) -> list[Body]:
         elif block["type"] == "tool_use":
             function = {"name": block["name"], "arguments": arguments_of(block)}
             calls.append({"id": block["id"], "type": "function", "function": function})
-    said: Body = {"role": "assistant", "content": text if text or not calls else None}
+    reply: Body = {"role": "assistant", "content": text if text or not calls else None}
     if calls:
-        said["tool_calls"] = calls
-    unpack(packed, thought, said)
-    return [said]
+        reply["tool_calls"] = calls
+    unpack(packed, thought, reply)
+    return [reply]
 
 
-def _others(message: Body) -> list[Body]:
+def _user_messages(message: Body) -> list[Body]:
     """Return a user turn: tool results first, as they must follow their calls, then all other content."""
     results, parts = [], list[Body]()
     for block in _blocks(message["content"]):
@@ -93,6 +95,7 @@ def _others(message: Body) -> list[Body]:
 
 
 def _part(block: Block) -> Block | None:
+    """Return a content block as a part of a chat message; None if the block has another type."""
     if block["type"] == "text":
         return {"type": "text", "text": block["text"]}
     source = block.get("source") or {}
@@ -123,8 +126,8 @@ def _tool(tool: Body) -> Body | None:
     if "input_schema" in tool:
         described = tool.get("description", "")
         function = {"name": tool["name"], "description": described, "parameters": tool["input_schema"]}
-    elif (known := client_tool(tool)) is not None:
-        function = known
+    elif (client_function := client_tool(tool)) is not None:
+        function = client_function
     else:
         return None
     return {"type": "function", "function": function}
@@ -139,7 +142,8 @@ def _choice(chosen: Body, offered: set[str]) -> str | Body:
     return words[chosen.get("type", "auto")]
 
 
-def _format(wished: Body | None) -> Body | None:
-    if not wished or wished.get("type") != "json_schema":
+def _format(choice: Body | None) -> Body | None:
+    """Return the response format for answers by a JSON schema; None if another format or none is requested."""
+    if not choice or choice.get("type") != "json_schema":
         return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": wished["schema"], "strict": True}}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": choice["schema"], "strict": True}}

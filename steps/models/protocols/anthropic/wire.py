@@ -11,9 +11,9 @@ TOO_LONG = "prompt is too long"
 """Message by which Claude Code recognises a context overflow; there is no error code for it."""
 
 
-def _error(trouble: Trouble, told: str) -> Body:
+def _error(trouble: Trouble, reason: str) -> Body:
     kind = "not_found_error" if trouble is Trouble.NO_PAGE else "invalid_request_error"
-    message = f"{TOO_LONG}: {told}" if trouble is Trouble.TOO_LONG else told
+    message = f"{TOO_LONG}: {reason}" if trouble is Trouble.TOO_LONG else reason
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 

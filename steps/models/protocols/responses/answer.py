@@ -18,7 +18,7 @@ _ECHOED = ("instructions", "metadata", "temperature", "top_p")
 
 
 def completion(answer: Body) -> Body:
-    """Return a response as a chat completion."""
+    """Return a response as a chat completion. An error is returned alone, any other body unchanged."""
     if "output" not in answer or answer.get("error"):
         return {"error": answer["error"]} if answer.get("error") else answer
     message: Body = {"role": "assistant", "content": ""}
@@ -50,6 +50,7 @@ def completion(answer: Body) -> Body:
 
 
 def _chat_usage(usage: Body) -> Body:
+    """Return a response's usage by chat completions' names, with routers' cost fields."""
     costs: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
     return costs | {
         "prompt_tokens": usage.get("input_tokens"),
@@ -74,6 +75,7 @@ def answer_of(chat: Body, request: Body) -> Body:
     if refusal := message.get("refusal"):
         output.append(_message({"type": "refusal", "refusal": refusal}))
     output += [_call(call, offered) for call in message.get("tool_calls") or []]
+    # Finish reason -> reason of an incomplete response.
     words = {finish: cut for cut, finish in FINISH.items()}
     cut = words.get(str(choice.get("finish_reason")))
     echoed: Body = {
@@ -105,7 +107,7 @@ def _message(part: Body) -> Body:
 
 
 def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]:
-    """Return a map of a tool's name in chat completions to its type and its namespace."""
+    """Return name in chat completions -> type and namespace of each tool that the agent itself runs."""
     offered: dict[str, Body] = {}
     for tool in tools:
         kind = tool.get("type")
@@ -117,17 +119,19 @@ def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]
 
 
 def _again(call: Body, offered: dict[str, Body]) -> str:
+    """Return a call's arguments as the agent will send them back."""
     sent_back = call_of(_call(call, offered))
     return str(sent_back["function"]["arguments"]) if sent_back else ""
 
 
 def _call(call: Body, offered: dict[str, Body]) -> Body:
+    """Return a call as an item of the type that belongs to the tool it calls."""
     name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
     about = {"call_id": call["id"], "status": "completed"}
     tool = offered.get(name, {})
     kind = tool.get("type")
-    if (known := client_tool(kind)) and (item := call_item(arguments, name, known)):
-        return item | {"id": _id(known.id_kind)} | about
+    if (definition := client_tool(kind)) and (item := call_item(arguments, name, definition)):
+        return item | {"id": _id(definition.id_kind)} | about
     inside = {"namespace": tool["namespace"]} if "namespace" in tool else {}
     if kind == "custom":
         return {"type": "custom_tool_call", "id": _id("ctc"), "name": name, "input": _plain(arguments)} | about | inside
@@ -144,13 +148,14 @@ def _plain(arguments: str) -> str:
 
 
 def _usage(usage: Body) -> Body:
-    prompt, said = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    """Return a chat completion's usage by Responses' names; counts that are missing are 0."""
+    prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached},
-        "output_tokens": said,
+        "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": thought},
-        "total_tokens": prompt + said,
+        "total_tokens": prompt + output,
     }

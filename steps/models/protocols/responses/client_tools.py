@@ -12,10 +12,12 @@ from swe_argo.steps.models.protocols.wire import Body
 
 @dataclass(frozen=True)
 class ClientTool:
-    """A tool offered as a function named after its type; one field of the call's item holds its arguments."""
+    """A tool of the agent's, offered as a function that is named after the tool's type."""
 
     field: str
+    """Field of a call item that holds the arguments."""
     id_kind: str
+    """Prefix of a call item's id."""
     description: str
     properties: Body
     required: tuple[str, ...]
@@ -46,7 +48,8 @@ def is_hosted(part: Body) -> bool:
 def arguments_of(item: Body, tool: ClientTool) -> str:
     """Return a call item's arguments as JSON text."""
     field = item[tool.field].items()
-    given = {name: each for name, each in field if each not in (None, {}) and (name, each) != ("type", "exec")}
+    # Empty fields are no arguments; "exec" is the only type of an action, so it is none, either.
+    given = {name: entry for name, entry in field if entry not in (None, {}) and (name, entry) != ("type", "exec")}
     return json.dumps(given, ensure_ascii=False)
 
 
@@ -61,12 +64,14 @@ def call_item(arguments: str, name: str, tool: ClientTool) -> Body | None:
 
 
 def _read_local_shell(given: Body) -> Body | None:
+    """Return the action of a local_shell call; a command line as one text is run by bash."""
     command = given.get("command")
     words = ["bash", "-lc", command] if isinstance(command, str) else command
     return {"env": {}} | given | {"type": "exec", "command": words} if _are_words(words) else None
 
 
 def _read_shell(given: Body) -> Body | None:
+    """Return the action of a shell call; a single command may be given as text."""
     commands = given.get("commands")
     commands = [commands] if isinstance(commands, str) else commands
     limits = {name: given.get(name) for name in ("timeout_ms", "max_output_length")}
@@ -74,9 +79,10 @@ def _read_shell(given: Body) -> Body | None:
 
 
 def _read_patch(given: Body) -> Body | None:
-    needed = ("path",) if given.get("type") == "delete_file" else ("path", "diff")
-    legal = given.get("type") in _CHANGES and all(isinstance(given.get(name), str) for name in needed)
-    return {name: given[name] for name in ("type", *needed)} if legal else None
+    """Return the operation of an apply_patch call; only delete_file has no diff."""
+    field_names = ("path",) if given.get("type") == "delete_file" else ("path", "diff")
+    legal = given.get("type") in _CHANGES and all(isinstance(given.get(name), str) for name in field_names)
+    return {name: given[name] for name in ("type", *field_names)} if legal else None
 
 
 def _are_words(value: object) -> bool:
@@ -84,18 +90,20 @@ def _are_words(value: object) -> bool:
 
 
 def _shell_output(item: Body) -> str:
+    """Return the output of a shell call: a text, or stdout, stderr and exit code of each command."""
     output = item["output"]
     if not isinstance(output, list):
         return str(output)
     parts = []
-    for each in output:
-        outcome = each.get("outcome") or {}
+    for entry in output:
+        outcome = entry.get("outcome") or {}
         end = "timed out" if outcome.get("type") == "timeout" else f"exit code {outcome.get('exit_code')}"
-        parts += [each.get("stdout"), each.get("stderr"), end]
+        parts += [entry.get("stdout"), entry.get("stderr"), end]
     return "\n".join(part for part in parts if part)
 
 
 def _patch_output(item: Body) -> str:
+    """Return the result's text; its status, too, unless that is just ``completed``."""
     status, text = item.get("status"), item.get("output")
     return "\n".join(str(part) for part in (None if text and status == "completed" else status, text) if part)
 

@@ -16,12 +16,14 @@ Item = dict[str, Any]
 INPUT = "input"
 """The single parameter of a custom tool, which takes text, when offered as a function."""
 _SAME = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
+"""Fields with one name and meaning in both protocols."""
 
 
 def chat_request(request: Body) -> Body:
     """Return the request as a chat completion request, without features of OpenAI's servers: tools, stored answers.
 
-    A custom tool, which takes text, is offered as a function with one parameter.
+    A custom tool, which takes text, is offered as a function with one parameter. Raises ValueError if the request
+    refers to a stored conversation, which only OpenAI's servers have.
     """
     for name in ("previous_response_id", "conversation"):
         if request.get(name):
@@ -29,16 +31,18 @@ def chat_request(request: Body) -> Body:
     messages: list[Body] = []
     if request.get("instructions"):
         messages.append({"role": "system", "content": request["instructions"]})
-    given = request["input"]
-    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    input_items = request["input"]
+    items = (
+        [{"type": "message", "role": "user", "content": input_items}] if isinstance(input_items, str) else input_items
+    )
     reading = _ItemReading(messages)
     for item in items:
         reading.add(item)
     chosen = request.get("tool_choice")
-    tools = [each for tool in request.get("tools") or [] for each in _tools(tool)]
-    if isinstance(chosen, dict) and chosen.get("type") == "allowed_tools":  # "allowed_tools"= few endpoints support it
-        allowed = {each.get("name") or each["type"] for each in chosen["tools"]}
-        tools = [each for each in tools if each["function"]["name"] in allowed]
+    tools = [entry for tool in request.get("tools") or [] for entry in _tools(tool)]
+    if isinstance(chosen, dict) and chosen.get("type") == "allowed_tools":  # few endpoints support this
+        allowed = {entry.get("name") or entry["type"] for entry in chosen["tools"]}
+        tools = [entry for entry in tools if entry["function"]["name"] in allowed]
         chosen = chosen.get("mode")
     chat: Body = {
         "model": request.get("model"),
@@ -56,25 +60,30 @@ def chat_request(request: Body) -> Body:
 
 
 class _ItemReading:
-    """Converter of items to messages; the items of one answer, up to the next result or user message, become one.
+    """Converter of items to messages.
 
-    Results of its calls follow directly, as servers require, then the other messages before the next answer.
+    The items of one answer, up to the next result or user message, become one assistant message. The results of its
+    calls follow directly, as servers require, then the other messages before the next answer.
     """
 
     def __init__(self, messages: list[Body]) -> None:
         self._messages = messages
         self._answer: Body | None = None
+        """The assistant message whose items are being read, None between answers."""
         self._thought, self._packed = "", ""
+        """Reasoning of that message, and its fields as packed by ``carried.pack``."""
         self._results: list[Body] = []
-        self._shown: list[Body] = []
-        self._others: list[Body] = []
+        self._images: list[Body] = []
+        """Images and files of the results, which a tool message cannot hold."""
+        self._following: list[Body] = []
+        """User and system messages after the results."""
 
     def add(self, item: Item) -> None:
-        """Add an item. Items of OpenAI's own servers, such as a search, are left out."""
+        """Add an item; those of OpenAI's own tools are left out. Raises ValueError for a reference to a stored item."""
         kind = item.get("type", "message")
         if kind == "message" and item["role"] != "assistant":
             self._end_answer()
-            self._others.append({"role": item["role"], "content": _content(item["content"])})
+            self._following.append({"role": item["role"], "content": _content(item["content"])})
         elif kind in ("function_call_output", "custom_tool_call_output"):
             self._end_answer()
             self._result(item)
@@ -83,8 +92,8 @@ class _ItemReading:
             name = item.get("call_id") or item["id"]
             self._results.append({"role": "tool", "tool_call_id": name, "content": tool.output(item)})
         elif kind == "message":
-            said = self._begin_answer()
-            said["content"] = (said["content"] or "") + _text(item["content"])
+            answer = self._begin_answer()
+            answer["content"] = (answer["content"] or "") + _text(item["content"])
         elif kind == "reasoning":
             self._begin_answer()
             parts = item.get("content") or item.get("summary") or []
@@ -103,12 +112,14 @@ class _ItemReading:
         return self._messages
 
     def _begin_answer(self) -> Body:
+        """Return the assistant message that the next item belongs to; begin one if there is none."""
         if self._answer is None:
             self._end_turn()
             self._answer = {"role": "assistant", "content": None}
         return self._answer
 
     def _end_answer(self) -> None:
+        """Append the assistant message, if one has begun; one without calls needs a text, even an empty one."""
         if self._answer is not None:
             if not self._answer.get("tool_calls"):
                 self._answer["content"] = self._answer["content"] or ""
@@ -118,13 +129,14 @@ class _ItemReading:
 
     def _end_turn(self) -> None:
         """End the turn. Results cannot hold images and files, so a user message shows these after the last result."""
-        shown = [{"role": "user", "content": self._shown}] if self._shown else []
-        self._messages += [*self._results, *shown, *self._others]
-        self._results, self._shown, self._others = [], [], []
+        image_messages = [{"role": "user", "content": self._images}] if self._images else []
+        self._messages += [*self._results, *image_messages, *self._following]
+        self._results, self._images, self._following = [], [], []
 
     def _result(self, item: Item) -> None:
+        """Add the result of a call: its text at once, its images and files for the end of the turn."""
         content, text = _content(item["output"]), _text(item["output"], "\n")
-        self._shown += [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
+        self._images += [part for part in content if part["type"] != "text"] if isinstance(content, list) else []
         self._results.append({"role": "tool", "tool_call_id": item["call_id"], "content": text})
 
 
@@ -143,6 +155,7 @@ def call_of(item: Item) -> Body | None:
 
 
 def _text(content: object, between: str = "") -> str:
+    """Return the text of a content, with ``between`` between its parts; other JSON is returned as text."""
     if isinstance(content, list):
         texts = [part.get("text") or part.get("refusal") or "" for part in content]
         return between.join(text for text in texts if text)
@@ -150,7 +163,7 @@ def _text(content: object, between: str = "") -> str:
 
 
 def _content(content: object) -> Any:
-    """Return the content as text if it has only text, else as parts."""
+    """Return the content, as parts if it has images or files. Raises ValueError for a file that OpenAI stores."""
     if not isinstance(content, list) or not any(part.get("type") in ("input_image", "input_file") for part in content):
         return _text(content, "\n\n")
     parts: list[Body] = []
@@ -167,17 +180,18 @@ def _content(content: object) -> Any:
 
 
 def _tools(tool: Item) -> list[Body]:
+    """Return a tool as functions: several for a namespace, none for a tool that OpenAI's servers run."""
     if tool.get("type") == "namespace":  # namespaces of tools (Codex): their names are unique without it
-        return [each for inner in tool.get("tools") or [] for each in _tools(inner)]
+        return [entry for inner in tool.get("tools") or [] for entry in _tools(inner)]
     if tool.get("type") == "function":
         names = ("name", "description", "parameters", "strict")
         return [{"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}]
-    if known := client_tool(tool.get("type")):
-        return [] if is_hosted(tool) else [known.definition(tool["type"])]
+    if tool_kind := client_tool(tool.get("type")):
+        return [] if is_hosted(tool) else [tool_kind.definition(tool["type"])]
     if tool.get("type") == "custom":
         form = tool.get("format") or {}
-        told = f" Its form ({form.get('syntax')}):\n{form['definition']}" if form.get("definition") else ""
-        text = {"type": "string", "description": f"The input, as plain text.{told}"}
+        grammar = f" Its form ({form.get('syntax')}):\n{form['definition']}" if form.get("definition") else ""
+        text = {"type": "string", "description": f"The input, as plain text.{grammar}"}
         parameters = {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}
         about = {"name": tool["name"], "description": tool.get("description", ""), "parameters": parameters}
         return [{"type": "function", "function": about}]
@@ -193,8 +207,9 @@ def _choice(chosen: object, offered: set[str]) -> Any:
 
 
 def _format(wished: Body | None) -> Body | None:
+    """Return the response format of a chat completion request; None for plain text."""
     if not wished or wished.get("type") == "text":
         return None
     if wished["type"] != "json_schema":
         return {"type": wished["type"]}
-    return {"type": "json_schema", "json_schema": {name: each for name, each in wished.items() if name != "type"}}
+    return {"type": "json_schema", "json_schema": {name: entry for name, entry in wished.items() if name != "type"}}

@@ -14,25 +14,26 @@ ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - signature shared by all protocols
     """Return a response as a stream, with one delta per text."""
-    numbered = (each | {"sequence_number": number} for number, each in enumerate(_events(answer)))
-    return b"".join(event(each, each["type"]) for each in numbered)
+    numbered = (item_event | {"sequence_number": number} for number, item_event in enumerate(_events(answer)))
+    return b"".join(event(item_event, item_event["type"]) for item_event in numbered)
 
 
-def failed(code: str, told: str) -> bytes:
+def failed(code: str, message: str) -> bytes:
     """Return a stream that ends with an error; some agents read its code only there."""
     response = {"id": "resp_none", "object": "response", "created_at": 0, "status": "failed", "output": []}
-    error = {"code": code, "message": told}
+    error = {"code": code, "message": message}
     return event({"type": ENDS[2], "sequence_number": 0, "response": response | {"error": error}}, ENDS[2])
 
 
 def _events(answer: Body) -> Iterator[Body]:
-    begun = answer | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
+    """Yield the events of a response in the order in which OpenAI's API sends them."""
+    started = answer | {"status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": started}
+    yield {"type": "response.in_progress", "response": started}
     for place, item in enumerate(answer["output"]):
         at = {"output_index": place}
         yield {"type": "response.output_item.added", "item": _empty(item), **at}
-        yield from (each | at | {"item_id": item.get("id")} for each in _inner(item))
+        yield from (item_event | at | {"item_id": item.get("id")} for item_event in _inner(item))
         yield {"type": "response.output_item.done", "item": item, **at}
     yield {"type": f"response.{answer.get('status') or 'completed'}", "response": answer}
 
@@ -45,6 +46,7 @@ def _empty(item: Body) -> Body:
 
 
 def _inner(item: Body) -> Iterator[Body]:
+    """Yield the events for the texts inside an item: arguments, summaries and contents."""
     if item["type"] == "function_call":
         yield from _tell_text("function_call_arguments", "arguments", item["arguments"], {"name": item["name"]})
     if item["type"] == "custom_tool_call":
@@ -64,6 +66,7 @@ def _inner(item: Body) -> Iterator[Body]:
 
 
 def _tell_text(kind: str, name: str, text: str, about: Body) -> Iterator[Body]:
+    """Yield the whole text as one delta, and the event that ends it."""
     yield {"type": f"response.{kind}.delta", "delta": text, **about}
     yield {"type": f"response.{kind}.done", name: text, **about}
 
@@ -74,23 +77,24 @@ class ResponseAssembly:
     def __init__(self) -> None:
         self._response: Body = {}
         self._items: list[Body] = []
-        self.begun = False
-        self.done = False
+        """Complete items, in case the last event omits them."""
+        self.has_output = False
+        self.is_complete = False
 
     def add(self, data: str) -> Body | None:
         """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
         if data.strip() == "[DONE]":
             return None
-        told: Any = json.loads(data)
-        kind = told.get("type") or ""
-        if kind == "error" or (told.get("error") and not kind):
-            return {"error": told.get("error") or told}
+        message: Any = json.loads(data)
+        kind = message.get("type") or ""
+        if kind == "error" or (message.get("error") and not kind):
+            return {"error": message.get("error") or message}
         if kind in ENDS:
-            self._response, self.done = dict(told["response"]), True
+            self._response, self.is_complete = dict(message["response"]), True
             return {"error": self._response["error"]} if self._response.get("error") else None
         if kind == "response.output_item.done":
-            self._items.append(told["item"])
-        self.begun = self.begun or kind.endswith(".delta")
+            self._items.append(message["item"])
+        self.has_output = self.has_output or kind.endswith(".delta")
         return None
 
     def whole(self) -> Body:

@@ -10,13 +10,13 @@ from swe_argo.steps.models.protocols.responses.stream import ResponseAssembly, e
 from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
 
 
-def _error(trouble: Trouble, told: str) -> Body:
-    return {"error": openai_error(trouble, told)}
+def _error(trouble: Trouble, message: str) -> Body:
+    return {"error": openai_error(trouble, message)}
 
 
-def _error_stream(trouble: Trouble, told: str) -> bytes | None:
+def _error_stream(trouble: Trouble, message: str) -> bytes | None:
     """Return a stream with the error; Codex recognises a context overflow only by this event."""
-    return failed(CODES[trouble], told) if trouble is Trouble.TOO_LONG else None
+    return failed(CODES[trouble], message) if trouble is Trouble.TOO_LONG else None
 
 
 RESPONSES = Wire(

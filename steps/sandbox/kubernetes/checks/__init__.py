@@ -1,1 +1,1 @@
-"""The plan step's checks of a cluster before anything is made, one module per check."""
+"""The plan step's checks of a cluster, one module per check."""

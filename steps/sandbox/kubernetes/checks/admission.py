@@ -1,4 +1,4 @@
-"""The check that the cluster admits our pods: the real manifests, sent as a dry run."""
+"""Check that the cluster admits our pods, by a dry run of the real manifests."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from swe_argo.steps.sandbox.protocol import SandboxRequest
 from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
 MOST_IMAGES = 8
-"""Maximum image kinds to try: policies tell them apart by prefix, and plan must be quick."""
+"""Maximum number of image kinds to try, so that plan stays quick."""
 DEADLINE_S = 3600.0
 """Maximum seconds that a sandbox outlives its longest command (steps/agents/solving.py, steps/grade.py)."""
 
 
 @dataclass(frozen=True)
 class AdmissionTrial:
-    """The cluster's answer to one pod: the pod as it would be, or an error, or a notice that it cannot be tried."""
+    """The cluster's answer to a dry run: the pod as it would be created, an error, or a notice."""
 
     pod: Plain | None = None
     error: StepError | None = None
@@ -45,14 +45,15 @@ class AdmissionTrial:
 def pods_of(
     spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings, way: Way = "image-volume"
 ) -> list[Plain]:
-    """Return one pod per role, and one more per further kind of image. ``way``: for an agent's files in the first.
+    """Return manifests for the dry run: a pod per role (solve, grade), and one per further kind of image.
 
-    Raises ConfigError for a bad node selector, and for files without an image.
+    The first pod gets the agent's files, if any, by ``way``. Raises ConfigError for a bad node selector, and for files
+    without an image.
     """
     images = example_images(sandbox_needs.images, spec.registry or namespace.registry)
     roles = {"solve": spec.solve_network} if sandbox_needs.solves else {}
     roles |= {"grade": sandbox_needs.grading_network}
-    asked_for = [(role, image) for image in images[:1] for role in roles] + [("grade", image) for image in images[1:]]
+    pairs = [(role, image) for image in images[:1] for role in roles] + [("grade", image) for image in images[1:]]
     owner = owner_reference() or {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -78,7 +79,7 @@ def pods_of(
             spec,
             owner,
         )
-        for role, image in asked_for
+        for role, image in pairs
     ]
     if sandbox_needs.bundle and sandbox_needs.solves:
         pods[:1] = [add_agent_files(pods[0], sandbox_needs.bundle, namespace, way)]
@@ -88,9 +89,9 @@ def pods_of(
 def try_ways(
     cluster: Cluster, client: ApiClient, spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings
 ) -> tuple[list[Plain], list[str]]:
-    """Call ``try_admission`` for the run's pods, with the first way for an agent's files that the cluster takes."""
-    *tried, last = ways(namespace) if sandbox_needs.bundle else ("copy",)
-    for way in tried:
+    """Call ``try_admission`` for the run's pods, with the first way for an agent's files that works, else the last."""
+    *first_ways, last = ways(namespace) if sandbox_needs.bundle else ("copy",)
+    for way in first_ways:
         with suppress(ConfigError):
             pods, notes = try_admission(cluster, client, pods_of(spec, sandbox_needs, namespace, way))
             if not pods or has_agent_files(pods[0]):
@@ -99,19 +100,23 @@ def try_ways(
 
 
 def example_images(images: Iterable[str], registry: str | None) -> list[str]:
-    """Return one image of each kind that a policy tells apart: by the part before the last slash, and kind of tag."""
-    sorts: dict[tuple[str, str], str] = {}
+    """Return one image of each kind that policies distinguish, at most MOST_IMAGES.
+
+    A kind is the part before the last slash, and whether the image has a digest, the tag latest or another tag.
+    """
+    kinds: dict[tuple[str, str], str] = {}
     for image in images:
         folder, _, last = through_registry(image, registry).rpartition("/")
+        # Without a colon, rpartition returns the whole name: no tag, which means latest.
         tag = "digest" if "@" in last else "latest" if last.rpartition(":")[2] in (last, "latest") else "tag"
-        sorts.setdefault((folder, tag), image)
-    return list(sorts.values())[:MOST_IMAGES]
+        kinds.setdefault((folder, tag), image)
+    return list(kinds.values())[:MOST_IMAGES]
 
 
 def try_admission(cluster: Cluster, client: ApiClient, pods: list[Plain]) -> tuple[list[Plain], list[str]]:
-    """Return the pods as the cluster would make them, with its defaults, and notices for a run's user.
+    """Return the pods as the cluster would create them, and notices for the user.
 
-    Raises ConfigError with the cluster's message; InfraError if it does not answer.
+    Raises ConfigError with the cluster's message if it refuses a pod, InfraError if it does not answer.
     """
     with ThreadPoolExecutor(4) as pool:
         trials = list(pool.map(lambda pod: _trial(cluster, client, pod), pods))
@@ -122,8 +127,9 @@ def try_admission(cluster: Cluster, client: ApiClient, pods: list[Plain]) -> tup
 
 
 def _trial(cluster: Cluster, client: ApiClient, pod: Plain) -> AdmissionTrial:
+    """Send a pod as a dry run; return the cluster's answer, with notices for what does not refuse the run."""
     role = pod["metadata"]["labels"]["swe-argo/role"]
-    doing = f"trying a {role} sandbox in {cluster.namespace}"
+    doing = f"testing admission of a {role} sandbox in {cluster.namespace}"
     try:
         return AdmissionTrial(
             call(
@@ -137,20 +143,20 @@ def _trial(cluster: Cluster, client: ApiClient, pod: Plain) -> AdmissionTrial:
     except ApiException as error:
         text = error_message(error)
         if "does not support dry run" in text:
-            return AdmissionTrial(notice=f"admission of sandboxes cannot be tried here: {text}")
+            return AdmissionTrial(notice=f"the cluster cannot test admission of sandboxes: {text}")
         if "exceeded quota" in text and not never_fits(text):
             return AdmissionTrial(
-                notice=f"{cluster.namespace} is full just now, sandboxes will wait: {without_pod_name(text)}"
+                notice=f"the quota of {cluster.namespace} is used up, so sandboxes will wait: {without_pod_name(text)}"
             )
         return AdmissionTrial(error=_refusal(cluster, pod, error))
 
 
 def never_fits(text: str) -> bool:
-    """Return whether an "exceeded quota" message is about a quota too small even when nothing else uses it."""
+    """Return whether an "exceeded quota" message is about a quota that is too small even when unused."""
     parts = re.search(r"requested: (\S*), used: \S*, limited: (\S*)", text)
     if not parts:
         return False
-    requested, limit = (amounts(dict(each.split("=", 1) for each in part.split(","))) for part in parts.groups())
+    requested, limit = (amounts(dict(pair.split("=", 1) for pair in part.split(","))) for part in parts.groups())
     return any(amount > limit[name] for name, amount in requested.items() if name in limit)
 
 
@@ -160,23 +166,24 @@ def without_pod_name(text: str) -> str:
 
 
 def _refusal(cluster: Cluster, pod: Plain, error: ApiException) -> StepError:
+    """Return the failure for a refused pod, with the setting to change: namespace, registry or sandbox."""
     role, image = pod["metadata"]["labels"]["swe-argo/role"], pod["spec"]["containers"][0]["image"]
     text = without_pod_name(error_message(error))
     where = f"namespace {cluster.namespace!r} of {cluster.name}"
     if error.status == 403 and "cannot create resource" in text:
-        return refused(error, f"trying a {role} sandbox", field="sandbox.kubernetes.namespace")
+        return refused(error, f"testing admission of a {role} sandbox", field="sandbox.kubernetes.namespace")
     if "exceeded quota" in text:
         return ConfigError(
-            f"the quota of {where} can never hold one sandbox: {text}",
+            f"the quota of {where} is too small for one sandbox: {text}",
             field="sandbox.kubernetes.namespace",
             detail=str(error),
         )
     if error.status not in (400, 403, 422):
-        return refused(error, f"trying a {role} sandbox in {where}", field="sandbox.kubernetes.namespace")
+        return refused(error, f"testing admission of a {role} sandbox in {where}", field="sandbox.kubernetes.namespace")
     about_image = "image" in text.lower()
     return ConfigError(
         f"{where} refuses a {role} sandbox of image {image}: {text}"
-        + ("; pull through a registry that is allowed with --registry" if about_image else ""),
+        + ("; set --registry to a registry that the policy allows" if about_image else ""),
         field="sandbox.registry" if about_image else "sandbox",
         failure_class=FailureClass.ADMISSION,
         detail=str(error),

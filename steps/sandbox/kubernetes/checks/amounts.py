@@ -1,4 +1,4 @@
-"""The share of a node and of a quota that a pod takes."""
+"""Resource amounts of pods, for comparison with nodes and quotas."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from kubernetes.utils.quantity import parse_quantity
 from swe_argo.steps.kube.requests import Plain
 
 Amount = Mapping[str, Decimal]
-"""cpu in cores, memory and ephemeral-storage in bytes, others by count."""
+"""Amounts by resource: cpu in cores, memory and ephemeral-storage in bytes, others by count."""
 
 KINDS = ("cpu", "memory", "ephemeral-storage")
+"""The resources that a sandbox requests."""
 
 
 def amounts(quantities: Mapping[str, str] | None) -> dict[str, Decimal]:
@@ -21,23 +22,23 @@ def amounts(quantities: Mapping[str, str] | None) -> dict[str, Decimal]:
 
 
 def pod_amounts(pod: Plain, which: str) -> dict[str, Decimal]:
-    """Return the sum of all containers' ``requests`` or ``limits``, plus the runtime class's overhead.
+    """Return the sum of all containers' ``which``: requests or limits, plus the runtime class's overhead.
 
     A container with only a limit requests as much (as the API server would fill in).
     """
     total = amounts(pod["spec"].get("overhead"))
     for container in pod["spec"].get("containers") or []:
         resources = container.get("resources") or {}
-        stated = amounts(resources.get("limits"))
+        own_amounts = amounts(resources.get("limits"))
         if which == "requests":
-            stated |= amounts(resources.get("requests"))
-        for name, amount in stated.items():
+            own_amounts |= amounts(resources.get("requests"))
+        for name, amount in own_amounts.items():
             total[name] = total.get(name, Decimal(0)) + amount
     return total
 
 
 def format_amounts(amount: Amount, only: Iterable[str] = KINDS) -> str:
-    """Format amounts like ``2 cpu, 7.5Gi memory``."""
+    """Format the amounts of the resources ``only`` like ``2 cpu, 7.5Gi memory``."""
     return ", ".join(f"{format_amount(name, amount[name])} {name}" for name in only if name in amount)
 
 

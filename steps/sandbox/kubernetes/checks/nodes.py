@@ -1,4 +1,4 @@
-"""The check that some node of the cluster could ever take a sandbox."""
+"""Check that a node of the cluster can run a sandbox."""
 
 from __future__ import annotations
 
@@ -16,34 +16,38 @@ from swe_argo.steps.sandbox.kubernetes.checks.rights import PATIENCE, allowed_li
 from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 from swe_argo.steps.sandbox.kubernetes.requests import call
 
-_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+_TEMPORARY = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 """Taints of temporary node states, and of a cordoned node."""
-_BRINGERS = {"karpenter.sh": "Karpenter", "eks.amazonaws.com": "EKS Auto Mode"}
+_AUTOSCALERS = {"karpenter.sh": "Karpenter", "eks.amazonaws.com": "EKS Auto Mode"}
 """API groups of autoscalers that add nodes for waiting pods."""
 _MOUNTS_IMAGES = {"containerd": (2, 1), "cri-o": (1, 31)}
 """The first versions with image volumes (kubernetes.io: Use an Image Volume With a Pod)."""
-_OF_WISH = {"cpu": "cpus", "memory": "memory_mb", "ephemeral-storage": "disk_mb"}
+# Resource -> the spec's field that limits it.
+_SPEC_FIELDS = {"cpu": "cpus", "memory": "memory_mb", "ephemeral-storage": "disk_mb"}
 
 
 def check_nodes(cluster: Cluster, client: ApiClient, spec: SandboxSpec, pod: Plain) -> list[str]:
-    """Return notices for a run's user. Raises ConfigError if no node could take the pod and nothing adds another."""
+    """Return notices for the user. Raises ConfigError if no node can run the pod and no autoscaler adds nodes.
+
+    InfraError if the API server does not answer.
+    """
     doing = f"listing the nodes of {cluster.name}"
     nodes = allowed_list(client, path("nodes"), doing)
     if nodes is None:
-        return [f"no right to list nodes: whether one takes {in_words(pod)} shows when sandboxes are made"]
+        return [f"no right to list nodes: cannot check whether one fits {in_words(pod)}"]
     check_image_mounts(nodes, pod)
     try:
         check_fit(nodes, pod, spec)
     except ConfigError as unfit:
-        bringer = call(lambda: brings_nodes(client), doing, PATIENCE)
-        if not bringer:
+        autoscaler = call(lambda: find_autoscaler(client), doing, PATIENCE)
+        if not autoscaler:
             raise
-        return [f"{unfit.reason}; {bringer} may bring such a node"]
+        return [f"{unfit.reason}; {autoscaler} may add such a node"]
     return []
 
 
 def check_image_mounts(nodes: list[Plain], pod: Plain) -> None:
-    """Raise ConfigError if a pod has a volume of an image, and a node it may run on is known not to support it."""
+    """Raise ConfigError if the pod has an image volume and may run on a node that does not support it."""
     selector = pod["spec"].get("nodeSelector") or {}
     if not any("image" in volume for volume in pod["spec"].get("volumes") or []):
         return
@@ -54,47 +58,48 @@ def check_image_mounts(nodes: list[Plain], pod: Plain) -> None:
         least = _MOUNTS_IMAGES.get(name)
         if least and numbers < least and selector.items() <= node_labels(node).items():
             raise ConfigError(
-                f"node {node['metadata']['name']} has {name} {version}, which mounts no images ({name} "
-                f"{'.'.join(map(str, least))} does), and an agent's files are one: helm upgrade ... "
-                "--set sandbox.agentFiles=copy",
+                f"node {node['metadata']['name']} has {name} {version}, which cannot mount the image of an agent's "
+                f"files ({name} {'.'.join(map(str, least))} can): helm upgrade ... --set sandbox.agentFiles=copy",
                 field=f"{CONFIG_MAP}: agentFiles",
             )
 
 
 def check_fit(nodes: list[Plain], pod: Plain, spec: SandboxSpec) -> None:
-    """Raise ConfigError, naming the obstacle, if none of these nodes could ever take the pod.
+    """Raise ConfigError with the reason if none of these nodes can run the pod.
 
-    A limit of the spec itself must be available in full; the namespace's may exceed a node's capacity.
+    A pod needs its requests, and in full a limit that the spec sets; the namespace's limits may exceed a node.
     """
     selector = pod["spec"].get("nodeSelector") or {}
     matching = [node for node in nodes if selector.items() <= node_labels(node).items()]
     if not matching:
         raise ConfigError(_no_match(nodes, selector), field=_field(selector, nodes, spec))
+    # Nodes that the pod tolerates.
     open_ = [node for node in matching if not (barring_taint(node, pod["spec"].get("tolerations") or []))]
     if not open_:
         taint = barring_taint(matching[0], pod["spec"].get("tolerations") or [])
         raise ConfigError(
-            f"sandboxes do not tolerate the taint {taint} of the {len(matching)} nodes that they may run on; "
-            f"chart value sandbox.tolerations, or choose other nodes with --node-selector",
+            f"sandboxes do not tolerate the taint {taint} of the {len(matching)} nodes that they may run on: "
+            f"set the chart value sandbox.tolerations, or choose other nodes with --node-selector",
             field="sandbox.kubernetes.node_selector",
         )
     need = pod_amounts(pod, "requests")
     limits = pod_amounts(pod, "limits")
-    for kind, name in _OF_WISH.items():
+    for kind, name in _SPEC_FIELDS.items():
         if getattr(spec, name) and kind in limits:
             need[kind] = limits[kind]
+    # Resources of which not even the largest node has enough.
     short = {kind: amount for kind, amount in need.items() if amount > max(node_capacity(node, kind) for node in open_)}
     if short:
         kind = next(iter(short))
         largest = max(open_, key=lambda node: node_capacity(node, kind))
-        name = _OF_WISH.get(kind, "")
+        name = _SPEC_FIELDS.get(kind, "")
         raise ConfigError(
-            f"a sandbox asks for {format_amounts(short, short)}, and the largest node that it may run on, "
+            f"a sandbox requests {format_amounts(short, short)}, but the largest node that it may run on, "
             f"{largest['metadata']['name']}, has {format_amount(kind, node_capacity(largest, kind))}",
             field=f"sandbox.{name}" if getattr(spec, name, None) else f"{CONFIG_MAP}: resources.requests.{kind}",
         )
     if not any(all(amount <= node_capacity(node, kind) for kind, amount in need.items()) for node in open_):
-        raise ConfigError(f"no node has all that a sandbox asks for: {format_amounts(need)}", field="sandbox")
+        raise ConfigError(f"no node has everything that a sandbox requests: {format_amounts(need)}", field="sandbox")
 
 
 def node_labels(node: Plain) -> dict[str, str]:
@@ -103,32 +108,32 @@ def node_labels(node: Plain) -> dict[str, str]:
 
 
 def node_capacity(node: Plain, kind: str) -> Decimal:
-    """Return a node's total of a resource for pods."""
+    """Return a node's total (allocatable) of a resource for pods, whether in use or not."""
     return amounts((node.get("status") or {}).get("allocatable")).get(kind, Decimal(0))
 
 
 def barring_taint(node: Plain, tolerations: list[Plain]) -> str:
-    """Return the first lasting taint of a node that keeps such pods away; empty if none does."""
+    """Return the first permanent taint of a node that these tolerations do not cover, or ""."""
     for taint in node["spec"].get("taints") or []:
-        lasting = not taint["key"].startswith(_PASSING)
+        lasting = not taint["key"].startswith(_TEMPORARY)
         if lasting and taint.get("effect") != "PreferNoSchedule" and not any(_tolerates(t, taint) for t in tolerations):
             value = taint.get("value")
             return f"{taint['key']}{f'={value}' if value else ''}:{taint['effect']}"
     return ""
 
 
-def brings_nodes(client: ApiClient) -> str:
-    """Return the autoscaler that adds nodes for waiting pods in this cluster; empty if there seems to be none."""
+def find_autoscaler(client: ApiClient) -> str:
+    """Return the name of the cluster's autoscaler, or "" if none is found, or a guess without the right to look."""
     try:
         groups = {group["name"] for group in request_object(client, "GET", "/apis")["groups"]}
-        for group, name in _BRINGERS.items():
+        for group, name in _AUTOSCALERS.items():
             if group in groups:
                 return name
         status = find_object(client, path("configmaps", "kube-system", "cluster-autoscaler-status"))
     except ApiException as error:
         if error.status != 403:
             raise
-        return "a cluster autoscaler, if there is one,"
+        return "a cluster autoscaler, if installed,"
     return "the cluster autoscaler" if status else ""
 
 
@@ -148,6 +153,7 @@ def _tolerates(toleration: Plain, taint: Plain) -> bool:
 
 
 def _no_match(nodes: list[Plain], selector: dict[str, str]) -> str:
+    """Describe why no node has all labels of the selector."""
     if not nodes:
         return "the cluster has no nodes"
     for key, value in selector.items():
@@ -159,7 +165,7 @@ def _no_match(nodes: list[Plain], selector: dict[str, str]) -> str:
 
 
 def _field(selector: dict[str, str], nodes: list[Plain], spec: SandboxSpec) -> str:
-    """Return the field that set a label which no node has."""
+    """Return the setting from which a label comes that no node has: platform, node selector or the namespace's."""
     missing = [k for k, v in selector.items() if not any(node_labels(node).get(k) == v for node in nodes)]
     if missing and missing[0] in ("kubernetes.io/os", "kubernetes.io/arch"):
         return "sandbox.platform"

@@ -1,4 +1,4 @@
-"""The check that sandboxes get exactly the intended network, as far as NetworkPolicies show."""
+"""Check, by NetworkPolicies, that sandboxes get exactly the intended network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from swe_argo.steps.sandbox.kubernetes.checks.rights import allowed_list
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
-UNKNOWN = "no right to list networkpolicies in {}: whether they confine sandboxes shows when one is made"
+UNKNOWN = "no right to list networkpolicies in {}: confinement of sandboxes is first tested when one is created"
 
 
 def check_network(
@@ -24,14 +24,15 @@ def check_network(
     *,
     charted: bool,
 ) -> list[str]:
-    """Check the NetworkPolicies; return notices for a run's user. ``charted``: the chart is installed.
+    """Check the NetworkPolicies; return notices for the user. ``charted``: whether the namespace has the chart.
 
-    Raises ConfigError if tests or an agent lack promised network, or an agent's commands have unintended network.
+    Raises ConfigError if tests or an agent lack the network that the spec promises, or if no policy limits the network
+    of an agent's commands (a notice with ``allow_host``).
     """
     where = f"namespace {cluster.namespace!r} of {cluster.name}"
     if sandbox_needs.grading_network and not settings.grading_network:
         raise ConfigError(
-            f"{where} gives tests no network (chart value grading.network): grade without, by --no-grading-network",
+            f"{where} gives tests no network (chart value grading.network is false): use --no-grading-network",
             field="grading.network",
         )
     if not sandbox_needs.solves:
@@ -41,40 +42,41 @@ def check_network(
     labels = {"swe-argo/role": "solve", "swe-argo/network": "open" if spec.solve_network else "none"}
     if spec.solve_network and policies and cut_off(policies, labels):
         raise ConfigError(
-            f"the NetworkPolicies of {where} give an agent's sandbox no network: go without, by --no-solve-network",
+            f"the NetworkPolicies of {where} give an agent's sandbox no network: use --no-solve-network",
             field="sandbox.solve_network",
         )
     if not sandbox_needs.acts or (policies and is_confined(policies, labels)):
         return []
     if policies is None and charted:
         return [UNKNOWN.format(cluster.namespace)]
-    nothing = f"no NetworkPolicy of {where} keeps an agent's commands from the network"
+    problem = f"no NetworkPolicy of {where} limits the network of an agent's commands"
     if spec.allow_host:
-        return [f"{nothing}: they reach what any pod there reaches"]
+        return [f"{problem}: they have the network access of any pod there"]
     raise ConfigError(
-        f"{nothing}; install the chart there (helm install swe-argo charts/swe-argo -n {cluster.namespace}), "
+        f"{problem}; install the chart there (helm install swe-argo charts/swe-argo -n {cluster.namespace}), "
         "or allow it with --allow-host",
         field="sandbox.allow_host",
     )
 
 
 def cut_off(policies: list[Plain], labels: dict[str, str]) -> bool:
-    """Return whether a pod with these labels has no egress at all: policies add up, and none of these allows any."""
-    mine = [policy["spec"] for policy in policies if _limits(policy, labels)]
-    return bool(mine) and not any(spec.get("egress") for spec in mine)
+    """Return whether a pod with these labels has no egress: a policy limits it, and no policy allows any."""
+    specs = [policy["spec"] for policy in policies if _limits(policy, labels)]
+    return bool(specs) and not any(spec.get("egress") for spec in specs)
 
 
 def is_confined(policies: list[Plain], labels: dict[str, str]) -> bool:
-    """Return whether some policy of the namespace limits the egress of a pod with these labels."""
+    """Return whether a policy limits the egress of a pod with these labels."""
     return any(_limits(policy, labels) for policy in policies)
 
 
 def _limits(policy: Plain, labels: dict[str, str]) -> bool:
+    """Return whether a policy applies to the egress of pods with these labels."""
     return "Egress" in policy_types(policy) and selector_matches(policy["spec"].get("podSelector") or {}, labels)
 
 
 def policy_types(policy: Plain) -> list[str]:
-    """Return the traffic types of a policy; by default egress only if it has rules for it."""
+    """Return the traffic types of a policy; the default includes egress only if it has egress rules."""
     spec = policy["spec"]
     return list(spec.get("policyTypes") or (["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]))
 
@@ -82,10 +84,11 @@ def policy_types(policy: Plain) -> list[str]:
 def selector_matches(selector: Plain, labels: dict[str, str]) -> bool:
     """Return whether a Kubernetes label selector matches; an empty one selects everything."""
     exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return exact and all(_holds(each, labels) for each in selector.get("matchExpressions") or [])
+    return exact and all(_holds(expression, labels) for expression in selector.get("matchExpressions") or [])
 
 
 def _holds(expression: Plain, labels: dict[str, str]) -> bool:
+    """Return whether labels satisfy one matchExpression."""
     key, values = expression["key"], expression.get("values") or []
     return {
         "In": labels.get(key) in values,

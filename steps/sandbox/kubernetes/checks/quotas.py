@@ -1,4 +1,4 @@
-"""The check that a namespace's quota could ever hold one sandbox."""
+"""Check that a namespace's quota is large enough for one sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from swe_argo.steps.sandbox.kubernetes.checks.amounts import KINDS, amounts, for
 
 
 def too_small(quotas: list[Plain], pod: Plain) -> str:
-    """Describe the quota that is smaller than one such pod; empty if each could hold it."""
+    """Describe a quota that is too small for one such pod; return "" if there is none."""
     for quota in quotas:
         if not counts_in_quota(quota, pod):
             continue
@@ -20,36 +20,37 @@ def too_small(quotas: list[Plain], pod: Plain) -> str:
                 f"{name} {format_amount(name, hard[name])} of {format_amount(name, need)}"
                 for name, need in short.items()
             )
-            return f"quota {quota['metadata']['name']!r} allows {shortages} that one sandbox needs"
+            return f"quota {quota['metadata']['name']!r} allows {shortages} needed"
     return ""
 
 
 def quota_needs(pod: Plain) -> dict[str, Decimal]:
-    """Return one pod's needs by quota resource name (kubernetes.io: Resource Quotas)."""
+    """Return a pod's amounts by quota resource name (kubernetes.io: Resource Quotas)."""
     requests, limits = pod_amounts(pod, "requests"), pod_amounts(pod, "limits")
-    amounts_needed = {"pods": Decimal(1), "count/pods": Decimal(1)}
+    pod_needs = {"pods": Decimal(1), "count/pods": Decimal(1)}
     for kind in KINDS:
         if kind in requests:
-            amounts_needed |= {kind: requests[kind], f"requests.{kind}": requests[kind]}
+            pod_needs |= {kind: requests[kind], f"requests.{kind}": requests[kind]}
         if kind in limits:
-            amounts_needed |= {f"limits.{kind}": limits[kind]}
-    return amounts_needed
+            pod_needs |= {f"limits.{kind}": limits[kind]}
+    return pod_needs
 
 
 def counts_in_quota(quota: Plain, pod: Plain) -> bool:
-    """Return whether such a pod counts in this quota, by its scopes."""
+    """Return whether a pod counts in a quota: it is in all of the quota's scopes."""
     spec = quota.get("spec") or {}
     selectors = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or []]
     selectors += (spec.get("scopeSelector") or {}).get("matchExpressions") or []
-    return all(_in_scope(each, pod) for each in selectors)
+    return all(_in_scope(selector, pod) for selector in selectors)
 
 
 def _in_scope(scope: Plain, pod: Plain) -> bool:
+    """Return whether a pod is in a scope of a quota (kubernetes.io: Resource Quotas, Quota scopes)."""
     spec, name = pod["spec"], scope["scopeName"]
     best_effort = not pod_amounts(pod, "requests") and not pod_amounts(pod, "limits")
     if name == "PriorityClass":
         return _selects(scope, spec.get("priorityClassName") or "")
-    # A sandbox has a deadline; it does not depend on other pods.
+    # Terminating means a pod with a deadline. Other scopes, such as affinity to pods, never include a sandbox.
     return bool(
         {
             "BestEffort": best_effort,
@@ -61,6 +62,7 @@ def _in_scope(scope: Plain, pod: Plain) -> bool:
 
 
 def _selects(scope: Plain, value: str) -> bool:
+    """Return whether a scope's operator and values select a value; "" is none."""
     values = scope.get("values") or []
     return bool(
         {

@@ -1,4 +1,4 @@
-"""The check that the cluster answers, accepts our credentials, and has the namespace."""
+"""Check that the cluster answers, accepts our credentials, and has the namespace."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from swe_argo.steps.kube.requests import path, request_object
 from swe_argo.steps.sandbox.kubernetes.requests import call, refused
 
 FIRST = RetryPolicy(total_s=3.0, rights_s=0.0)
+"""Retries of the first request to a cluster."""
 FIRST_S = (3.0, 6.0)
-"""Seconds to connect, seconds to answer: for the waiting user, a missing cluster must show within 10 s."""
+"""Seconds to connect and to answer; the user learns of a missing cluster within 10 s."""
 
 
 def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> None:
-    """Check cluster and namespace. Raises ConfigError: no answer, unknown credentials, no such namespace.
+    """Check cluster and namespace.
 
-    An account that may not read the namespace passes: the check of its rights follows.
+    Raises ConfigError if the cluster does not answer, rejects the credentials, or has no such namespace.
+    An account that may not read the namespace passes; its rights are checked later.
     """
     name, where = cluster.namespace, f"{cluster.name} ({cluster.configuration.host})"
-    doing = f"asking {where}"
+    doing = f"contacting {where}"
     try:
         namespace = call(
             lambda: request_object(client, "GET", path("namespaces", name=name), timeout_s=FIRST_S), doing, FIRST
@@ -38,7 +40,7 @@ def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> N
     except ApiException as error:
         if error.status == 401 or "system:anonymous" in error_message(error):
             raise ConfigError(
-                f"{where} does not accept the credentials that the kubeconfig has for it: log in again, or name "
+                f"{where} rejected the kubeconfig's credentials: log in again, or name "
                 "another context with --kube-context",
                 field="sandbox.kubernetes.context",
                 detail=error_message(error),
@@ -47,7 +49,7 @@ def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> N
             raise _no_namespace(cluster, spec) from error
         if error.status == 404:
             raise ConfigError(
-                f"{where} is no Kubernetes API server: {error_message(error)}", field="sandbox.backend"
+                f"{where} is not a Kubernetes API server: {error_message(error)}", field="sandbox.backend"
             ) from error
         if error.status != 403:
             raise refused(error, doing, field="sandbox.backend") from error
@@ -60,7 +62,7 @@ def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> N
 
 
 def describe_no_answer(error: BaseException | None) -> str:
-    """Describe a connection failure in the system's words, without the addresses of Python's objects."""
+    """Return the message of a connection failure, without the Python objects that urllib3 puts into it."""
     text = error_message(error) if isinstance(error, ApiException) else str(error)
     return re.sub(r"<?[\w.]+ object at 0x[0-9a-f]+>?[:,] |\w*\(host=[^)]*\): ", "", " ".join(text.split()))
 
@@ -68,7 +70,7 @@ def describe_no_answer(error: BaseException | None) -> str:
 def _no_namespace(cluster: Cluster, spec: SandboxSpec) -> ConfigError:
     context = f" --context {spec.kubernetes.context}" if spec.kubernetes.context else ""
     return ConfigError(
-        f"there is no namespace {cluster.namespace!r} in {cluster.name}: kubectl create namespace "
+        f"namespace {cluster.namespace!r} does not exist in {cluster.name}: kubectl create namespace "
         f"{cluster.namespace}{context}, or name another with --namespace",
         field="sandbox.kubernetes.namespace",
     )

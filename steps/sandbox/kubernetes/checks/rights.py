@@ -1,4 +1,4 @@
-"""The check that we have the rights that sandboxes need, asked of the API server right by right."""
+"""Check that we have the rights that sandboxes need, by access reviews."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
 from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
 
 PATIENCE = RetryPolicy(total_s=20.0, rights_s=0.0)
-"""Retries of requests for which an account need not have the right."""
+"""Retries of requests for which the account may lack the right."""
 LACKING_S = 5.0
-"""Seconds for which a missing right is asked for again: a new API server knows no roles yet."""
+"""Seconds to retry a missing right, since a new API server knows no roles yet."""
 
 
 @dataclass(frozen=True)
 class Right:
-    """The right to a verb on a kind of object in the namespace, for all objects or for one ``name``."""
+    """The right to a verb on a kind of object in the namespace, for all objects or the one called ``name``."""
 
     verb: str
     resource: str
@@ -34,50 +34,51 @@ class Right:
     def attributes(self) -> dict[str, str]:
         """The resource attributes of an access review."""
         resource, _, sub = self.resource.partition("/")
-        asked_for = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": sub}
-        return {key: value for key, value in (*asked_for.items(), ("name", self.name)) if value}
+        attributes = {"verb": self.verb, "group": self.group, "resource": resource, "subresource": sub}
+        return {key: value for key, value in (*attributes.items(), ("name", self.name)) if value}
 
 
 PODS = tuple(Right(verb, "pods") for verb in ("create", "get", "list", "watch", "delete"))
 EXEC = tuple(Right(verb, "pods/exec") for verb in ("get", "create"))
-"""A websocket is a GET; Kubernetes 1.35 and later ask for create as well."""
+"""A websocket is a GET; Kubernetes 1.35 and later require create as well."""
 SETTINGS = (Right("get", "configmaps", name=CONFIG_MAP),)
 LEASES = tuple(Right(verb, "leases", "coordination.k8s.io") for verb in ("create", "get", "update", "delete"))
 EVENTS = Right("list", "events")
 
 
 def check_rights(cluster: Cluster, client: ApiClient, *, outside: bool) -> list[str]:
-    """Check the rights; return notices for a run's user. Raises ConfigError naming every missing right.
+    """Check the rights; return notices for the user. Raises ConfigError naming every missing right.
 
-    ``outside``: sandboxes are owned by a Lease, not by a step's pod.
+    ``outside``: sandboxes are owned by a runner's Lease, not by a step's pod, so rights on Leases are needed. A missing
+    right is checked again for LACKING_S.
     """
-    needed = (*PODS, *EXEC, *SETTINGS, *(LEASES if outside else ()))
-    missing = refusals(cluster, client, (*needed, EVENTS))
+    required = (*PODS, *EXEC, *SETTINGS, *(LEASES if outside else ()))
+    missing = refusals(cluster, client, (*required, EVENTS))
     until = time.monotonic() + LACKING_S
-    while (lacking := [right for right in needed if right in missing]) and time.monotonic() < until:
+    while (lacking := [right for right in required if right in missing]) and time.monotonic() < until:
         time.sleep(1)
         missing = refusals(cluster, client, (*lacking, EVENTS))
     if lacking:
         raise ConfigError(
             f"{whoami(client)} may not {in_words(lacking)} in namespace {cluster.namespace!r} of {cluster.name}; "
-            "the chart's Role swe-argo-runner has what is needed",
+            "the chart's Role swe-argo-runner has these rights",
             field="sandbox.kubernetes.namespace",
         )
     return (
-        [f"no right to list events in {cluster.namespace}: pods that do not start are told with less reason"]
+        [f"no right to list events in {cluster.namespace}: less is known about pods that do not start"]
         if EVENTS in missing
         else []
     )
 
 
 def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> set[Right]:
-    """Return the rights that this client's account lacks."""
+    """Return those of the rights that this client's account lacks."""
 
     def allowed(right: Right) -> bool:
         body = {"spec": {"resourceAttributes": {"namespace": cluster.namespace, **right.attributes}}}
         answer = insist(
             lambda: request_object(client, "POST", path("selfsubjectaccessreviews"), body),
-            f"asking for rights in {cluster.name}",
+            f"checking rights in {cluster.name}",
             RetryPolicy(total_s=20.0),
             field="sandbox.kubernetes.namespace",
         )
@@ -88,7 +89,10 @@ def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> 
 
 
 def allowed_list(client: ApiClient, where: str, doing: str) -> list[Plain] | None:
-    """Return all objects, or None if they may not be listed. Raises InfraError."""
+    """Return all objects at the path ``where``, or None without the right to list them.
+
+    Raises ConfigError for another refusal, InfraError if the API server does not answer.
+    """
     try:
         return call(lambda: items(client, where), doing, PATIENCE)
     except ApiException as error:
@@ -106,7 +110,7 @@ def in_words(rights: list[Right]) -> str:
 
 
 def whoami(client: ApiClient) -> str:
-    """Return our user name in the cluster (Kubernetes >= 1.28)."""
+    """Return our user name in the cluster (Kubernetes >= 1.28), or "this account" if unknown."""
     try:
         review = request_object(client, "POST", path("selfsubjectreviews"), {"apiVersion": "authentication.k8s.io/v1"})
     except (ApiException, HTTPError, OSError):

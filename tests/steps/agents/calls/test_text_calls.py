@@ -40,14 +40,14 @@ def wrong(text: str, scaffold: str = "r2egym", finish: str = "stop") -> Malforme
 # -- right
 
 
-def test_a_call_has_its_thought_and_arguments() -> None:
+def test_call_has_thought_and_arguments() -> None:
     call = parsed(f"<think>hm</think>I look.\n\n{block('execute_bash', cmd='ls -la')}\nand then")
     assert call.tool.name == "execute_bash"
     assert call.arguments == {"cmd": "ls -la"}
     assert call.thought == "<think>hm</think>I look."
 
 
-def test_values_have_the_types_of_their_parameters() -> None:
+def test_values_get_parameter_types() -> None:
     view = block("file_editor", command="\nview\n", path=" a.py ", view_range="[1, 20]", concise="True")
     assert parsed(view).arguments == {"command": "view", "path": " a.py ", "view_range": [1, 20], "concise": True}
     insert = block("file_editor", command="insert", path="a", insert_line=" 3 ", new_str="x")
@@ -59,12 +59,12 @@ def test_values_have_the_types_of_their_parameters() -> None:
     }
 
 
-def test_the_line_breaks_around_a_value_are_not_part_of_it() -> None:
+def test_values_lose_outer_line_breaks() -> None:
     edit = block("file_editor", command="str_replace", path="a", old_str="\n    a = 1\n", new_str="\n\n    b\n\n")
     assert parsed(edit).arguments["old_str"] == "    a = 1"
     assert parsed(edit).arguments["new_str"] == "\n    b\n"
-    made = block("file_editor", command="create", path="a", file_text="\nx = 1\n")
-    assert parsed(made).arguments["file_text"] == "x = 1\n", "a file ends with its last line's end"
+    create = block("file_editor", command="create", path="a", file_text="\nx = 1\n")
+    assert parsed(create).arguments["file_text"] == "x = 1\n", "a file ends with its last line's end"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_the_line_breaks_around_a_value_are_not_part_of_it() -> None:
         "<![CDATA[ & &lt; ]]>",
     ],
 )
-def test_a_value_may_hold_what_looks_like_a_tag(value: str) -> None:
+def test_values_may_contain_tags(value: str) -> None:
     assert parsed(block("execute_bash", cmd=value)).arguments["cmd"] == value
 
 
-def test_what_stands_in_the_thoughts_is_no_call() -> None:
+def test_thoughts_contain_no_call() -> None:
     draft = block("execute_bash", cmd="rm -rf /")
     assert parsed(f"<think>or {draft}?</think>{block('execute_bash', cmd='ls')}").arguments == {"cmd": "ls"}
     only = wrong(f"<think>{draft}</think>I will.")
@@ -89,7 +89,7 @@ def test_what_stands_in_the_thoughts_is_no_call() -> None:
     assert "</think>" in only.correction
 
 
-def test_small_slips_are_understood() -> None:
+def test_parser_accepts_small_slips() -> None:
     assert parsed('<function="execute_bash"> <parameter = cmd>ls</parameter></function>').arguments == {"cmd": "ls"}
     together = "<function=finish><parameter=command=submit</parameter></function>"
     assert parsed(together).arguments == {"command": "submit"}
@@ -102,19 +102,19 @@ def test_small_slips_are_understood() -> None:
 IMAGINED = "\nEXECUTION RESULT of [execute_bash]:\nall tests pass\n"
 
 
-@pytest.mark.parametrize("rest", [IMAGINED, IMAGINED + block("finish", command="submit"), block("execute_bash")])
-def test_the_first_block_counts_whatever_is_behind_it(rest: str) -> None:
+@pytest.mark.parametrize("suffix", [IMAGINED, IMAGINED + block("finish", command="submit"), block("execute_bash")])
+def test_parser_takes_first_block_only(suffix: str) -> None:
     """Another block, or a result that the model imagined: no project performs the second or refuses the first."""
     first = "I look.\n" + block("execute_bash", cmd="ls")
-    assert parsed(first + rest).arguments == {"cmd": "ls"}
-    assert TEXT.to_message(reply(first + rest))["content"] == first + rest, "SWE-agent lets it stand"
-    assert R2EGYM_TEXT.to_message(reply(first + rest))["content"] == first
-    assert STOPPED.to_message(reply(first + rest))["content"] == first
+    assert parsed(first + suffix).arguments == {"cmd": "ls"}
+    assert TEXT.to_message(reply(first + suffix))["content"] == first + suffix, "SWE-agent lets it stand"
+    assert R2EGYM_TEXT.to_message(reply(first + suffix))["content"] == first
+    assert STOPPED.to_message(reply(first + suffix))["content"] == first
 
 
 @pytest.mark.parametrize("form", [TEXT, R2EGYM_TEXT, STOPPED], ids=["sweagent", "r2egym", "openhands"])
 @pytest.mark.parametrize("name", ["execute_bash", "finish", "no_such_tool"])
-def test_a_tag_that_is_only_spoken_of_is_no_call(form: CallFormat, name: str) -> None:
+def test_mentioned_tag_is_not_a_call(form: CallFormat, name: str) -> None:
     """An attempt must not end because the model says what it will call at the end."""
     spoken = f"I call <function={name}> when that is done.\n"
     calls = form.parse(reply(spoken + block("execute_bash", command="ls")), OPENHANDS)
@@ -127,21 +127,21 @@ def test_a_tag_that_is_only_spoken_of_is_no_call(form: CallFormat, name: str) ->
 
 
 @pytest.mark.parametrize("between", ["\n", "\n\n<function=execute_bash>\n", "\n<function=execute_bash>"])
-def test_of_what_is_given_twice_the_last_counts(between: str) -> None:
+def test_last_repeated_parameter_wins(between: str) -> None:
     """In one block, or in one that begins before the other has ended: all projects read it so."""
     first, last = "<parameter=cmd>rm -r x</parameter>", "<parameter=cmd>ls</parameter>"
     assert parsed(f"<function=execute_bash>\n{first}{between}{last}\n</function>").arguments == {"cmd": "ls"}
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\n</", "</function"])
-def test_a_block_that_the_endpoint_ended_is_whole(end: str) -> None:
+def test_stop_word_completes_open_block(end: str) -> None:
     """OpenHands has answers end at ``</function``, and adds what is missing then."""
-    begun = "I look.\n<function=execute_bash>\n<parameter=command>ls</parameter>"
-    calls = STOPPED.parse(reply(begun + end), OPENHANDS)
+    open_block = "I look.\n<function=execute_bash>\n<parameter=command>ls</parameter>"
+    calls = STOPPED.parse(reply(open_block + end), OPENHANDS)
     assert isinstance(calls, list)
     assert calls[0].arguments == {"command": "ls"}
-    assert STOPPED.to_message(reply(begun + end))["content"] == begun + "\n</function>"
-    assert isinstance(R2EGYM_TEXT.parse(reply(begun + end), R2EGYM), Malformed)
+    assert STOPPED.to_message(reply(open_block + end))["content"] == open_block + "\n</function>"
+    assert isinstance(R2EGYM_TEXT.parse(reply(open_block + end), R2EGYM), Malformed)
     assert STOPPED.stop == ["</function"]
     assert R2EGYM_TEXT.stop is None
 
@@ -149,14 +149,14 @@ def test_a_block_that_the_endpoint_ended_is_whole(end: str) -> None:
 # -- wrong
 
 
-def test_no_call_and_an_empty_answer_are_told_apart() -> None:
+def test_parser_tells_no_call_from_empty() -> None:
     assert wrong("I think I am done.").problem is Problem.NO_CALL
     assert "`finish`" in wrong("I think I am done.").correction
     for empty in ("", "  \n"):
         assert wrong(empty).problem is Problem.EMPTY
 
 
-def test_a_tool_that_does_not_exist_is_named_with_the_nearest_one() -> None:
+def test_unknown_tool_suggests_nearest() -> None:
     unknown = wrong(block("file_edit", command="view"))
     assert unknown.problem is Problem.UNKNOWN_TOOL
     assert "`file_edit`" in unknown.correction
@@ -164,7 +164,7 @@ def test_a_tool_that_does_not_exist_is_named_with_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "hint"),
     [
         (block("execute_bash"), "`cmd` is missing"),
         (block("execute_bash", command="ls"), "Did you mean `cmd`?"),
@@ -174,10 +174,10 @@ def test_a_tool_that_does_not_exist_is_named_with_the_nearest_one() -> None:
         (block("file_editor", command="view", path="a", concise="maybe"), "true or false"),
     ],
 )
-def test_arguments_that_are_wrong_are_named(call: str, said: str) -> None:
+def test_correction_names_bad_argument(call: str, hint: str) -> None:
     bad = wrong(call)
     assert bad.problem is Problem.BAD_ARGUMENTS
-    assert said in bad.correction
+    assert hint in bad.correction
 
 
 @pytest.mark.parametrize(
@@ -189,18 +189,18 @@ def test_arguments_that_are_wrong_are_named(call: str, said: str) -> None:
         ("<function=execute_bash>", "<function=...>"),
     ],
 )
-def test_a_tag_that_is_not_closed_is_named(text: str, tag: str) -> None:
+def test_correction_names_unclosed_tag(text: str, tag: str) -> None:
     unclosed = wrong(text)
     assert unclosed.problem is Problem.UNCLOSED_TAG
     assert tag in unclosed.correction
 
 
-def test_an_answer_that_was_cut_off_is_told_so() -> None:
+def test_correction_reports_cut_answer() -> None:
     assert "cut off" in wrong("<function=execute_bash>\n<parameter=cmd>ls", finish="length").correction
     assert "cut off" not in wrong("<function=execute_bash>\n<parameter=cmd>ls").correction
 
 
-def test_a_value_that_cannot_be_told_from_the_tags_is_not_cut_in_silence() -> None:
+def test_ambiguous_value_is_bad_argument() -> None:
     inner = block("execute_bash", cmd="ls")
     whole = block("file_editor", command="create", path="a", file_text=inner + "\nmore")
     assert wrong(whole).problem is Problem.BAD_ARGUMENTS
@@ -215,12 +215,12 @@ PIECES = st.sampled_from(
 @given(st.text() | st.lists(PIECES | st.text(max_size=5), max_size=12).map("".join), st.sampled_from(sorted(TOOLSETS)))
 @example("<function=" * 2000, "r2egym")
 @example("<function=x><parameter=y>" + "</parameter> " * 2000, "r2egym")
-def test_no_answer_whatever_breaks_it(text: str, scaffold: str) -> None:
+def test_parser_survives_any_text(text: str, scaffold: str) -> None:
     answer = reply(text)
     result = TEXT.parse(answer, toolset(scaffold))
     if isinstance(result, list):
         [call] = result
-        required = {name for name, each in call.tool.by_name.items() if each.required}
+        required = {name for name, parameter in call.tool.by_name.items() if parameter.required}
         assert call.tool.ends or required <= set(call.arguments)
     else:
         assert result.correction
@@ -232,14 +232,14 @@ def test_no_answer_whatever_breaks_it(text: str, scaffold: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["<parameter=a>1</parameter>x", "<function=a><parameter=b>1</parameter>x", "<function="]
 )
-def test_an_answer_that_repeats_itself_until_it_is_cut_off_is_read_at_once(unit: str) -> None:
+def test_parser_handles_long_repetition(unit: str) -> None:
     # Longer than any answer: where every tag is looked for behind every other, this takes longer than a test may.
     wrong(f"<function=execute_bash>{unit * (4_000_000 // len(unit))}")
 
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
-def test_what_is_written_as_a_value_is_what_is_read(value: str) -> None:
+def test_value_round_trips(value: str) -> None:
     if "</parameter>" in value or "</think>" in value:
         return
     assert parsed(block("execute_bash", cmd=f"\n{value}\n")).arguments["cmd"] == value
@@ -248,29 +248,32 @@ def test_what_is_written_as_a_value_is_what_is_read(value: str) -> None:
 # -- the conversation
 
 
-def test_the_system_prompt_tells_all_of_every_tool() -> None:
+def test_instructions_list_every_tool() -> None:
     for tools in TOOLSETS.values():
-        told = TEXT.instructions(tools)
+        instructions = TEXT.instructions(tools)
         for tool in tools.tools:
-            assert f": {tool.name} ----" in told
-            assert tool.description in told
+            assert f": {tool.name} ----" in instructions
+            assert tool.description in instructions
             for parameter in tool.parameters:
                 assert (
-                    f") {parameter.name} ({parameter.type}, {'required' if parameter.required else 'optional'})" in told
+                    f") {parameter.name} ({parameter.type}, {'required' if parameter.required else 'optional'})"
+                    in instructions
                 )
-        assert "</function>" in told
+        assert "</function>" in instructions
     assert TEXT.definitions(R2EGYM) is None
     assert TEXT.name == "text"
 
 
-def test_what_follows_is_said_by_the_user_and_nothing_said_is_sent_empty() -> None:
+def test_tool_results_are_user_messages() -> None:
     assert TEXT.answer(reply("x"), ["seen"]) == [{"role": "user", "content": "seen"}]
     assert TEXT.to_message(reply("x")) == {"role": "assistant", "content": "x"}
     assert TEXT.to_message(reply(""))["content"]
 
 
-def test_the_example_in_the_prompt_is_itself_a_right_call() -> None:
+def test_prompt_example_is_a_valid_call() -> None:
     for tools in TOOLSETS.values():
-        told = TEXT.instructions(tools)
-        example_block = told[told.rindex("<function=") : told.rindex("</function>") + len("</function>")]
+        instructions = TEXT.instructions(tools)
+        example_block = instructions[
+            instructions.rindex("<function=") : instructions.rindex("</function>") + len("</function>")
+        ]
         assert isinstance(TEXT.parse(reply(example_block), tools), list)

@@ -1,4 +1,4 @@
-"""An agent program's task: a real gate in a real sandbox, a real forwarder, a model server."""
+"""An agent program's task: a real gateway in a real sandbox, a real forwarder, a model server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.steps.models.client import Client
 from swe_argo.steps.models.endpoint import Endpoint
 from swe_argo.steps.models.forwarding import Forwarder
-from swe_argo.steps.models.rate_limits import open_gate
+from swe_argo.steps.models.rate_limits import open_limiter
 from swe_argo.steps.sandbox.protocol import Sandbox
 from tests import small_agent
 from tests.model_server import ModelServer, Script
-from tests.steps.agents.tasks import asked
+from tests.steps.agents.tasks import open_task
 
 PROGRAM = "/var/tmp/small-agent"
 
@@ -34,13 +34,13 @@ class Running:
     server: ModelServer
 
     def agrees(self) -> None:
-        """The journal, the forwarder and the server have counted the same."""
-        usage, counts = self.task.journal.usage, self.server.counts
-        turns = [*self.task.journal.turns, *(turn for side in self.task.journal.beside for turn in side.turns)]
+        """The recorder, the forwarder and the server have counted the same."""
+        usage, counts = self.task.recorder.usage, self.server.counts
+        turns = [*self.task.recorder.turns, *(turn for side in self.task.recorder.beside for turn in side.turns)]
         metrics = [turn.metrics for turn in turns if turn.metrics is not None]
         assert (usage.calls, usage.requests) == (counts.calls, counts.requests)
         assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
-        assert sum(each.prompt_tokens or 0 for each in metrics) == usage.prompt_tokens
+        assert sum(metric.prompt_tokens or 0 for metric in metrics) == usage.prompt_tokens
         assert len(metrics) == usage.calls
 
 
@@ -58,10 +58,10 @@ def running(
     box.write(PROGRAM, (small_agent.FOLDER / "small-agent").read_bytes())
     chosen = recipe or small_agent.recipe(PROGRAM)
     instruction = (prompts_folder() / "program.j2").read_text("utf-8")
-    with asked(script, box, "program", instruction=instruction, llm=llm, **spec) as (task, server):
+    with open_task(script, box, "program", instruction=instruction, llm=llm, **spec) as (task, server):
         llm_spec = LlmSpec(base_url=server.url, **{"num_retries": 0, **(llm or {})})
         run = RunSpec(agent=task.spec, llm=llm_spec)
         where = Endpoint(server.url, "tester", SecretStr("sk-of-the-tests"))
-        with Forwarder(run, Client(run, where, open_gate(llm_spec), 0.01), speaks) as forwarder:
+        with Forwarder(run, Client(run, where, open_limiter(llm_spec), 0.01), speaks) as forwarder:
             program = AgentProgram(recipe=chosen)
             yield Running(replace(task, program=program, forwarder=forwarder, model=NoModel()), server)

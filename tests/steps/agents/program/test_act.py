@@ -13,7 +13,7 @@ from swe_argo.steps.errors import ConfigError
 from tests import small_agent
 from tests.model_server import Answer, Call, Fault, Script, by_text, play
 from tests.model_server.answers import error
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
 from tests.steps.agents.program.running import PROGRAM, running
 from tests.steps.agents.tasks import ISSUE
@@ -37,7 +37,7 @@ def agents(turns: list[Turn]) -> list[Turn]:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("speaks", [tuple(WireProtocol), (WireProtocol.CHAT,)], ids=["passed", "translated"])
 @pytest.mark.parametrize("protocol", list(WireProtocol))
-def test_a_program_mends_and_each_of_its_calls_is_in_the_journal(
+def test_program_records_all_its_calls(
     box: Box, protocol: WireProtocol, speaks: tuple[WireProtocol, ...], stream: bool
 ) -> None:
     recipe = small_agent.recipe(PROGRAM, protocol, *(["--stream"] if stream else []))
@@ -45,36 +45,36 @@ def test_a_program_mends_and_each_of_its_calls_is_in_the_journal(
         assert program.act(run.task) is StopReason.FINISHED
         run.agrees()
     assert (box.testbed / "a.py").read_text() == "a = 3\n"
-    journal = run.task.journal
-    assert [turn.source for turn in journal.turns] == ["system", "user", "agent", "agent", "agent"]
-    assert ISSUE in journal.turns[1].message
-    looked, mended, said = agents(journal.turns)
+    recorder = run.task.recorder
+    assert [turn.source for turn in recorder.turns] == ["system", "user", "agent", "agent", "agent"]
+    assert ISSUE in recorder.turns[1].message
+    looked, mended, final = agents(recorder.turns)
     assert looked.observation
-    assert [each.content for each in looked.observation.results] == ["a = 2\n"]
+    assert [result.content for result in looked.observation.results] == ["a = 2\n"]
     assert mended.observation
-    assert [each.content for each in mended.observation.results] == ["(nothing)", "a = 3\n"]
+    assert [result.content for result in mended.observation.results] == ["(nothing)", "a = 3\n"]
     assert [call.arguments for call in mended.tool_calls or []] == [
         {"command": "echo a = 3 >a.py"}, {"command": "cat a.py"},
     ]  # fmt: skip
-    assert (said.message, said.tool_calls) == ("Mended.", None)
-    assert journal.printed == "I look.\nI mend.\nMended.\n"
-    assert not journal.beside
-    assert [tool["function"]["name"] for tool in journal.agent.tool_definitions or []] == ["bash"]
+    assert (final.message, final.tool_calls) == ("Mended.", None)
+    assert recorder.printed == "I look.\nI mend.\nMended.\n"
+    assert not recorder.beside
+    assert [tool["function"]["name"] for tool in recorder.agent.tool_definitions or []] == ["bash"]
 
 
-def test_a_helpers_call_stands_beside_the_work(box: Box) -> None:
+def test_helper_calls_are_recorded_apart(box: Box) -> None:
     recipe = small_agent.recipe(PROGRAM, "anthropic", "--and", "title")
     with running(MENDS, box.sandbox, recipe, helper_model="openai/small") as run:
         assert program.act(run.task) is StopReason.FINISHED
         run.agrees()
-    (title,) = run.task.journal.beside
+    (title,) = run.task.recorder.beside
     assert title.agent.model_name == "small"
     assert [turn.source for turn in title.turns] == ["system", "user", "agent"]
-    assert [len(agents(run.task.journal.turns)), run.task.journal.agent.model_name] == [3, "tester"]
+    assert [len(agents(run.task.recorder.turns)), run.task.recorder.agent.model_name] == [3, "tester"]
     assert [call.body["model"] for call in run.server.calls] == ["small", "tester", "tester", "tester"]
 
 
-def test_each_sub_agent_has_a_conversation_of_its_own(box: Box) -> None:
+def test_sub_agents_are_recorded_apart(box: Box) -> None:
     looks: dict[str, Script] = {
         f"part {number}": play(Answer(calls=(Call("bash", {"command": f"echo {number}"}),)), Answer("Seen."))
         for number in (1, 2, 3)
@@ -83,13 +83,13 @@ def test_each_sub_agent_has_a_conversation_of_its_own(box: Box) -> None:
     with running(by_text(looks, otherwise=MENDS), box.sandbox, recipe) as run:
         assert program.act(run.task) is StopReason.FINISHED
         run.agrees()
-    assert [turn.message for turn in agents(run.task.journal.turns)] == ["I look.", "I mend.", "Mended."]
-    told = {
+    assert [turn.message for turn in agents(run.task.recorder.turns)] == ["I look.", "I mend.", "Mended."]
+    contents = {
         turns[1].message: [result.content for result in turns[2].observation.results]
-        for turns in (side.turns for side in run.task.journal.beside)
+        for turns in (side.turns for side in run.task.recorder.beside)
         if turns[2].observation
     }
-    assert told == {f"Look into part {number}.": [f"{number}\n"] for number in (1, 2, 3)}
+    assert contents == {f"Look into part {number}.": [f"{number}\n"] for number in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(
@@ -101,17 +101,15 @@ def test_each_sub_agent_has_a_conversation_of_its_own(box: Box) -> None:
         ("other-paths", StopReason.ERROR_LOOP, ""),
     ],
 )
-def test_how_it_ends_is_told(box: Box, more: str, reason: StopReason, note: str) -> None:
+def test_program_end_has_stop_reason(box: Box, more: str, reason: StopReason, note: str) -> None:
     with running(MENDS, box.sandbox, small_agent.recipe(PROGRAM, "chat", "--and", more)) as run:
         assert program.act(run.task) is reason
-    assert run.task.journal.note == note
+    assert run.task.recorder.note == note
 
 
 @pytest.mark.parametrize("code", [0, 1])
 @pytest.mark.parametrize(("turn", "reason"), [(2, StopReason.REQUEST_REFUSED), (3, None)])
-def test_exit_code_does_not_hide_that_endpoint_ended_it_early(
-    box: Box, code: int, turn: int, reason: StopReason | None
-) -> None:
+def test_refusal_outranks_exit_code(box: Box, code: int, turn: int, reason: StopReason | None) -> None:
     def script(request: dict[str, Any]) -> Answer | Fault:
         answered = sum(message["role"] == "assistant" for message in request["messages"])
         return error(400, "no such thing") if answered == turn - 1 else MENDS(request)
@@ -120,7 +118,7 @@ def test_exit_code_does_not_hide_that_endpoint_ended_it_early(
     with running(script, box.sandbox, bash(f"python3 {PROGRAM} {words}; exit {code}")) as run:
         assert program.act(run.task) is (reason or (StopReason.FINISHED, StopReason.REQUEST_REFUSED)[code])
         assert run.server.counts.requests == turn + 2, "the small request, and the refused one once more"
-    assert ("no such thing" in run.task.journal.note) is (reason is not None or code == 1)
+    assert ("no such thing" in run.task.recorder.note) is (reason is not None or code == 1)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +130,7 @@ def test_exit_code_does_not_hide_that_endpoint_ended_it_early(
         ("sleep 600 & sleep 600 & echo done", StopReason.NO_CALLS),
     ],
 )
-def test_one_that_does_not_end_by_itself_is_ended_for_what_it_does(
+def test_program_is_ended_at_its_limits(
     box: Box, command: str, reason: StopReason, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     idle_s = 5.0 if reason is StopReason.WAITING else 600.0
@@ -141,10 +139,10 @@ def test_one_that_does_not_end_by_itself_is_ended_for_what_it_does(
     with running(MENDS, box.sandbox, bash(f"echo a = 3 >a.py; {command}")) as run:
         assert program.act(run.task) is reason
     assert (box.testbed / "a.py").read_text() == "a = 3\n"
-    assert bool(run.task.journal.note) is (reason is not StopReason.NO_CALLS)
+    assert bool(run.task.recorder.note) is (reason is not StopReason.NO_CALLS)
 
 
-def test_one_that_asks_for_ever_what_is_refused_is_ended(box: Box) -> None:
+def test_repeated_refusals_end_program(box: Box) -> None:
     recipe = small_agent.recipe(PROGRAM, "chat", "--and", "loop")
     with running(play(error(400, "no such thing")), box.sandbox, recipe) as run, pytest.raises(ConfigError):
         program.act(run.task)
@@ -158,26 +156,26 @@ def test_one_that_asks_for_ever_what_is_refused_is_ended(box: Box) -> None:
     ],
     ids=["steps", "tokens"],
 )
-def test_a_limit_refuses_further_calls(box: Box, limit: dict[str, Any], reason: StopReason, calls: int) -> None:
+def test_run_limits_refuse_further_calls(box: Box, limit: dict[str, Any], reason: StopReason, calls: int) -> None:
     with running(MENDS, box.sandbox, **limit) as run:
         assert program.act(run.task) is reason
         run.agrees()
         assert run.server.counts.calls == calls
-    assert "the run's limit is reached" not in run.task.journal.note
+    assert "the run's limit is reached" not in run.task.recorder.note
 
 
-def test_its_time_ends_it(box: Box) -> None:
+def test_timeout_ends_program(box: Box) -> None:
     recipe = small_agent.recipe(PROGRAM, "chat", "--and", "sleep")
     for timeout_s in (8, 30, 120):  # a busy machine may need longer to mend
         with running(MENDS, box.sandbox, recipe, timeout_s=timeout_s) as run:
             assert program.act(run.task) is StopReason.TIMEOUT
-            if run.task.journal.usage.calls == 3:
+            if run.task.recorder.usage.calls == 3:
                 break
     run.agrees()
     assert (box.testbed / "a.py").read_text() == "a = 3\n"
 
 
-def test_a_program_that_cannot_run_in_the_image_is_a_matter_of_configuration(box: Box) -> None:
+def test_unrunnable_is_config_error(box: Box) -> None:
     recipe = Recipe.model_validate({"name": "lost", "command": ["/nowhere/agent"], "libc": "glibc"})
     with (
         running(MENDS, box.sandbox, recipe) as run,
@@ -186,7 +184,7 @@ def test_a_program_that_cannot_run_in_the_image_is_a_matter_of_configuration(box
         program.act(run.task)
 
 
-def test_its_home_has_the_recipes_files_and_is_gone_afterwards(box: Box) -> None:
+def test_home_is_filled_and_removed(box: Box) -> None:
     command = (
         "cd; cat .my/config; echo $HOME $WORD; [ -t 0 ] || echo no terminal; echo x >big; echo $HOME >/testbed/home"
     )
@@ -201,7 +199,7 @@ def test_its_home_has_the_recipes_files_and_is_gone_afterwards(box: Box) -> None
     )
     with running(MENDS, box.sandbox, recipe) as run:
         assert program.act(run.task) is StopReason.MAX_STEPS
-    first, second, third = run.task.journal.printed.splitlines()
+    first, second, third = run.task.recorder.printed.splitlines()
     assert first == "model = tester"
     assert second.endswith("/home for tester")
     assert third == "no terminal"

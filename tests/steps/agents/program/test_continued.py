@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from swe_argo.steps.agents.going_on import AgentClock, SolveCalls
 from swe_argo.steps.agents.program.continued import ContinuedForwarder, ProgramCalls
-from swe_argo.steps.contracts.kept_calls import KeptCall, read_lines, spent_by
+from swe_argo.steps.agents.resume import AgentClock, SolveCalls
+from swe_argo.steps.contracts.recorded_calls import RecordedCall, read_lines, usage_of_try
 from swe_argo.steps.contracts.trajectory import Metrics, StopReason
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.steps.errors import InfraError
@@ -39,17 +39,17 @@ class Record:
         self.lines: list[bytes] = []
         self._lock = threading.Lock()
 
-    def keep(self, calls: Iterable[KeptCall]) -> None:
+    def keep(self, calls: Iterable[RecordedCall]) -> None:
         with self._lock:
             self.lines += [call.to_line() for call in calls]
 
     @property
-    def calls(self) -> list[KeptCall]:
+    def calls(self) -> list[RecordedCall]:
         return read_lines(b"".join(self.lines))
 
 
 @contextmanager
-def a_try(
+def open_try(
     server: ModelServer, record: Record, name: str, *speaks: WireProtocol, clock: AgentClock | None = None, **llm: Any
 ) -> Iterator[tuple[ContinuedForwarder, ProgramCalls]]:
     """What answers a program in a try of this name."""
@@ -62,9 +62,9 @@ def a_try(
         yield forwarder, calls
 
 
-def request(protocol: WireProtocol, *said: str, **more: Any) -> bytes:
+def request(protocol: WireProtocol, *texts: str, **more: Any) -> bytes:
     """A request in a protocol, its texts in turn the user's and the model's."""
-    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+    messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
     fields: dict[str, Any] = {"model": "m"}
     fields |= {"input": messages} if protocol is WireProtocol.RESPONSES else {"messages": messages}
     if protocol is WireProtocol.ANTHROPIC:
@@ -79,31 +79,29 @@ def ask(forwarder: ContinuedForwarder, protocol: WireProtocol, body: bytes) -> F
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("speaks", [tuple(WireProtocol), (WireProtocol.CHAT,)], ids=["passed", "translated"])
 @pytest.mark.parametrize("protocol", list(WireProtocol))
-def test_the_answer_of_then_is_given_again_and_only_what_is_new_is_asked(
-    protocol: WireProtocol, speaks: tuple[WireProtocol, ...], stream: bool
-) -> None:
+def test_resume_asks_only_new_requests(protocol: WireProtocol, speaks: tuple[WireProtocol, ...], stream: bool) -> None:
     record = Record()
 
-    def asked(forwarder: ContinuedForwarder, date: str, session: str, turns: int) -> list[Forwarded]:
+    def send_turns(forwarder: ContinuedForwarder, date: str, session: str, turns: int) -> list[Forwarded]:
         issue = ISSUE.format(date=date, session=f"0b1c{session}-1111-2222-3333-444455556666")
-        said = [issue, *["I look.", f"{session[0]}.25 seconds, at {date}"] * turns]
-        bodies = [request(protocol, *said[: 2 * turn + 1], session=session, stream=stream) for turn in range(turns)]
+        texts = [issue, *["I look.", f"{session[0]}.25 seconds, at {date}"] * turns]
+        bodies = [request(protocol, *texts[: 2 * turn + 1], session=session, stream=stream) for turn in range(turns)]
         return [ask(forwarder, protocol, body) for body in bodies]
 
     tokens = {"extra_body": {"return_token_ids": True, "logprobs": True}}
     more: dict[str, Any] = tokens if protocol is WireProtocol.CHAT else {}
     with model_server(play(*[ANSWER] * 4)) as server:
-        with a_try(server, record, "a", *speaks, **more) as (forwarder, _):
-            then = asked(forwarder, "2026-11-23", "1234", 3)
+        with open_try(server, record, "a", *speaks, **more) as (forwarder, _):
+            then = send_turns(forwarder, "2026-11-23", "1234", 3)
             usage = forwarder.usage
-        with a_try(server, record, "b", *speaks, **more) as (forwarder, calls):
-            now = asked(forwarder, "2026-11-24", "5678", 4)
+        with open_try(server, record, "b", *speaks, **more) as (forwarder, calls):
+            now = send_turns(forwarder, "2026-11-24", "5678", 4)
             assert forwarder.reused_count == 3
             assert calls.inherited == usage
             assert (forwarder.usage.calls, forwarder.usage.requests) == (4, 4)
         assert server.counts.requests == 4
-    assert [(each.status, each.headers, each.body) for each in now[:3]] == [
-        (each.status, each.headers, each.body) for each in then
+    assert [(forwarded.status, forwarded.headers, forwarded.body) for forwarded in now[:3]] == [
+        (forwarded.status, forwarded.headers, forwarded.body) for forwarded in then
     ]
     for before, again in zip(then, now, strict=False):
         assert before.call is not None
@@ -112,77 +110,79 @@ def test_the_answer_of_then_is_given_again_and_only_what_is_new_is_asked(
         assert again.call.metrics == before.call.metrics
         assert again.call.tools == before.call.tools
         assert "2026-11-24" in str(again.call.messages)
-    assert spent_by("a", record.calls) == usage
-    assert spent_by("b", record.calls).calls == 1
+    assert usage_of_try("a", record.calls) == usage
+    assert usage_of_try("b", record.calls).calls == 1
     assert record.calls[-1].usage.calls == 4
 
 
-def test_a_record_holds_the_ids_of_a_conversation_once_and_gives_all_of_them_back() -> None:
+def test_record_stores_token_ids_once() -> None:
     """Of three conversations that take turns, gone on with by a second try and by a third."""
     record, chat = Record(), WireProtocol.CHAT
     tokens: dict[str, Any] = {"extra_body": {"return_token_ids": True, "logprobs": True}}
 
     def talk(forwarder: ContinuedForwarder, turns: int) -> list[Metrics]:
-        told: list[Metrics] = []
+        metrics: list[Metrics] = []
         for turn in range(turns):
             for name in ("one", "two", "three"):
                 words = [f"{name} " * 40, *["I look.", f"{name} was seen " * 20] * turn]
-                done = ask(forwarder, chat, request(chat, *words))
-                assert done.call
-                told.append(done.call.metrics)
-        return told
+                answer = ask(forwarder, chat, request(chat, *words))
+                assert answer.call
+                metrics.append(answer.call.metrics)
+        return metrics
 
     with model_server(play(*[ANSWER] * 99)) as server:
-        with a_try(server, record, "a", **tokens) as (forwarder, _):
+        with open_try(server, record, "a", **tokens) as (forwarder, _):
             first = talk(forwarder, 5)
-        with a_try(server, record, "b", **tokens) as (forwarder, _):
+        with open_try(server, record, "b", **tokens) as (forwarder, _):
             second = talk(forwarder, 9)
-        with a_try(server, record, "c", **tokens) as (forwarder, _):
+        with open_try(server, record, "c", **tokens) as (forwarder, _):
             third = talk(forwarder, 9)
         assert server.counts.requests == 27
     assert second[:15] == first
     assert third == second
     whole = sum(len(metrics.prompt_token_ids or []) for metrics in second[-3:])
-    kept = [json.loads(call.forwarded.tokens)[0] for call in record.calls if call.forwarded]
-    assert sum(map(len, kept)) <= whole
+    recorded_ids = [json.loads(call.forwarded.tokens)[0] for call in record.calls if call.forwarded]
+    assert sum(map(len, recorded_ids)) <= whole
 
 
-def test_calls_at_a_time_are_taken_over_in_any_order_each_once() -> None:
+def test_parallel_calls_are_reused_once() -> None:
     """Two are the same: the third that is, is asked."""
     record = Record()
     bodies = [request(WireProtocol.CHAT, f"helper {number}") for number in (1, 2, 3, 3, 4)]
 
-    def numbered(asked: Request) -> Answer:
-        return Answer(f"to {asked['messages'][0]['content']}", delay_s=0.05)
+    def numbered(body: Request) -> Answer:
+        return Answer(f"to {body['messages'][0]['content']}", delay_s=0.05)
 
     with model_server(numbered) as server, ThreadPoolExecutor(8) as several:
-        with a_try(server, record, "a") as (forwarder, _):
+        with open_try(server, record, "a") as (forwarder, _):
             list(several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), bodies))
-        with a_try(server, record, "b") as (forwarder, calls):
-            done = list(several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), [*bodies[::-1], bodies[2]]))
+        with open_try(server, record, "b") as (forwarder, calls):
+            answers = list(
+                several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), [*bodies[::-1], bodies[2]])
+            )
             assert forwarder.reused_count == len(bodies)
             assert len({call.at for call in calls.reused}) == len(bodies)
         assert server.counts.requests == len(bodies) + 1
-    said = [done_.call.reply.text for done_ in done if done_.call and done_.call.reply]
-    assert said == [f"to helper {number}" for number in (4, 3, 3, 2, 1, 3)]
-    assert spent_by("a", record.calls).calls == len(bodies)
+    replies = [answer.call.reply.text for answer in answers if answer.call and answer.call.reply]
+    assert replies == [f"to helper {number}" for number in (4, 3, 3, 2, 1, 3)]
+    assert usage_of_try("a", record.calls).calls == len(bodies)
 
 
-def test_what_is_asked_otherwise_is_asked_and_the_rest_can_still_be_taken_over() -> None:
+def test_changed_requests_are_asked_again() -> None:
     """By a third try, too, that takes over the calls of both."""
     record, chat = Record(), WireProtocol.CHAT
     with model_server(play(*[ANSWER] * 9)) as server:
-        with a_try(server, record, "a") as (forwarder, _):
+        with open_try(server, record, "a") as (forwarder, _):
             for text in ("one", "two", "three"):
                 ask(forwarder, chat, request(chat, text))
-        with a_try(server, record, "b") as (forwarder, _):
+        with open_try(server, record, "b") as (forwarder, _):
             for text in ("one", "two, and more", "three"):
                 ask(forwarder, chat, request(chat, text))
-            for name, other in (("temperature", 0.5), ("tools", []), ("max_tokens", 5), ("stream", True)):
-                ask(forwarder, chat, request(chat, "one", **{name: other}))
+            for name, value in (("temperature", 0.5), ("tools", []), ("max_tokens", 5), ("stream", True)):
+                ask(forwarder, chat, request(chat, "one", **{name: value}))
             assert forwarder.reused_count == 2
         assert server.counts.requests == 3 + 1 + 4
-        with a_try(server, record, "c") as (forwarder, calls):
+        with open_try(server, record, "c") as (forwarder, calls):
             for text in ("three", "two", "two, and more", "one"):
                 ask(forwarder, chat, request(chat, text))
             assert forwarder.reused_count == 4
@@ -190,21 +190,21 @@ def test_what_is_asked_otherwise_is_asked_and_the_rest_can_still_be_taken_over()
         assert server.counts.requests == 3 + 1 + 4
 
 
-def test_items_that_codex_names_anew_are_the_same() -> None:
+def test_new_codex_item_ids_still_match() -> None:
     record, ways = Record(), WireProtocol.RESPONSES
 
-    def body(made: str, output: str = "a.py") -> bytes:
+    def body(item_id: str, output: str = "a.py") -> bytes:
         items = [
-            {"type": "message", "role": "user", "id": f"msg_{made}", "content": "There is a bug."},
-            {"type": "function_call", "id": f"fc_{made}", "call_id": "c1", "name": "ls", "arguments": "{}"},
-            {"type": "function_call_output", "id": f"fco_{made}", "call_id": "c1", "output": output},
+            {"type": "message", "role": "user", "id": f"msg_{item_id}", "content": "There is a bug."},
+            {"type": "function_call", "id": f"fc_{item_id}", "call_id": "c1", "name": "ls", "arguments": "{}"},
+            {"type": "function_call_output", "id": f"fco_{item_id}", "call_id": "c1", "output": output},
         ]
         return json.dumps({"model": "m", "input": items}).encode()
 
     with model_server(play(*[ANSWER] * 9)) as server:
-        with a_try(server, record, "a") as (forwarder, _):
+        with open_try(server, record, "a") as (forwarder, _):
             ask(forwarder, ways, body("01a20d74-4468-7133-bf22-f16176bf8a07"))
-        with a_try(server, record, "b") as (forwarder, _):
+        with open_try(server, record, "b") as (forwarder, _):
             ask(forwarder, ways, body("01a20d74-54e6-7f23-82ba-2b25176ed8e2"))
             assert forwarder.reused_count == 1
             ask(forwarder, ways, body("2", output="b.py"))
@@ -216,36 +216,38 @@ def parallel_results(protocol: WireProtocol, order: str, outputs: str = "xyz") -
     """A request with the results of three parallel calls in this order, as the protocol's programs send them."""
     output = dict(zip("abc", outputs, strict=True))
     if protocol is WireProtocol.ANTHROPIC:
-        made: list[Any] = [{"type": "tool_use", "id": call, "name": "ls", "input": {}} for call in "abc"]
-        given: list[Any] = [{"type": "tool_result", "tool_use_id": call, "content": output[call]} for call in order]
-        given[-1]["cache_control"] = {"type": "ephemeral"}
-        given.insert(1, {"type": "text", "text": "Be brief."})
+        calls: list[Any] = [{"type": "tool_use", "id": call, "name": "ls", "input": {}} for call in "abc"]
+        results: list[Any] = [{"type": "tool_result", "tool_use_id": call, "content": output[call]} for call in order]
+        results[-1]["cache_control"] = {"type": "ephemeral"}
+        results.insert(1, {"type": "text", "text": "Be brief."})
         fields: dict[str, Any] = {
             "messages": [
                 {"role": "user", "content": "Go."},
-                {"role": "assistant", "content": made},
-                {"role": "user", "content": given[:2]},
-                {"role": "user", "content": given[2:]},
+                {"role": "assistant", "content": calls},
+                {"role": "user", "content": results[:2]},
+                {"role": "user", "content": results[2:]},
             ]
         }
     elif protocol is WireProtocol.RESPONSES:
-        made = [{"type": "function_call", "call_id": call, "name": "ls", "arguments": "{}"} for call in "abc"]
-        given = [{"type": "function_call_output", "call_id": call, "output": output[call]} for call in order]
-        fields = {"input": [{"role": "user", "content": "Go."}, *made, *given]}
+        calls = [{"type": "function_call", "call_id": call, "name": "ls", "arguments": "{}"} for call in "abc"]
+        results = [{"type": "function_call_output", "call_id": call, "output": output[call]} for call in order]
+        fields = {"input": [{"role": "user", "content": "Go."}, *calls, *results]}
     else:
-        made = [{"id": call, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for call in "abc"]
-        given = [{"role": "tool", "tool_call_id": call, "content": output[call]} for call in order]
-        fields = {"messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": made}, *given]}
+        calls = [{"id": call, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for call in "abc"]
+        results = [{"role": "tool", "tool_call_id": call, "content": output[call]} for call in order]
+        fields = {
+            "messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": calls}, *results]
+        }
     return json.dumps({"model": "m", "max_tokens": 9} | fields).encode()
 
 
 @pytest.mark.parametrize("protocol", list(WireProtocol))
-def test_order_of_parallel_results_does_not_matter(protocol: WireProtocol) -> None:
+def test_result_order_does_not_matter(protocol: WireProtocol) -> None:
     record = Record()
     with model_server(play(*[ANSWER] * 9)) as server:
-        with a_try(server, record, "a") as (forwarder, _):
+        with open_try(server, record, "a") as (forwarder, _):
             ask(forwarder, protocol, parallel_results(protocol, "bca"))
-        with a_try(server, record, "b") as (forwarder, _):
+        with open_try(server, record, "b") as (forwarder, _):
             ask(forwarder, protocol, parallel_results(protocol, "cab"))
             assert forwarder.reused_count == 1
             ask(forwarder, protocol, parallel_results(protocol, "bca", outputs="yxz"))
@@ -253,18 +255,18 @@ def test_order_of_parallel_results_does_not_matter(protocol: WireProtocol) -> No
         assert server.counts.requests == 2
 
 
-def test_a_refusal_is_kept_and_a_failure_is_not() -> None:
+def test_record_has_refusals_not_errors() -> None:
     record, chat = Record(), WireProtocol.CHAT
     items: dict[str, Answer | Fault] = {"filtered": FILTERED, "broken": SERVER_ERROR}
-    with model_server(lambda asked: items[asked["messages"][0]["content"]]) as server:
-        with a_try(server, record, "a") as (forwarder, _):
+    with model_server(lambda body: items[body["messages"][0]["content"]]) as server:
+        with open_try(server, record, "a") as (forwarder, _):
             then = ask(forwarder, chat, request(chat, "filtered"))
             usage = forwarder.usage
             with pytest.raises(InfraError):
                 ask(forwarder, chat, request(chat, "broken"))
             assert ask(forwarder, chat, b"no JSON").call is None
             assert forwarder.answer("GET", "/v1/models", {}, b"").status == 200
-        with a_try(server, record, "b") as (forwarder, calls):
+        with open_try(server, record, "b") as (forwarder, calls):
             now = ask(forwarder, chat, request(chat, "filtered"))
             assert forwarder.usage == usage
             items["broken"] = ANSWER
@@ -278,13 +280,13 @@ def test_a_refusal_is_kept_and_a_failure_is_not() -> None:
     assert [call.ended for call in record.calls] == [StopReason.CONTENT_FILTER, None]
 
 
-def test_an_agent_has_no_more_time_for_being_answered_at_once() -> None:
+def test_reused_answers_keep_agent_clock() -> None:
     record, chat = Record(), WireProtocol.CHAT
     before, after = AgentClock(), AgentClock()
     before.set(500.0)
     with model_server(play(ANSWER)) as server:
-        with a_try(server, record, "a", clock=before) as (forwarder, _):
+        with open_try(server, record, "a", clock=before) as (forwarder, _):
             ask(forwarder, chat, request(chat, "one"))
-        with a_try(server, record, "b", clock=after) as (forwarder, _):
+        with open_try(server, record, "b", clock=after) as (forwarder, _):
             ask(forwarder, chat, request(chat, "one"))
     assert after() >= 500.0

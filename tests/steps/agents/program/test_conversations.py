@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from swe_argo.steps.agents.journal import Journal
 from swe_argo.steps.agents.program.conversations import Conversations
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.trajectory import AgentInfo, Metrics, MetricsExtra, StopReason
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.steps.models.program_requests import ModelCall
@@ -17,8 +17,8 @@ class Agent:
     """What an agent sends, and what it is answered."""
 
     def __init__(self) -> None:
-        self.journal = Journal(AgentInfo(name="program", version="1", model_name="openai/m"), "run", "a__b-1", 1)
-        self.conversations = Conversations(self.journal, TASK, "m")
+        self.recorder = Recorder(AgentInfo(name="program", version="1", model_name="openai/m"), "run", "a__b-1", 1)
+        self.conversations = Conversations(self.recorder, TASK, "m")
 
     def ask(
         self,
@@ -30,8 +30,10 @@ class Agent:
         system: str = "You are an agent.",
     ) -> Message:
         """The assistant's message; ``calls`` are ids and arguments, ``ids`` the tokens of prompt and answer."""
-        made = [{"id": name, "type": "function", "function": {"name": "bash", "arguments": a}} for name, a in calls]
-        message: Message = {"role": "assistant", "content": text} | ({"tool_calls": made} if made else {})
+        tool_calls = [
+            {"id": name, "type": "function", "function": {"name": "bash", "arguments": a}} for name, a in calls
+        ]
+        message: Message = {"role": "assistant", "content": text} | ({"tool_calls": tool_calls} if tool_calls else {})
         prompt, output = ids or (None, None)
         metrics = Metrics(prompt_tokens=1, prompt_token_ids=prompt, completion_token_ids=output, extra=MetricsExtra())
         reply = Reply(text, metrics, message, calls=tuple(RequestedCall(name, "bash", a) for name, a in calls))
@@ -39,8 +41,8 @@ class Agent:
         return message
 
     @property
-    def told(self) -> list[str]:
-        return [f"{turn.source}: {turn.message}" for turn in self.journal.turns]
+    def messages(self) -> list[str]:
+        return [f"{turn.source}: {turn.message}" for turn in self.recorder.turns]
 
 
 def user(text: str) -> Message:
@@ -51,79 +53,79 @@ def tool(name: str, text: str) -> Message:
     return {"role": "tool", "tool_call_id": name, "content": text}
 
 
-def test_a_conversation_goes_on_though_its_agent_shortens_what_lies_back() -> None:
+def test_conversation_survives_shortening() -> None:
     agent, task = Agent(), user(TASK)
     first = agent.ask([task], "a", ("1", "{}"))
     second = agent.ask([task, first, tool("1", "long " * 100)], "b", ("2", "{}"))
     agent.ask([task, first, tool("1", "[cut]"), second, tool("2", "x"), user("Go on.")], "c")
-    assert agent.told[-4:] == ["agent: a", "agent: b", "user: Go on.", "agent: c"]
-    assert [turn.observation and turn.observation.results[0].content for turn in agent.journal.turns[2:4]] == [
+    assert agent.messages[-4:] == ["agent: a", "agent: b", "user: Go on.", "agent: c"]
+    assert [turn.observation and turn.observation.results[0].content for turn in agent.recorder.turns[2:4]] == [
         "long " * 100,
         "x",
     ]
-    assert not agent.journal.beside
+    assert not agent.recorder.beside
 
 
-def test_a_conversation_that_its_agent_summed_up_goes_on() -> None:
+def test_conversation_survives_summary() -> None:
     agent, task = Agent(), user(TASK)
     first = agent.ask([task], "a", ("1", "{}"))
     agent.ask([task, first, tool("1", "x"), user("Sum it up.")], "the sum")
     agent.ask([user("So far: the sum. Go on.")], "b")
-    assert agent.told[-4:] == ["user: Sum it up.", "agent: the sum", "user: So far: the sum. Go on.", "agent: b"]
-    assert not agent.journal.beside
+    assert agent.messages[-4:] == ["user: Sum it up.", "agent: the sum", "user: So far: the sum. Go on.", "agent: b"]
+    assert not agent.recorder.beside
 
 
-def test_a_conversation_that_was_summed_up_goes_on_though_its_first_line_tells_a_hash_of_it() -> None:
+def test_summary_ignores_billing_header() -> None:
     agent, task, system = Agent(), user(TASK), "x-anthropic-billing-header: cc_version=2.1.330.{}; entry;\n\nYou work."
     first = agent.ask([task], "a", ("1", "{}"), system=system.format("8e2"))
     agent.ask([task, first, tool("1", "x"), user("Sum it up.")], "the sum", system=system.format("8e2"))
     agent.ask([user("So far: the sum. Go on.")], "b", system=system.format("232"))
-    assert agent.told[0] == f"system: {system.format('8e2')}"
-    assert agent.told[-2:] == ["user: So far: the sum. Go on.", "agent: b"]
-    assert not agent.journal.beside
+    assert agent.messages[0] == f"system: {system.format('8e2')}"
+    assert agent.messages[-2:] == ["user: So far: the sum. Go on.", "agent: b"]
+    assert not agent.recorder.beside
 
 
-def test_turns_that_a_fork_repeats_have_their_results() -> None:
+def test_forked_turns_keep_their_results() -> None:
     agent, task = Agent(), user(TASK)
     first = agent.ask([task], "a", ("1", "{}"), ("2", "{}"))
     second = agent.ask([task, first, tool("1", "x"), tool("2", "y")], "b", ("3", "{}"))
     agent.ask([task, first, tool("1", "x"), user("Mind."), tool("2", "y"), user("Sum up.")], "the sum")
     agent.ask([task, first, tool("1", "x"), tool("2", "y"), second, tool("3", "z")], "c")
-    (fork,) = agent.journal.beside
+    (fork,) = agent.recorder.beside
     assert [f"{turn.source}: {turn.message}" for turn in fork.turns[2:]] == [
         "agent: a",
         "user: Mind.",
         "user: Sum up.",
         "agent: the sum",
     ]
-    seen = fork.turns[2].observation
-    assert seen
-    assert [(each.source_call_id, each.content) for each in seen.results] == [("1", "x"), ("2", "y")]
-    assert agent.told[-2:] == ["agent: b", "agent: c"]
+    observation = fork.turns[2].observation
+    assert observation
+    assert [(result.source_call_id, result.content) for result in observation.results] == [("1", "x"), ("2", "y")]
+    assert agent.messages[-2:] == ["agent: b", "agent: c"]
 
 
-def test_the_work_is_the_conversation_with_the_instruction_and_tools_whenever_it_begins() -> None:
+def test_main_conversation_is_detected() -> None:
     agent = Agent()
     agent.ask([user("Look around.")], "seen")
     agent.ask([user(f"A title for: {TASK}")], "A title", tools=[])
     agent.ask([user(f"<task>\n{TASK}\n</task>")], "done")
-    assert agent.told[-1] == "agent: done"
-    assert {side.turns[-1].message for side in agent.journal.beside} == {"seen", "A title"}
+    assert agent.messages[-1] == "agent: done"
+    assert {side.turns[-1].message for side in agent.recorder.beside} == {"seen", "A title"}
 
 
-def test_a_sub_agent_of_the_same_words_is_no_part_of_the_work_that_waits_for_it() -> None:
+def test_sub_agent_stays_beside_main_work() -> None:
     agent, task = Agent(), user(TASK)
     first = agent.ask([task], "ask another", ("1", "{}"))
     agent.ask([user("Look into a.")], "It is b.")
     agent.ask([task, first, tool("1", "It is b.")], "done")
-    assert agent.told[-2:] == ["agent: ask another", "agent: done"]
-    assert [side.turns[-1].message for side in agent.journal.beside] == ["It is b."]
+    assert agent.messages[-2:] == ["agent: ask another", "agent: done"]
+    assert [side.turns[-1].message for side in agent.recorder.beside] == ["It is b."]
 
 
-def test_arguments_that_are_no_object_are_kept_as_they_were_written() -> None:
+def test_non_object_arguments_stay_raw() -> None:
     agent = Agent()
     agent.ask([user(TASK)], "", ("1", "*** patch"), ("2", '["a"]'), ("3", '{"a": 1}'))
-    calls = agent.journal.turns[-1].tool_calls or []
+    calls = agent.recorder.turns[-1].tool_calls or []
     assert [(call.arguments, call.extra) for call in calls] == [
         ({}, {"arguments": "*** patch"}),
         ({}, {"arguments": '["a"]'}),
@@ -131,24 +133,24 @@ def test_arguments_that_are_no_object_are_kept_as_they_were_written() -> None:
     ]
 
 
-def test_tokens_that_a_prompt_shares_with_the_call_before_are_recorded_once() -> None:
+def test_shared_tokens_are_recorded_once() -> None:
     agent, task = Agent(), user(TASK)
     first = agent.ask([task], "a", ("1", "{}"), ids=([1, 2], [3]))
     agent.ask([user("Elsewhere.")], "z", ids=([9, 9], [9]), system="Another.")
     agent.ask([task, first, tool("1", "x")], "b", ids=([1, 2, 3, 4], [5]))
-    last = agent.journal.turns[-1].metrics
+    last = agent.recorder.turns[-1].metrics
     assert last
     assert last.extra
     assert (last.prompt_token_ids, last.extra.shared_prompt_ids) == ([4], 3)
 
 
-def test_arguments_that_no_record_can_hold_stand_beside_as_they_were_written() -> None:
+def test_too_deep_arguments_stay_raw() -> None:
     agent, task, deep = Agent(), user(TASK), '{"a":' * 300 + "1" + "}" * 300
     first = agent.ask([task], "a", ("1", deep), ("2", "[" * 100_000))
     agent.ask([task, first, tool("1", "x")], "b")
-    calls = agent.journal.turns[-2].tool_calls or []
+    calls = agent.recorder.turns[-2].tool_calls or []
     assert [(call.arguments, call.extra and call.extra["arguments"][:6]) for call in calls] == [
         ({}, '{"a":{'),
         ({}, "[[[[[["),
     ]
-    assert agent.journal.alone(StopReason.FINISHED, 1.0).to_bytes()
+    assert agent.recorder.alone(StopReason.FINISHED, 1.0).to_bytes()

@@ -15,10 +15,10 @@ from swe_argo.steps.contracts.recipe import AgentProgram
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.workflows.rollouts.task import RolloutTask
-from swe_argo.workflows.verl.scaffold_work import open_journal, work
+from swe_argo.workflows.verl.scaffold_work import open_recorder, work
 from swe_argo.workflows.verl.token_model import Room, TokenModel
 from tests import small_agent
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
 from tests.steps.agents.program.running import PROGRAM
 from tests.steps.agents.solved_units import run_file
@@ -45,9 +45,7 @@ def called(command: str) -> str:
 
 
 @pytest.mark.parametrize("protocol", list(WireProtocol))
-def test_its_work_is_one_sequence_of_what_was_sampled(
-    box: Box, loop: asyncio.AbstractEventLoop, protocol: WireProtocol
-) -> None:
+def test_rollout_is_one_sampled_sequence(box: Box, loop: asyncio.AbstractEventLoop, protocol: WireProtocol) -> None:
     box.sandbox.write(PROGRAM, (small_agent.FOLDER / "small-agent").read_bytes())
     answers = [called("echo a = 3 >a.py"), called("cat a.py"), "Mended.$"]
     letters = Letters(answers)
@@ -67,12 +65,12 @@ def test_its_work_is_one_sequence_of_what_was_sampled(
         }
     )
     task = RolloutTask("", run, instance(), Answer(instance_id="a__b-1"))
-    journal = open_journal(task, "run", 1, "qwen")
-    ended = work(task, box.sandbox, model, journal)
+    recorder = open_recorder(task, "run", 1, "qwen")
+    ended = work(task, box.sandbox, model, recorder)
     assert ended.reason is StopReason.FINISHED
     assert (box.testbed / "a.py").read_text() == "a = 3\n"
     (stretch,) = model.take_stretches()
     sampled = "".join(chr(token) for token, mine in zip(stretch.tokens, stretch.sampled, strict=True) if mine)
     assert sampled == "".join(answers)
-    assert [turn.message for turn in journal.turns if turn.source == "agent"] == ["I act.", "I act.", "Mended."]
-    assert (journal.usage.calls, journal.usage) == (3, model.usage)
+    assert [turn.message for turn in recorder.turns if turn.source == "agent"] == ["I act.", "I act.", "Mended."]
+    assert (recorder.usage.calls, recorder.usage) == (3, model.usage)

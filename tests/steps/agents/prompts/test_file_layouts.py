@@ -38,12 +38,10 @@ def diff(path: str, *hunks: tuple[int, int]) -> str:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(issue=ODD, readmes=FILES, contents=FILES, style=st.sampled_from(["style-2", "style-3"]))
-def test_a_prompt_is_what_swebench_makes_of_the_same_row(
-    issue: str, readmes: dict[str, str], contents: dict[str, str], style: Any
-) -> None:
+def test_prompt_matches_swebench(issue: str, readmes: dict[str, str], contents: dict[str, str], style: Any) -> None:
     row = {"problem_statement": issue, "readmes": readmes, "file_contents": contents, "patch": ""}
-    shown = [[FileContext(path=path, text=text) for path, text in part.items()] for part in (readmes, contents)]
-    assert file_layouts.render_prompt(style, issue, *shown) == swebench_inference.prompt(style, row)
+    files = [[FileContext(path=path, text=text) for path, text in part.items()] for part in (readmes, contents)]
+    assert file_layouts.render_prompt(style, issue, *files) == swebench_inference.prompt(style, row)
     if contents:
         assert ours(style, row) == swebench_inference.prompt(style, row)
 
@@ -52,14 +50,14 @@ def test_a_prompt_is_what_swebench_makes_of_the_same_row(
 @given(
     contents=st.dictionaries(PATHS, st.lists(ODD, max_size=60).map("\n".join), min_size=1, max_size=3), data=st.data()
 )
-def test_windows_are_cut_as_swebench_cuts_them(contents: dict[str, str], data: st.DataObject) -> None:
+def test_windows_match_swebench(contents: dict[str, str], data: st.DataObject) -> None:
     hunk = st.tuples(st.integers(0, 90), st.integers(1, 6))
     patch = "".join(diff(path, *sorted(data.draw(st.lists(hunk, min_size=1, max_size=3)))) for path in contents)
     row = {"problem_statement": "p", "readmes": {"README": "r"}, "file_contents": contents, "patch": patch}
     assert ours("style-2-edits-only", row) == swebench_inference.prompt("style-2-edits-only", row)
 
 
-def test_a_hunk_near_the_top_of_a_long_file_shows_nothing_as_published() -> None:
+def test_hunk_near_top_shows_no_lines() -> None:
     text = "\n".join(f"line {n}" for n in range(1, 101))
     row = {
         "problem_statement": "p", "readmes": {}, "file_contents": {"a.py": text}, "patch": diff("a.py", (3, 4))
@@ -68,7 +66,7 @@ def test_a_hunk_near_the_top_of_a_long_file_shows_nothing_as_published() -> None
     assert "line" not in ours("style-2-edits-only", row).partition("<code>")[2].partition("</code>")[0]
 
 
-def test_a_file_that_the_patch_leaves_alone_is_not_shown_where_only_edits_are() -> None:
+def test_edits_only_omits_untouched_files() -> None:
     row = {
         "problem_statement": "p",
         "readmes": {"README": "r"},
@@ -81,7 +79,7 @@ def test_a_file_that_the_patch_leaves_alone_is_not_shown_where_only_edits_are() 
 
 @needs_data
 @pytest.mark.parametrize("style", STYLES)
-def test_real_issues_and_patches_are_laid_out_as_swebench_does(style: Any) -> None:
+def test_real_rows_match_swebench(style: Any) -> None:
     """The issues and patches of real rows; as contents, what the patches show of the files."""
     pyarrow = pytest.importorskip("pyarrow.parquet")
     rows = pyarrow.read_table(DATA / "swebench" / "verified_test.parquet").to_pylist()
@@ -92,7 +90,7 @@ def test_real_issues_and_patches_are_laid_out_as_swebench_does(style: Any) -> No
         assert ours(style, full) == swebench_inference.prompt(style, full), row["instance_id"]
 
 
-def test_the_conversation_is_the_one_that_swebench_asks_with() -> None:
+def test_messages_match_swebench() -> None:
     prompt = file_layouts.render_prompt("style-3", "the issue", [], [])
     system, user = file_layouts.prompt_messages(prompt)
     assert (system["role"], user["role"]) == ("system", "user")
@@ -100,6 +98,6 @@ def test_the_conversation_is_the_one_that_swebench_asks_with() -> None:
     assert "\n" not in system["content"]
 
 
-def test_an_issue_that_looks_like_a_template_is_shown_as_it_is() -> None:
+def test_issue_is_never_rendered() -> None:
     issue = "{{ problem_statement.__class__ }} {% raw %} {# x #}"
     assert f"<issue>\n{issue}\n</issue>" in file_layouts.render_prompt("style-2", issue, [], [])

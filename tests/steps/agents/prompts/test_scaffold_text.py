@@ -26,7 +26,7 @@ DOCUMENTED = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/scaffolds.md").read_
 
 
 @pytest.mark.parametrize("fn_calling", [True, False], ids=["functions", "text"])
-def test_a_conversation_is_held_in_the_words_of_the_documented_file(tmp_path: Path, fn_calling: bool) -> None:
+def test_conversation_uses_file_words(tmp_path: Path, fn_calling: bool) -> None:
     def does(name: str, **arguments: str) -> Answer:
         return call(name, **arguments) if fn_calling else function_text(name, "Now.", **arguments)
 
@@ -37,30 +37,30 @@ def test_a_conversation_is_held_in_the_words_of_the_documented_file(tmp_path: Pa
         does("finish"),
     )
     with model_server(script) as server:
-        made = desk(tmp_path, server, fn_calling=fn_calling)
-        run: RunFile = RunFile.from_bytes((made.inputs / RunFile.file).read_bytes())
-        made.put(run.model_copy(update={"words": DOCUMENTED}))
-        done = solve(made)
-        assert done.returncode == 0, done.stderr
+        solve_desk = desk(tmp_path, server, fn_calling=fn_calling)
+        run: RunFile = RunFile.from_bytes((solve_desk.inputs / RunFile.file).read_bytes())
+        solve_desk.put(run.model_copy(update={"words": DOCUMENTED}))
+        result = solve(solve_desk)
+        assert result.returncode == 0, result.stderr
         first = server.calls[0].body
-    trajectory: Trajectory = made.get(Trajectory)
+    trajectory: Trajectory = solve_desk.get(Trajectory)
     system = trajectory.steps[0].message
     assert system.startswith("You mend a repository at /testbed. Call finish when that is done.\n")
     assert first["messages"][0] == {"role": "system", "content": system}
     if fn_calling:
-        told = next(tool["function"] for tool in first["tools"] if tool["function"]["name"] == "execute_bash")
-        assert told["description"] == "Run a command in the terminal."
-        assert told["parameters"]["properties"]["cmd"]["description"] == "The command, in bash."
+        function = next(tool["function"] for tool in first["tools"] if tool["function"]["name"] == "execute_bash")
+        assert function["description"] == "Run a command in the terminal."
+        assert function["parameters"]["properties"]["cmd"]["description"] == "The command, in bash."
     else:
         assert "Run a command in the terminal." in system
         assert "The command, in bash." in system
     shell, edit, search, _ = observations(trajectory)
-    left = "\nSteps Remaining: "
-    assert shell.startswith(f"<returncode>3</returncode>\n<output>\nseen\nwrong\n</output>{left}")
+    footer = "\nSteps Remaining: "
+    assert shell.startswith(f"<returncode>3</returncode>\n<output>\nseen\nwrong\n</output>{footer}")
     assert "     1 a = 2" in edit
     assert "Execution output of" not in edit
     assert "Execution output of [search]" in search, "a frame that is not in the file is the scaffold's own"
-    assert made.get(Trajectory).extra.stop_reason is StopReason.FINISHED
+    assert solve_desk.get(Trajectory).extra.stop_reason is StopReason.FINISHED
 
 
 @pytest.mark.parametrize(
@@ -68,34 +68,37 @@ def test_a_conversation_is_held_in_the_words_of_the_documented_file(tmp_path: Pa
     [
         ("system = ", r"words\.toml: Invalid value \(at"),
         ("sytem = 'a'", r"words\.toml: sytem is unknown \(did you mean system\?\)"),
-        ("system = 3", r"words\.toml: system is no text"),
-        ("system = ' '", r"words\.toml, system: it says nothing"),
+        ("system = 3", r"words\.toml: system is not a text"),
+        ("system = ' '", r"words\.toml, system: the template renders to an empty text"),
         ("system = '{{ tool }}'", r"words\.toml, system, line 1: tool is undefined \(did you mean tools\?\)"),
         ("system = '{% if %}'", r"words\.toml, system, line 1: Expected an expression"),
-        ("tools = 1", r"words\.toml: tools is no table"),
-        ("tools.bash.description = 'a'", r"words\.toml: tools\.bash is unknown.*; known are file_editor, execute_bash"),
+        ("tools = 1", r"words\.toml: tools is not a table"),
+        (
+            "tools.bash.description = 'a'",
+            r"words\.toml: tools\.bash is unknown.*; known names: file_editor, execute_bash",
+        ),
         ("tools.search.name = 'a'", r"words\.toml: tools\.search\.name is unknown.*description, parameters"),
         ("tools.search.parameters.file = 'a'", r"tools\.search\.parameters\.file is unknown.*search_term, path"),
-        ("tools.search.description = ['a']", r"words\.toml: tools\.search\.description is no text"),
+        ("tools.search.description = ['a']", r"words\.toml: tools\.search\.description is not a text"),
         ("frames.bash = 'a'", r"words\.toml: frames\.bash is unknown.*shell, edit, search, note"),
         ("frames.shell = '{{ stdout }}'", r"words\.toml, frames\.shell, line 1: stdout is undefined"),
         ("frames.shell = '{{ exit_code + 1 }}'", r"words\.toml, frames\.shell, line 1: unsupported operand"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_in_one_line(source: str, why: str) -> None:
+def test_invalid_file_is_one_line_error(source: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         scaffold_text.check(source, "words.toml", toolset("r2egym"))
     assert refused.value.reason.startswith("agent.scaffold_words: words.toml")
     assert "\n" not in refused.value.reason
 
 
-def test_every_scaffold_takes_every_frame(tmp_path: Path) -> None:
+def test_scaffolds_accept_every_frame(tmp_path: Path) -> None:
     frames = "\n".join(f"{kind} = '{{{{ {' }} {{ '.join(scaffold_text.OBSERVED)} }}}}'" for kind in scaffold_text.KINDS)
     for name in ("r2egym", "openhands", "sweagent"):
         assert scaffold_text.check(f"[frames]\n{frames}", "f", toolset(name)) == []
 
 
-def test_plan_refuses_and_keeps_the_file(tmp_path: Path) -> None:
+def test_plan_validates_and_stores_words(tmp_path: Path) -> None:
     mine, store = tmp_path / "words.toml", tmp_path / "store"
     with model_server(play(Answer("ok"))) as server:
 
@@ -115,19 +118,19 @@ def test_plan_refuses_and_keeps_the_file(tmp_path: Path) -> None:
             flags = [f"--set={name}={value}" for name, value in sets.items()]
             return run_program("swe_argo.steps.plan", flags, ROOT)
 
-        done = planned("sytem = 'a'")
-        assert done.returncode == 64
-        assert done.stderr.count("\n") <= 1
-        assert f"agent.scaffold_words: {mine}: sytem is unknown (did you mean system?)" in done.stderr
-        done = planned("", **{"agent.name": "mini-swe-agent"})
-        assert done.returncode == 64
-        assert "agent 'mini-swe-agent' is no scaffold" in done.stderr
-        done = planned("system = 'Mend it.'")
-        assert done.returncode == 0, done.stderr
-        assert f"note: {mine}: its system prompt does not show the tools" in done.stderr
+        result = planned("sytem = 'a'")
+        assert result.returncode == 64
+        assert result.stderr.count("\n") <= 1
+        assert f"agent.scaffold_words: {mine}: sytem is unknown (did you mean system?)" in result.stderr
+        result = planned("", **{"agent.name": "mini-swe-agent"})
+        assert result.returncode == 64
+        assert "agent 'mini-swe-agent' is not a scaffold" in result.stderr
+        result = planned("system = 'Mend it.'")
+        assert result.returncode == 0, result.stderr
+        assert f"note: {mine}: the system prompt does not list the tools" in result.stderr
         run = RunFile.from_bytes(open_store(str(store)).get(key(RunFile, "run")))
         assert run.words == "system = 'Mend it.'"
         assert list(run.input_hashes) == ["agent.scaffold_words"]
-        done = planned("system = 'Break it.'")
-        assert done.returncode == 64, "a run is held in the words that it began with"
-        assert "agent.scaffold_words" in done.stderr
+        result = planned("system = 'Break it.'")
+        assert result.returncode == 64, "a run is held in the words that it began with"
+        assert "agent.scaffold_words" in result.stderr

@@ -47,7 +47,7 @@ def spec(template: Path | str | None = None, name: str = "openhands", *, hints: 
     )
 
 
-def refused(text: str) -> str:
+def refusal_reason(text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         templates.check(text, spec("mine.j2"), [INSTANCE])
     assert "\n" not in caught.value.reason
@@ -55,13 +55,13 @@ def refused(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", SCAFFOLDS)
-def test_every_scaffold_has_its_prompts(name: str) -> None:
+def test_scaffolds_have_prompts(name: str) -> None:
     text = templates.template_source(spec(name=name))
     assert templates.check(text, spec(name=name, hints=True), [INSTANCE]) == []
-    shown = templates.render(text, INSTANCE)
-    assert INSTANCE.problem_statement in shown  # as it stands: what it holds is no template
-    assert "try harder" in shown
-    assert "/testbed" in shown
+    rendered = templates.render(text, INSTANCE)
+    assert INSTANCE.problem_statement in rendered  # as it stands: what it holds is no template
+    assert "try harder" in rendered
+    assert "/testbed" in rendered
     without = templates.render(text, INSTANCE.model_copy(update={"hints_text": None}))
     assert "None" not in without
     assert not any(tag in without for tag in ("<hints>", "<comments>", "<discussion>"))
@@ -70,30 +70,30 @@ def test_every_scaffold_has_its_prompts(name: str) -> None:
     assert templates.system_prompt(name, finish="submit", tools="HOW TO CALL") == f"{called}\n\nHOW TO CALL"
 
 
-def test_a_template_is_chosen_by_name_or_by_path(tmp_path: Path) -> None:
+def test_templates_load_by_name_or_path(tmp_path: Path) -> None:
     mine = tmp_path / "mine.txt"
     mine.write_text("{{ problem_statement }}")
     assert templates.template_source(spec(mine)) == "{{ problem_statement }}"
     own = (templates.prompts_folder() / "sweagent.j2").read_text()
     assert templates.template_source(spec("sweagent")) == templates.template_source(spec("sweagent.j2")) == own
     for missing in ("nothing", "system_openhands", "no/such.j2", str(mine / "below")):
-        with pytest.raises(ConfigError, match=r"neither a file nor one of openhands, program, r2egym, sweagent"):
+        with pytest.raises(ConfigError, match=r"is not a file, .*openhands, program, r2egym, sweagent"):
             templates.template_source(spec(missing))
     with pytest.raises(ConfigError, match="cannot be read"):
         templates.template_source(spec(tmp_path))
-    with pytest.raises(ConfigError, match="'oneshot' is not instructed"):
+    with pytest.raises(ConfigError, match="'oneshot' does not use an instruction"):
         templates.template_source(spec("sweagent", name="oneshot"))
     assert templates.template_source(spec(name="oneshot")) == ""
 
 
-def test_a_name_that_is_undefined_is_told_with_its_line_and_those_that_are_known() -> None:
-    said = refused("one\n{% if hints_text == 'never' %}\n{{ problem_statment }}\n{% endif %}")
-    assert said.startswith("agent.instruction_template: mine.j2, line 3: problem_statment is undefined")
-    assert "did you mean problem_statement?" in said
-    assert "base_commit" in said
-    assert "instance.patch is undefined" in refused("{{ instance.patch }}")
-    assert "mine.j2, line 2:" in refused("\n{{ instance['test_patch'] }}")
-    assert "'metadata' is undefined" in refused("{{ problem_statement if metadata is defined else metadata.x }}")
+def test_undefined_name_is_reported() -> None:
+    reason = refusal_reason("one\n{% if hints_text == 'never' %}\n{{ problem_statment }}\n{% endif %}")
+    assert reason.startswith("agent.instruction_template: mine.j2, line 3: problem_statment is undefined")
+    assert "did you mean problem_statement?" in reason
+    assert "base_commit" in reason
+    assert "instance.patch is undefined" in refusal_reason("{{ instance.patch }}")
+    assert "mine.j2, line 2:" in refusal_reason("\n{{ instance['test_patch'] }}")
+    assert "'metadata' is undefined" in refusal_reason("{{ problem_statement if metadata is defined else metadata.x }}")
 
 
 @pytest.mark.parametrize(
@@ -102,41 +102,41 @@ def test_a_name_that_is_undefined_is_told_with_its_line_and_those_that_are_known
         ("a\n{% if %}", "line 2"),
         ("a\n\n{{ 1 / 0 }}", "line 3: division by zero"),
         ("{{ problem_statement | frobnicate }}", "No filter named 'frobnicate'"),
-        ("{% include 'system_openhands.j2' %}", "a template stands alone"),
-        ("{% extends 'x' %}", "a template stands alone"),
-        ("{% import 'x' as y %}", "a template stands alone"),
-        ("{% from 'x' import y %}", "a template stands alone"),
-        ("{{ '' }}\n", "says nothing about o__r-1"),
+        ("{% include 'system_openhands.j2' %}", "a template cannot include"),
+        ("{% extends 'x' %}", "a template cannot include"),
+        ("{% import 'x' as y %}", "a template cannot include"),
+        ("{% from 'x' import y %}", "a template cannot include"),
+        ("{{ '' }}\n", "renders to an empty text for o__r-1"),
         ("{{ problem_statement + 1 }}", "line 1"),
         ("{{ range(10 ** 9) | list }}", "Range too big"),
     ],
 )
-def test_a_template_that_cannot_be_rendered_is_told_by_its_line(text: str, reason: str) -> None:
-    assert reason in refused(text)
+def test_broken_template_names_its_line(text: str, reason: str) -> None:
+    assert reason in refusal_reason(text)
 
 
-def test_every_instance_is_tried_before_a_run() -> None:
+def test_check_renders_every_instance() -> None:
     text = "{{ problem_statement.split('#')[1] }}"
-    other = INSTANCE.model_copy(update={"problem_statement": "a#b"})
-    assert templates.check(text, spec("mine.j2"), [other]) == []
+    variant = INSTANCE.model_copy(update={"problem_statement": "a#b"})
+    assert templates.check(text, spec("mine.j2"), [variant]) == []
     with pytest.raises(ConfigError, match=r"mine\.j2, line 1"):
-        templates.check(text, spec("mine.j2"), [other, INSTANCE])
+        templates.check(text, spec("mine.j2"), [variant, INSTANCE])
 
 
-def test_names_that_are_guarded_may_be_undefined() -> None:
+def test_guarded_names_may_be_undefined() -> None:
     text = "{{ problem_statement }}{% if metadata is defined %}x{% endif %}{{ other | default('d') }}"
     assert templates.check(text, spec("mine.j2"), [INSTANCE]) == []
     assert templates.render(text, INSTANCE).endswith(".d")
 
 
-def test_what_a_template_leaves_out_is_told() -> None:
+def test_check_notes_missing_fields() -> None:
     assert "does not show the issue" in templates.check("fix it", spec("mine.j2"), [INSTANCE])[0]
     assert templates.check("{{ instance['problem_statement'] }}", spec("mine.j2"), [INSTANCE]) == []
-    said = templates.check("{{ instance.problem_statement }}", spec("mine.j2", hints=True), [INSTANCE])
-    assert said == ["mine.j2 does not show hints: it has no hints_text"]
+    notes = templates.check("{{ instance.problem_statement }}", spec("mine.j2", hints=True), [INSTANCE])
+    assert notes == ["mine.j2 does not show hints: it has no hints_text"]
 
 
-def test_templates_of_openhands_find_the_repository_where_it_is() -> None:
+def test_openhands_paths_become_testbed() -> None:
     text = (
         "/workspace/{{ workspace_dir_name }} {{workspace_path}} /workspace/{{ instance.repo }} {{ workspace_dir_name }}"
     )
@@ -197,18 +197,18 @@ ATTEMPTS = [
 
 
 @pytest.mark.parametrize("text", ATTEMPTS)
-def test_nothing_but_the_instance_can_be_reached_from_a_template(text: str) -> None:
+def test_templates_see_only_the_instance(text: str) -> None:
     assert ANSWER.patch == SECRET
     try:
-        shown = templates.render("{{ problem_statement }}" + text, INSTANCE)
+        rendered = templates.render("{{ problem_statement }}" + text, INSTANCE)
     except ConfigError:
         return
-    rest = shown.removeprefix(INSTANCE.problem_statement)
-    assert SECRET not in shown
-    assert not any(word in rest for word in ("<class", "<function", "built-in", "0x", "environ", "{'"))
+    output = rendered.removeprefix(INSTANCE.problem_statement)
+    assert SECRET not in rendered
+    assert not any(word in output for word in ("<class", "<function", "built-in", "0x", "environ", "{'"))
 
 
-def test_a_template_changes_nothing_for_the_next() -> None:
+def test_templates_share_no_state() -> None:
     with pytest.raises(ConfigError):
         templates.render("{{ instance.update(repo='x') }}", INSTANCE)
     with pytest.raises(ConfigError):
@@ -217,16 +217,16 @@ def test_a_template_changes_nothing_for_the_next() -> None:
 
 
 @given(some.text(alphabet=string.printable + "äあ{}%#", max_size=60))
-def test_any_text_is_rendered_or_refused_in_one_line(text: str) -> None:
-    said = "agent.instruction_template: the instruction"
+def test_any_text_renders_or_is_refused(text: str) -> None:
+    reason = "agent.instruction_template: the instruction"
     try:
         templates.render(text, INSTANCE)
     except ConfigError as error:
-        said = error.reason
-    assert said.startswith("agent.instruction_template: the instruction")
+        reason = error.reason
+    assert reason.startswith("agent.instruction_template: the instruction")
 
 
 @given(some.text(max_size=200))
-def test_an_issue_is_shown_as_it_stands(text: str) -> None:
-    told = INSTANCE.model_copy(update={"problem_statement": text})
-    assert templates.render("<<{{ problem_statement }}>>", told) == f"<<{text}>>"
+def test_issue_is_rendered_verbatim(text: str) -> None:
+    instance = INSTANCE.model_copy(update={"problem_statement": text})
+    assert templates.render("<<{{ problem_statement }}>>", instance) == f"<<{text}>>"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.agents.formats import mini_swe_agent, read_row
-from swe_argo.steps.agents.journal import Journal
 from swe_argo.steps.agents.mini_swe_agent import library
 from swe_argo.steps.agents.patch import extract, record_start
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.replay import agent
 from swe_argo.steps.agents.replay.actions import performer_of
 from swe_argo.steps.agents.tools.session import Session
@@ -63,34 +63,34 @@ def record(scaffold: str, box: Box) -> Recording:
     return Recording(source="test", scaffold=scaffold, actions=actions, patch=patch)
 
 
-def again(recording: Recording, box: Box, **spec: Any) -> tuple[StopReason, Replayed, Journal]:
+def replay_recording(recording: Recording, box: Box, **spec: Any) -> tuple[StopReason, Replayed, Recorder]:
     start = record_start(box.sandbox, git(box.testbed, "rev-parse", "HEAD"))
-    journal = Journal(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
-    journal.add_message("user", "an issue")
-    reason = agent.perform(recording, box.sandbox, AgentSpec(name="replay", **spec), journal, time.monotonic)
-    return reason, agent.compare_with_recording(recording, journal, extract(box.sandbox, start).data), journal
+    recorder = Recorder(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
+    recorder.add_message("user", "an issue")
+    reason = agent.perform(recording, box.sandbox, AgentSpec(name="replay", **spec), recorder, time.monotonic)
+    return reason, agent.compare_with_recording(recording, recorder, extract(box.sandbox, start).data), recorder
 
 
 @pytest.mark.parametrize("scaffold", TOOLSETS)
-def test_a_scaffolds_own_actions_come_out_the_same(any_box: Box, scaffold: str) -> None:
+def test_replay_of_own_actions_matches(any_box: Box, scaffold: str) -> None:
     recording = record(scaffold, any_box)
-    reason, replayed, journal = again(recording, any_box)
+    reason, replayed, recorder = replay_recording(recording, any_box)
     assert reason is StopReason.FINISHED
     assert replayed == Replayed(observations=len(recording.actions), differing=[], same_patch=True)
-    assert journal.agent.extra
-    assert journal.agent.extra.scaffold == scaffold
+    assert recorder.agent.extra
+    assert recorder.agent.extra.scaffold == scaffold
 
 
 @pytest.mark.parametrize("scaffold", TOOLSETS)
-def test_what_comes_out_otherwise_is_told_and_stands_beside_it(box: Box, scaffold: str) -> None:
+def test_replay_records_differences(box: Box, scaffold: str) -> None:
     recording = record(scaffold, box)
     (box.testbed / "a.py").write_text("a = 7\n")
-    _, replayed, journal = again(recording, box)
+    _, replayed, recorder = replay_recording(recording, box)
     assert replayed.same_patch is False
     assert {4, 5} <= set(replayed.differing)
-    shown_alike = {2, 7} if scaffold == "sweagent" else {2, 7, 10}  # its review shows the changes
-    assert not shown_alike & set(replayed.differing)
-    observation = journal.turns[4].observation
+    same_views = {2, 7} if scaffold == "sweagent" else {2, 7, 10}  # its review shows the changes
+    assert not same_views & set(replayed.differing)
+    observation = recorder.turns[4].observation
     assert observation
     extra = observation.results[0].extra
     assert extra
@@ -98,26 +98,26 @@ def test_what_comes_out_otherwise_is_told_and_stands_beside_it(box: Box, scaffol
     assert "a = 7" in (observation.results[0].content or "")
 
 
-def test_actions_that_were_not_performed_again_are_differences(box: Box) -> None:
+def test_skipped_actions_are_differences(box: Box) -> None:
     actions = [Action(tool="execute_bash", arguments={"cmd": "sleep 9"}, observation="x")] * 3
     recording = Recording(source="test", scaffold="r2egym", actions=actions)
-    reason, replayed, journal = again(recording, box, timeout_s=0.4)
+    reason, replayed, recorder = replay_recording(recording, box, timeout_s=0.4)
     assert reason is StopReason.TIMEOUT
-    assert len(journal.turns) < 4
+    assert len(recorder.turns) < 4
     assert replayed == Replayed(observations=3, differing=[1, 2, 3], same_patch=None)
 
 
-def test_tools_of_other_projects_are_performed_but_not_compared(box: Box) -> None:
+def test_foreign_tools_are_not_compared(box: Box) -> None:
     recording = Recording(source="t", actions=[Action(tool="bash", arguments={"command": "ls"}, observation="other")])
-    _, replayed, journal = again(recording, box)
+    _, replayed, recorder = replay_recording(recording, box)
     assert replayed == Replayed(observations=0, differing=[], same_patch=None)
-    assert journal.agent.extra is None
+    assert recorder.agent.extra is None
 
 
-def test_a_replay_ends_as_its_recording_did(box: Box) -> None:
+def test_replay_keeps_stop_reason(box: Box) -> None:
     actions = [Action(tool="execute_bash", arguments={"cmd": "true"})]
     recording = Recording(source="t", scaffold="r2egym", actions=actions, stop_reason=StopReason.ABSOLUTE_STEPS)
-    assert again(recording, box)[0] is StopReason.ABSOLUTE_STEPS
+    assert replay_recording(recording, box)[0] is StopReason.ABSOLUTE_STEPS
 
 
 @pytest.mark.parametrize("scaffold", [*TOOLSETS, "mini-swe-agent", None])
@@ -138,9 +138,7 @@ def test_a_replay_ends_as_its_recording_did(box: Box) -> None:
         ("search", {"search_term": "a\0", "path": "\ud800"}),
     ],
 )
-def test_a_call_that_no_agent_can_have_made_is_an_observation(
-    box: Box, scaffold: str | None, tool: str, arguments: dict[str, Any]
-) -> None:
+def test_impossible_call_is_observation(box: Box, scaffold: str | None, tool: str, arguments: dict[str, Any]) -> None:
     perform = performer_of(scaffold, box.sandbox, AgentSpec(name="replay"))
     assert perform(Action(tool=tool, arguments=arguments), 5.0).observed.text
 
@@ -152,7 +150,7 @@ def bash(text: str, observation: str | None = None) -> Action:
     return Action(tool="bash", arguments={"command": text}, observation=observation)
 
 
-def test_mini_swe_agent_is_shown_what_its_own_environment_shows(box: Box) -> None:
+def test_mini_swe_agent_replay_matches(box: Box) -> None:
     try:
         library.load()
     except ConfigError as missing:
@@ -164,21 +162,25 @@ def test_mini_swe_agent_is_shown_what_its_own_environment_shows(box: Box) -> Non
         bash("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo diff"),
     ]
     recording = Recording(source="t", scaffold="mini-swe-agent", actions=actions, patch="diff\n")
-    reason, replayed, journal = again(recording, box)
+    reason, replayed, recorder = replay_recording(recording, box)
     assert reason is StopReason.FINISHED
     assert replayed == Replayed(observations=2, differing=[], same_patch=True)  # what it submitted
-    observation = journal.turns[3].observation
+    observation = recorder.turns[3].observation
     assert observation
     assert 10_000 < len(observation.results[0].content or "") < 11_000
 
 
-def test_a_mini_swe_agents_own_file_is_compared_by_raw_output(box: Box, tmp_path: Path) -> None:
+def test_mini_swe_agent_uses_raw_output(box: Box, tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "", "extra": {"actions": [{"command": "echo hi; exit 4"}]}}
-    seen = {"role": "user", "content": "in words of its own", "extra": {"raw_output": "hi\n", "returncode": 4}}
-    row = {"info": {"exit_status": "Submitted", "submission": ""}, "messages": [answer, seen], "instance_id": "a__b-1"}
-    found = read_row(row | {"trajectory_format": mini_swe_agent.FORMAT})
-    assert found
-    recording = Recording(source="t", scaffold=found.scaffold, actions=found.actions, patch=found.patch)
-    assert again(recording, box)[1] == Replayed(observations=1, differing=[], same_patch=None)
-    other = recording.actions[0].model_copy(update={"arguments": {"command": "echo ho; exit 4"}})
-    assert again(recording.model_copy(update={"actions": [other]}), box)[1].differing == [1]
+    output = {"role": "user", "content": "in words of its own", "extra": {"raw_output": "hi\n", "returncode": 4}}
+    row = {
+        "info": {"exit_status": "Submitted", "submission": ""},
+        "messages": [answer, output],
+        "instance_id": "a__b-1",
+    }
+    recorded = read_row(row | {"trajectory_format": mini_swe_agent.FORMAT})
+    assert recorded
+    recording = Recording(source="t", scaffold=recorded.scaffold, actions=recorded.actions, patch=recorded.patch)
+    assert replay_recording(recording, box)[1] == Replayed(observations=1, differing=[], same_patch=None)
+    changed = recording.actions[0].model_copy(update={"arguments": {"command": "echo ho; exit 4"}})
+    assert replay_recording(recording.model_copy(update={"actions": [changed]}), box)[1].differing == [1]

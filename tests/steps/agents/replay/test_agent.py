@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swe_argo.steps.agents.journal import Journal
+from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.replay import agent
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.recording import Action, Recording
@@ -29,7 +29,7 @@ FINISH = Action(tool="finish", arguments={})
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepResult:
     """What came of one action."""
 
     tool: str
@@ -38,29 +38,29 @@ class Seen:
     timed_out: bool
 
 
-def journal() -> Journal:
-    return Journal(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
+def recorder() -> Recorder:
+    return Recorder(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
 
 
-def seen(kept: Journal) -> list[Seen]:
-    found = []
-    for turn in kept.turns:
+def step_results(record: Recorder) -> list[StepResult]:
+    steps = []
+    for turn in record.turns:
         assert turn.tool_calls
         assert turn.observation
         (call,), (result,) = turn.tool_calls, turn.observation.results
         extra = result.extra or ResultExtra()
-        found.append(Seen(call.function_name, result.content or "", extra.exit_code, extra.timed_out))
-    return found
+        steps.append(StepResult(call.function_name, result.content or "", extra.exit_code, extra.timed_out))
+    return steps
 
 
-def run(box: Box, *actions: Action, **spec: Any) -> tuple[StopReason, list[Seen]]:
-    kept = journal()
+def run(box: Box, *actions: Action, **spec: Any) -> tuple[StopReason, list[StepResult]]:
+    record = recorder()
     recording = Recording(source="test", actions=list(actions))
-    reason = agent.perform(recording, box.sandbox, AgentSpec(name="replay", **spec), kept, time.monotonic)
-    return reason, seen(kept)
+    reason = agent.perform(recording, box.sandbox, AgentSpec(name="replay", **spec), record, time.monotonic)
+    return reason, step_results(record)
 
 
-def test_commands_act_on_the_repository_and_what_they_say_is_kept(any_box: Box) -> None:
+def test_commands_run_in_repository(any_box: Box) -> None:
     reason, steps = run(any_box, bash("echo out; echo err >&2; echo 'a = 9' > a.py; exit 3"), FINISH)
     assert reason is StopReason.FINISHED
     assert (any_box.testbed / "a.py").read_text() == "a = 9\n"
@@ -71,12 +71,12 @@ def test_commands_act_on_the_repository_and_what_they_say_is_kept(any_box: Box) 
 
 @pytest.mark.parametrize("tool", ["bash", "execute_bash", "execute_command", "run_command"])
 @pytest.mark.parametrize("key", ["command", "cmd"])
-def test_a_shell_has_many_names(box: Box, tool: str, key: str) -> None:
+def test_shell_tool_has_many_names(box: Box, tool: str, key: str) -> None:
     run(box, Action(tool=tool, arguments={key: "echo x > made"}))
     assert (box.testbed / "made").exists()
 
 
-def test_each_command_is_a_new_shell_but_a_session_goes_on(any_box: Box) -> None:
+def test_only_sessions_keep_shell_state(any_box: Box) -> None:
     _, plain = run(any_box, bash("cd b; export A=1"), bash("basename $PWD; echo $A"))
     assert plain[1].observation == "testbed\n\n"
     _, session = run(
@@ -90,22 +90,22 @@ def test_each_command_is_a_new_shell_but_a_session_goes_on(any_box: Box) -> None
     assert session[2].observation == "b\n"
 
 
-def test_what_follows_the_end_is_not_performed(box: Box) -> None:
+def test_actions_after_end_are_skipped(box: Box) -> None:
     for end in (FINISH, Action(tool="submit", arguments={})):
         assert run(box, end, bash("touch late"))[0] is StopReason.FINISHED
-    said = bash("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo diff")
-    assert run(box, said, bash("touch late"))[0] is StopReason.FINISHED
+    submit = bash("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo diff")
+    assert run(box, submit, bash("touch late"))[0] is StopReason.FINISHED
     assert not (box.testbed / "late").exists()
 
 
-def test_no_limit_of_steps_stops_it(box: Box) -> None:
+def test_replay_ignores_step_limits(box: Box) -> None:
     reason, steps = run(box, bash("touch one"), bash("touch two"), max_steps=1, max_steps_absolute=1)
     assert reason is StopReason.FINISHED
     assert len(steps) == 2
     assert (box.testbed / "two").exists()
 
 
-def test_a_command_that_takes_too_long_is_an_observation(box: Box) -> None:
+def test_slow_command_is_an_observation(box: Box) -> None:
     reason, steps = run(box, bash("echo begun; sleep 30"), bash("echo next"), command_timeout_s=3)
     assert reason is StopReason.FINISHED
     assert steps[0].timed_out
@@ -114,31 +114,31 @@ def test_a_command_that_takes_too_long_is_an_observation(box: Box) -> None:
     assert steps[1].observation == "next\n"
 
 
-def test_the_time_of_the_whole_agent_is_bounded(box: Box) -> None:
+def test_timeout_bounds_whole_replay(box: Box) -> None:
     reason, steps = run(box, bash("sleep 30"), bash("touch late"), timeout_s=3)
     assert reason is StopReason.TIMEOUT
     assert steps[0].timed_out
     assert not (box.testbed / "late").exists()
 
 
-def test_bytes_that_are_no_text_and_floods_are_kept_within_reason(box: Box) -> None:
+def test_replay_decodes_and_cuts_output(box: Box) -> None:
     _, steps = run(box, bash(r"printf 'a\xffb'"), bash("head -c 1000000 /dev/zero | tr '\\0' x"))
     assert steps[0].observation == "a\N{REPLACEMENT CHARACTER}b"
     assert 60_000 < len(steps[1].observation) < 70_000
     assert "left out" in steps[1].observation
 
 
-def test_thoughts_are_skipped_and_counted(box: Box) -> None:
+def test_thoughts_are_counted_not_run(box: Box) -> None:
     _, steps = run(box, Action(tool="think", arguments={"thought": "hm"}))
     assert [(step.observation, step.exit_code) for step in steps] == [("", None)]
 
 
-def test_a_search_reads_files(any_box: Box) -> None:
+def test_search_reads_files(any_box: Box) -> None:
     _, steps = run(any_box, Action(tool="search", arguments={"search_term": "c = 1", "path": "/testbed/b"}))
     assert "c = 1" in steps[0].observation
 
 
-def test_edits_are_made(any_box: Box) -> None:
+def test_edits_are_applied(any_box: Box) -> None:
     _, steps = run(
         any_box,
         edit("create", "/testbed/new/n.py", file_text="one\ntwo\n"),
@@ -152,7 +152,7 @@ def test_edits_are_made(any_box: Box) -> None:
     assert (any_box.testbed / "new/n.py").read_text() == "inserted\nthree\n"
 
 
-def test_an_undone_edit_is_as_if_it_had_not_been(box: Box) -> None:
+def test_undo_reverts_edits(box: Box) -> None:
     _, steps = run(
         box,
         edit("str_replace", "/testbed/a.py", old_str="2", new_str="3"),
@@ -181,7 +181,7 @@ def test_an_undone_edit_is_as_if_it_had_not_been(box: Box) -> None:
         (edit("create", "/testbed/y", file_text="\ud800"), "surrogate"),
     ],
 )
-def test_an_edit_that_cannot_be_made_says_so_and_changes_nothing(any_box: Box, action: Action, reason: str) -> None:
+def test_failed_edit_changes_nothing(any_box: Box, action: Action, reason: str) -> None:
     (any_box.testbed / "b/c.py").write_text("c c\n")
     before = {path: path.read_bytes() for path in any_box.testbed.rglob("*.py")}
     _, steps = run(any_box, action)
@@ -191,32 +191,32 @@ def test_an_edit_that_cannot_be_made_says_so_and_changes_nothing(any_box: Box, a
 
 
 @pytest.mark.parametrize("any_box", ["bubblewrap"], indirect=True)
-def test_a_place_nobody_can_write_is_the_agents_mistake_not_the_machines(any_box: Box) -> None:
+def test_unwritable_path_is_observation(any_box: Box) -> None:
     _, steps = run(any_box, edit("create", "/usr/bin/x", file_text="x"), bash("echo on"))
     assert "/usr/bin/x cannot be written" in steps[0].observation
     assert steps[1].observation == "on\n"
 
 
-def test_edits_keep_bytes_they_do_not_touch(box: Box) -> None:
+def test_edits_keep_other_bytes(box: Box) -> None:
     (box.testbed / "latin.txt").write_bytes(b"caf\xe9\r\nold\r\nmore\r\n")
     run(box, edit("str_replace", "/testbed/latin.txt", old_str="old\nmore", new_str="new\nmore"))
     assert (box.testbed / "latin.txt").read_bytes() == b"caf\xe9\r\nnew\r\nmore\r\n"
 
 
-def test_a_folder_can_be_viewed(any_box: Box) -> None:
+def test_view_lists_folder(any_box: Box) -> None:
     _, steps = run(any_box, edit("view", "/testbed"))
     assert "/testbed/b/c.py\n" in steps[0].observation
 
 
-def test_a_lost_machine_leaves_what_was_done(box: Box) -> None:
-    kept = journal()
+def test_lost_sandbox_keeps_turns(box: Box) -> None:
+    record = recorder()
     recording = Recording(source="test", actions=[bash("echo one"), bash("echo two")])
 
     def clock() -> float:
-        if len(kept.turns) == 1:
+        if len(record.turns) == 1:
             LocalBackend(Path(), isolated=False).destroy(box.sandbox)
         return time.monotonic()
 
     with pytest.raises(InfraError):
-        agent.perform(recording, box.sandbox, AgentSpec(name="replay"), kept, clock)
-    assert [step.observation for step in seen(kept)] == ["one\n"]
+        agent.perform(recording, box.sandbox, AgentSpec(name="replay"), record, clock)
+    assert [step.observation for step in step_results(record)] == ["one\n"]

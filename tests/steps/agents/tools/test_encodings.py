@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from swe_argo.steps.agents.tools.editor import Editor, RefusedError
 from swe_argo.steps.agents.tools.encodings import decode
 from swe_argo.steps.sandbox.protocol import Sandbox
-from tests.steps.agents.tools.test_editor import act, put, there
+from tests.steps.agents.tools.test_editor import act, read_file, write_file
 
 FILES = {
     "latin-1": ("latin-1", b"", "name = 'Müller'\nold = 'é'\n"),
@@ -31,51 +31,49 @@ FILES = {
     "declared, unknown": ("utf-8", b"", "# coding: nonsense\nold = 'é'\n"),
 }
 NAMES = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252", "shift_jis"])
-WRITTEN = st.tuples(st.text(max_size=80), NAMES).map(lambda told: told[0].encode(told[1], "ignore"))
+WRITTEN = st.tuples(st.text(max_size=80), NAMES).map(lambda pair: pair[0].encode(pair[1], "ignore"))
 BOTH = pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["LF", "CRLF"])
 
 
 @BOTH
 @pytest.mark.parametrize("kind", ["host"], indirect=True)
 @pytest.mark.parametrize(("name", "mark", "text"), FILES.values(), ids=FILES.keys())
-def test_a_file_is_seen_as_it_was_written_and_keeps_its_encoding(
-    name: str, mark: bytes, text: str, ends: str, tidy: Sandbox
-) -> None:
+def test_edits_keep_the_encoding(name: str, mark: bytes, text: str, ends: str, tidy: Sandbox) -> None:
     editor = Editor(tidy, 20.0)
     text = text.replace("\r\n", "\n").replace("\n", ends)
     before = mark + text.encode(name)
-    put(editor, before)
-    seen = act(editor, "view")
-    assert [line.partition("\t")[2] for line in seen.splitlines()[1:]] == text.splitlines()
+    write_file(editor, before)
+    output = act(editor, "view")
+    assert [line.partition("\t")[2] for line in output.splitlines()[1:]] == text.splitlines()
     act(editor, "str_replace", old_str="old", new_str="new")
     act(editor, "insert", insert_line=0, new_str="# more")
-    assert there(editor) == mark + f"# more{ends}{text.replace('old', 'new')}".encode(name)
+    assert read_file(editor) == mark + f"# more{ends}{text.replace('old', 'new')}".encode(name)
     act(editor, "undo_edit")
     act(editor, "undo_edit")
-    assert there(editor) == before
+    assert read_file(editor) == before
 
 
 @pytest.mark.parametrize("before", [b"# coding: latin-1\nold\n", "# coding: latin-1\nold ü\n".encode("latin-1")])
-def test_what_is_added_is_written_as_the_file_declares_it(tidy: Sandbox, before: bytes) -> None:
+def test_additions_use_declared_encoding(tidy: Sandbox, before: bytes) -> None:
     editor = Editor(tidy, 20.0)
-    put(editor, before)
+    write_file(editor, before)
     act(editor, "str_replace", old_str="old", new_str="é")
-    assert there(editor) == before.replace(b"old", b"\xe9")
+    assert read_file(editor) == before.replace(b"old", b"\xe9")
     act(editor, "str_replace", old_str="latin-1", new_str="utf-8")
-    assert there(editor) == before.decode("latin-1").replace("old", "é").replace("latin-1", "utf-8").encode()
+    assert read_file(editor) == before.decode("latin-1").replace("old", "é").replace("latin-1", "utf-8").encode()
     act(editor, "undo_edit")
-    assert there(editor) == before.replace(b"old", b"\xe9")
+    assert read_file(editor) == before.replace(b"old", b"\xe9")
     act(editor, "create", "/testbed/new.py", file_text="# coding: latin-1\né = 1\n")
-    assert there(editor, "/testbed/new.py") == b"# coding: latin-1\n\xe9 = 1\n"
+    assert read_file(editor, "/testbed/new.py") == b"# coding: latin-1\n\xe9 = 1\n"
 
 
-def test_a_character_that_an_encoding_has_not_is_refused_and_nothing_is_written(tidy: Sandbox) -> None:
+def test_unencodable_text_is_refused(tidy: Sandbox) -> None:
     editor = Editor(tidy, 20.0)
     before = "ü old\n".encode("latin-1")
-    put(editor, before)
+    write_file(editor, before)
     with pytest.raises(RefusedError, match="is written in latin-1, which has no '日本'"):
         act(editor, "str_replace", old_str="old", new_str="日本")
-    assert there(editor) == before
+    assert read_file(editor) == before
 
 
 @pytest.mark.parametrize(
@@ -89,12 +87,12 @@ def test_a_character_that_an_encoding_has_not_is_refused_and_nothing_is_written(
     ],
     ids=["utf-8 with an odd byte", "binary", "half of utf-16", "utf-8-sig with an odd byte", "no code page"],
 )
-def test_bytes_that_are_no_text_stay_and_are_shown_as_such(tidy: Sandbox, data: bytes) -> None:
+def test_undecodable_bytes_stay(tidy: Sandbox, data: bytes) -> None:
     editor = Editor(tidy, 20.0)
-    put(editor, data)
+    write_file(editor, data)
     assert "\ufffd" in act(editor, "view")
     act(editor, "str_replace", old_str="old", new_str="né")
-    assert there(editor) == data.replace(b"old", "né".encode())
+    assert read_file(editor) == data.replace(b"old", "né".encode())
 
 
 @given(st.one_of(st.binary(max_size=200), WRITTEN))
@@ -103,7 +101,7 @@ def test_bytes_that_are_no_text_stay_and_are_shown_as_such(tidy: Sandbox, data: 
 @example(b"# coding: hex\n00")
 @example(b"# coding: utf-8-sig\nx")
 @example(b'<?xml encoding="utf-16"?>')
-def test_the_same_text_is_the_same_bytes_whatever_they_are(data: bytes) -> None:
+def test_decoding_round_trips(data: bytes) -> None:
     text, encoding = decode(data)
     assert encoding.encode(text) == data
     assert encoding.after(text, text) == encoding

@@ -13,28 +13,28 @@ def find(machine: Sandbox, term: str, path: str | None = None) -> ToolResult:
     return search(arguments, Session(machine, 20.0))
 
 
-def test_in_a_folder_the_files_are_counted_hidden_ones_left_out(tidy: Sandbox) -> None:
+def test_folder_search_counts_matches(tidy: Sandbox) -> None:
     tidy.write("/testbed/.hidden/x", b"needle\n")
     tidy.write("/testbed/b/two", b"needle\nneedle needle\n")
     tidy.write("/testbed/one", b"a needle\n")
-    found = find(tidy, "needle").text
-    assert found.startswith('Found 3 matches for "needle"')
-    assert "./b/two (2 matches)\n./one (1 matches)\n" in found
-    assert "hidden" not in found
+    output = find(tidy, "needle").text
+    assert output.startswith('Found 3 matches for "needle"')
+    assert "./b/two (2 matches)\n./one (1 matches)\n" in output
+    assert "hidden" not in output
     assert "/testbed/b/two (2 matches)" in find(tidy, "needle", "/testbed/b").text
 
 
-def test_in_a_file_the_lines_are_shown(tidy: Sandbox) -> None:
+def test_file_search_shows_lines(tidy: Sandbox) -> None:
     assert find(tidy, "a", "a.py").text.endswith("1:a = 2\n")
 
 
-def test_a_folder_is_searched_for_the_very_words(tidy: Sandbox) -> None:
+def test_search_is_literal(tidy: Sandbox) -> None:
     tidy.write("/testbed/odd", b"-e [x]* $(echo no) 'quoted'\n")
     for term in ("-e [x]*", "$(echo no)", "'quoted'"):
         assert "./odd (1 matches)" in find(tidy, term).text
 
 
-def test_nothing_found_and_nowhere_to_look_are_said(tidy: Sandbox) -> None:
+def test_search_reports_no_match(tidy: Sandbox) -> None:
     assert "No matches" in find(tidy, "nowhere to be found").text
     assert "No matches" in find(tidy, "nowhere to be found", "a.py").text
     nowhere = find(tidy, "x", "none")
@@ -44,14 +44,14 @@ def test_nothing_found_and_nowhere_to_look_are_said(tidy: Sandbox) -> None:
     assert find(tidy, "[", "a.py").exit_code == 2
 
 
-def test_more_than_a_hundred_files_are_not_listed(tidy: Sandbox) -> None:
+def test_many_files_are_not_listed(tidy: Sandbox) -> None:
     tidy.exec("for i in $(seq 101); do echo needle >many$i; done", timeout_s=60)
-    found = find(tidy, "needle").text
-    assert "(101)" in found
-    assert "narrow" in found
+    output = find(tidy, "needle").text
+    assert "(101)" in output
+    assert "narrow" in output
 
 
-def test_devices_and_pipes_do_not_stop_it(tidy: Sandbox) -> None:
+def test_search_skips_devices_and_pipes(tidy: Sandbox) -> None:
     tidy.exec("mkfifo pipe; ln -s /dev/zero zero", timeout_s=60)
     assert find(tidy, "a = 2").text.startswith("Found 1")
     assert find(tidy, "x", "pipe").exit_code == 1

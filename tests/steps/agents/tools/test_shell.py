@@ -26,16 +26,16 @@ def run(shell: Shell, command: str, timeout_s: float = 30.0) -> ToolResult:
 
 def begin(shell: Shell, command: str, words: str) -> ToolResult:
     """A command that goes on, looked at until it has printed these words."""
-    return watched(shell, shell.run(command, timeout_s=120, patience=SHORT), words)
+    return watch_until(shell, shell.run(command, timeout_s=120, patience=SHORT), words)
 
 
-def watched(shell: Shell, seen: ToolResult, words: str) -> ToolResult:
+def watch_until(shell: Shell, result: ToolResult, words: str) -> ToolResult:
     """A running command that was seen so, looked at until it has printed these words."""
-    while words not in seen.text:
-        assert seen.running, seen
+    while words not in result.text:
+        assert result.running, result
         more = shell.watch(timeout_s=120, patience=SHORT)
-        seen = replace(more, text=seen.text + more.text)
-    return seen
+        result = replace(more, text=result.text + more.text)
+    return result
 
 
 # -- how a command ends
@@ -54,33 +54,33 @@ def watched(shell: Shell, seen: ToolResult, words: str) -> ToolResult:
         ("if; then", 2),
     ],
 )
-def test_however_a_command_ends_its_code_is_told_and_the_next_one_runs(shell: Shell, command: str, code: int) -> None:
+def test_shell_survives_any_exit(shell: Shell, command: str, code: int) -> None:
     assert run(shell, command).exit_code == code
     assert run(shell, "echo alive").text == "alive\n"
 
 
-def test_both_streams_come_in_the_order_they_were_written(shell: Shell) -> None:
+def test_streams_keep_their_order(shell: Shell) -> None:
     assert run(shell, "echo 1; echo 2 >&2; echo 3; echo 4 >/dev/stderr").text == "1\n2\n3\n4\n"
 
 
-def test_messages_name_the_line_of_the_command(shell: Shell) -> None:
-    for each in (shell, Shell(shell._sandbox, persistent=False)):
-        assert "line 2: nothing_of_that_name" in run(each, "true\nnothing_of_that_name").text
+def test_errors_name_the_script_line(shell: Shell) -> None:
+    for variant in (shell, Shell(shell._sandbox, persistent=False)):
+        assert "line 2: nothing_of_that_name" in run(variant, "true\nnothing_of_that_name").text
 
 
-def test_killing_everything_there_is_leaves_a_machine_that_goes_on(shell: Shell, kind: str) -> None:
+def test_shell_survives_killing_all(shell: Shell, kind: str) -> None:
     if kind == "host":
         pytest.skip("without a namespace this would end the tests too")
     # What copies the output dies with the rest: a moment is left for it to have done so.
     alone = run(shell, "echo before; sleep 2; kill -9 -1")
     assert alone.text.startswith("before\n")
-    watched = shell.run("echo before; kill -9 -1; kill -9 $$", timeout_s=30, patience=Patience(seconds=20))
-    assert watched.exit_code == 137
-    assert "killed" in watched.note
+    result = shell.run("echo before; kill -9 -1; kill -9 $$", timeout_s=30, patience=Patience(seconds=20))
+    assert result.exit_code == 137
+    assert "killed" in result.note
     assert run(shell, "pwd").text == "/testbed\n"
 
 
-def test_killing_every_shell_loses_neither_output_nor_machine(shell: Shell, kind: str) -> None:
+def test_shell_survives_killing_shells(shell: Shell, kind: str) -> None:
     if kind == "host":
         pytest.skip("without a namespace this would end the tests too")
     killed = run(shell, "echo before; sleep 2; pkill -9 bash")
@@ -88,18 +88,18 @@ def test_killing_every_shell_loses_neither_output_nor_machine(shell: Shell, kind
     assert run(shell, "echo after").text == "after\n"
 
 
-def test_the_words_of_a_command_are_on_no_other_command_line(shell: Shell, kind: str) -> None:
+def test_command_line_hides_the_command(shell: Shell, kind: str) -> None:
     if kind == "host":
         pytest.skip("other tests on this host may have such words")
-    seen = run(shell, "sleep 0.2; pkill -f 'marked_words_4711'; echo went on")
-    assert seen.text == "went on\n"
+    result = run(shell, "sleep 0.2; pkill -f 'marked_words_4711'; echo went on")
+    assert result.text == "went on\n"
 
 
 # -- what lasts
 
 
 @pytest.mark.parametrize("patience", [None, Patience(seconds=20)])
-def test_all_that_a_session_is_lasts(shell: Shell, patience: Patience | None) -> None:
+def test_session_state_persists(shell: Shell, patience: Patience | None) -> None:
     """As in the one bash of OpenHands and SWE-agent: the folder, variables, functions, aliases, options, the umask."""
 
     def do(command: str) -> str:
@@ -116,20 +116,20 @@ def test_all_that_a_session_is_lasts(shell: Shell, patience: Patience | None) ->
     assert run(shell, "pwd").text == "/\n"
 
 
-def test_a_folder_that_is_gone_is_not_the_end(shell: Shell) -> None:
+def test_shell_survives_deleted_folder(shell: Shell) -> None:
     run(shell, "mkdir -p /testbed/gone; cd /testbed/gone")
     run(shell, "rm -rf /testbed/gone")
     assert run(shell, "echo here").text == "here\n"
 
 
-def test_without_persistence_every_command_begins_anew(machine: Sandbox) -> None:
+def test_stateless_shell_starts_fresh(machine: Sandbox) -> None:
     shell = Shell(machine, persistent=False)
     run(shell, "cd b; export WORD=1")
     assert run(shell, "pwd; echo [$WORD]").text == "/testbed\n[]\n"
 
 
 @pytest.mark.parametrize("patience", [None, Patience(seconds=20)])
-def test_a_bashrc_that_runs_scripts_of_bash_is_read_once(machine: Sandbox, patience: Patience | None) -> None:
+def test_bashrc_is_read_once(machine: Sandbox, patience: Patience | None) -> None:
     """As pyenv's lines in it do: read by those scripts too, it would start them for ever."""
     shell = Shell(machine, persistent=True)
     lines = "[ \\$SHLVL -lt 9 ] || exit\necho x >>~/sourced\nbash -c true"
@@ -141,7 +141,7 @@ def test_a_bashrc_that_runs_scripts_of_bash_is_read_once(machine: Sandbox, patie
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_the_environment_of_the_image_is_active_as_in_a_login(machine: Sandbox, persistent: bool) -> None:
+def test_image_environment_is_active(machine: Sandbox, persistent: bool) -> None:
     shell = Shell(machine, persistent=persistent)
     machine.exec('mkdir -p ~; echo "export ACTIVE=conda; echo sourced >>~/sourced" >~/.bashrc', timeout_s=60)
     try:
@@ -153,16 +153,16 @@ def test_the_environment_of_the_image_is_active_as_in_a_login(machine: Sandbox, 
         machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=60)
 
 
-def test_a_command_may_name_the_repository(shell: Shell) -> None:
+def test_command_may_name_repository(shell: Shell) -> None:
     for patience in (None, Patience(seconds=20)):
-        seen = shell.run("cd /; cat /testbed/a.py; cd /testbed/b; pwd", timeout_s=30, patience=patience)
-        assert seen.text == "a = 2\n/testbed/b\n"
+        result = shell.run("cd /; cat /testbed/a.py; cd /testbed/b; pwd", timeout_s=30, patience=patience)
+        assert result.text == "a = 2\n/testbed/b\n"
 
 
 # -- time
 
 
-def test_what_takes_too_long_is_ended_with_all_it_started(shell: Shell) -> None:
+def test_timeout_kills_all_processes(shell: Shell) -> None:
     sleep = f"sleep 7531.{secrets.randbelow(10**9)}"  # a host may have those of other tests
     for timeout_s in (2.0, 20.0):  # a busy machine may need longer to begin
         late = run(shell, f"echo begun; trap '' TERM; {sleep} & {sleep}", timeout_s=timeout_s)
@@ -171,71 +171,71 @@ def test_what_takes_too_long_is_ended_with_all_it_started(shell: Shell) -> None:
         if late.text:
             break
     assert late.text.startswith("begun\n")
-    left = run(
+    remaining = run(
         shell, f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | grep -c '^{sleep}'"
     )
-    assert left.text.endswith("0\n")
+    assert remaining.text.endswith("0\n")
 
 
-def test_a_program_that_asks_reads_the_end_of_its_input(shell: Shell) -> None:
-    asked = run(shell, "read -r answer; echo [$answer]; cat; python3 -c 'input()'")
-    assert asked.text.startswith("[]\n")
-    assert "EOFError" in asked.text
+def test_command_input_is_at_its_end(shell: Shell) -> None:
+    result = run(shell, "read -r answer; echo [$answer]; cat; python3 -c 'input()'")
+    assert result.text.startswith("[]\n")
+    assert "EOFError" in result.text
 
 
-def test_what_runs_in_the_background_goes_on_and_holds_nobody(shell: Shell) -> None:
-    seen = run(shell, "(while :; do echo tick; sleep 0.05; done) & echo $! >/tmp/child; echo started")
-    assert seen.exit_code == 0
-    assert "started\n" in seen.text
+def test_background_process_survives(shell: Shell) -> None:
+    result = run(shell, "(while :; do echo tick; sleep 0.05; done) & echo $! >/tmp/child; echo started")
+    assert result.exit_code == 0
+    assert "started\n" in result.text
     assert run(shell, "sleep 0.3; kill $(cat /tmp/child) && echo was alive").text == "was alive\n"
 
 
 # -- output
 
 
-def test_of_a_hundred_megabytes_both_ends_are_seen(shell: Shell) -> None:
+def test_large_output_keeps_both_ends(shell: Shell) -> None:
     command = "echo first; head -c 100000000 /dev/zero | tr '\\0' x; echo; echo last"
-    seen = shell.run(command, timeout_s=30, patience=Patience(seconds=30))
-    assert seen.exit_code == 0
-    assert seen.text.startswith("first\nxxx")
-    assert seen.tail is not None
-    assert seen.tail.endswith("xxx\nlast\n")
-    assert len(seen.text) + len(seen.tail) <= 2 * ENDS_BYTES
+    result = shell.run(command, timeout_s=30, patience=Patience(seconds=30))
+    assert result.exit_code == 0
+    assert result.text.startswith("first\nxxx")
+    assert result.tail is not None
+    assert result.tail.endswith("xxx\nlast\n")
+    assert len(result.text) + len(result.tail) <= 2 * ENDS_BYTES
 
 
-def test_output_of_exactly_what_is_fetched_is_whole(shell: Shell) -> None:
-    seen = run(shell, f"head -c {2 * ENDS_BYTES} /dev/zero | tr '\\0' x")
-    assert (len(seen.text), seen.tail) == (2 * ENDS_BYTES, None)
+def test_output_at_limit_is_whole(shell: Shell) -> None:
+    result = run(shell, f"head -c {2 * ENDS_BYTES} /dev/zero | tr '\\0' x")
+    assert (len(result.text), result.tail) == (2 * ENDS_BYTES, None)
 
 
-def test_endless_output_is_ended_before_it_fills_the_disk(shell: Shell) -> None:
+def test_endless_output_is_ended(shell: Shell) -> None:
     alone = run(shell, "yes", timeout_s=3)
     assert alone.timed_out
     assert alone.tail is not None
-    seen = shell.run("yes", timeout_s=60, patience=Patience(seconds=60))
-    assert seen.exit_code == 137
-    assert "MiB" in seen.note
+    result = shell.run("yes", timeout_s=60, patience=Patience(seconds=60))
+    assert result.exit_code == 137
+    assert "MiB" in result.note
     assert FLOOD_BYTES <= 1 << 30
     assert run(shell, 'du -sm "${TMPDIR:-/tmp}" | cut -f1').text.strip() < "9", "what it had printed is removed"
 
 
 def test_binary_output_becomes_text(shell: Shell) -> None:
-    seen = run(shell, r"printf 'a\0b\377\303\251\033[1m\n'")
-    assert seen.text == "a\ufffdb\ufffdé\x1b[1m\n"
+    result = run(shell, r"printf 'a\0b\377\303\251\033[1m\n'")
+    assert result.text == "a\ufffdb\ufffdé\x1b[1m\n"
 
 
-def test_output_that_is_too_long_is_not_cut_within_a_character(shell: Shell) -> None:
-    seen = run(shell, "printf x; yes é | tr -d '\\n' | head -c 2000000")
-    assert (set(seen.text), set(seen.tail or "")) == ({"x", "é"}, {"é"})
+def test_output_is_cut_at_characters(shell: Shell) -> None:
+    result = run(shell, "printf x; yes é | tr -d '\\n' | head -c 2000000")
+    assert (set(result.text), set(result.tail or "")) == ({"x", "é"}, {"é"})
 
 
-def test_a_character_that_comes_in_two_parts_is_shown_with_the_second(shell: Shell) -> None:
+def test_split_character_comes_whole(shell: Shell) -> None:
     first = begin(shell, r"printf 'a\303'; read -r x; printf '\251\n'", "a")
     assert (first.text, first.running) == ("a", True)
     assert shell.send("", timeout_s=120, patience=LONG).text == "é\n"
 
 
-def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
+def test_last_output_is_never_lost(shell: Shell) -> None:
     for _ in range(20):
         assert run(shell, "seq 1 3000 | tail -1").text == "3000\n"
 
@@ -243,7 +243,7 @@ def test_what_was_printed_at_the_end_is_never_lost(shell: Shell) -> None:
 # -- a command that goes on
 
 
-def test_a_silent_command_goes_on_and_can_be_waited_for(shell: Shell, machine: Sandbox) -> None:
+def test_silent_command_can_be_awaited(shell: Shell, machine: Sandbox) -> None:
     first = begin(shell, "echo one; until rm go; do sleep 0.1; done 2>/dev/null; echo two", "one\n")
     assert (first.text, first.exit_code, first.running) == ("one\n", None, True)
     assert shell.running
@@ -253,15 +253,15 @@ def test_a_silent_command_goes_on_and_can_be_waited_for(shell: Shell, machine: S
     assert not shell.running
 
 
-def test_a_running_command_can_be_answered(shell: Shell) -> None:
+def test_running_command_takes_input(shell: Shell) -> None:
     shell.run("read -r a; echo got $a; cat; echo end", timeout_s=120, patience=SHORT)
-    answered = watched(shell, shell.send("it's 5 $HOME", timeout_s=120, patience=SHORT), "\n")
+    answered = watch_until(shell, shell.send("it's 5 $HOME", timeout_s=120, patience=SHORT), "\n")
     assert (answered.text, answered.running) == ("got it's 5 $HOME\n", True)
     ended = shell.close_input(timeout_s=120, patience=LONG)
     assert (ended.text, ended.exit_code) == ("end\n", 0)
 
 
-def test_a_running_command_can_be_interrupted(shell: Shell) -> None:
+def test_running_command_is_interrupted(shell: Shell) -> None:
     slept = "print('ready', flush=True); time.sleep(600)"
     script = f"import time\ntry:\n  {slept}\nexcept KeyboardInterrupt:\n  print('bye'); exit(5)"
     begin(shell, f'python3 -c "{script}"', "ready\n")
@@ -273,7 +273,7 @@ def test_a_running_command_can_be_interrupted(shell: Shell) -> None:
     assert run(shell, "echo free").text == "free\n"
 
 
-def test_patience_does_not_lengthen_the_life_of_a_command(shell: Shell) -> None:
+def test_patience_does_not_extend_timeout(shell: Shell) -> None:
     assert shell.run("sleep 60", timeout_s=10, patience=SHORT).running
     late = shell.watch(timeout_s=10, patience=LONG)
     assert late.timed_out
@@ -283,15 +283,15 @@ def test_patience_does_not_lengthen_the_life_of_a_command(shell: Shell) -> None:
 # -- machines in a bad way
 
 
-def test_without_a_temporary_folder_commands_still_run(machine: Sandbox) -> None:
+def test_shell_works_without_temp_folder(machine: Sandbox) -> None:
     shell = Shell(machine, persistent=True)
     shell._home = "/proc/nothing"
-    seen = run(shell, "echo works; exit 2")
-    assert (seen.text, seen.exit_code) == ("works\n", 2)
-    assert "temporary files" in seen.note
+    result = run(shell, "echo works; exit 2")
+    assert (result.text, result.exit_code) == ("works\n", 2)
+    assert "temporary files" in result.note
 
 
-def test_a_temporary_folder_that_is_wiped_loses_the_state_and_no_result(shell: Shell) -> None:
+def test_wiped_temp_folder_loses_state(shell: Shell) -> None:
     run(shell, "cd b")
     wiped = run(shell, 'echo before; rm -rf "${TMPDIR:-/tmp}"/.shell-*; echo after; exit 4')
     assert (wiped.text, wiped.exit_code, wiped.note) == ("before\nafter\n", 4, "")

@@ -16,7 +16,7 @@ from swe_argo.steps.agents.tools.text import (
 
 @settings(deadline=None)
 @given(st.binary())
-def test_any_bytes_become_text_that_can_be_sent(data: bytes) -> None:
+def test_any_bytes_become_valid_text(data: bytes) -> None:
     for text in (readable(data), clean_text(data.decode("utf-8", "surrogateescape"))):
         text.encode()
         assert "\0" not in text
@@ -24,7 +24,7 @@ def test_any_bytes_become_text_that_can_be_sent(data: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=20), st.integers(0, 40), st.integers(0, 40))
-def test_no_character_is_cut_in_the_middle(text: str, end: int, begin: int) -> None:
+def test_cuts_keep_characters_whole(text: str, end: int, begin: int) -> None:
     data = text.encode()
     first, last = cut_apart(data[:end], data[begin:])
     assert readable(data).startswith(first)
@@ -35,16 +35,16 @@ def test_no_character_is_cut_in_the_middle(text: str, end: int, begin: int) -> N
 
 @settings(deadline=None)
 @given(st.binary(max_size=12))
-def test_only_the_beginning_of_a_character_is_left_out_of_any_bytes(data: bytes) -> None:
-    left_out = data[len(whole(data)) :]
-    assert whole(data) + left_out == data
-    assert len(left_out) < 4
+def test_whole_drops_partial_character(data: bytes) -> None:
+    remainder = data[len(whole(data)) :]
+    assert whole(data) + remainder == data
+    assert len(remainder) < 4
     assert whole(data + b"a") == data + b"a"
 
 
 @settings(deadline=None)
 @given(st.text(), st.none() | st.text(), st.integers(1, 50))
-def test_cutting_keeps_the_size_and_says_whether_it_cut(text: str, tail: str | None, size: int) -> None:
+def test_cut_keeps_the_size(text: str, tail: str | None, size: int) -> None:
     cut = cut_middle(text, tail, size)
     assert cut.cut == (tail is not None or len(text) > size)
     assert len(cut.text) <= max(size, 2) + 60 or not cut.cut
@@ -54,7 +54,7 @@ def test_cutting_keeps_the_size_and_says_whether_it_cut(text: str, tail: str | N
 
 @settings(deadline=None)
 @given(st.lists(st.text(alphabet="ab"), max_size=30), st.integers(1, 10))
-def test_the_first_and_the_last_lines_stay(lines: list[str], most: int) -> None:
+def test_first_and_last_lines_stay(lines: list[str], most: int) -> None:
     text = "\n".join(lines)
     cut = cut_middle_lines(text, None, most)
     whole = text.splitlines()
@@ -64,6 +64,6 @@ def test_the_first_and_the_last_lines_stay(lines: list[str], most: int) -> None:
         assert cut.text.endswith("-\n" + "\n".join(whole[-most:]))
 
 
-def test_the_end_of_what_was_fetched_in_two_is_its_end() -> None:
+def test_cut_uses_the_tail() -> None:
     assert cut_middle("abc", "xyz", 4).text.endswith("yz")
     assert cut_middle_lines("a\nb", "y\nz", 1).text.endswith("\nz")

@@ -39,7 +39,7 @@ def shell(tools: Toolset, machine: Sandbox | Session, command: str, **more: Any)
 # -- what there is
 
 
-def test_the_tools_have_the_names_and_parameters_that_users_of_the_projects_know() -> None:
+def test_tools_have_project_names() -> None:
     def listed(name: str) -> dict[str, list[str]]:
         return {tool.name: list(tool.by_name) for tool in toolset(name).tools}
 
@@ -58,16 +58,16 @@ def test_the_tools_have_the_names_and_parameters_that_users_of_the_projects_know
     assert listed("sweagent") == {"bash": ["command"], "str_replace_editor": EDITING, "submit": []}
 
 
-def test_every_scaffold_that_can_be_wished_for_has_tools_one_of_which_ends_the_work() -> None:
-    named = {agent.name for agent in AGENTS.values() if agent.is_scaffold}
-    assert set(TOOLSETS) == set(SCAFFOLDS) == named
+def test_every_scaffold_has_one_end_tool() -> None:
+    scaffolds = {agent.name for agent in AGENTS.values() if agent.is_scaffold}
+    assert set(TOOLSETS) == set(SCAFFOLDS) == scaffolds
     for tools in TOOLSETS.values():
         assert [tool.ends for tool in tools.tools].count(True) == 1
         assert [tool.kind for tool in tools.tools].count("shell") == 1
 
 
-def test_names_of_other_projects_are_understood() -> None:
-    for scaffold, name, meant in (
+def test_foreign_tool_names_are_known() -> None:
+    for scaffold, name, expected in (
         ("sweagent", "execute_bash", "bash"),
         ("openhands", "submit", "finish"),
         ("r2egym", "submit", "finish"),
@@ -75,16 +75,16 @@ def test_names_of_other_projects_are_understood() -> None:
     ):
         tool = toolset(scaffold).find(name)
         assert tool is not None
-        assert tool.name == meant
+        assert tool.name == expected
     assert toolset("r2egym").find("rm") is None
 
 
-def test_definitions_are_what_function_calling_takes(tools: Toolset) -> None:
+def test_definitions_are_valid_functions(tools: Toolset) -> None:
     for tool in tools.tools:
         function = tool.definition["function"]
         assert tool.definition["type"] == "function"
         assert set(function["parameters"]["required"]) <= set(function["parameters"]["properties"])
-        assert all(each["description"] for each in function["parameters"]["properties"].values())
+        assert all(parameter["description"] for parameter in function["parameters"]["properties"].values())
         assert len(function["description"]) <= 1024 * 4
     editor = next(tool for tool in tools.tools if tool.kind == "edit")
     assert editor.schema["properties"]["view_range"]["items"] == {"type": "integer"}
@@ -120,22 +120,22 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_commands_output_is_framed_as_its_project_frames_it(tools: Toolset, machine: Sandbox, command: str) -> None:
+def test_output_has_the_project_frame(tools: Toolset, machine: Sandbox, command: str) -> None:
     """As R2E-Gym's tool and observation, OpenHands' shell and SWE-agent's template printed the same."""
-    seen = shell(tools, machine, command)
-    assert PYTHON.sub("", seen.text) == COMMANDS[command][tools.scaffold]
-    assert (seen.timed_out, seen.cut, seen.ends) == (False, False, False)
-    assert seen.seconds > 0
-    assert seen.exit_code == {"f": 1, "e": 3, "p": 0}[command[0]]
+    observation = shell(tools, machine, command)
+    assert PYTHON.sub("", observation.text) == COMMANDS[command][tools.scaffold]
+    assert (observation.timed_out, observation.cut, observation.ends) == (False, False, False)
+    assert observation.seconds > 0
+    assert observation.exit_code == {"f": 1, "e": 3, "p": 0}[command[0]]
 
 
-def test_ours_always_tells_how_a_command_ended(machine: Sandbox) -> None:
-    shown = {
+def test_our_frame_shows_the_exit_code(machine: Sandbox) -> None:
+    expected = {
         "r2egym": "Exit code: 3\nExecution output of [execute_bash]:\nhi\n",
         "openhands": "hi\n[The command completed with exit code 3.]",
         "sweagent": "OBSERVATION:\nhi\n[exit code: 3]",
     }
-    for name, text in shown.items():
+    for name, text in expected.items():
         assert shell(toolset(name, "ours"), machine, "echo hi; exit 3").text == text
     for timeout_s in (2.0, 20.0):  # a busy machine may need longer to begin
         late = shell(toolset("sweagent", "ours"), Session(machine, timeout_s), "echo begun; sleep 60")
@@ -147,33 +147,33 @@ def test_ours_always_tells_how_a_command_ended(machine: Sandbox) -> None:
     assert call(toolset("sweagent", "ours"), machine, "submit").ends
 
 
-def test_openhands_tells_where_a_command_left_its_shell(machine: Sandbox) -> None:
+def test_openhands_shows_shell_state(machine: Sandbox) -> None:
     tools, session = toolset("openhands"), Session(machine, 20.0)
-    left = shell(tools, session, "mkdir -p /testbed/b/bin; cd b; printf '#!/bin/sh' >bin/python; chmod +x bin/python")
-    assert "\n[Current working directory: /testbed/b]\n" in left.text
+    result = shell(tools, session, "mkdir -p /testbed/b/bin; cd b; printf '#!/bin/sh' >bin/python; chmod +x bin/python")
+    assert "\n[Current working directory: /testbed/b]\n" in result.text
     shell(tools, session, "PATH=/testbed/b/bin:$PATH")
     assert "\n[Python interpreter: /testbed/b/bin/python]\n" in shell(tools, session, "true").text
     shell(tools, session, "rm -r /testbed/b/bin")
 
 
-def test_a_command_that_took_too_long_is_ended_or_left_running(tools: Toolset, machine: Sandbox) -> None:
+def test_slow_command_ends_or_runs_on(tools: Toolset, machine: Sandbox) -> None:
     """OpenHands leaves it running and polls it; the others end it."""
     for timeout_s in (2.0, 20.0):  # a busy machine may need longer to begin
-        seen = shell(tools, session := Session(machine, timeout_s), "echo begun; sleep 60")
-        if "begun" in seen.text or tools.scaffold == "r2egym":
+        observation = shell(tools, session := Session(machine, timeout_s), "echo begun; sleep 60")
+        if "begun" in observation.text or tools.scaffold == "r2egym":
             break
     if tools.scaffold == "openhands":
-        assert "still running" in seen.text
-        assert "exit code" not in seen.text
+        assert "still running" in observation.text
+        assert "exit code" not in observation.text
         assert shell(tools, session, "C-c", is_input="true").exit_code == 130
     else:
-        assert "took too long" in seen.text
-    assert ("begun" in seen.text) == (tools.scaffold != "r2egym")
-    assert seen.timed_out == (tools.scaffold != "openhands")
-    assert seen.exit_code is None
+        assert "took too long" in observation.text
+    assert ("begun" in observation.text) == (tools.scaffold != "r2egym")
+    assert observation.timed_out == (tools.scaffold != "openhands")
+    assert observation.exit_code is None
 
 
-def test_a_timeout_of_the_models_own_may_be_larger_than_ours(machine: Sandbox) -> None:
+def test_model_timeout_may_exceed_ours(machine: Sandbox) -> None:
     tools = toolset("openhands")
     assert "\nlast\n" in shell(tools, Session(machine, 1.0), "sleep 2.5; echo; echo last", timeout=20).text
     session = Session(machine, 1.0)
@@ -182,10 +182,10 @@ def test_a_timeout_of_the_models_own_may_be_larger_than_ours(machine: Sandbox) -
     assert ended.timed_out, "but no command outlives its attempt"
 
 
-def test_output_is_cut_as_each_project_does_it(tools: Toolset, machine: Sandbox) -> None:
-    seen = shell(tools, machine, "seq 1 1000000")
-    assert seen.cut
-    lines = seen.text.splitlines()
+def test_output_is_cut_per_project(tools: Toolset, machine: Sandbox) -> None:
+    observation = shell(tools, machine, "seq 1 1000000")
+    assert observation.cut
+    lines = observation.text.splitlines()
     if tools.scaffold == "r2egym":
         assert "38" in lines, "its frame counts"
         assert "39" not in lines
@@ -193,14 +193,14 @@ def test_output_is_cut_as_each_project_does_it(tools: Toolset, machine: Sandbox)
         assert "999965" in lines
         assert "999964" not in lines
     elif tools.scaffold == "openhands":
-        assert 30_000 <= len(seen.text) <= 30_400
+        assert 30_000 <= len(observation.text) <= 30_400
         assert "1000000" in lines
     else:
-        assert 100_000 <= len(seen.text) <= 100_400
+        assert 100_000 <= len(observation.text) <= 100_400
         assert "1000000" not in lines
 
 
-def test_what_just_fits_is_whole(machine: Sandbox) -> None:
+def test_output_at_the_limit_is_whole(machine: Sandbox) -> None:
     assert not shell(toolset("r2egym"), machine, "seq 1 74").cut
     assert shell(toolset("r2egym"), machine, "seq 1 75").cut
     assert not shell(toolset("openhands"), machine, "head -c 30000 /dev/zero | tr '\\0' x").cut
@@ -208,41 +208,39 @@ def test_what_just_fits_is_whole(machine: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 1000, 5000])
-def test_a_size_that_is_set_holds_for_every_tool_and_no_character_is_halved(
-    tools: Toolset, tidy: Sandbox, size: int
-) -> None:
+def test_observation_limit_holds(tools: Toolset, tidy: Sandbox, size: int) -> None:
     session = Session(tidy, 20.0, max_observation=size)
     tidy.write("/testbed/long", "é€😀x".encode() * 200_000)
     tidy.write("/testbed/long.py", "é€😀x".encode() * 70_000)
     editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
-    seen = [
+    observations = [
         shell(tools, session, "cat long"),
         shell(tools, session, "cat long | tr x '\\n'"),
         call(tools, session, editor, command="view", path="/testbed/long.py"),
         call(tools, session, editor, command="view", path="/testbed"),
     ]
     if tools.find("search"):
-        seen.append(call(tools, session, "search", search_term="x", path="long"))
-    for each in seen:
-        assert len(each.text) <= size + 400
-        assert "\ufffd" not in each.text
-    assert seen[0].cut
-    assert seen[2].cut
+        observations.append(call(tools, session, "search", search_term="x", path="long"))
+    for observation in observations:
+        assert len(observation.text) <= size + 400
+        assert "\ufffd" not in observation.text
+    assert observations[0].cut
+    assert observations[2].cut
 
 
-def test_ending_the_work_ends_it(tools: Toolset, tidy: Sandbox) -> None:
+def test_end_tool_ends_the_work(tools: Toolset, tidy: Sandbox) -> None:
     session, name = Session(tidy, 20.0), next(tool.name for tool in tools.tools if tool.ends)
     if tools.scaffold == "sweagent":
         tidy.write("/testbed/new.py", b"made = 1\n")
         first = call(tools, session, name)
         assert not first.ends, "it has its agent look at the changes first"
         assert "+made = 1" in first.text
-    seen = call(tools, session, name)
-    assert seen.ends
-    assert seen.exit_code is None
+    observation = call(tools, session, name)
+    assert observation.ends
+    assert observation.exit_code is None
 
 
-def test_r2egym_shows_python_files_only_and_no_line_behind_their_end(tidy: Sandbox) -> None:
+def test_r2egym_views_python_files_only(tidy: Sandbox) -> None:
     tools = toolset("r2egym")
     tidy.write("/testbed/words.txt", b"x\n")
 
@@ -254,24 +252,24 @@ def test_r2egym_shows_python_files_only_and_no_line_behind_their_end(tidy: Sandb
     assert "words.txt" not in view("")
     assert view("a.py").endswith("a.py:\n     1 a = 2")
     assert "at most 1" in view("a.py", view_range=[1, 5])
-    made = call(tools, tidy, "file_editor", command="create", path="/testbed/made.py", file_text="x = 1\n")
-    assert "     1\tx = 1" in made.text
+    created = call(tools, tidy, "file_editor", command="create", path="/testbed/made.py", file_text="x = 1\n")
+    assert "     1\tx = 1" in created.text
     assert "x" in call(toolset("openhands"), tidy, "str_replace_editor", command="view", path="/testbed/words.txt").text
 
 
-def test_what_no_machine_takes_is_refused_in_words(tools: Toolset, machine: Sandbox) -> None:
+def test_impossible_text_is_refused(tools: Toolset, machine: Sandbox) -> None:
     for odd in ("echo \0", "echo \ud800"):
-        seen = shell(tools, machine, odd)
-        assert "character" in seen.text
-        assert seen.exit_code == 1
+        observation = shell(tools, machine, odd)
+        assert "character" in observation.text
+        assert observation.exit_code == 1
     editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
     assert "character" in call(tools, machine, editor, command="create", path="/testbed/o", file_text="\udead").text
 
 
-def test_arguments_that_nobody_checked_are_typed_or_refused(tools: Toolset, tidy: Sandbox) -> None:
+def test_unchecked_arguments_are_typed(tools: Toolset, tidy: Sandbox) -> None:
     editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
-    seen = call(tools, tidy, editor, command="view", path="/testbed/a.py", view_range="[1, 1]")
-    assert seen.text.endswith(f"     1{' ' if tools.scaffold == 'r2egym' else chr(9)}a = 2")
+    observation = call(tools, tidy, editor, command="view", path="/testbed/a.py", view_range="[1, 1]")
+    assert observation.text.endswith(f"     1{' ' if tools.scaffold == 'r2egym' else chr(9)}a = 2")
     for arguments in ({}, {"command": "view"}, {"command": "view", "path": 5}, {"command": "fly", "path": "/testbed"}):
         refused = call(tools, tidy, editor, **arguments)
         assert "ERROR" in refused.text
@@ -279,38 +277,38 @@ def test_arguments_that_nobody_checked_are_typed_or_refused(tools: Toolset, tidy
     assert "is missing" in call(tools, tidy, SHELLS[tools.scaffold][0]).text
 
 
-def test_an_edit_that_is_refused_is_an_error_with_a_code(tools: Toolset, machine: Sandbox) -> None:
+def test_refused_edit_has_exit_code(tools: Toolset, machine: Sandbox) -> None:
     editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
-    seen = call(tools, machine, editor, command="view", path="/testbed/none")
-    assert "ERROR" in seen.text
-    assert seen.exit_code == 1
+    observation = call(tools, machine, editor, command="view", path="/testbed/none")
+    assert "ERROR" in observation.text
+    assert observation.exit_code == 1
 
 
 # -- what is particular
 
 
 @pytest.mark.parametrize("command", ["git log", "  ipython", "jupyter lab", "nohup x &"])
-def test_r2egym_refuses_some_first_words(machine: Sandbox, command: str) -> None:
-    seen = shell(toolset("r2egym"), machine, command)
-    assert "not allowed" in seen.text
-    assert seen.exit_code == 1
+def test_r2egym_refuses_some_commands(machine: Sandbox, command: str) -> None:
+    observation = shell(toolset("r2egym"), machine, command)
+    assert "not allowed" in observation.text
+    assert observation.exit_code == 1
     assert shell(toolset("r2egym"), machine, "echo git").exit_code == 0
 
 
-def test_only_r2egyms_commands_begin_anew(tools: Toolset, machine: Sandbox) -> None:
+def test_only_r2egym_shells_start_fresh(tools: Toolset, machine: Sandbox) -> None:
     session = Session(machine, 20.0)
     shell(tools, session, "cd b; export A=1")
     assert ("/testbed/b" in shell(tools, session, "pwd").text) == (tools.scaffold != "r2egym")
 
 
-def watch_for(words: str, seen: ToolObservation, tools: Toolset, session: Session) -> None:
+def watch_for(words: str, observation: ToolObservation, tools: Toolset, session: Session) -> None:
     """Look at what runs until it has printed these words."""
-    while words not in seen.text:
-        assert "still running" in seen.text
-        seen = shell(tools, session, "", timeout=2)
+    while words not in observation.text:
+        assert "still running" in observation.text
+        observation = shell(tools, session, "", timeout=2)
 
 
-def test_openhands_commands_can_be_left_running_answered_and_interrupted(machine: Sandbox) -> None:
+def test_openhands_commands_can_run_on(machine: Sandbox) -> None:
     tools, session = toolset("openhands"), Session(machine, 60.0)
     first = shell(tools, session, "echo name?; read -r name; echo hello $name; sleep 600", timeout=2)
     assert "still running" in first.text
@@ -328,5 +326,5 @@ def test_openhands_commands_can_be_left_running_answered_and_interrupted(machine
     assert "no command is running" in shell(tools, session, "C-c", is_input="true").text
 
 
-def test_thinking_does_nothing(machine: Sandbox) -> None:
+def test_think_does_nothing(machine: Sandbox) -> None:
     assert call(toolset("openhands"), machine, "think", thought="x").text == "Your thought has been logged."

@@ -98,7 +98,7 @@ def tests(row: dict[str, Any]) -> dict[str, list[str]]:
     for patch in ("", row["patch"]):
         with tempfile.TemporaryDirectory() as scratch:
             maps.append(grade(row, patch, Path(scratch)).reading.statuses)
-    before, after = ({name for name, status in found.items() if status in PASSING} for found in maps)
+    before, after = ({name for name, status in statuses.items() if status in PASSING} for statuses in maps)
     return {"FAIL_TO_PASS": sorted(after - before), "PASS_TO_PASS": sorted(after & before)}
 
 
@@ -111,11 +111,11 @@ def main(ids: list[str]) -> None:
         patch, test_patch = ((folder / name).read_bytes().decode() for name in ("gold.patch", "test.patch"))
         script = eval_script(fields["base_commit"], test_patch, fields["log_parser"])
         row = fields | {"patch": patch, "eval_script": script, "FAIL_TO_PASS": [], "PASS_TO_PASS": []}
-        found = tests(row)
+        listed = tests(row)
         (folder / "task.yaml").write_text(dump_yaml(fields), encoding="utf-8")
         (folder / "eval.sh").write_bytes(script.encode())
-        (folder / "tests.json").write_text(dump_tests(found), encoding="utf-8")
-        counts = ", ".join(f"{len(ids)} {name}" for name, ids in found.items())
+        (folder / "tests.json").write_text(dump_tests(listed), encoding="utf-8")
+        counts = ", ".join(f"{len(ids)} {name}" for name, ids in listed.items())
         sys.stdout.write(f"{folder.name}: {fields['base_commit']}, {counts}\n")
 
 

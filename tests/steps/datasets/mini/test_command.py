@@ -15,15 +15,13 @@ from tests.steps.datasets.mini.running import git
 ONE = "mini__slugkit-1"
 
 
-def test_it_names_every_instance_with_its_image_and_digest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mini_command_lists_instances(capsys: pytest.CaptureFixture[str]) -> None:
     main([])
-    wanted = [[name, swebench_image(name), digest(name), "/testbed"] for name in instance_ids()]
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == wanted
+    expected = [[name, swebench_image(name), digest(name), "/testbed"] for name in instance_ids()]
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == expected
 
 
-def test_it_names_the_instances_of_other_families_behind_their_dataset(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mini_command_lists_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--contexts", str(tmp_path), "mini-r2e", "mini-rebench", ONE, "mini-r2e"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [name.partition("/")[0] for name, *_ in lines] == ["mini-r2e"] * 2 + ["mini-rebench"] * 2 + [ONE]
@@ -32,7 +30,7 @@ def test_it_names_the_instances_of_other_families_behind_their_dataset(
     assert all((tmp_path / name / "testbed" / ".git").is_dir() for name, *_ in lines)
 
 
-def test_it_writes_the_repository_of_the_named_instance_for_any_reader(tmp_path: Path) -> None:
+def test_mini_command_writes_repository(tmp_path: Path) -> None:
     main(["--contexts", str(tmp_path), ONE])
     assert [path.name for path in tmp_path.iterdir()] == [ONE]
     testbed = tmp_path / ONE / "testbed"
@@ -40,16 +38,16 @@ def test_it_writes_the_repository_of_the_named_instance_for_any_reader(tmp_path:
     assert {f"{path.stat().st_mode & 0o044:o}" for path in testbed.rglob("*")} == {"44"}
 
 
-def test_an_unknown_instance_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_instance_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["mini__nope-1"])
     assert end.value.code == 64
     assert "mini has no instance 'mini__nope-1'" in capsys.readouterr().err
 
 
-def test_a_folder_that_holds_one_already_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nonempty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--contexts", str(tmp_path), ONE])
     with pytest.raises(SystemExit) as end:
         main(["--contexts", str(tmp_path), ONE])
     assert end.value.code == 64
-    assert "name an empty folder" in capsys.readouterr().err
+    assert "choose an empty folder" in capsys.readouterr().err

@@ -40,7 +40,7 @@ def name(docker_client: DockerClient) -> Iterator[str]:
         docker_client.images.remove(name, force=True)
 
 
-def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerClient, base: str, name: str) -> None:
+def test_mini_image_is_built_once(docker_client: DockerClient, base: str, name: str) -> None:
     build(docker_client, {ONE: name}, base)
     image = docker_client.images.get(name)
     assert image.labels[LABEL] == digest(ONE)
@@ -56,7 +56,7 @@ def test_an_image_is_built_once_and_holds_the_repository(docker_client: DockerCl
 
 
 @pytest.mark.long
-def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, base: str, name: str) -> None:
+def test_outdated_mini_image_is_rebuilt(docker_client: DockerClient, base: str, name: str) -> None:
     build(docker_client, {ONE: name}, base)
     recipe = f"FROM {name}\nLABEL {LABEL}=sha256:old\n"
     docker_client.images.build(fileobj=io.BytesIO(recipe.encode()), tag=name, rm=True)
@@ -64,6 +64,6 @@ def test_an_image_of_other_content_is_built_again(docker_client: DockerClient, b
     assert docker_client.images.get(name).labels[LABEL] == digest(ONE)
 
 
-def test_a_base_that_cannot_be_had_is_named(docker_client: DockerClient, name: str) -> None:
+def test_missing_mini_base_is_named(docker_client: DockerClient, name: str) -> None:
     with pytest.raises(StepError, match=r"building the image of mini__ledgerlet-2 on registry\.invalid/no:1"):
         build(docker_client, {ONE: name}, "registry.invalid/no:1")

@@ -18,7 +18,7 @@ IMAGE = {ONE: swebench_image(ONE)}
 FOLDER = "swebench__sweb.eval.x86_64.mini_1776_slugkit-1:latest"
 
 
-def test_a_folder_holds_the_repository_and_its_digest(tmp_path: Path) -> None:
+def test_mini_folder_has_repository(tmp_path: Path) -> None:
     prepare(tmp_path / "images", IMAGE)
     assert [path.name for path in (tmp_path / "images").iterdir()] == [FOLDER]
     folder = tmp_path / "images" / FOLDER
@@ -28,7 +28,7 @@ def test_a_folder_holds_the_repository_and_its_digest(tmp_path: Path) -> None:
     assert len({digest(name) for name in instance_ids()}) == len(instance_ids())
 
 
-def test_a_current_folder_is_left_alone_and_an_old_one_made_anew(tmp_path: Path) -> None:
+def test_outdated_mini_folder_is_remade(tmp_path: Path) -> None:
     prepare(tmp_path, IMAGE)
     mark = tmp_path / FOLDER / "testbed" / "mark"
     mark.touch()
@@ -41,14 +41,14 @@ def test_a_current_folder_is_left_alone_and_an_old_one_made_anew(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
 
 
-def test_several_processes_can_prepare_the_same_folders(tmp_path: Path) -> None:
+def test_mini_folders_allow_processes(tmp_path: Path) -> None:
     images = {name: swebench_image(name) for name in instance_ids()[:3]}
     old = tmp_path / swebench_image(instance_ids()[0]).replace("/", "__")
     old.mkdir()
     (old / "digest").write_text("sha256:old\n")
     with ProcessPoolExecutor(4) as pool:
-        for done in [pool.submit(prepare, tmp_path, images) for _ in range(4)]:
-            done.result(60)
+        for future in [pool.submit(prepare, tmp_path, images) for _ in range(4)]:
+            future.result(60)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(i.replace("/", "__") for i in images.values())
     for name, image in images.items():
         folder = tmp_path / image.replace("/", "__")
@@ -56,7 +56,7 @@ def test_several_processes_can_prepare_the_same_folders(tmp_path: Path) -> None:
         assert git(folder / "testbed", "status", "--porcelain") == ""
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_mini_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "images").write_text("a file")
     with pytest.raises(InfraError, match=f"cannot write the image folder {tmp_path}/images/swebench__"):
         prepare(tmp_path / "images", IMAGE)

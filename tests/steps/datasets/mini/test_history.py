@@ -30,7 +30,7 @@ def all_objects(testbed: Path) -> str:
     return "\n".join(git(testbed, "cat-file", "-p", name.split()[1]) for name in names if not name.startswith("tree"))
 
 
-def test_a_machines_own_settings_do_not_change_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_ignore_git_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     materialise(ONE, tmp_path / "plain")
     home = tmp_path / "home"
     (home / "templates" / "hooks").mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_a_machines_own_settings_do_not_change_the_commits(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_head_is_a_set_up_commit_above_the_base(instance_id: str, tmp_path: Path) -> None:
+def test_head_is_setup_commit_above_base(instance_id: str, tmp_path: Path) -> None:
     materialise(instance_id, tmp_path)
     testbed = tmp_path / "testbed"
     assert git(testbed, "status", "--porcelain", "--branch").split() == ["##", "main"]
@@ -71,7 +71,7 @@ def test_head_is_a_set_up_commit_above_the_base(instance_id: str, tmp_path: Path
     assert not git(testbed, "remote")
 
 
-def test_the_fix_can_be_found_in_every_place_where_old_images_have_it(tmp_path: Path) -> None:
+def test_fix_is_reachable(tmp_path: Path) -> None:
     materialise(ONE, tmp_path)
     testbed = tmp_path / "testbed"
     fix = git(testbed, "rev-parse", "future").strip()
@@ -84,7 +84,7 @@ def test_the_fix_can_be_found_in_every_place_where_old_images_have_it(tmp_path: 
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_hidden_tests_are_gone_once_the_history_is_cleaned(instance_id: str, tmp_path: Path) -> None:
+def test_hidden_tests_are_cleaned(instance_id: str, tmp_path: Path) -> None:
     materialise(instance_id, tmp_path)
     testbed = tmp_path / "testbed"
     hidden = hidden_lines(instance_id)
@@ -92,18 +92,18 @@ def test_hidden_tests_are_gone_once_the_history_is_cleaned(instance_id: str, tmp
     assert all(line in all_objects(testbed) for line in hidden), "before, there is something to hide"
     clean = Path(__file__).parents[4] / "steps" / "agents" / "hide_history.sh"
     subprocess.run(["bash", str(clean)], cwd=testbed, check=True, capture_output=True)
-    left = all_objects(testbed) + "".join(path.read_text(encoding="utf-8") for path in testbed.rglob("*.py"))
-    assert [line for line in hidden if line in left] == []
+    remaining = all_objects(testbed) + "".join(path.read_text(encoding="utf-8") for path in testbed.rglob("*.py"))
+    assert [line for line in hidden if line in remaining] == []
     base = (TASK_REPO / "tasks" / instance_id / "task.yaml").read_text().partition("base_commit: ")[2].split()[0]
     assert git(testbed, "cat-file", "-t", base) == "commit\n"
 
 
-def test_an_unknown_instance_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+def test_unknown_instance_lists_known(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="mini has no instance 'mini__slugkit-9'; it has mini__gridprint-1, "):
         materialise("mini__slugkit-9", tmp_path)
 
 
-def test_a_machine_without_git_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_git_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="needs git"):
         materialise(ONE, tmp_path)

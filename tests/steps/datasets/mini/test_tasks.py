@@ -25,13 +25,13 @@ def row(instance_id: str) -> dict[str, Any]:
     return loaded
 
 
-def test_the_task_repo_passes_swebenchs_own_checks() -> None:
+def test_task_repo_passes_checks() -> None:
     from swebench.task.checks import check_task_repo
 
     assert [str(problem) for problem in check_task_repo(TASK_REPO)] == []
 
 
-def test_twelve_instances_are_spread_over_six_repositories() -> None:
+def test_mini_has_twelve_instances() -> None:
     from swebench.task.repo import published_tasks
 
     rows = published_tasks(TASK_REPO)["mini"]["test"]
@@ -39,7 +39,7 @@ def test_twelve_instances_are_spread_over_six_repositories() -> None:
     assert Counter(instance["repo"] for instance in rows) == dict.fromkeys((f"mini/{n}" for n in regenerate.PARSERS), 2)
 
 
-def test_the_instances_show_what_real_ones_show() -> None:
+def test_mini_covers_real_cases() -> None:
     rows = [row(name) for name in IDS]
     ids = [test for instance in rows for key in ("FAIL_TO_PASS", "PASS_TO_PASS") for test in instance[key]]
     assert sum(instance["patch"].count("diff --git") > 1 for instance in rows) >= 2
@@ -53,7 +53,7 @@ def test_the_instances_show_what_real_ones_show() -> None:
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_the_derived_files_are_up_to_date(instance_id: str) -> None:
+def test_derived_task_files_are_current(instance_id: str) -> None:
     from swebench.task.repo import load_yaml
 
     folder = TASK_REPO / "tasks" / instance_id
@@ -65,7 +65,7 @@ def test_the_derived_files_are_up_to_date(instance_id: str) -> None:
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_without_a_patch_exactly_the_tests_to_fix_fail(instance_id: str, tmp_path: Path) -> None:
+def test_unpatched_instance_fails(instance_id: str, tmp_path: Path) -> None:
     instance = row(instance_id)
     report = grade(instance, "", tmp_path).inner
     assert report["resolved"] is False
@@ -75,7 +75,7 @@ def test_without_a_patch_exactly_the_tests_to_fix_fail(instance_id: str, tmp_pat
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_the_gold_patch_resolves_and_no_passing_test_is_missing(instance_id: str, tmp_path: Path) -> None:
+def test_reference_patch_resolves(instance_id: str, tmp_path: Path) -> None:
     instance = row(instance_id)
     graded = grade(instance, instance["patch"], tmp_path)
     assert graded.inner["resolved"] is True, (tmp_path / "test_output.txt").read_text()
@@ -85,17 +85,17 @@ def test_the_gold_patch_resolves_and_no_passing_test_is_missing(instance_id: str
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_patches_are_what_git_makes_of_them(instance_id: str, tmp_path: Path) -> None:
+def test_patches_equal_git_output(instance_id: str, tmp_path: Path) -> None:
     materialise(instance_id, tmp_path)
     testbed, folder = tmp_path / "testbed", TASK_REPO / "tasks" / instance_id
     for name in ("gold.patch", "test.patch"):
         git(testbed, "apply", str(folder / name))
     git(testbed, "add", "--intent-to-add", ".")
-    made = git(testbed, "diff", "--no-color", "--abbrev=7")
-    assert made == "".join((folder / name).read_bytes().decode() for name in ("gold.patch", "test.patch"))
+    diff = git(testbed, "diff", "--no-color", "--abbrev=7")
+    assert diff == "".join((folder / name).read_bytes().decode() for name in ("gold.patch", "test.patch"))
 
 
-def test_an_issue_names_no_line_of_its_fix() -> None:
+def test_issue_reveals_no_line_of_fix() -> None:
     for instance_id in IDS:
         instance = row(instance_id)
         added = [line[1:].strip() for line in instance["patch"].splitlines() if line.startswith("+")]
@@ -103,7 +103,7 @@ def test_an_issue_names_no_line_of_its_fix() -> None:
         assert [line for line in added if len(line) > 20 and line in text] == [], instance_id
 
 
-def test_the_lists_of_tests_are_disjoint() -> None:
+def test_test_lists_are_disjoint() -> None:
     for instance_id in IDS:
         lists = json.loads((TASK_REPO / "tasks" / instance_id / "tests.json").read_text())
         assert lists["FAIL_TO_PASS"]

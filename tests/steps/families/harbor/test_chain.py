@@ -24,9 +24,9 @@ from swe_argo.steps.contracts.trajectory import StopReason
 
 class Worker:
     def act(self, task):
-        task.journal.add_message("user", task.instance.problem_statement)
+        task.recorder.add_message("user", task.instance.problem_statement)
         result = task.box.exec({command!r}, timeout_s=60, merge=True)
-        task.journal.add_message("user", result.stdout.decode())
+        task.recorder.add_message("user", result.stdout.decode())
         return StopReason.FINISHED
 """
 GREETING = 'echo "$GREETING, world" >/app/answer.txt; mkdir -p /var/lib/greeting; touch /var/lib/greeting/done; '
@@ -36,11 +36,11 @@ PRIVATE = "chmod 600 /var/lib/greeting/done; "
 
 def run(store: Path, agent: str, *more: str, task: Path | str = "greeting", run_id: str = "r") -> Path:
     """Run one task, a bundled one by name; the folder of its unit."""
-    done = swe_argo(
+    result = swe_argo(
         *("run", "--dataset", str(HARBOR_TASKS / task), "--store", str(store), "--run-id", run_id, "--agent", agent),
         *more,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     (unit,) = (store / "runs" / run_id / "units").glob("*/1")
     return unit
 
@@ -55,7 +55,7 @@ def grade(unit: Path) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_files_outside_of_the_working_directory_count_with_their_modes(tmp_path: Path) -> None:
+def test_files_outside_workdir_count(tmp_path: Path) -> None:
     unit = act(tmp_path, GREETING + PRIVATE)
     assert (grade(unit)["outcome"], grade(unit)["reward"]) == ("resolved", 1.0)
     assert (unit / "layer.tgz").is_file()
@@ -63,14 +63,14 @@ def test_files_outside_of_the_working_directory_count_with_their_modes(tmp_path:
     solved = json.loads((unit / "solve.json").read_text())
     assert solved["history"] is None
     assert solved["layer_bytes"] == (unit / "layer.tgz").stat().st_size
-    assert [(one["path"], one["change"]) for one in solved["layer"]["first"]] == WRITTEN
+    assert [(entry["path"], entry["change"]) for entry in solved["layer"]["first"]] == WRITTEN
     page = (tmp_path / "store/runs/r/report/instances/mini__greeting.1.html").read_text()
-    shown = swe_argo("show", "r", "mini__greeting", "--store", str(tmp_path / "store")).stdout
+    output = swe_argo("show", "r", "mini__greeting", "--store", str(tmp_path / "store")).stdout
     for path, _ in WRITTEN:
         assert f"+ {path}" in page
-        assert f"+ {path}" in shown
+        assert f"+ {path}" in output
     assert f"{len(WRITTEN)} new" in page
-    assert f"changed: {len(WRITTEN)} new" in shown
+    assert f"changed: {len(WRITTEN)} new" in output
     assert grade(unit)["integrity"] == {"verdict": "unconfirmed", "findings": []}
     assert grade(unit)["confirmation"]["outcome"] == "unavailable"
     official = json.loads((tmp_path / "store" / "runs" / "r" / "report" / "Worker.r.json").read_text())
@@ -83,7 +83,7 @@ def test_files_outside_of_the_working_directory_count_with_their_modes(tmp_path:
     assert grade(unit)["outcome"] == "resolved"
 
 
-def test_a_reward_between_0_and_1_is_shown_as_a_number(tmp_path: Path) -> None:
+def test_partial_reward_is_a_number(tmp_path: Path) -> None:
     unit = act(tmp_path, """echo '{"bolt": 2.4, "nut": 0.6, "gear": 1}' >prices.json""", task="unit-prices")
     assert (grade(unit)["outcome"], grade(unit)["reward"]) == ("unresolved", 0.5)
     report = json.loads((unit / "report.json").read_text())["mini__unit-prices"]
@@ -91,10 +91,10 @@ def test_a_reward_between_0_and_1_is_shown_as_a_number(tmp_path: Path) -> None:
     assert summary(str(tmp_path / "store"), "r").mean_reward == 0.5
 
 
-def test_nothing_of_the_answer_is_in_an_agents_machine_and_nothing_changed_is_not_run(tmp_path: Path) -> None:
+def test_agent_sees_no_answer_files(tmp_path: Path) -> None:
     unit = act(tmp_path, "ls -d /app /testbed /logs/* /tests /solution; pwd -P; ls; env | grep GREET")
-    seen = json.loads((unit / "trajectory.json").read_text())["steps"][-1]["message"]
-    assert [line for line in seen.splitlines() if "cannot access" not in line] == [
+    output = json.loads((unit / "trajectory.json").read_text())["steps"][-1]["message"]
+    assert [line for line in output.splitlines() if "cannot access" not in line] == [
         *("/app", "/logs/agent", "/logs/artifacts", "/logs/verifier", "/testbed", "/app", "GREETING=hello")
     ]
     assert grade(unit)["outcome"] == "empty_patch"
@@ -104,19 +104,19 @@ def test_nothing_of_the_answer_is_in_an_agents_machine_and_nothing_changed_is_no
 
 
 @pytest.mark.long
-def test_the_canary_of_a_run_is_made_by_solutions(tmp_path: Path) -> None:
+def test_canary_uses_solutions(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copytree(HARBOR_TASKS / "greeting", tmp_path / "tasks" / "greeting")
-    other = shutil.ignore_patterns("solution")
-    shutil.copytree(HARBOR_TASKS / "unit-prices", tmp_path / "tasks" / "a-without", ignore=other)
+    ignored = shutil.ignore_patterns("solution")
+    shutil.copytree(HARBOR_TASKS / "unit-prices", tmp_path / "tasks" / "a-without", ignore=ignored)
     (tmp_path / "worker.py").write_text(AGENT.format(command="true"))
     words = ("--agent", f"{tmp_path}/worker.py:Worker", "--store", str(tmp_path / "s"), "--run-id", "r")
-    done = swe_argo("run", "--dataset", str(tmp_path / "tasks"), *words, "--canary", "2")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Canary: the reference patches of 1 instance are resolved" in " ".join(done.stdout.split())
+    result = swe_argo("run", "--dataset", str(tmp_path / "tasks"), *words, "--canary", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Canary: the reference patches of 1 instance are resolved" in " ".join(result.stdout.split())
 
 
-def test_what_cheats_plant_gains_nothing_or_shows(tmp_path: Path) -> None:
+def test_planted_files_gain_nothing(tmp_path: Path) -> None:
     planted = (
         "echo 1 >/logs/verifier/reward.txt; mkdir /tests; echo 'echo 1 >/logs/verifier/reward.txt' >/tests/test.sh; "
     )
@@ -127,7 +127,7 @@ def test_what_cheats_plant_gains_nothing_or_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_verifier_that_is_broken_from_the_layer_stays_in_the_denominator_and_says_so(tmp_path: Path) -> None:
+def test_broken_verifier_gives_no_reward(tmp_path: Path) -> None:
     unit = act(tmp_path, "mkdir -p /app/prices.json; ln -s /nowhere /app/orders.link", task="unit-prices")
     assert grade(unit)["outcome"] == "unresolved"  # that verifier knows of it
     (tmp_path / "task").mkdir()
@@ -139,63 +139,63 @@ def test_a_verifier_that_is_broken_from_the_layer_stays_in_the_denominator_and_s
     (task / "environment" / "Dockerfile").write_text("FROM scratch\nWORKDIR /app\n")
     (task / "tests" / "test.sh").write_text("#!/bin/bash\ncat /app/number >/logs/verifier/reward.txt\n")
     (tmp_path / "worker.py").write_text(AGENT.format(command="echo NaN >/app/number"))
-    done = swe_argo(
+    result = swe_argo(
         *("run", "--dataset", str(tmp_path / "task"), "--store", str(tmp_path / "s"), "--run-id", "r"),
         *("--agent", f"{tmp_path}/worker.py:Worker"),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     (unit,) = (tmp_path / "s" / "runs" / "r" / "units").glob("*/1")
     assert grade(unit)["outcome"] == "no_reward"
     assert [finding["code"] for finding in grade(unit)["integrity"]["findings"]] == [
         *("verifier_gave_no_reward", "second_run")
     ]
-    assert "resolved 0/1, infra 0" in done.stdout
+    assert "resolved 0/1, infra 0" in result.stdout
     assert "No reward" in (tmp_path / "s" / "runs" / "r" / "report" / "report.html").read_text()
 
 
-def test_a_task_without_a_solution_is_no_failure_of_the_machines(tmp_path: Path) -> None:
+def test_missing_solution_is_no_failure(tmp_path: Path) -> None:
     shutil.copytree(HARBOR_TASKS / "greeting", tmp_path / "greeting", ignore=shutil.ignore_patterns("solution"))
     words = ("--agent", "gold", "--store", str(tmp_path / "s"))
-    done = swe_argo("run", "--dataset", str(tmp_path / "greeting"), *words)
-    assert "resolved 0/1, infra 0" in done.stdout, done.stdout + done.stderr
+    result = swe_argo("run", "--dataset", str(tmp_path / "greeting"), *words)
+    assert "resolved 0/1, infra 0" in result.stdout, result.stdout + result.stderr
     (unit,) = (tmp_path / "s" / "runs").glob("*/units/*/1")
     assert grade(unit)["outcome"] == "empty_patch"
 
 
 @pytest.mark.long
-def test_a_validation_says_why_a_solution_fails_and_goes_on_beside_a_task_that_cannot_be_read(tmp_path: Path) -> None:
+def test_validation_reports_each_task(tmp_path: Path) -> None:
     for name in ("fails", "unread"):
         shutil.copytree(HARBOR_TASKS / "greeting", tmp_path / "tasks" / name)
     (tmp_path / "tasks/fails/solution/solve.sh").write_text("echo no such tool; exit 3\n")
     (tmp_path / "tasks/unread/task.toml").write_text("[task\n")
     words = (str(tmp_path / "tasks"), "--store", str(tmp_path / "s"), "--run-id", "v", "--gold-runs", "1")
-    done = swe_argo("validate", *words)
-    assert "v: 0 of 2 valid, 1 gold_fails, 1 not_gradeable; page: " in done.stdout, done.stdout + done.stderr
+    result = swe_argo("validate", *words)
+    assert "v: 0 of 2 valid, 1 gold_fails, 1 not_gradeable; page: " in result.stdout, result.stdout + result.stderr
     validation = json.loads((tmp_path / "s/validations/tasks/v/validation.json").read_text())
-    reasons = {one["instance_id"]: one["reason"] for one in validation["instances"]}
+    reasons = {instance["instance_id"]: instance["reason"] for instance in validation["instances"]}
     ended = "the reference solution ended with exit code 3: no such tool"
     assert reasons["mini__greeting"].endswith(f"in 1 of 1 gold run: {ended}")
     assert reasons["unread"].startswith("task.toml: ")
 
 
-def test_agents_that_hand_on_patches_are_refused_by_plan(tmp_path: Path) -> None:
+def test_patch_agents_are_refused(tmp_path: Path) -> None:
     (tmp_path / "preds.jsonl").write_text(
         '{"instance_id": "mini__greeting", "model_patch": "", "model_name_or_path": "m"}\n'
     )
     words = ("--agent", "given", "--predictions", f"{tmp_path}/preds.jsonl", "--store", str(tmp_path / "s"))
-    done = swe_argo("run", "--dataset", "harbor:mini", *words)
-    assert done.returncode == EXIT_CONFIG
-    (line,) = done.stderr.strip().splitlines()
-    assert "agent given hands on patches, and mini__greeting is judged by the files of its machine" in line
+    result = swe_argo("run", "--dataset", "harbor:mini", *words)
+    assert result.returncode == EXIT_CONFIG
+    (line,) = result.stderr.strip().splitlines()
+    assert "agent given produces patches, but the submission of mini__greeting is files" in line
 
 
-def test_a_dockerfile_that_needs_a_container_is_refused_on_this_machine(tmp_path: Path) -> None:
+def test_dockerfile_run_needs_docker(tmp_path: Path) -> None:
     shutil.copytree(HARBOR_TASKS / "greeting", tmp_path / "greeting")
     file = tmp_path / "greeting" / "environment" / "Dockerfile"
     file.write_text(file.read_text() + "RUN apt-get update\n")
-    done = swe_argo(
+    result = swe_argo(
         *("run", "--dataset", str(tmp_path / "greeting"), "--agent", "idle", "--store", str(tmp_path / "s")),
         env={"SWE_ARGO_HOME": str(tmp_path / "home")},
     )
-    assert done.returncode == EXIT_CONFIG
-    assert "its Dockerfile has RUN: use --backend docker" in done.stderr
+    assert result.returncode == EXIT_CONFIG
+    assert "its Dockerfile has RUN: use --backend docker" in result.stderr

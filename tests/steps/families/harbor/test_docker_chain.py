@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 
 @pytest.mark.usefixtures("docker_host")
-def test_gold_resolves_idle_does_not_and_an_agent_is_judged_by_the_files_of_its_machine(
+def test_docker_judges_by_sandbox_files(
     docker_client: DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWE_ARGO_MINI_BASE", base_image(docker_client))
@@ -31,12 +31,12 @@ def test_gold_resolves_idle_does_not_and_an_agent_is_judged_by_the_files_of_its_
     try:
         for number, (agent, resolved) in enumerate(agents.items()):
             tasks = "harbor:mini" if number < 2 else str(HARBOR_TASKS / "greeting")
-            done = swe_argo(
+            result = swe_argo(
                 *("run", "--dataset", tasks, "--backend", "docker", "--keep-images", "--agent", agent),
                 *("--store", str(tmp_path / "s"), "--run-id", f"r{number}"),
             )
-            assert done.returncode == 0, done.stdout + done.stderr
-            assert f"resolved {resolved}/" in done.stdout
+            assert result.returncode == 0, result.stdout + result.stderr
+            assert f"resolved {resolved}/" in result.stdout
             for file in (tmp_path / "s" / "runs" / f"r{number}" / "units").glob("*/1/grade.json"):
                 grade = json.loads(file.read_text())
                 assert grade["integrity"] == {"verdict": "ok", "findings": []}

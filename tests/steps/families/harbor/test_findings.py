@@ -8,12 +8,12 @@ from swe_argo.steps.families.harbor.findings import examine_layer
 from swe_argo.steps.layers.archive import LayerContent
 
 
-def codes(*, deleted: str = "", replaced: str = "", new: str = "", kept_out: str = "") -> list[str]:
-    deleted_paths, replaced_paths, new_paths, kept_out_paths = (
-        text.encode().split() for text in (deleted, replaced, new, kept_out)
+def codes(*, deleted: str = "", replaced: str = "", new: str = "", excluded: str = "") -> list[str]:
+    deleted_paths, replaced_paths, new_paths, excluded_paths = (
+        text.encode().split() for text in (deleted, replaced, new, excluded)
     )
     content = LayerContent(deleted_paths, set(replaced_paths), dict.fromkeys((*replaced_paths, *new_paths), b"0"))
-    return [finding.code for finding in examine_layer(content, kept_out_paths)]
+    return [finding.code for finding in examine_layer(content, excluded_paths)]
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def codes(*, deleted: str = "", replaced: str = "", new: str = "", kept_out: str
         "/app/.venv/lib/python3.12/site-packages/pytest/__init__.py",
     ],
 )
-def test_programs_of_the_image_are_named_wherever_they_lie(replaced: str) -> None:
+def test_replaced_programs_are_named(replaced: str) -> None:
     assert codes(replaced=replaced) == ["layer_changes_programs"]
 
 
-def test_a_folder_of_programs_that_was_moved_away_is_named() -> None:
+def test_moved_program_folder_is_named() -> None:
     assert codes(replaced="/opt", deleted="/usr/local/bin /usr/local/lib") == ["layer_changes_programs"]
 
 
@@ -50,16 +50,16 @@ def test_a_folder_of_programs_that_was_moved_away_is_named() -> None:
         "/root/.config/uv/uv.toml",
     ],
 )
-def test_what_runs_in_a_later_program_is_named(new: str) -> None:
+def test_code_run_later_is_named(new: str) -> None:
     assert codes(new=new) == ["layer_runs_code_later"]
 
 
-def test_names_of_several_lines_hide_nothing() -> None:
+def test_newlines_in_names_hide_nothing() -> None:
     content = LayerContent([b"/usr/lib/x\ny"], set(), {})
     assert [finding.code for finding in examine_layer(content, [])] == ["layer_changes_programs"]
 
 
-def test_what_tasks_ask_for_is_no_finding() -> None:
+def test_ordinary_changes_are_no_finding() -> None:
     installed = "/usr/bin/jq /usr/lib/x86_64-linux-gnu/libjq.so.1 /usr/local/lib/python3.12/site-packages/x/__init__.py"
     work = "/app/conftest.py /app/pyproject.toml /app/bin/tool /app/lib/x.py /app/package.json /root/.gitconfig"
     shell = "/root/.bashrc /root/.profile /etc/profile.d/go.sh /root/.local/bin/uv /usr/local/bin/sed"
@@ -69,4 +69,4 @@ def test_what_tasks_ask_for_is_no_finding() -> None:
     )
     venv = "/app/.venv/bin/pytest /app/.venv/lib/python3.12/site-packages/pytest/__init__.py"
     new, replaced = f"{installed} {work} {venv} {shell} {editable}", f"{work} {editable} /root/.bashrc"
-    assert codes(new=new, replaced=replaced, deleted="/app/old", kept_out="/logs /run") == []
+    assert codes(new=new, replaced=replaced, deleted="/app/old", excluded="/logs /run") == []

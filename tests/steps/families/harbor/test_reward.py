@@ -17,7 +17,7 @@ from swe_argo.steps.families.harbor.reward import WrittenReward, parse_reward
         (b"1", b'{"reward": 0}', 0.0),
     ],
 )
-def test_one_finite_number_is_a_reward_and_json_wins(text: bytes | None, numbers: bytes | None, value: float) -> None:
+def test_reward_is_one_finite_number(text: bytes | None, numbers: bytes | None, value: float) -> None:
     assert parse_reward(text, numbers).value == value
 
 
@@ -26,20 +26,20 @@ def test_one_finite_number_is_a_reward_and_json_wins(text: bytes | None, numbers
     [
         (None, None, "the verifier wrote neither reward.json nor reward.txt"),
         (b"", None, "reward.txt is empty"),
-        (b"passed", None, "reward.txt is no number: 'passed'"),
-        (b"\xff", None, "reward.txt is no number"),
-        (b"nan", None, "reward.txt is no finite number: 'nan'"),
-        (b"1e999", None, "reward.txt is no finite number"),
+        (b"passed", None, "reward.txt is not a number: 'passed'"),
+        (b"\xff", None, "reward.txt is not a number"),
+        (b"nan", None, "reward.txt is not a finite number: 'nan'"),
+        (b"1e999", None, "reward.txt is not a finite number"),
         (b"1", b"", "reward.json is empty"),
-        (b"1", b"{", "reward.json is no JSON"),
-        (b"1", b"[" * 100_000, "reward.json is no JSON"),
-        (b"1", b"1", "reward.json is no object of numbers"),
-        (b"1", b'{"reward": "1"}', "reward.json: 'reward' is no finite number"),
-        (b"1", b'{"reward": 1, "style": NaN}', "reward.json: 'style' is no finite number"),
+        (b"1", b"{", "reward.json is not JSON"),
+        (b"1", b"[" * 100_000, "reward.json is not JSON"),
+        (b"1", b"1", "reward.json is not an object of numbers"),
+        (b"1", b'{"reward": "1"}', "reward.json: 'reward' is not a finite number"),
+        (b"1", b'{"reward": 1, "style": NaN}', "reward.json: 'style' is not a finite number"),
         (b"1", b'{"style": 1}', "reward.json has no 'reward'"),
     ],
 )
-def test_anything_else_is_none_and_says_why(text: bytes | None, numbers: bytes | None, problem: str) -> None:
+def test_invalid_reward_says_why(text: bytes | None, numbers: bytes | None, problem: str) -> None:
     written = parse_reward(text, numbers)
     assert written.value is None
     assert written.problem.startswith(problem)

@@ -37,7 +37,7 @@ def read(folder: Path) -> dict[str, Any]:
     return row
 
 
-def test_an_agent_knows_the_instruction_and_the_machine_and_nothing_of_the_answer(tmp_path: Path) -> None:
+def test_instance_hides_the_answer(tmp_path: Path) -> None:
     toml = """
 version = "1.0"
 [task]
@@ -76,7 +76,7 @@ env = { A = "${A:-b:-c}", B = "plain" }
     assert why_not_gradeable(row) is None
 
 
-def test_an_image_is_called_by_the_files_of_its_environment(tmp_path: Path) -> None:
+def test_image_name_follows_environment(tmp_path: Path) -> None:
     image = read(make_task(tmp_path / "Some_Task"))["image"]
     assert image.startswith("swe-argo-harbor/some-task:")
     assert read(make_task(tmp_path / "again" / "Some_Task"))["image"] == image
@@ -98,16 +98,14 @@ def test_an_image_is_called_by_the_files_of_its_environment(tmp_path: Path) -> N
         ("[verifier.environment]\ncpus = 1", {}, "verifier.environment"),
         ("[[verifier.collect]]\ncommand = 'x'", {}, "verifier.collect"),
         ("[agent]\nuser = 'dev'", {}, "not root"),
-        ("[verifier]\nenv = { K = '${OPENAI_API_KEY}' }", {}, "it wants OPENAI_API_KEY of the host"),
-        ("[environment]\ndocker_image = 'a b'", {}, "environment.docker_image 'a b' is no name of an image"),
+        ("[verifier]\nenv = { K = '${OPENAI_API_KEY}' }", {}, "it needs OPENAI_API_KEY from the host"),
+        ("[environment]\ndocker_image = 'a b'", {}, "environment.docker_image 'a b' is not an image name"),
         ("", {"without": "tests/test.sh"}, "it has no tests/test.sh"),
         ("", {"without": "instruction.md"}, "it has no instruction.md"),
         ("", {"without": "environment/Dockerfile"}, "neither named"),
     ],
 )
-def test_what_does_not_work_is_refused_by_its_name(
-    tmp_path: Path, toml: str, files: dict[str, str], reason: str
-) -> None:
+def test_unsupported_task_is_refused(tmp_path: Path, toml: str, files: dict[str, str], reason: str) -> None:
     assert reason in (why_not_gradeable(read(make_task(tmp_path / "task", toml, **files))) or "")
 
 
@@ -116,29 +114,29 @@ def test_what_does_not_work_is_refused_by_its_name(
     [
         ("a = ", "task.toml: "),
         ("[task]\nname = 'no-slash'", "task.toml: task.name: "),
-        ("[environment]\nmemory = 'much'", "task.toml: environment: 'much' is no size like 2G or 512M"),
+        ("[environment]\nmemory = 'much'", "task.toml: environment: 'much' is not a size like 2G or 512M"),
         ("[environment]\nmemory = '1G'\nmemory_mb = 2", "memory = '1G' is not memory_mb = 2"),
         ("[verifier]\ntimeout_sec = -1", "verifier.timeout_sec: "),
         ("[agent]\ntimeout_sec = nan", "agent.timeout_sec: "),
         ("[environment]\nnetwork_mode = 'some'", "environment.network_mode: "),
     ],
 )
-def test_a_file_that_cannot_be_read_names_its_key(tmp_path: Path, toml: str, reason: str) -> None:
+def test_malformed_task_names_its_key(tmp_path: Path, toml: str, reason: str) -> None:
     row = read(make_task(tmp_path / "task", toml))
-    found = why_not_gradeable(row)
-    assert found is not None
-    assert reason in found
-    assert "\n" not in found
+    message = why_not_gradeable(row)
+    assert message is not None
+    assert reason in message
+    assert "\n" not in message
     assert row["instance_id"] == "task"
 
 
-def test_files_that_lead_out_of_a_task_are_refused(tmp_path: Path) -> None:
+def test_links_out_of_task_are_refused(tmp_path: Path) -> None:
     task = make_task(tmp_path / "task")
     (task / "tests" / "link").symlink_to("/etc/passwd")
-    assert why_not_gradeable(read(task)) == "tests: link is no file of the task"
+    assert why_not_gradeable(read(task)) == "tests: link is not a file of the task"
 
 
-def test_a_registry_names_tasks_by_entry_and_version(tmp_path: Path) -> None:
+def test_registry_resolves_entry_versions(tmp_path: Path) -> None:
     for version in ("9", "10"):
         make_task(tmp_path / "tasks-repo" / "tasks" / f"t{version}")
     (tmp_path / "registry").mkdir()
@@ -160,7 +158,7 @@ def test_a_registry_names_tasks_by_entry_and_version(tmp_path: Path) -> None:
     for name, reason in {
         "harbor:sets": "no entry 'sets' (did you mean set?)",
         "harbor:set@2": "has no version '2'; it has 1.9, 1.10",
-        "harbor:lost": "names no path of a task",
+        "harbor:lost": "has no task path",
     }.items():
         with pytest.raises(ConfigError) as refused:
             read_registry(name, file)
@@ -169,7 +167,7 @@ def test_a_registry_names_tasks_by_entry_and_version(tmp_path: Path) -> None:
         read_registry("harbor:set", None)
 
 
-def test_dataset_name_at_version_is_harbors() -> None:
+def test_versioned_name_needs_registry() -> None:
     with pytest.raises(
         ConfigError, match=r"harbor:terminal-bench@2\.0 is an entry of Harbor's registry: set SWE_ARGO_H"
     ):
@@ -177,29 +175,29 @@ def test_dataset_name_at_version_is_harbors() -> None:
 
 
 @given(st.floats(0, 1e6), st.sampled_from("GMKgmk"), st.sampled_from(["", " "]))
-def test_sizes_are_read_as_they_are_written(number: float, unit: str, blank: str) -> None:
+def test_sizes_are_parsed(number: float, unit: str, blank: str) -> None:
     factor = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}[unit.upper()]
     assert size_mb(f"{blank}{number!r}{unit}{blank}") == int(number * factor)
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_a_task_toml_or_a_value_error(text: str) -> None:
+def test_parser_survives_any_task_toml(text: str) -> None:
     with suppress(ValueError):
         parse(text)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
-def test_no_variable_of_the_host_is_read(variables: dict[str, str]) -> None:
+def test_host_variables_are_not_read(variables: dict[str, str]) -> None:
     values, missing = expand_variables(variables)
     assert len(values) + len(missing) == len(variables)
 
 
 @given(st.text())
-def test_an_instruction_without_canary_loses_blank_lines_alone(text: str) -> None:
+def test_canary_removal_keeps_the_text(text: str) -> None:
     assert text.endswith(without_canary(text))
 
 
-def test_the_last_stage_says_where_work_begins() -> None:
+def test_last_stage_sets_workdir() -> None:
     assert (
         working_directory(
             "FROM a AS b\nWORKDIR /x\nFROM b\n# WORKDIR /no\nWORKDIR /srv\nRUN a && \\\n  WORKDIR\nWORKDIR y"

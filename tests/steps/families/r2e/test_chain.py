@@ -29,8 +29,8 @@ class Looker:
             "ls -a /testbed /r2e_tests /root; git -C /testbed log --format=%s; git -C /testbed status --short",
             timeout_s=60,
         ).stdout.decode()
-        task.journal.add_message("user", task.instance.problem_statement)
-        task.journal.add_message("user", seen)
+        task.recorder.add_message("user", task.instance.problem_statement)
+        task.recorder.add_message("user", seen)
         task.box.exec("sed -i s/41/42/ calc.py; sed -i /VALUE/s/edited/twice/ setup_edited.py", timeout_s=60)
         return StopReason.FINISHED
 """
@@ -61,15 +61,15 @@ def test_gold_resolves_and_idle_does_not(lab: Path, gold: Path, tmp_path: Path) 
     assert (grade["outcome"], grade["reward"], grade["failing_tests"]) == ("unresolved", 0.0, ["test_answer"])
 
 
-def test_an_agent_sees_neither_tests_nor_fix_and_its_patch_is_of_its_own_changes(lab: Path, tmp_path: Path) -> None:
+def test_agent_sees_no_tests_or_fix(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "looker.py").write_text(AGENT)
     store = tmp_path / "store"
     unit = run_chain(lab, store, "--agent", f"{tmp_path}/looker.py:Looker")
-    seen = (unit / "trajectory.json").read_text()
-    assert "State of the image" in seen
-    assert "The answer is wrong." in seen
+    trajectory = (unit / "trajectory.json").read_text()
+    assert "State of the image" in trajectory
+    assert "The answer is wrong." in trajectory
     for secret in ("test_1.py", "run_tests.sh", "r2e_tests\\n", "parsed_commit", "pycache", FIX_COMMIT, "Intro"):
-        assert secret not in seen
+        assert secret not in trajectory
         assert secret not in (unit.parents[2] / "instances" / unit.parent.name / "instance.json").read_text() or (
             secret == FIX_COMMIT  # the image's name, which only the engine reads
         )
@@ -80,9 +80,7 @@ def test_an_agent_sees_neither_tests_nor_fix_and_its_patch_is_of_its_own_changes
 
 
 @pytest.mark.xdist_group("r2e")
-def test_a_patch_that_only_patch_takes_is_graded_on_the_image_as_it_was_edited(
-    lab: Path, gold: Path, tmp_path: Path
-) -> None:
+def test_fuzzy_patch_is_applied(lab: Path, gold: Path, tmp_path: Path) -> None:
     patch = (gold / "patch.diff").read_text()
     assert patch.count("\n def answer():\n") == 1
     fuzzy = patch.replace("\n def answer():\n", "\n def answers():\n")
@@ -110,7 +108,7 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("name", long_unless(("forged summary",), CHEATS))
-def test_a_cheat_is_not_resolved_or_it_shows(lab: Path, tmp_path: Path, name: str) -> None:
+def test_cheat_fails_or_is_suspect(lab: Path, tmp_path: Path, name: str) -> None:
     path, text = CHEATS[name]
     row = json.loads((lab / "rows.jsonl").read_text())
     testbed = lab / "images" / row["docker_image"].replace("/", "__") / "testbed"

@@ -22,14 +22,14 @@ def make_row(commit: Any) -> dict[str, Any]:
 
 
 @needs_data
-def test_the_gold_patch_of_a_real_row_is_the_real_one_and_git_takes_it(tmp_path: Path) -> None:
+def test_gold_patch_matches_real_row(tmp_path: Path) -> None:
     folder = DATA / "r2e" / "aiohttp_f0d74880"
     row = json.loads((folder / "row_rebuilt.json").read_text())
     gold = gold_patch(row)
     assert gold == (folder / "gold.diff").read_text()
     commit = json.loads(row["parsed_commit_content"])
     assert gold_patch(row | {"parsed_commit_content": commit}) == gold
-    sources = {each["header"]["file"]["path"]: each for each in commit["file_diffs"]}
+    sources = {file_diff["header"]["file"]["path"]: file_diff for file_diff in commit["file_diffs"]}
     fixed = sources["aiohttp/web_urldispatcher.py"]
     write_tree(tmp_path, {"aiohttp/web_urldispatcher.py": (fixed["old_file_content"].encode(), False)})
     run_git(tmp_path, "init", "-q")
@@ -39,9 +39,7 @@ def test_the_gold_patch_of_a_real_row_is_the_real_one_and_git_takes_it(tmp_path:
 
 @settings(max_examples=40, deadline=None)
 @given(differing_trees(), st.sampled_from(["--no-renames", "-M"]))
-def test_what_git_wrote_is_written_again_and_git_takes_it(
-    tmp_path_factory: pytest.TempPathFactory, trees: Any, option: str
-) -> None:
+def test_gold_patch_round_trips(tmp_path_factory: pytest.TempPathFactory, trees: Any, option: str) -> None:
     """New, deleted, renamed and empty files, changed modes, files without a final newline, among any content."""
     before: Tree
     before, after = trees
@@ -64,11 +62,11 @@ def test_what_git_wrote_is_written_again_and_git_takes_it(
         'diff --git "a/\\303\\274.py" "b/\\303\\274.py"\nnew file mode 100644\nindex 0000000..e69de29\n',
     ],
 )
-def test_names_are_written_as_git_writes_them(diff: str) -> None:
+def test_names_are_quoted_as_in_git(diff: str) -> None:
     assert gold_patch(make_row(parse_commit(diff))) == diff
 
 
-def test_files_that_are_tests_or_not_python_are_no_part_of_it() -> None:
+def test_gold_patch_has_python_sources() -> None:
     part = "diff --git a/{0} b/{0}\nindex 1..2 100644\n--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-x\n+y\n"
     paths = ("a.py", "a.rst", "tests/a.py", "test_a.py", "b.py")
     commit = parse_commit("".join(part.format(path) for path in paths))
@@ -79,12 +77,12 @@ def test_files_that_are_tests_or_not_python_are_no_part_of_it() -> None:
     ("change", "word"),
     [
         (lambda commit: commit["file_diffs"].clear(), "there is no gold patch"),
-        (lambda commit: commit.pop("file_diffs"), "is no parsed commit: file_diffs: Field required"),
+        (lambda commit: commit.pop("file_diffs"), "is not a parsed commit: file_diffs: Field required"),
         (lambda commit: commit["file_diffs"][0].update(is_binary_file=True), "has a.py as a binary file"),
         (lambda commit: commit["file_diffs"][0]["hunks"][0]["line_group"]["all_lines"].clear(), "is shorter than"),
     ],
 )
-def test_a_commit_that_cannot_be_written_is_named(change: Any, word: str) -> None:
+def test_invalid_commit_is_named(change: Any, word: str) -> None:
     commit = parse_commit("diff --git a/a.py b/a.py\nindex 1..2\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-x\n+y\n")
     change(commit)
     with pytest.raises(ConfigError) as error:

@@ -31,7 +31,7 @@ def make_row(**columns: Any) -> dict[str, Any]:
     return row | columns
 
 
-def test_rows_are_recognised_by_their_columns_alone() -> None:
+def test_rows_are_recognised_by_columns() -> None:
     assert rows.COLUMNS.match(make_row())
     assert not rows.COLUMNS.match(
         dict.fromkeys(SWEBENCH | {"docker_image", "parsed_commit"})
@@ -41,7 +41,7 @@ def test_rows_are_recognised_by_their_columns_alone() -> None:
 
 @needs_data
 @pytest.mark.parametrize("folder", ["aiohttp_f0d74880", "pandas_c400bd31"])
-def test_a_real_row_has_every_fact(folder: str) -> None:
+def test_real_row_has_every_fact(folder: str) -> None:
     row = json.loads((DATA / "r2e" / folder / "row_real.json").read_text())
     assert rows.COLUMNS.match(row)
     assert rows.repo(row) == folder.partition("_")[0]
@@ -52,7 +52,7 @@ def test_a_real_row_has_every_fact(folder: str) -> None:
         assert rows.list_test_files(row) == ["pandas/tests/indexing/multiindex/test_multiindex.py"]
 
 
-def test_an_id_can_be_a_label_and_does_not_name_the_fix() -> None:
+def test_instance_id_hides_the_fix() -> None:
     name = rows.instance_id(make_row())
     assert name == rows.instance_id(make_row(problem_statement=""))
     assert name.startswith("r2e__aiohttp-")
@@ -62,17 +62,17 @@ def test_an_id_can_be_a_label_and_does_not_name_the_fix() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(rows.REPOS)), st.text("0123456789abcdef", min_size=40, max_size=40))))
-def test_different_commits_have_different_ids(commits: list[tuple[str, str]]) -> None:
+def test_instance_ids_are_unique(commits: list[tuple[str, str]]) -> None:
     ids = {rows.instance_id(make_row(repo_name=repo, commit_hash=commit)) for repo, commit in commits}
     assert len(ids) == len(set(commits))
 
 
-def test_what_an_agent_sees_is_the_issue() -> None:
+def test_problem_statement_is_the_issue() -> None:
     assert rows.problem_statement(make_row()) == "**Title:** x"
     assert rows.problem_statement(make_row(problem_statement="no marks")) == "no marks"
 
 
-def test_test_files_are_those_that_r2e_gym_takes_out_of_the_gold_patch() -> None:
+def test_test_files_match_r2e_gym() -> None:
     assert rows.list_test_files(make_row()) == ["tests/data.txt", "aiohttp/web_test.py"]
     assert rows.is_test_path("a/test_b.py")
     assert rows.is_test_path("Tests/b.py")
@@ -83,18 +83,18 @@ def test_test_files_are_those_that_r2e_gym_takes_out_of_the_gold_patch() -> None
 @pytest.mark.parametrize(
     ("columns", "word"),
     [
-        ({"repo_name": "django"}, "repo_name 'django' is none of aiohttp"),
+        ({"repo_name": "django"}, "repo_name 'django' is not one of aiohttp"),
         ({"commit_hash": "main"}, "commit_hash 'main' is not 40 hex digits"),
-        ({"docker_image": "a b"}, "docker_image 'a b' is no image"),
+        ({"docker_image": "a b"}, "docker_image 'a b' is not an image"),
         ({"expected_output_json": "{"}, "expected_output_json is not JSON"),
-        ({"expected_output_json": "[]"}, "expected_output_json is no map"),
+        ({"expected_output_json": "[]"}, "expected_output_json is not a map"),
         ({"expected_output_json": "{}"}, "lists no tests"),
-        ({"expected_output_json": {"a": "MAYBE"}}, "expected_output_json is no map"),
-        ({"modified_files": [1]}, "modified_files holds a number, not only texts"),
+        ({"expected_output_json": {"a": "MAYBE"}}, "expected_output_json is not a map"),
+        ({"modified_files": [1]}, "modified_files contains a number, not only text"),
         ({"problem_statement": None}, "problem_statement is null, not text"),
     ],
 )
-def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> None:
+def test_bad_row_is_one_line(columns: dict[str, Any], word: str) -> None:
     row = make_row(**columns)
     with pytest.raises(ConfigError) as error:
         _ = [read(row) for read in (rows.image, rows.expected_statuses, rows.list_test_files, rows.problem_statement)]
@@ -104,7 +104,7 @@ def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> N
         assert rows.instance_id(row) in error.value.reason
 
 
-def test_a_missing_column_is_named() -> None:
+def test_missing_column_is_named() -> None:
     row = make_row()
     del row["expected_output_json"]
     with pytest.raises(ConfigError, match="has no column expected_output_json"):

@@ -53,7 +53,7 @@ def run(text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_tests_run_and_the_verdict_is_of_their_log(places: ImagePlaces) -> None:
+def test_verdict_follows_the_test_log(places: ImagePlaces) -> None:
     assert run(script.prepare_script(ROW, places)).returncode == 0
     before = run(script.run_script(places))
     assert judge(before.stdout, ROW).differences == {"test_answer": ("FAILED", "PASSED")}
@@ -63,7 +63,7 @@ def test_the_tests_run_and_the_verdict_is_of_their_log(places: ImagePlaces) -> N
     assert after.returncode == 1  # of pytest: one test must fail
 
 
-def test_the_tests_can_be_seen_only_while_they_run(places: ImagePlaces) -> None:
+def test_tests_are_hidden_between_runs(places: ImagePlaces) -> None:
     link = Path(places.testbed) / "r2e_tests"
     run(script.prepare_script(ROW, places))
     assert not Path(places.tests).exists()
@@ -73,7 +73,7 @@ def test_the_tests_can_be_seen_only_while_they_run(places: ImagePlaces) -> None:
     assert (Path(places.private) / "r2e_tests" / "test_1.py").read_text() == TEST
 
 
-def test_what_a_patch_puts_in_the_place_of_the_tests_is_not_run(places: ImagePlaces) -> None:
+def test_forged_tests_are_not_run(places: ImagePlaces) -> None:
     run(script.prepare_script(ROW, places))
     forged = Path(places.testbed) / "r2e_tests"
     forged.mkdir()
@@ -83,13 +83,13 @@ def test_what_a_patch_puts_in_the_place_of_the_tests_is_not_run(places: ImagePla
     assert verdict.differences == {"test_answer": ("FAILED", "PASSED")}
 
 
-def test_an_agents_sandbox_has_neither_tests_nor_their_command(places: ImagePlaces) -> None:
+def test_agent_sandbox_has_no_tests(places: ImagePlaces) -> None:
     assert run(script.remove_script(places)).returncode == 0
     assert not Path(places.tests).exists()
     assert not (Path(places.testbed) / "run_tests.sh").exists()
 
 
-def test_tests_that_lie_in_the_repository_are_moved_too(places: ImagePlaces) -> None:
+def test_tests_in_repository_are_moved(places: ImagePlaces) -> None:
     """As in the images of sympy."""
     Path(places.tests).rename(Path(places.testbed) / "r2e_tests")
     assert run(script.prepare_script(ROW, places)).returncode == 0
@@ -97,7 +97,7 @@ def test_tests_that_lie_in_the_repository_are_moved_too(places: ImagePlaces) -> 
     assert (Path(places.private) / "r2e_tests" / "test_1.py").is_file()
 
 
-def test_an_image_without_tests_is_refused_and_a_missing_command_is_written(places: ImagePlaces) -> None:
+def test_image_without_tests_is_refused(places: ImagePlaces) -> None:
     (Path(places.testbed) / "run_tests.sh").unlink()
     run(script.prepare_script(ROW, places))
     assert (Path(places.private) / "run_tests.sh").read_text().strip() == script.pytest_command(ROW)
@@ -107,8 +107,8 @@ def test_an_image_without_tests_is_refused_and_a_missing_command_is_written(plac
     assert "no hidden tests" in refused.stderr
 
 
-def test_commands_differ_for_what_needs_a_screen_and_unknown_repositories_have_none() -> None:
+def test_commands_depend_on_repository() -> None:
     assert script.pytest_command(ROW | {"repo_name": "orange3"}).startswith("QT_QPA_PLATFORM=minimal PYTHONWARNINGS=")
     assert "xvfb-run --auto-servernum .venv/bin/python" in script.pytest_command(ROW | {"repo_name": "orange3"})
-    with pytest.raises(ConfigError, match="none of"):
+    with pytest.raises(ConfigError, match="not one of"):
         script.pytest_command(ROW | {"repo_name": "flask"})

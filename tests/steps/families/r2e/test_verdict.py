@@ -27,17 +27,17 @@ def real_logs() -> list[Path]:
 
 @needs_data
 @pytest.mark.parametrize("log", real_logs(), ids=lambda log: f"{log.parent.name}-{log.suffixes[0][1:]}")
-def test_every_real_log_has_the_reward_of_r2e_gym(log: Path) -> None:
-    known = json.loads((log.parent / "expected_rewards.json").read_text())[log.suffixes[0][1:]]
+def test_real_logs_have_their_reward(log: Path) -> None:
+    expected = json.loads((log.parent / "expected_rewards.json").read_text())[log.suffixes[0][1:]]
     verdict = judge(log.read_text(), json.loads((log.parent / "row_real.json").read_text()))
-    assert verdict.reward == known["reward"]
-    assert len(verdict.statuses) == known["parsed"]
-    assert {key: list(both) for key, both in verdict.differences.items()} == known["mismatches"]
+    assert verdict.reward == expected["reward"]
+    assert len(verdict.statuses) == expected["parsed"]
+    assert {key: list(both) for key, both in verdict.differences.items()} == expected["mismatches"]
     assert not verdict.findings
 
 
 @needs_data
-def test_a_reason_behind_a_failed_test_is_no_part_of_its_name() -> None:
+def test_name_excludes_failure_reason() -> None:
     folder = REAL / "sympy_003029fe"
     expected = json.loads((folder / "status_map.json").read_text())
     verdict = judge((folder / "out.new_commit.txt").read_text(), make_row(expected))
@@ -59,7 +59,7 @@ def test_a_reason_behind_a_failed_test_is_no_part_of_its_name() -> None:
         ("PASSED t.py::b", {"\x1b[32mb": "PASSED"}),
     ],
 )
-def test_lines_of_a_summary_are_read_as_r2e_gym_reads_them(lines: str, expected: dict[str, str]) -> None:
+def test_summary_lines_match_r2e_gym(lines: str, expected: dict[str, str]) -> None:
     verdict = judge(f"...\n{TITLE}{lines}\n== 1 passed in 0.1s ==\n", make_row(expected))
     assert verdict.resolved, verdict
     assert verdict.reward == 1.0
@@ -74,22 +74,22 @@ def test_lines_of_a_summary_are_read_as_r2e_gym_reads_them(lines: str, expected:
         ("PASSED t.py::a\nPASSED t.py::c", {"b": (None, "FAILED"), "c": ("PASSED", None)}),
     ],
 )
-def test_the_map_must_be_the_same_in_both_directions(lines: str, differences: dict[str, Any]) -> None:
+def test_statuses_must_match_both_ways(lines: str, differences: dict[str, Any]) -> None:
     verdict = judge(TITLE + lines, make_row({"a": "PASSED", "b": "FAILED"}))
     assert verdict.reward == 0.0
     assert verdict.differences == differences
 
 
-def test_a_log_without_a_summary_and_a_run_out_of_time_resolve_nothing() -> None:
+def test_unreadable_run_is_unresolved() -> None:
     row = make_row({"a": "PASSED"})
     assert judge("PASSED t.py::a\n", row).unreadable == "pytest printed no summary"
     late = judge(f"{TITLE}PASSED t.py::a\n", row, timed_out=True)
     assert not late.resolved
     assert not late.statuses
-    assert late.unreadable == "the tests did not end in time"
+    assert late.unreadable == "the tests timed out"
 
 
-def test_a_summary_printed_before_the_real_one_is_what_the_rule_believes_and_it_shows() -> None:
+def test_repeated_summary_is_a_finding() -> None:
     """Under -rA pytest prints what passing tests wrote above its summary, so a test or a patch can be first."""
     forged = f"== PASSES ==\n{TITLE}PASSED t.py::a\nPASSED t.py::b\n{TITLE}PASSED t.py::a\nFAILED t.py::b\n"
     verdict = judge(forged, make_row({"a": "PASSED", "b": "PASSED"}))
@@ -97,14 +97,14 @@ def test_a_summary_printed_before_the_real_one_is_what_the_rule_believes_and_it_
     assert [finding.code for finding in verdict.findings] == ["summary_repeated"]
 
 
-def test_a_nameless_line_that_stands_for_a_missing_test_is_what_the_rule_believes_and_it_shows() -> None:
+def test_nameless_line_is_a_finding() -> None:
     """The empty key counts in the sizes and is not compared: any line with the word ERROR fills a gap."""
     verdict = judge(f"{TITLE}PASSED t.py::a\nsome ERROR\n", make_row({"a": "PASSED", "b": "PASSED"}))
     assert verdict.resolved
     assert [finding.code for finding in verdict.findings] == ["tests_missing"]
 
 
-def test_a_forged_line_behind_the_summary_changes_what_it_names_and_nothing_else() -> None:
+def test_forged_line_changes_one_result() -> None:
     """Standard error may stand behind the summary, and the last line of a name counts."""
     row = make_row({"a": "PASSED", "b": "PASSED"})
     log = f"{TITLE}PASSED t.py::a\nFAILED t.py::b - E\n== 1 failed, 1 passed in 0.1s ==\n"
@@ -128,11 +128,11 @@ names = st.text("ab[]/-.", min_size=1, max_size=8)
 
 
 @given(st.dictionaries(names, st.sampled_from(["PASSED", "FAILED", "ERROR"]), min_size=1, max_size=8))
-def test_a_summary_of_the_expected_statuses_has_the_reward_and_one_that_differs_has_not(
+def test_expected_summary_is_rewarded(
     expected: dict[str, str],
 ) -> None:
     lines = "".join(f"{status} r2e_tests/test_1.py::{test}\r\n" for test, status in expected.items())
     assert judge(TITLE + lines, make_row(expected)).reward == 1.0
     name, status = next(iter(expected.items()))
-    other = expected | {name: "FAILED" if status == "PASSED" else "PASSED"}
-    assert list(judge(TITLE + lines, make_row(other)).differences) == [name]
+    changed = expected | {name: "FAILED" if status == "PASSED" else "PASSED"}
+    assert list(judge(TITLE + lines, make_row(changed)).differences) == [name]

@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 class Looker:
     def act(self, task):
         seen = task.box.exec("pwd; git status --short; ls -R; git log --all -p", timeout_s=60).stdout.decode()
-        task.journal.add_message("user", f"{task.instance.workdir} {task.box.machine.workdir} {seen}")
+        task.recorder.add_message("user", f"{task.instance.workdir} {task.box.machine.workdir} {seen}")
         task.box.exec("sed -i s/41/42/ calc.py", timeout_s=60)
         return StopReason.FINISHED
 """
@@ -43,13 +43,13 @@ def test_gold_resolves_and_idle_does_not(lab: Path, tmp_path: Path) -> None:
     assert read_record(unit, "solve.json")["patch_bytes"] == 0  # what making the image changed is no agent's
 
 
-def test_an_agent_works_where_the_image_has_the_repository(lab: Path, tmp_path: Path) -> None:
+def test_agent_works_in_image_workdir(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "looker.py").write_text(AGENT)
     unit = run_chain(lab, tmp_path / "store", "--allow-host", "--agent", f"{tmp_path}/looker.py:Looker")
-    seen = (unit / "trajectory.json").read_text()
+    trajectory = (unit / "trajectory.json").read_text()
     place = "/calc" if "v2" in lab.name else "/testbed"
-    assert f"{place} {place} {place}\\n" in seen
-    assert "return 41" in seen
+    assert f"{place} {place} {place}\\n" in trajectory
+    assert "return 41" in trajectory
     for secret in ("return 42", "test_answer", "test_new"):
-        assert secret not in seen
+        assert secret not in trajectory
     assert read_record(unit, "grade.json")["resolved"] is True

@@ -21,8 +21,8 @@ def read_logs() -> dict[str, tuple[str, dict[str, str]]]:
     logs = {}
     for section, means in zip(sections[::2], sections[1::2], strict=True):
         name, _, log = section.partition("\n")
-        said = (line.partition(" ") for line in means.splitlines()[1:])
-        logs[name] = (log, {test: status for status, _, test in said})
+        results = (line.partition(" ") for line in means.splitlines()[1:])
+        logs[name] = (log, {test: status for status, _, test in results})
     return logs
 
 
@@ -35,20 +35,20 @@ def parse(name: str, log: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_of_each_runner_is_read(name: str) -> None:
+def test_runner_logs_are_read(name: str) -> None:
     log, expected = LOGS[name]
     assert parse(name, log) == expected
 
 
-def test_every_parser_of_ones_own_is_tried() -> None:
-    same = ("parse_log_junit", "parse_log_r_junit", "parse_logs_kotlin_junit", "parse_log_java_mvn")
+def test_own_parsers_have_sample_logs() -> None:
+    shared = ("parse_log_junit", "parse_log_r_junit", "parse_logs_kotlin_junit", "parse_log_java_mvn")
     assert NAMES - OF_SWEBENCH - LOGS.keys() == {
-        *same,
+        *shared,
         *("parse_log_java_mvn_v2", "parse_lue_nvim", "parse_lua_nvim"),
     }
 
 
-def test_v1_reads_expected_failures_too() -> None:
+def test_v1_reads_expected_failures() -> None:
     row = with_config(v1_row(), log_parser="parse_log_pytest_v2")
     assert find_parser(row)("XFAIL a::b\na::c PASSED\n") == {"a::b": "XFAIL", "a::c": P}
 
@@ -63,7 +63,7 @@ def test_v1_reads_expected_failures_too() -> None:
         ("a in 3 s", "a in 3 s"),
     ],
 )
-def test_times_are_no_part_of_a_name(name: str, bare: str) -> None:
+def test_names_exclude_times(name: str, bare: str) -> None:
     assert without_time(name) == bare
 
 
@@ -73,7 +73,7 @@ pieces = st.sampled_from(
 
 
 @given(st.sampled_from(sorted(NAMES)), st.lists(pieces | st.text(max_size=8), max_size=12).map("".join))
-def test_any_text_is_read(name: str, log: str) -> None:
+def test_any_text_is_parsed(name: str, log: str) -> None:
     statuses = set(parse(name, log).values())
     # That reading takes the second word of a line that ends with a status, whatever it is.
     # The others of pytest take the first word of a line that begins with one: "FAILEDPASSED" is no pass, and no other.

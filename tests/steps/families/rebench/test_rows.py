@@ -15,36 +15,36 @@ from swe_argo.steps.families.rebench.parsers import NAMES, find_parser
 from tests.steps.families.rebench.make_rows import COMMIT, TEST_PATCH, v1_row, v2_row, with_config
 
 
-def reason_against(row: dict[str, Any]) -> str | None:
+def refusal_reason(row: dict[str, Any]) -> str | None:
     """As ``plan`` asks."""
     return any_rows.why_not_gradeable(any_rows.normalise(row, "r"))
 
 
 @pytest.mark.parametrize("row", [v1_row(), v2_row()], ids=["v1", "v2"])
-def test_rows_are_recognised_by_their_columns_and_can_be_graded(row: dict[str, Any]) -> None:
+def test_rows_are_recognised_by_columns(row: dict[str, Any]) -> None:
     normalised = any_rows.normalise(row, "r")
     assert any_rows.family_name(normalised) == "rebench"
     assert any_rows.why_not_gradeable(normalised) is None
     assert not FAMILY.recognizes({column: value for column, value in row.items() if column != "install_config"})
-    shown = any_rows.to_instance(normalised, hints=False).to_bytes().decode()
-    assert "diff --git" not in shown
-    assert "test_a" not in shown
-    assert "makes it 2" not in shown
+    instance = any_rows.to_instance(normalised, hints=False).to_bytes().decode()
+    assert "diff --git" not in instance
+    assert "test_a" not in instance
+    assert "makes it 2" not in instance
     answer = any_rows.to_answer(normalised).model_dump()
     assert answer["source"]["test_patch"] == TEST_PATCH
     assert "patch" not in answer["source"]
 
 
-def test_equal_rows_are_equal_from_any_form() -> None:
+def test_row_forms_have_one_digest() -> None:
     row = v2_row()
     as_text = row | {name: json.dumps(row[name]) for name in ("FAIL_TO_PASS", "PASS_TO_PASS", "install_config")}
     assert any_rows.digest_rows([any_rows.normalise(as_text, "r")]) == any_rows.digest_rows(
         [any_rows.normalise(row, "r")]
     )
-    assert reason_against(as_text) is None
+    assert refusal_reason(as_text) is None
 
 
-def test_every_fact_of_a_row_of_v2() -> None:
+def test_v2_row_has_every_fact() -> None:
     row = v2_row()
     assert rows.workdir(row) == "/calc"
     assert rows.image(row) == "docker.io/swerebenchv2/acme-calc:7-ad6bff3"
@@ -61,7 +61,7 @@ def test_every_fact_of_a_row_of_v2() -> None:
     assert (instance.workdir, instance.repo) == ("/calc", "Acme/calc")
 
 
-def test_every_fact_of_a_row_of_v1() -> None:
+def test_v1_row_has_every_fact() -> None:
     row = v1_row()
     assert rows.workdir(row) == "/testbed"
     assert rows.image(row) == "swerebench/sweb.eval.x86_64.acme_1776_calc-7"
@@ -77,13 +77,13 @@ def test_every_fact_of_a_row_of_v1() -> None:
 @pytest.mark.parametrize(
     ("row", "word"),
     [
-        (v2_row(base_commit="main"), "base_commit 'main' is no commit's hex digits"),
-        (v2_row(image_name="--rm x"), "image '--rm x' is no name of an image"),
-        (v2_row(image_name={"a": 1}), "is no name of an image"),
+        (v2_row(base_commit="main"), "base_commit 'main' is not a commit hash"),
+        (v2_row(image_name="--rm x"), "image '--rm x' is not an image name"),
+        (v2_row(image_name={"a": 1}), "is not an image name"),
         (v2_row(image_name=None, image_url=None), "are empty: no image"),
         (v2_row(repo="acme"), "repo 'acme' is not <owner>/<repo>"),
-        (v2_row(repo="acme/proc"), "its image cannot have it at /proc"),
-        (v2_row(patch=""), "patch is no diff of git"),
+        (v2_row(repo="acme/proc"), "an image cannot have it at /proc"),
+        (v2_row(patch=""), "patch is not a git diff"),
         (v2_row(test_patch=None), "test_patch is null, not text"),
         (v2_row(test_patch=f"{TEST_PATCH}\ud800"), "test_patch is not UTF-8 text"),
         (v2_row(FAIL_TO_PASS=["\udce9"]), "FAIL_TO_PASS is not UTF-8 text"),
@@ -97,10 +97,8 @@ def test_every_fact_of_a_row_of_v1() -> None:
         (with_config(v1_row(), log_parser="parse_log_gotest"), "'parse_log_gotest' is not supported; 3 parsers are"),
     ],
 )
-def test_a_row_that_cannot_be_graded_is_named_in_one_line_and_leaves_the_others_alone(
-    row: dict[str, Any], word: str
-) -> None:
-    reason = reason_against(row)
+def test_ungradeable_row_is_one_line(row: dict[str, Any], word: str) -> None:
+    reason = refusal_reason(row)
     assert reason is not None
     assert word in reason
     assert "acme__calc-7" in reason
@@ -108,5 +106,5 @@ def test_a_row_that_cannot_be_graded_is_named_in_one_line_and_leaves_the_others_
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_every_parser_that_is_named_is_there_and_reads_an_empty_log(name: str) -> None:
+def test_every_named_parser_exists(name: str) -> None:
     assert find_parser(with_config(v2_row(), log_parser=name))("") == {}

@@ -29,7 +29,7 @@ def paths(row: dict[str, Any]) -> list[str] | None:
         {"file_contents": json.dumps({"b.py": "x", "a.py": "y"}), "hits": [{"docid": "cut_off.py"}]},
     ],
 )
-def test_retrieved_files_are_found_in_order_whatever_column_names_them(column: dict[str, Any]) -> None:
+def test_retrieved_files_keep_their_order(column: dict[str, Any]) -> None:
     assert paths(column) == ["b.py", "a.py"]
 
 
@@ -44,11 +44,11 @@ def test_retrieved_files_are_found_in_order_whatever_column_names_them(column: d
         {"text": 7},
     ],
 )
-def test_a_row_that_names_no_files_has_no_context(row: dict[str, Any]) -> None:
+def test_row_without_files_has_no_context(row: dict[str, Any]) -> None:
     assert paths(row) is None
 
 
-def test_contents_and_readmes_of_a_row_are_kept_apart() -> None:
+def test_contents_and_readmes_stay_apart() -> None:
     row = ISSUE | {"file_contents": {"README.md": "shown again"}, "readmes": {"README.md": "first"}}
     assert retrieval.file_context(row, "style-2") == [
         FileContext(path="README.md", text="first", readme=True),
@@ -67,29 +67,27 @@ CONTENT = st.text(
     contents=st.dictionaries(st.sampled_from(["README.rst", "a.py", "b/c.py", "z.py"]), CONTENT, min_size=1),
     issue=CONTENT | st.just("see\n</issue>\n\n<code>\n[start of x.py]\n1 y\n[end of x.py]\n</code>\n"),
 )
-def test_a_finished_prompt_gives_back_the_files_it_was_made_of(
-    readmes: dict[str, str], contents: dict[str, str], issue: str
-) -> None:
+def test_prompt_text_yields_its_files(readmes: dict[str, str], contents: dict[str, str], issue: str) -> None:
     row = {"problem_statement": issue, "patch": "", "readmes": readmes, "file_contents": contents}
     text = swebench_inference.text_column("style-3", row)
-    found = retrieval.file_context({"problem_statement": issue, "patch": "", "text": text}, "style-3")
-    assert found is not None
+    files = retrieval.file_context({"problem_statement": issue, "patch": "", "text": text}, "style-3")
+    assert files is not None
     again = {
         "problem_statement": issue,
-        "readmes": {file.path: file.text for file in found if file.readme},
-        "file_contents": {file.path: file.text for file in found if not file.readme},
+        "readmes": {file.path: file.text for file in files if file.readme},
+        "file_contents": {file.path: file.text for file in files if not file.readme},
     }
     assert swebench_inference.text_column("style-3", again) == text
     if not set(contents) & {"README.rst"}:
         assert (again["readmes"], again["file_contents"]) == (readmes, contents)
 
 
-def test_a_prompt_of_whole_files_without_numbers_is_not_taken_apart() -> None:
+def test_unnumbered_prompt_is_not_parsed() -> None:
     row = {"problem_statement": "p", "patch": "", "readmes": {}, "file_contents": {"a.py": "x"}}
     assert paths({"text": swebench_inference.text_column("full_file_gen", row)}) is None
 
 
-def test_what_a_prompt_style_or_a_dataset_gives_away_is_said() -> None:
+def test_notices_name_leaks() -> None:
     row = ISSUE | {"hits": [{"docid": "a.py"}]}
     assert retrieval.notices("verified", "style-3", [row]) == []
     (leak,) = retrieval.notices("verified", "style-2-edits-only", [row])
@@ -97,10 +95,10 @@ def test_what_a_prompt_style_or_a_dataset_gives_away_is_said() -> None:
     (leak,) = retrieval.notices("princeton-nlp/SWE-bench_oracle", "style-3", [row])
     assert "which files the reference patch touches" in leak
     (missing,) = retrieval.notices("mini", "style-3", [row, ISSUE])
-    assert missing.startswith("1 of 2 rows name no retrieved files")
+    assert missing.startswith("1 of 2 rows have no retrieved files")
 
 
-def test_windows_are_known_of_no_other_style() -> None:
+def test_windows_need_edits_only_style() -> None:
     patch = "--- a/a.py\n+++ b/a.py\n@@ -20,1 +20,2 @@\n x\n+y\n"
     row = {"problem_statement": "p", "patch": f"<patch>\n{patch}\n</patch>", "hits": [{"docid": "a.py"}]}
     assert retrieval.file_context(row, "style-2-edits-only") == [FileContext(path="a.py", windows=[(6, 21)])]

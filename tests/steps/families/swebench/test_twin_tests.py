@@ -20,11 +20,11 @@ def read(log: bytes) -> Reading:
     return tests.read(ProcedureRun(InstanceLogWriter(), log=log))
 
 
-def test_log_that_breaks_the_official_parser_is_a_problem() -> None:
+def test_unparsable_log_is_a_problem() -> None:
     assert "official parser" in read(BEGIN + b"FAIL:\n" + END).problem
 
 
-def test_excerpt_of_a_long_log_is_of_its_end() -> None:
+def test_excerpt_is_the_end_of_the_log() -> None:
     log = b"begin\n" + b"ab\n" * (2 << 20) + b"end"
     surprise = compare(Expectation({}, {}, frozenset()), read(log), log)
     assert "too long" in surprise.problem

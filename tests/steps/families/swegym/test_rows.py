@@ -16,12 +16,12 @@ from tests.paths import needs_data
 from tests.steps.families.swegym.make_rows import make_row, read_rows
 
 
-def reason_against(row: dict[str, Any]) -> str | None:
+def refusal_reason(row: dict[str, Any]) -> str | None:
     """As ``plan`` asks."""
     return FAMILY.why_not_gradeable(FAMILY.normalise(row, "r"))
 
 
-def test_rows_are_recognised_by_their_columns_alone() -> None:
+def test_rows_are_recognised_by_columns() -> None:
     assert rows.COLUMNS.match(make_row())
     assert not rows.COLUMNS.match(make_row(environment_setup_commit=""))  # classic rows of SWE-bench
     assert not rows.COLUMNS.match(make_row(image="", eval_script=""))  # swebench 5
@@ -29,7 +29,7 @@ def test_rows_are_recognised_by_their_columns_alone() -> None:
     assert not rows.COLUMNS.match(dict.fromkeys(make_row().keys() - {"test_patch"}))
 
 
-def test_every_fact_of_a_row() -> None:
+def test_row_has_every_fact() -> None:
     row = make_row()
     assert rows.instance_id(row) == "getmoto__moto-7365"
     assert rows.repo(row) == "getmoto/moto"
@@ -52,15 +52,15 @@ def test_every_fact_of_a_row() -> None:
     [
         ({"instance_id": "a/b"}, "instance_id 'a/b' cannot be a file name"),
         ({"base_commit": "main"}, "base_commit 'main' is not 40 hex digits"),
-        ({"patch": ""}, "patch is no diff of git"),
+        ({"patch": ""}, "patch is not a git diff"),
         ({"test_patch": None}, "test_patch is null, not text"),
         ({"FAIL_TO_PASS": "[", "PASS_TO_PASS": []}, "FAIL_TO_PASS is not a JSON list"),
         ({"FAIL_TO_PASS": [], "PASS_TO_PASS": []}, "list no tests"),
-        ({"repo": "pydantic/pydantic"}, "pydantic/pydantic has a parser of its own: not supported (these are: bokeh/"),
-        ({"repo": "caddyserver/caddy"}, "caddyserver/caddy is no repository of SWE-Gym"),
+        ({"repo": "pydantic/pydantic"}, "pydantic/pydantic needs its own parser: not supported (supported: bokeh/"),
+        ({"repo": "caddyserver/caddy"}, "caddyserver/caddy is not a repository of SWE-Gym"),
     ],
 )
-def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> None:
+def test_bad_row_is_one_line(columns: dict[str, Any], word: str) -> None:
     row = make_row(**columns)
     reads = (
         rows.base_commit,
@@ -76,7 +76,7 @@ def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> N
     assert "\n" not in error.value.reason
 
 
-def test_commands_differ_by_version_where_they_did() -> None:
+def test_commands_depend_on_version() -> None:
     old, new = (spec_of(make_row(repo="pandas-dev/pandas", version=version)) for version in ("2.1", "2.2"))
     assert old.install.endswith(new.install)
     assert "numpy<2" in old.install
@@ -86,19 +86,19 @@ def test_commands_differ_by_version_where_they_did() -> None:
     assert script.index("export PYTHONPATH=${PYTHONPATH:-}:$(pwd)") < script.index("git status")
 
 
-def test_a_repository_is_found_whatever_the_case_of_its_name() -> None:
+def test_repository_name_ignores_case() -> None:
     assert spec_of(make_row(repo="Project-MONAI/MONAI")).test_command == "pytest -rA"
-    assert reason_against(make_row()) is None
-    assert "mypy chooses its tests by names" in str(reason_against(make_row(repo="python/mypy")))
+    assert refusal_reason(make_row()) is None
+    assert "mypy selects its tests by name" in str(refusal_reason(make_row(repo="python/mypy")))
 
 
 @needs_data
-def test_every_real_row_has_every_fact() -> None:
+def test_real_rows_have_every_column() -> None:
     real = read_rows()
     assert len(real) == 5
     for name, row in real.items():
         assert rows.COLUMNS.match(row)
         assert rows.image(row) == f"xingyaoww/sweb.eval.x86_64.{name.replace('__', '_s_')}:latest"
-        assert reason_against(row) is None
-        named = {test.partition("::")[0] for test in issue_columns.listed_tests(row)[0]}
-        assert named <= set(rows.list_files_to_run(row))
+        assert refusal_reason(row) is None
+        files = {test.partition("::")[0] for test in issue_columns.listed_tests(row)[0]}
+        assert files <= set(rows.list_files_to_run(row))

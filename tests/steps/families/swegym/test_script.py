@@ -66,9 +66,7 @@ def apply(tmp_path: Path, patch: str) -> None:
     run_git(tmp_path / "testbed", "apply", "--allow-empty", "-v", stdin=patch.encode())
 
 
-def test_an_untouched_repository_is_unresolved_and_the_gold_patch_resolves_it(
-    row: dict[str, Any], tmp_path: Path
-) -> None:
+def test_only_the_gold_patch_resolves(row: dict[str, Any], tmp_path: Path) -> None:
     assert list(judge(run(row, tmp_path), row).differences) == ["tests/test_a.py::test_x"]
     run_git(tmp_path / "testbed", "reset", "-q", "--hard")
     run_git(tmp_path / "testbed", "clean", "-qfd")
@@ -78,26 +76,26 @@ def test_an_untouched_repository_is_unresolved_and_the_gold_patch_resolves_it(
     assert not verdict.findings
 
 
-def test_the_repository_is_installed_again_where_that_is_asked_for(row: dict[str, Any], tmp_path: Path) -> None:
+def test_install_runs_only_on_request(row: dict[str, Any], tmp_path: Path) -> None:
     assert "+ make init\ninstalled\n" in run(row, tmp_path)
     assert "make init" not in run(row, tmp_path, install=False)
 
 
-def test_a_patch_does_not_change_the_tests_that_it_is_judged_by(row: dict[str, Any], tmp_path: Path) -> None:
+def test_patch_cannot_change_its_tests(row: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "testbed" / "tests" / "test_a.py").write_text("def test_x(): pass\n\ndef test_y(): pass\n")
     assert list(judge(run(row, tmp_path), row).differences) == ["tests/test_a.py::test_x"]
     assert (tmp_path / "testbed" / "tests" / "test_a.py").read_text() == OLD_TEST
 
 
-def test_a_patch_that_stands_in_the_tests_way_is_not_believed(row: dict[str, Any], tmp_path: Path) -> None:
+def test_patch_cannot_block_the_tests(row: dict[str, Any], tmp_path: Path) -> None:
     """A new file of the tests is there already, so git applies none of them, and the log says that none was."""
     (tmp_path / "testbed" / "tests" / "data.json").write_text("[]\n")
     verdict = judge(run(row, tmp_path), row)
     assert not verdict.resolved
-    assert verdict.unreadable == "no patch of tests was applied"
+    assert verdict.unreadable == "no test patch was applied"
 
 
-def test_the_script_is_the_one_of_swe_gym() -> None:
+def test_script_matches_swe_gym() -> None:
     lines = script.eval_script(make_row()).splitlines()
     assert lines[:5] == [
         "#!/bin/bash",
@@ -116,6 +114,6 @@ def test_the_script_is_the_one_of_swe_gym() -> None:
     assert lines.index("make init") < lines.index("git apply -v - <<'EOF_114329324912'")
 
 
-def test_a_patch_that_holds_the_word_that_ends_it_is_ended_by_another() -> None:
+def test_heredoc_word_avoids_the_patch() -> None:
     patch = make_row()["test_patch"] + "EOF_114329324912\n"
     assert "<<'EOF_114329324912_'" in script.eval_script(make_row(test_patch=patch))

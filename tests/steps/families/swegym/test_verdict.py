@@ -21,15 +21,15 @@ PASSED = f"PASSED {X}\nPASSED {Y}\n"
 @needs_data
 @pytest.mark.parametrize("run", ["empty", "gold"])
 @pytest.mark.parametrize("name", sorted(read_rows()))
-def test_every_real_log_has_the_verdict_of_swe_gym(name: str, run: str) -> None:
+def test_real_logs_have_their_verdict(name: str, run: str) -> None:
     folder = REAL / "logs" / name
     report = json.loads((folder / "expected_swegym.json").read_text())[run]
     verdict = judge((folder / f"test_output.{run}.txt").read_text(), read_rows()[name])
     assert verdict.resolved == report["resolved"]
     assert verdict.reward == float(run == "gold")
-    known = {key: report["tests_status"][key] for key in ("FAIL_TO_PASS", "PASS_TO_PASS")}
-    assert {key: each._asdict() for key, each in verdict.lists.items()} == known
-    assert list(verdict.differences) == [test for each in known.values() for test in each["failure"]]
+    expected = {key: report["tests_status"][key] for key in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+    assert {key: result._asdict() for key, result in verdict.lists.items()} == expected
+    assert list(verdict.differences) == [test for result in expected.values() for test in result["failure"]]
     assert not verdict.findings
     assert not verdict.unreadable
 
@@ -46,7 +46,7 @@ def test_every_real_log_has_the_verdict_of_swe_gym(name: str, run: str) -> None:
         (f"\x1b[32mPASSED\x1b[0m {X}\nPASSED {Y}\n", {X: (None, "PASSED")}, False),
     ],
 )
-def test_lists_are_judged_as_swe_bench_judged_them(lines: str, differences: dict[str, Any], resolved: bool) -> None:
+def test_lists_are_judged_as_swe_bench(lines: str, differences: dict[str, Any], resolved: bool) -> None:
     verdict = judge(APPLIED + lines, make_row())
     assert verdict.differences == differences
     assert verdict.resolved == resolved
@@ -55,33 +55,33 @@ def test_lists_are_judged_as_swe_bench_judged_them(lines: str, differences: dict
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
-        (PASSED, "no patch of tests was applied"),
-        (f"{APPLIED}{PASSED}>>>>> Tests Timed Out", "'Tests Timed Out' stands in the log"),
-        (f"{APPLIED}{PASSED}>>>>> Patch Apply Failed", "'Patch Apply Failed' stands in the log"),
+        (PASSED, "no test patch was applied"),
+        (f"{APPLIED}{PASSED}>>>>> Tests Timed Out", "the log contains 'Tests Timed Out'"),
+        (f"{APPLIED}{PASSED}>>>>> Patch Apply Failed", "the log contains 'Patch Apply Failed'"),
     ],
 )
-def test_a_log_that_cannot_be_read_resolves_nothing(log: str, reason: str) -> None:
+def test_unreadable_log_is_unresolved(log: str, reason: str) -> None:
     verdict = judge(log, make_row())
     assert (verdict.resolved, verdict.unreadable) == (False, reason)
     assert list(verdict.differences) == [X, Y]
 
 
-def test_a_run_out_of_time_resolves_nothing() -> None:
-    assert judge(APPLIED + PASSED, make_row(), timed_out=True).unreadable == "the tests did not end in time"
+def test_timeout_is_unresolved() -> None:
+    assert judge(APPLIED + PASSED, make_row(), timed_out=True).unreadable == "the tests timed out"
 
 
-def test_results_are_read_behind_the_word_of_an_older_harness() -> None:
+def test_results_follow_the_old_marker() -> None:
     assert not judge(f"{APPLIED}{PASSED}>>>>> Applied Patch (pred)\n", make_row()).resolved
 
 
-def test_results_anywhere_in_the_log_are_what_the_rule_believes_and_both_ways_shows() -> None:
+def test_contradictions_are_a_finding() -> None:
     """There are no markers: whoever prints last has the last word, after the tests' end too."""
     verdict = judge(f"{APPLIED}FAILED {X} - E\nPASSED {Y}\n== 1 failed ==\nPASSED {X}\n", make_row())
     assert verdict.resolved  # the rule's word
     assert [finding.code for finding in verdict.findings] == ["passed_and_failed"]
 
 
-def test_the_word_of_an_applied_patch_in_the_patch_itself_is_what_the_rule_believes_and_it_shows() -> None:
+def test_forged_apply_line_is_a_finding() -> None:
     """The script prints the difference to the base commit, so an agent can say it where git says that it failed."""
     log = f"+# applied patch\nerror: tests/new.json: already exists in working directory\n{PASSED}"
     verdict = judge(log, make_row())
@@ -89,7 +89,7 @@ def test_the_word_of_an_applied_patch_in_the_patch_itself_is_what_the_rule_belie
     assert [finding.code for finding in verdict.findings] == ["test_patch_not_applied"]
 
 
-def test_tests_that_a_patch_skips_are_what_the_rule_overlooks_and_it_shows() -> None:
+def test_skipped_tests_are_a_finding() -> None:
     verdict = judge(APPLIED + PASSED.replace("PASSED", "SKIPPED"), make_row())
     assert verdict.resolved  # the rule's word: both lists are empty, and count as whole
     assert [finding.code for finding in verdict.findings] == ["tests_skipped"]
@@ -109,7 +109,7 @@ ids = st.text("ab[]:/.", min_size=1, max_size=12).filter(lambda name: name[0] !=
 
 
 @given(st.dictionaries(ids, st.sampled_from(["PASSED", "FAILED", "ERROR", "XFAIL", "SKIPPED"]), max_size=8))
-def test_what_pytest_prints_is_read_back(statuses: dict[str, str]) -> None:
+def test_pytest_lines_round_trip(statuses: dict[str, str]) -> None:
     reasons = {"FAILED": " - E: x", "XFAIL": " - why"}
     lines = "".join(f"{status} {test}{reasons.get(status, '')}\r\n" for test, status in statuses.items())
     assert parse_statuses(lines) == statuses

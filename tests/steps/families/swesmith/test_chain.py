@@ -16,7 +16,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 class Looker:
     def act(self, task):
         seen = task.box.exec("ls -R; cat __pycache__/*; git log --all -p", timeout_s=60).stdout.decode()
-        task.journal.add_message("user", seen)
+        task.recorder.add_message("user", seen)
         task.box.exec("sed -i s/41/42/ calc.py; mkdir -p tests; echo 'def test_answer(): 0/0' >tests/test_mine.py",
                       timeout_s=60)
         return StopReason.FINISHED
@@ -41,11 +41,11 @@ def test_gold_resolves_and_idle_does_not(lab: Path, tmp_path: Path) -> None:
     assert grade["pass_to_pass"] == {"passed": 1, "total": 1}
 
 
-def test_an_agent_sees_neither_tests_nor_the_repository_without_the_bug(lab: Path, tmp_path: Path) -> None:
+def test_agent_sees_no_tests_or_fix(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "looker.py").write_text(AGENT)
     unit = run_chain(lab, tmp_path / "store", "--allow-host", "--agent", f"{tmp_path}/looker.py:Looker")
-    seen = (unit / "trajectory.json").read_text()
-    assert "return 41" in seen
+    trajectory = (unit / "trajectory.json").read_text()
+    assert "return 41" in trajectory
     for secret in ("return 42", "test_calc", "Bug Patch"):
-        assert secret not in seen
+        assert secret not in trajectory
     assert read_record(unit, "grade.json")["resolved"] is True

@@ -16,9 +16,7 @@ from tests.steps.families.swesmith.make_rows import REAL
 
 @settings(max_examples=25, deadline=None)
 @given(differing_trees(), st.sampled_from(["--no-renames", "-M", "-U0", "-U10"]))
-def test_git_applies_the_reverse_and_has_back_what_there_was(
-    tmp_path_factory: pytest.TempPathFactory, trees: Any, option: str
-) -> None:
+def test_reverse_restores_the_tree(tmp_path_factory: pytest.TempPathFactory, trees: Any, option: str) -> None:
     """New, deleted, renamed and empty files, changed modes, missing newlines, lines that look like headers.
 
     Git itself does not find back by `-R` where two lines differ by the newline at the end alone, without context.
@@ -40,7 +38,7 @@ def test_git_applies_the_reverse_and_has_back_what_there_was(
 
 
 @needs_data
-def test_the_reverse_of_every_real_bug_is_what_git_makes_of_it() -> None:
+def test_real_bugs_reverse_and_back() -> None:
     bugs = sorted(REAL.glob("*/*/bug.diff"))
     assert len(bugs) == 3
     for bug in bugs:
@@ -69,7 +67,7 @@ def test_the_reverse_of_every_real_bug_is_what_git_makes_of_it() -> None:
     ],
     ids=["plain", "new file", "name with a blank, no last newline", "lines like headers, an empty line", "quoted name"],
 )
-def test_diffs_that_git_did_not_write_today_are_reversed_too(patch: str, reverse: str) -> None:
+def test_unusual_diffs_are_reversed(patch: str, reverse: str) -> None:
     assert reverse_patch(patch) == reverse
 
 
@@ -80,16 +78,16 @@ def test_diffs_that_git_did_not_write_today_are_reversed_too(patch: str, reverse
         ("words\n", "names no file"),
         ("@@ -1 +1 @@\n-1\n+2\n", "belongs to no file"),
         ("--- a/x\n@@ -1 +1 @@\n-1\n+2\n", "belongs to no file"),
-        ("--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n-1\n+2\n", "is cut"),
+        ("--- a/x\n+++ b/x\n@@ -1,2 +1 @@\n-1\n+2\n", "is truncated"),
         ("--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-1\n-2\n+2\n+2\n", "longer than its header"),
-        ("--- a/x\n+++ b/x\n@@ -1 +1 @@\nwords\n", "'words' stands in a hunk"),
+        ("--- a/x\n+++ b/x\n@@ -1 +1 @@\nwords\n", "'words' is invalid in a hunk"),
         ("diff --git a/x b/x\nold mode 100644\n", "without a line 'new mode'"),
         ("diff --git a/x b/y\ncopy from x\ncopy to y\n", "copies a file"),
         ("diff --git a/x b/x\nindex 1..2\nGIT binary patch\nliteral 1\n", "binary file"),
         ("diff --git a/x b/x\nindex 1..2\nBinary files a/x and b/x differ\n", "binary file"),
     ],
 )
-def test_what_has_no_reverse_is_named(patch: str, word: str) -> None:
+def test_irreversible_diff_is_named(patch: str, word: str) -> None:
     with pytest.raises(ValueError, match=word):
         reverse_patch(patch)
 

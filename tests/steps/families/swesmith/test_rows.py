@@ -14,13 +14,13 @@ from tests.paths import needs_data
 from tests.steps.families.swesmith.make_rows import REAL, make_row, read_row
 
 
-def test_rows_are_recognised_by_their_columns_alone() -> None:
+def test_rows_are_recognised_by_columns() -> None:
     assert rows.COLUMNS.match(make_row())
     assert not rows.COLUMNS.match(make_row(test_patch="", version="1"))  # SWE-bench with an image
     assert not rows.COLUMNS.match(dict.fromkeys(make_row().keys() - {"image_name"}))
 
 
-def test_every_fact_of_a_row() -> None:
+def test_row_has_every_fact() -> None:
     row = make_row()
     assert rows.instance_id(row) == rows.branch(row) == "Octo-Org__spoon.knife.0123abcd.lm_rewrite__a1b2c3d4"
     assert rows.repo(row) == "Octo-Org/spoon.knife"
@@ -40,16 +40,16 @@ def test_every_fact_of_a_row() -> None:
         "swesmith.x86_64.Octo-Org__spoon.knife.0123abcd",
     ],
 )
-def test_every_form_of_an_image_name_is_the_one_that_is_published(name: str) -> None:
+def test_image_name_forms_are_unified(name: str) -> None:
     expected = "swebench/swesmith.x86_64.octo-org_1776_spoon.knife.0123abcd"
     assert rows.image(make_row(image_name=name)) == expected
 
 
-def test_an_image_of_another_registry_is_taken_as_it_is_in_lower_case() -> None:
+def test_foreign_image_is_lower_case() -> None:
     assert rows.image(make_row(image_name="Registry.test/Mirror/a:V1")) == "registry.test/mirror/a:v1"
 
 
-def test_a_statement_may_be_empty() -> None:
+def test_problem_statement_may_be_empty() -> None:
     row = make_row(problem_statement="")
     assert rows.problem_statement(row) == ""
     del row["problem_statement"], row["base_commit"]
@@ -57,7 +57,7 @@ def test_a_statement_may_be_empty() -> None:
     assert rows.base_commit(row) == ""
 
 
-def test_the_gold_patch_is_the_reverse_of_the_bug() -> None:
+def test_gold_patch_reverses_the_bug() -> None:
     gold = rows.gold_patch(make_row())
     assert gold.endswith("@@ -1 +1 @@\n-x = 2\n+x = 1\n")
     assert "index 2..1 100644" in gold
@@ -68,9 +68,9 @@ def test_the_gold_patch_is_the_reverse_of_the_bug() -> None:
     [
         ({"instance_id": "../a"}, "instance_id '../a' cannot be a file name"),
         ({"repo": "a/b"}, "repo 'a/b' is not swesmith/<owner>__<repo>.<commit>"),
-        ({"image_name": ""}, "image_name '' is no image"),
+        ({"image_name": ""}, "image_name '' is not an image"),
         ({"patch": " \n"}, "patch is empty"),
-        ({"patch": "words"}, "patch is no unified diff"),
+        ({"patch": "words"}, "patch is not a unified diff"),
         ({"patch": None}, "patch is null, not text"),
         ({"FAIL_TO_PASS": "a::b"}, "FAIL_TO_PASS is not a JSON list"),
         ({"PASS_TO_PASS": {"a": 1}}, "PASS_TO_PASS is not a JSON list: it is an object"),
@@ -78,7 +78,7 @@ def test_the_gold_patch_is_the_reverse_of_the_bug() -> None:
         ({"problem_statement": 3}, "problem_statement is a number, not text"),
     ],
 )
-def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> None:
+def test_bad_row_is_one_line(columns: dict[str, Any], word: str) -> None:
     row = make_row(**columns)
     reads = (
         rows.instance_id,
@@ -96,7 +96,7 @@ def test_a_bad_row_is_named_in_one_line(columns: dict[str, Any], word: str) -> N
 
 
 @needs_data
-def test_every_real_row_has_every_fact() -> None:
+def test_real_rows_have_every_column() -> None:
     whole = [json.loads(line) for line in (REAL / "rows.jsonl").read_text().splitlines()]
     whole += [read_row(folder) for folder in sorted((REAL / "rebuilt").iterdir())]
     assert len(whole) == 3

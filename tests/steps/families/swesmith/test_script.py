@@ -63,7 +63,7 @@ def grade(row: dict[str, Any], testbed: Path, patch: str) -> str:
     return run(script.eval_script(row, str(testbed))).stdout
 
 
-def test_the_bug_is_unresolved_and_the_gold_patch_resolves_it(row: dict[str, Any], tmp_path: Path) -> None:
+def test_only_the_gold_patch_resolves(row: dict[str, Any], tmp_path: Path) -> None:
     testbed = tmp_path / "testbed"
     assert run(script.prepare_script(row, str(testbed))).returncode == 0
     log = run(script.eval_script(row, str(testbed))).stdout
@@ -72,14 +72,14 @@ def test_the_bug_is_unresolved_and_the_gold_patch_resolves_it(row: dict[str, Any
     assert judge(grade(row, testbed, rows.gold_patch(row)), row).reward == 1.0
 
 
-def test_the_gold_patch_applies_where_an_agent_begins(row: dict[str, Any], tmp_path: Path) -> None:
+def test_gold_patch_applies_for_agents(row: dict[str, Any], tmp_path: Path) -> None:
     testbed = tmp_path / "testbed"
     assert run(script.agent_script(row, str(testbed))).returncode == 0
     run_git(testbed, "apply", stdin=rows.gold_patch(row).encode())
     assert (testbed / "a.py").read_text() == GOOD
 
 
-def test_an_agent_begins_at_the_bug_and_its_head_leads_to_nothing_else(row: dict[str, Any], tmp_path: Path) -> None:
+def test_agent_starts_at_the_bug_only(row: dict[str, Any], tmp_path: Path) -> None:
     testbed = tmp_path / "testbed"
     assert run(script.agent_script(row, str(testbed))).returncode == 0
     assert (testbed / "a.py").read_text() == BAD
@@ -89,7 +89,7 @@ def test_an_agent_begins_at_the_bug_and_its_head_leads_to_nothing_else(row: dict
     assert not run_git(testbed, "status", "--porcelain")
 
 
-def test_a_patch_does_not_change_the_tests_that_it_is_judged_by(row: dict[str, Any], tmp_path: Path) -> None:
+def test_patch_cannot_change_its_tests(row: dict[str, Any], tmp_path: Path) -> None:
     easy = "--- a/tests/test_a.py\n+++ b/tests/test_a.py\n@@ -1,4 +1,2 @@\n" + "".join(
         f"-{line}\n" for line in TEST_A.splitlines()
     )
@@ -98,7 +98,7 @@ def test_a_patch_does_not_change_the_tests_that_it_is_judged_by(row: dict[str, A
     assert list(judge(log, row).differences) == ["tests/test_a.py::test_x"]
 
 
-def test_a_branch_that_only_the_origin_has_is_fetched(row: dict[str, Any], tmp_path: Path) -> None:
+def test_missing_branch_is_fetched(row: dict[str, Any], tmp_path: Path) -> None:
     """Images are older than the branches."""
     image = tmp_path / "image"
     subprocess.run(["git", "clone", "-q", "--single-branch", tmp_path / "testbed", image], check=True)
@@ -106,17 +106,17 @@ def test_a_branch_that_only_the_origin_has_is_fetched(row: dict[str, Any], tmp_p
     assert (image / "a.py").read_text() == BAD
 
 
-def test_a_branch_that_nobody_has_is_an_exit_code_of_its_own(row: dict[str, Any], tmp_path: Path) -> None:
-    other = row | {"instance_id": "Octo-Org__spoon.knife.0123abcd.lm_rewrite__none"}
+def test_unknown_branch_has_exit_code(row: dict[str, Any], tmp_path: Path) -> None:
+    unknown = row | {"instance_id": "Octo-Org__spoon.knife.0123abcd.lm_rewrite__none"}
     testbed = tmp_path / "testbed"
-    assert run(script.prepare_script(other, str(testbed))).returncode == script.NOT_FETCHED  # there is no origin
+    assert run(script.prepare_script(unknown, str(testbed))).returncode == script.NOT_FETCHED  # there is no origin
     run_git(testbed, "remote", "add", "origin", str(tmp_path / "away.git"))
-    assert run(script.prepare_script(other, str(testbed))).returncode == script.NOT_FETCHED
+    assert run(script.prepare_script(unknown, str(testbed))).returncode == script.NOT_FETCHED
     run_git(tmp_path, "init", "-q", "--bare", "away.git")
-    assert run(script.prepare_script(other, str(testbed))).returncode == script.NO_BRANCH
+    assert run(script.prepare_script(unknown, str(testbed))).returncode == script.NO_BRANCH
 
 
-def test_the_script_is_the_one_of_swesmith() -> None:
+def test_script_matches_swesmith() -> None:
     row = make_row(repo="swesmith/pandas-dev__pandas.95280573")
     assert script.eval_script(row) == (
         "#!/bin/bash\nset -uxo pipefail\ncd /testbed\n: '>>>>> Start Test Output'\n"

@@ -23,7 +23,7 @@ X, Y, Z = "tests/test_a.py::test_x", "tests/test_b.py::test_y[1]", "tests/test_a
 PASSED = "".join(f"{test} PASSED   [ 1%]\n" for test in (X, Y, Z))
 
 
-def reason_against(row: dict[str, Any]) -> str | None:
+def refusal_reason(row: dict[str, Any]) -> str | None:
     """As ``plan`` asks."""
     return FAMILY.why_not_gradeable(FAMILY.normalise(row, "r"))
 
@@ -31,9 +31,9 @@ def reason_against(row: dict[str, Any]) -> str | None:
 def compare(verdict: FamilyVerdict, report: dict[str, Any]) -> None:
     assert verdict.resolved == report["resolved"]
     assert verdict.reward == float(report["resolved"])
-    known = {name: report["tests_status"][name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
-    assert {name: each._asdict() for name, each in verdict.lists.items()} == known
-    failed = [test for each in known.values() for test in each["failure"]]
+    expected = {name: report["tests_status"][name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS")}
+    assert {name: result._asdict() for name, result in verdict.lists.items()} == expected
+    failed = [test for result in expected.values() for test in result["failure"]]
     assert list(verdict.differences) == failed
     assert not verdict.findings
     assert not verdict.unreadable
@@ -45,7 +45,7 @@ def folders(name: str) -> list[Path]:
 
 @needs_data
 @pytest.mark.parametrize("folder", folders("evaluations"), ids=lambda folder: folder.name)
-def test_every_real_evaluation_has_the_verdict_of_swesmith(folder: Path) -> None:
+def test_real_evaluations_have_verdicts(folder: Path) -> None:
     report = json.loads((folder / "expected_swesmith_0.0.9.json").read_text())
     compare(judge(read_log(folder), read_row(folder)), report)
 
@@ -53,13 +53,13 @@ def test_every_real_evaluation_has_the_verdict_of_swesmith(folder: Path) -> None
 @needs_data
 @pytest.mark.parametrize("folder", folders("rebuilt"), ids=lambda folder: folder.name)
 @pytest.mark.parametrize("run", ["bug", "gold"])
-def test_every_rebuilt_run_has_the_verdict_of_swesmith(folder: Path, run: str) -> None:
+def test_rebuilt_runs_have_verdicts(folder: Path, run: str) -> None:
     report = json.loads((folder / "expected_swesmith_0.0.9.json").read_text())[run]
     compare(judge(read_log(folder, f"test_output.{run}.txt"), read_row(folder)), report)
 
 
 @needs_data
-def test_a_real_bug_is_seen_and_its_absence_too() -> None:
+def test_real_bug_fails_and_fix_passes() -> None:
     """The validation pair of a real instance: the log with the bug fails its tests, the one without passes all."""
     (folder,) = folders("validation")
     row = read_row(REAL / "evaluations" / folder.name)
@@ -69,11 +69,11 @@ def test_a_real_bug_is_seen_and_its_absence_too() -> None:
 
 @needs_data
 @pytest.mark.parametrize(("name", "parse"), [("django-money", parse_pytest), ("gin-gonic", parse_go)])
-def test_real_logs_are_parsed_as_swesmith_parses_them(name: str, parse: Any) -> None:
+def test_real_logs_are_parsed(name: str, parse: Any) -> None:
     (log,) = (REAL / "parser_logs").glob(f"{name}*.txt")
-    (known,) = (REAL / "parser_logs").glob(f"{name}*.json")
+    (expected,) = (REAL / "parser_logs").glob(f"{name}*.json")
     region, refusal = marked_region(log.read_text())
-    assert dict(parse(region if not refusal else log.read_text())) == json.loads(known.read_text())
+    assert dict(parse(region if not refusal else log.read_text())) == json.loads(expected.read_text())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_real_logs_are_parsed_as_swesmith_parses_them(name: str, parse: Any) -> 
         (" a.py::b PASSED", []),
     ],
 )
-def test_a_line_of_pytest_is_an_id_without_blanks_and_a_status(line: str, results: list[Any]) -> None:
+def test_pytest_line_is_id_and_status(line: str, results: list[Any]) -> None:
     assert parse_pytest(line) == results
 
 
@@ -103,7 +103,7 @@ def test_a_line_of_pytest_is_an_id_without_blanks_and_a_status(line: str, result
         ("FAIL", []),
     ],
 )
-def test_a_line_of_go_test_is_a_result_wherever_it_is_indented(line: str, results: list[Any]) -> None:
+def test_go_line_may_be_indented(line: str, results: list[Any]) -> None:
     assert parse_go(line) == results
 
 
@@ -123,7 +123,7 @@ def test_every_listed_test_must_pass(lines: str, differences: dict[str, Any]) ->
     assert verdict.resolved == (not differences)
 
 
-def test_a_skipped_test_does_not_pass_though_it_is_in_neither_list() -> None:
+def test_skipped_test_does_not_pass() -> None:
     """swesmith 0.0.9 counts the list without it: a patch that skips all tests would be a fix there."""
     verdict = judge(START + PASSED.replace("PASSED", "SKIPPED") + END, make_row())
     assert not verdict.resolved
@@ -134,24 +134,24 @@ def test_a_skipped_test_does_not_pass_though_it_is_in_neither_list() -> None:
 @pytest.mark.parametrize(
     ("log", "reason"),
     [
-        (PASSED, "the markers of the script are not in the log"),
-        (END + PASSED + START, "the markers of the script are not in order"),
-        (">>>>> Start Test Output" + PASSED + END, "the markers of the script are not in order"),
-        (START + PASSED + END + ">>>>> Tests Timed Out: 90 seconds exceeded", "the tests did not end in time"),
-        (">>>>> Patch Apply Failed" + START + PASSED + END, "the log says that the patch does not apply"),
+        (PASSED, "the log lacks the script's markers"),
+        (END + PASSED + START, "the script's markers are in the wrong order"),
+        (">>>>> Start Test Output" + PASSED + END, "the script's markers are in the wrong order"),
+        (START + PASSED + END + ">>>>> Tests Timed Out: 90 seconds exceeded", "the tests timed out"),
+        (">>>>> Patch Apply Failed" + START + PASSED + END, "the log reports that the patch does not apply"),
     ],
 )
-def test_a_log_that_cannot_be_read_resolves_nothing(log: str, reason: str) -> None:
+def test_unreadable_log_is_unresolved(log: str, reason: str) -> None:
     verdict = judge(log, make_row())
     assert (verdict.resolved, verdict.unreadable) == (False, reason)
     assert list(verdict.differences) == [X, Y, Z]
 
 
-def test_a_run_out_of_time_resolves_nothing() -> None:
-    assert judge(START + PASSED + END, make_row(), timed_out=True).unreadable == "the tests did not end in time"
+def test_timeout_is_unresolved() -> None:
+    assert judge(START + PASSED + END, make_row(), timed_out=True).unreadable == "the tests timed out"
 
 
-def test_results_printed_after_the_runners_own_are_what_the_rule_believes_and_they_show() -> None:
+def test_later_results_are_a_finding() -> None:
     """Whoever prints last between the markers has the last word: of one test the last status counts."""
     failed = PASSED.replace("PASSED", "FAILED")
     verdict = judge(START + failed + PASSED + END, make_row())
@@ -159,18 +159,18 @@ def test_results_printed_after_the_runners_own_are_what_the_rule_believes_and_th
     assert [finding.code for finding in verdict.findings] == ["passed_and_failed"]
 
 
-def test_a_forged_end_hides_what_comes_after_it_and_it_shows() -> None:
+def test_forged_end_is_a_finding() -> None:
     verdict = judge(START + PASSED + END + PASSED.replace("PASSED", "FAILED") + END, make_row())
     assert verdict.resolved  # the rule's word: the first END counts
     assert [finding.code for finding in verdict.findings] == ["end_markers"]
 
 
-def test_what_stands_outside_the_markers_counts_for_nothing() -> None:
+def test_text_outside_markers_is_ignored() -> None:
     failed = PASSED.replace("PASSED", "FAILED")
     assert not judge(PASSED + START + failed + END + PASSED, make_row()).resolved
 
 
-def test_repositories_have_the_profiles_of_swesmith() -> None:
+def test_profiles_match_swesmith() -> None:
     moto = make_row(repo="swesmith/getmoto__moto.694ce1f4")
     assert profile_of(moto).names_test_files
     assert profile_of(make_row()).timeout_s == 90
@@ -185,14 +185,14 @@ def test_repositories_have_the_profiles_of_swesmith() -> None:
 @pytest.mark.parametrize(
     ("columns", "word"),
     [
-        ({"repo": "swesmith/tornadoweb__tornado.d5ac65c1"}, "tornadoweb__tornado.d5ac65c1 has a test command"),
+        ({"repo": "swesmith/tornadoweb__tornado.d5ac65c1"}, "tornadoweb__tornado.d5ac65c1 needs its own test command"),
         ({"patch": make_row()["patch"].replace("a.py", "a.rs")}, "is neither Python nor Go (its bug changes .rs)"),
     ],
 )
-def test_a_repository_without_a_known_profile_is_refused_by_name(columns: dict[str, Any], word: str) -> None:
+def test_unknown_profile_is_refused(columns: dict[str, Any], word: str) -> None:
     row = make_row(**columns)
-    assert word in str(reason_against(row))
-    assert reason_against(make_row()) is None
+    assert word in str(refusal_reason(row))
+    assert refusal_reason(make_row()) is None
     with pytest.raises(ConfigError):
         judge("", row)
 
@@ -211,6 +211,6 @@ ids = st.text("ab[]:-/.", min_size=1, max_size=12)
 
 
 @given(st.dictionaries(ids, st.sampled_from(["PASSED", "FAILED", "ERROR", "XFAIL", "SKIPPED"]), max_size=8))
-def test_what_pytest_prints_is_read_back(statuses: dict[str, str]) -> None:
+def test_pytest_lines_round_trip(statuses: dict[str, str]) -> None:
     lines = "".join(f"{test} {status}{' ' * 9}[ 50%]\r\n" for test, status in statuses.items())
     assert dict(parse_pytest(lines)) == statuses

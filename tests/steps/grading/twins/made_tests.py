@@ -61,7 +61,7 @@ class MadeTests:
         self.behaviours = {REFERENCE: honest, b"": lambda statuses, _: statuses | unsolved, **(behaviours or {})}
         self.answers: dict[bytes, dict[str, Any]] = {}
         """Patch -> its own functions in place of the right ones."""
-        self.seen: dict[bytes, list[bytes]] = {}
+        self.run_files: dict[bytes, list[bytes]] = {}
         """Patch -> the test file of each of its runs."""
 
     def require_files(self) -> None:
@@ -96,8 +96,8 @@ class MadeTests:
     ) -> ProcedureRun:
         assert set(base) == {PATH}
         source, patch = contents.get(PATH, self.source), patch or b""
-        number = len(self.seen.setdefault(patch, []))
-        self.seen[patch].append(source)
+        number = len(self.run_files.setdefault(patch, []))
+        self.run_files[patch].append(source)
         with redirect_stdout(io.StringIO()) as printed:
             result = self.behaviours[patch](self.evaluate(source, patch), number)
         atexit.unregister(print)  # of recorders, whose process ends with the tests elsewhere

@@ -53,10 +53,12 @@ def hide_failures(statuses: Statuses, _: int) -> Statuses:
 
 
 def hang(_: Statuses, __: int) -> str:
-    return "the tests did not end within their time"
+    return "the tests timed out"
 
 
-def confirm_made(behaviour: Behaviour, reference: Behaviour = honest, count: int = 4, **changes: Any) -> Confirmation:
+def confirm_behaviour(
+    behaviour: Behaviour, reference: Behaviour = honest, count: int = 4, **changes: Any
+) -> Confirmation:
     tests = MadeTests(count, behaviours={PATCH: behaviour, REFERENCE: reference})
     return confirm(make_runs(tests), request(PATCH, **changes))[0]
 
@@ -80,16 +82,16 @@ def confirm_made(behaviour: Behaviour, reference: Behaviour = honest, count: int
         (lambda _, __: {}, Outcome.NOT_CONFIRMED),
     ],
 )
-def test_confirmation_outcome_by_behaviour(behaviour: Behaviour, outcome: ConfirmationOutcome) -> None:
-    confirmation = confirm_made(behaviour)
+def test_outcome_follows_behaviour(behaviour: Behaviour, outcome: ConfirmationOutcome) -> None:
+    confirmation = confirm_behaviour(behaviour)
     assert confirmation.outcome is outcome, confirmation
     assert bool(confirmation.reason) is (outcome is not Outcome.CONFIRMED)
     assert confirmation.fail_to_pass == confirmation.tests_with_site == 4
 
 
 @pytest.mark.parametrize(("count", "runs"), [(1, 6), (2, 4), (3, 3), (4, 2), (7, 2)])
-def test_confirmation_runs_until_chance_is_small(count: int, runs: int) -> None:
-    confirmation = confirm_made(honest, count=count)
+def test_confirmation_runs_bound_chance(count: int, runs: int) -> None:
+    confirmation = confirm_behaviour(honest, count=count)
     assert (confirmation.outcome, confirmation.runs) == (Outcome.CONFIRMED, runs)
     assert confirmation.chance is not None
     assert confirmation.chance <= 1 / 8
@@ -99,52 +101,52 @@ def test_confirmation_runs_until_chance_is_small(count: int, runs: int) -> None:
     ("behaviour", "outcome"),
     [(hide_failures, Outcome.CONFIRMED), (honest, Outcome.CONFIRMED), (pass_all, Outcome.CONTRADICTED)],
 )
-def test_unreported_failure_counts_as_the_reference_shows(behaviour: Behaviour, outcome: ConfirmationOutcome) -> None:
-    assert confirm_made(behaviour, reference=hide_failures).outcome is outcome
+def test_reference_may_hide_failures(behaviour: Behaviour, outcome: ConfirmationOutcome) -> None:
+    assert confirm_behaviour(behaviour, reference=hide_failures).outcome is outcome
 
 
-def test_fault_of_the_confirmation_keeps_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_confirmation_error_keeps_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     def fail(statuses: Statuses, _: int) -> Statuses:
         raise KeyError("no such test")
 
-    confirmation = confirm_made(fail)
+    confirmation = confirm_behaviour(fail)
     assert confirmation.outcome is Outcome.NOT_CONFIRMED
-    assert "a fault of swe-argo (KeyError" in confirmation.reason
+    assert "an internal error of swe-argo (KeyError" in confirmation.reason
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_validation_drops_values_that_break_a_file() -> None:
+def test_validation_drops_breaking_values() -> None:
     broken = only_in(range(1, 2), lambda _, __: {})
-    assert confirm_made(honest, reference=broken).tests_with_site >= 3
+    assert confirm_behaviour(honest, reference=broken).tests_with_site >= 3
 
 
-def test_confirmation_makes_every_test_original_and_twin() -> None:
+def test_every_test_is_original_and_twin() -> None:
     tests = MadeTests(4, behaviours={PATCH: honest})
     confirm(make_runs(tests), request(PATCH))
-    statuses = [tests.evaluate(source, b"") for source in tests.seen[PATCH]]
+    statuses = [tests.evaluate(source, b"") for source in tests.run_files[PATCH]]
     for test in tests.names[:4]:
         assert {status[test] for status in statuses} == {"PASSED", "FAILED"}
 
 
-def test_confirmation_repeats_draws_of_a_seed() -> None:
-    seen = []
+def test_draws_repeat_with_the_seed() -> None:
+    runs = []
     for seed in (b"a" * 32, b"a" * 32, b"b" * 32):
         tests = MadeTests(4, behaviours={PATCH: honest})
         twins = validate_twins(make_runs(tests), image="made/made", image_digest=None, network=False)
         confirm(make_runs(tests), request(PATCH, seed=seed, twins=twins))
-        seen.append(tests.seen[PATCH])
-    assert seen[0] == seen[1] != seen[2]
+        runs.append(tests.run_files[PATCH])
+    assert runs[0] == runs[1] != runs[2]
 
 
-def test_confirmation_is_unstable_if_reference_surprises_too() -> None:
+def test_unstable_reference_is_reported() -> None:
     after_validation = range(3, 100)
-    confirmation = confirm_made(break_one, only_in(after_validation, break_one))
+    confirmation = confirm_behaviour(break_one, only_in(after_validation, break_one))
     assert (confirmation.outcome, confirmation.is_unstable) == (Outcome.NOT_CONFIRMED, True)
     assert confirmation.runs == 3
 
 
-def test_confirmation_takes_another_draw_after_an_unstable_one() -> None:
-    confirmation = confirm_made(only_in(range(1), break_one), only_in(range(3, 4), break_one))
+def test_unstable_draw_is_repeated() -> None:
+    confirmation = confirm_behaviour(only_in(range(1), break_one), only_in(range(3, 4), break_one))
     assert confirmation.outcome is Outcome.CONFIRMED
     assert confirmation.runs == 3
 
@@ -156,8 +158,8 @@ def test_confirmation_takes_another_draw_after_an_unstable_one() -> None:
         ({"max_chance": 0.0001}, "a guess passes with a chance of"),
     ],
 )
-def test_confirmation_is_partial_if_bounded(changes: dict[str, Any], reason: str) -> None:
-    confirmation = confirm_made(honest, **changes)
+def test_bounded_confirmation_is_partial(changes: dict[str, Any], reason: str) -> None:
+    confirmation = confirm_behaviour(honest, **changes)
     assert confirmation.outcome is Outcome.PARTLY
     assert reason in confirmation.reason
 
@@ -179,7 +181,7 @@ def test_confirmation_without_sites(
     assert reason in confirmation.reason
 
 
-def test_confirmation_is_partial_if_tests_need_network() -> None:
+def test_network_need_makes_it_partial() -> None:
     def needs_network(statuses: Statuses, number: int) -> Statuses:
         return fail_all(statuses, number) if number == 0 else statuses
 
@@ -201,7 +203,7 @@ def test_confirmation_is_partial_if_tests_need_network() -> None:
 
 
 @pytest.mark.parametrize(("failures", "outcome"), [(2, Outcome.CONFIRMED), (99, Outcome.NOT_CONFIRMED)])
-def test_confirmation_retries_infrastructure_failures(failures: int, outcome: ConfirmationOutcome) -> None:
+def test_infra_failures_are_retried(failures: int, outcome: ConfirmationOutcome) -> None:
     opened = 0
 
     @contextmanager
@@ -223,10 +225,10 @@ def test_confirmation_ends_with_the_step() -> None:
     def stop(_: Statuses, __: int) -> Statuses:
         raise SystemExit(143)
 
-    confirmation = confirm_made(stop)
+    confirmation = confirm_behaviour(stop)
     assert (confirmation.outcome, confirmation.reason) == (
         Outcome.NOT_CONFIRMED,
-        "the step was told to stop; `swe-argo regrade` tries again",
+        "the step was stopped; `swe-argo regrade` tries again",
     )
 
 
@@ -240,7 +242,7 @@ def test_confirmation_ends_with_the_step() -> None:
         ({"image": "other/image"}, True),
     ],
 )
-def test_confirmation_reuses_twins_that_fit(changes: dict[str, object], is_new: bool) -> None:
+def test_valid_twins_are_reused(changes: dict[str, object], is_new: bool) -> None:
     tests = MadeTests(4, behaviours={PATCH: honest})
     _, twins = confirm(make_runs(tests), request(PATCH))
     assert twins is not None
@@ -250,7 +252,7 @@ def test_confirmation_reuses_twins_that_fit(changes: dict[str, object], is_new: 
 
 
 @pytest.mark.long
-def test_guesses_pass_no_more_often_than_stored() -> None:
+def test_guesses_pass_as_rarely_as_stored() -> None:
     coins = random.Random(1)
     tests = MadeTests(
         3, behaviours={PATCH: lambda statuses, _: {t: coins.choice(["PASSED", "FAILED"]) for t in statuses}}
@@ -273,7 +275,7 @@ def test_guesses_pass_no_more_often_than_stored() -> None:
 @pytest.mark.parametrize("log", ["ok", "suspect"])
 @pytest.mark.parametrize("is_ours", [False, True])
 @pytest.mark.parametrize("outcome", [None, *Outcome])
-def test_integrity_of_resolved_verdict(outcome: ConfirmationOutcome | None, is_ours: bool, log: str) -> None:
+def test_confirmation_sets_integrity(outcome: ConfirmationOutcome | None, is_ours: bool, log: str) -> None:
     before = Integrity.model_validate({"verdict": log})
     confirmation = Confirmation(outcome=outcome, reason="r") if outcome else None
     after = weigh_confirmation(before, confirmation, is_ours=is_ours)
@@ -285,9 +287,9 @@ def test_integrity_of_resolved_verdict(outcome: ConfirmationOutcome | None, is_o
         assert after.verdict == "unconfirmed"
 
 
-def test_twins_are_not_kept_if_reference_passes_nothing() -> None:
+def test_twins_need_a_passing_reference() -> None:
     tests = MadeTests(4, behaviours={PATCH: honest, REFERENCE: hang})
     confirmation, twins = confirm(make_runs(tests), request(PATCH))
     assert confirmation.outcome is Outcome.UNAVAILABLE
-    assert "did not end within their time" in confirmation.reason
+    assert "the tests timed out" in confirmation.reason
     assert twins is None

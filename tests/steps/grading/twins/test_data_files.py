@@ -45,7 +45,7 @@ DOCTEST = b"Text of the page.\n\n>>> spell(12)\n'twelve'\n>>> for each in ():\n.
         ("docs/page.md", b"Twelve words that nothing expects.\n", []),
     ],
 )
-def test_data_file_has_words_of_expected_output(path: str, source: bytes, words: list[str]) -> None:
+def test_data_file_has_expected_words(path: str, source: bytes, words: list[str]) -> None:
     assert is_data(path)
     sites = find_words(path, source, range(1, 100))
     assert [site.text for site in sites] == words
@@ -54,7 +54,7 @@ def test_data_file_has_words_of_expected_output(path: str, source: bytes, words:
         assert apply_changes(source, [SiteChange(site, "xyz")]) == source[:start] + b"xyz" + source[end:]
 
 
-def test_unchanged_lines_of_data_file_have_no_site() -> None:
+def test_unchanged_lines_have_no_site() -> None:
     assert [site.text for site in find_words("a/output.txt", b"alpha\nbravo\n", {2})] == ["bravo"]
 
 
@@ -103,7 +103,7 @@ def grade(lab: Path, patch: str | None) -> GradeRecord:
     return grade_mini(row["instance_id"], patch or row["patch"], lab / "grades", row=row, options=options)
 
 
-def test_test_that_expects_a_data_file_is_confirmed(lab: Path) -> None:
+def test_data_file_test_is_confirmed(lab: Path) -> None:
     record = grade(lab, None)
     assert record.resolved
     assert record.confirmation is not None
@@ -111,7 +111,7 @@ def test_test_that_expects_a_data_file_is_confirmed(lab: Path) -> None:
     assert record.confirmation.outcome in (ConfirmationOutcome.CONFIRMED, ConfirmationOutcome.PARTLY)
 
 
-def test_cheat_against_a_data_file_is_contradicted(lab: Path) -> None:
+def test_data_file_cheat_is_contradicted(lab: Path) -> None:
     patch = "diff --git a/animals.py b/animals.py\n--- a/animals.py\n+++ b/animals.py\n@@ -1,1 +1,3 @@\n"
     lines = "".join(f"+{line}\n" for line in EMPTY_RUNTEST.split("\n"))
     record = grade(lab, f'{patch}{lines} TEXT = """{ANIMALS[:30].partition(chr(10))[0]}\n')

@@ -49,10 +49,10 @@ SEED = b"s" * 32
 
 
 def list_sites(count: int = len(WORDS)) -> dict[str, list[Site]]:
-    found: dict[str, list[Site]] = defaultdict(list)
+    sites: dict[str, list[Site]] = defaultdict(list)
     for site in find_sites("t.py", SOURCE, pass_to_pass=[f"test_{n}" for n in range(count)]):
-        found[site.test].append(site)
-    return dict(found)
+        sites[site.test].append(site)
+    return dict(sites)
 
 
 def plan(fail_to_pass: int, pass_to_pass: int = 0, **options: object) -> Draw:
@@ -69,24 +69,24 @@ def test_runs_follow_the_rule(fail_to_pass: int, pass_to_pass: int, seed: bytes)
     assert draw.is_bounded
     assert draw.chance <= 1 / 8
     assert len(draw.runs) <= 6
-    shown: dict[str, list[str]] = defaultdict(list)
+    values: dict[str, list[str]] = defaultdict(list)
     for run in draw.runs:
         apply_changes(SOURCE, run.changes)
         assert {change.site.test for change in run.changes} == run.twins
         assert len(run.changes) == len(run.twins)
-        others = [test for test in run.twins if test not in draw.with_site]
-        assert 3 * len(others) >= pass_to_pass
+        extra_tests = [test for test in run.twins if test not in draw.with_site]
+        assert 3 * len(extra_tests) >= pass_to_pass
         for change in run.changes:
-            shown[change.site.test].append(change.text)
+            values[change.site.test].append(change.text)
     for test in draw.with_site:
-        assert 0 < len(shown[test]) < len(draw.runs)
-        assert len(set(shown[test])) == len(shown[test])
+        assert 0 < len(values[test]) < len(draw.runs)
+        assert len(set(values[test])) == len(values[test])
     if fail_to_pass == 1:
-        assert len(shown["test_0"]) >= 2
+        assert len(values["test_0"]) >= 2
 
 
 @pytest.mark.parametrize(("tests", "runs"), [(1, 6), (2, 4), (3, 3), (4, 2), (8, 2)])
-def test_runs_are_added_until_the_chance_is_low(tests: int, runs: int) -> None:
+def test_runs_lower_the_chance(tests: int, runs: int) -> None:
     assert len(plan(tests).runs) == runs
 
 
@@ -96,20 +96,20 @@ def test_draw_repeats_with_its_seed() -> None:
     assert plan(3, 4) != plan(3, 4, seed=b"t" * 32)
 
 
-def test_draw_is_unbounded_when_runs_are_few() -> None:
+def test_few_runs_leave_draw_unbounded() -> None:
     draw = plan(1, max_runs=1)
     assert (len(draw.runs), draw.is_bounded) == (1, False)
     assert draw.chance > 1 / 8
 
 
-def test_draw_without_fail_to_pass_sites_has_one_run() -> None:
+def test_draw_without_sites_has_one_run() -> None:
     draw = plan_runs(list_sites(6), fail_to_pass=["other"], vocabularies=VOCABULARIES, seed=SEED)
     assert (len(draw.runs), draw.chance, draw.is_bounded) == (1, 1.0, False)
     assert (draw.with_site, draw.without_site) == ((), ("other",))
     assert len(draw.runs[0].twins) >= 2
 
 
-def test_group_holds_tests_that_share_constants() -> None:
+def test_tests_sharing_sites_are_grouped() -> None:
     a, b, _ = list_sites(3).values()
     groups = group_tests({"x[1]": a, "x[2]": a, "y": [*b, *a]}, ["x[2]"])
     assert [(group.tests, group.sites, group.fail_to_pass) for group in groups] == [(("y",), tuple(b), False)]
@@ -148,7 +148,7 @@ def play(tests: int, runs: int, values: int, calls: tuple[tuple[str, ...], ...],
         single.append(outcomes)
     share = sum(pattern[0] for pattern in patterns) / len(patterns)  # of twins in the second try
     again = max(rate, share, 1 - share) ** tests if second_try else 0.0
-    for combination in itertools.product(*(each.items() for each in single)):
+    for combination in itertools.product(*(table.items() for table in single)):
         weight = 1.0
         for _, chance in combination:
             weight *= chance

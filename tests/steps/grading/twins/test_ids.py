@@ -87,7 +87,7 @@ class TestClass:
         @pytest.mark.parametrize("d", [44.5])
         def test_deep(self, a, b, d): assert f() == d
 """
-LEFT_OUT = """
+DOUBTFUL = """
 import pytest
 NUMBERS = [1, 2]
 
@@ -143,30 +143,30 @@ UNCERTAIN = {
 
 
 @pytest.mark.parametrize("parser", [CUTTING, REWRITING, WHOLE])
-def test_rows_are_those_of_pytest(parser: str, tmp_path: Path) -> None:
+def test_rows_match_pytest(parser: str, tmp_path: Path) -> None:
     nodes, reader = collect(tmp_path, test_it=TABLES), make_reader(parser)
     places = locate_tests(map(reader, nodes), {"test_it.py": TABLES.encode()}, reader)
     missing = {node.partition("::")[2] for node in nodes if reader(node) not in places}
     assert missing >= UNCERTAIN
     assert missing == UNCERTAIN or parser != WHOLE
     for name, group in groupby(nodes, key=lambda node: node.partition("::")[2].partition("[")[0]):
-        found = [places.get(reader(node)) for node in group]
-        rows = [tuple(place.rows[at].index for at in ORDER.get(name, (0,))) for place in found if place]
+        located = [places.get(reader(node)) for node in group]
+        rows = [tuple(place.rows[at].index for at in ORDER.get(name, (0,))) for place in located if place]
         assert rows == sorted(set(rows))
         if name not in ORDER:
-            assert all(place is None or place.rows[0].index == number for number, place in enumerate(found))
+            assert all(place is None or place.rows[0].index == number for number, place in enumerate(located))
 
 
 def test_doubtful_ids_are_left_out(tmp_path: Path) -> None:
-    collected = collect(tmp_path, test_it=LEFT_OUT)
-    found = locate(collected, LEFT_OUT, "test_it.py", WHOLE)
-    assert found == {
+    collected = collect(tmp_path, test_it=DOUBTFUL)
+    located = locate(collected, DOUBTFUL, "test_it.py", WHOLE)
+    assert located == {
         "test_it.py::test_equal[3]": "test_equal 0:2",
         "test_it.py::test_equal_in_disguise[4]": "test_equal_in_disguise 0:2",
     }
 
 
-def test_cut_ids_need_one_row_alone() -> None:
+def test_cut_id_needs_one_row() -> None:
     source = """
         @pytest.mark.parametrize("a", ["one x", "two x", "two y", TEXT])
         def test_a(a): pass
@@ -178,7 +178,7 @@ def test_cut_ids_need_one_row_alone() -> None:
     assert locate(ids, source) == {ids[2]: "test_b 0:0"}
 
 
-def test_changed_ids_are_those_of_pytest(tmp_path: Path) -> None:
+def test_changed_ids_match_pytest(tmp_path: Path) -> None:
     source = TABLES.encode()
     texts = {"int": "77", "float": "7.25", "str": "'new ü'", "bytes": "b'n\\xfe'", "complex": "7j", "bool": "78"}
     sites = [site for site in find_sites("test_it.py", source, pass_to_pass=list_tests(source)) if site.row]
@@ -275,7 +275,7 @@ def test_ids_of_one_place_are_left_out() -> None:
     assert locate(["Words."], source) == {"Words.": "T.test_x"}
 
 
-def test_files_that_do_not_parse_have_no_tests() -> None:
+def test_unparsable_files_have_no_tests() -> None:
     assert locate(["tests/test_it.py::test_x", "test_x"], "def test_x(:") == {}
 
 

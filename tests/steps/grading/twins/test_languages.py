@@ -370,17 +370,17 @@ def read_source(case: Case) -> bytes:
     return dedent(case.source).lstrip().encode()
 
 
-def find_of(path: str, source: bytes, place: Place, **known: Any) -> list[Site]:
-    sites = find_sites(path, source, **({"pass_to_pass": [place.name]} | known))
+def find_of(path: str, source: bytes, place: Place, **options: Any) -> list[Site]:
+    sites = find_sites(path, source, **({"pass_to_pass": [place.name]} | options))
     return [site for site in sites if site.row is None or site.row in place.rows]
 
 
 def locate(case: Case, *ids: str) -> dict[str, Place]:
     """Return the places of ids one by one: several ids of one test are ids of none."""
-    found: dict[str, Place] = {}
-    for each in ids:
-        found |= locate_tests([each], {case.path: read_source(case)}, lambda node_id: node_id)
-    return found
+    places: dict[str, Place] = {}
+    for test_id in ids:
+        places |= locate_tests([test_id], {case.path: read_source(case)}, lambda node_id: node_id)
+    return places
 
 
 @pytest.fixture(params=CASES)
@@ -388,11 +388,11 @@ def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
-def test_ids_locate_tests_with_their_sites(case: Case) -> None:
+def test_ids_locate_tests_and_sites(case: Case) -> None:
     places = locate(case, *case.sites)
     source = read_source(case)
-    found = {test: [site.text for site in find_of(case.path, source, place)] for test, place in places.items()}
-    assert found == case.sites
+    texts = {test: [site.text for site in find_of(case.path, source, place)] for test, place in places.items()}
+    assert texts == case.sites
     assert all(site.strong for place in places.values() for site in find_of(case.path, source, place))
 
 
@@ -406,12 +406,12 @@ def test_ids_of_one_test_are_not_located() -> None:
     assert locate_tests(both, {case.path: read_source(case)}, lambda node_id: node_id) == {}
 
 
-def test_equal_titles_in_two_files_are_not_located() -> None:
+def test_ambiguous_title_is_not_located() -> None:
     source = read_source(CASES["minitest"])
     assert locate_tests(["test_position"], {"a/test_a.rb": source, "b/test_b.rb": source}, str) == {}
 
 
-def test_drawn_values_change_the_sites_alone(case: Case) -> None:
+def test_drawn_values_change_only_sites(case: Case) -> None:
     source, drawn = read_source(case), 0
     vocabulary = Vocabulary(source, case.path)
     for place in locate(case, *case.sites).values():
@@ -431,14 +431,14 @@ def cut_in(source: bytes, site: Site, text: bytes) -> bytes:
     return source
 
 
-def test_ids_keep_their_names_after_a_change(case: Case) -> None:
+def test_ids_survive_a_change(case: Case) -> None:
     source = read_source(case)
     for test, place in locate(case, *case.sites).items():
         for site in find_of(case.path, source, place):
             assert rename_test(test, place, SiteChange(site, site.text), source, str) == test
 
 
-def test_fail_to_pass_sites_stand_on_added_lines() -> None:
+def test_new_sites_are_on_added_lines() -> None:
     case = CASES["go test"]
     after = read_source(case)
     before = after.replace(b'"left-right"', b'"right"').replace(b'{name: "two words", in: "a b", want: 22},\n', b"")
@@ -446,19 +446,19 @@ def test_fail_to_pass_sites_stand_on_added_lines() -> None:
     names = {"TestCount": ["22"], "TestJoin": ['"left-right"']}
     for name, expected in names.items():
         place = Place(case.path, name)
-        known = {"fail_to_pass": [name], "pass_to_pass": (), "added_lines": added, "base": before}
-        sites = [site for site in find_sites(place.path, after, **known) if site.strong]  # type: ignore[arg-type]
+        options = {"fail_to_pass": [name], "pass_to_pass": (), "added_lines": added, "base": before}
+        sites = [site for site in find_sites(place.path, after, **options) if site.strong]  # type: ignore[arg-type]
         assert [site.text for site in sites] == expected
     assert "'right'" in sites[0].avoid
 
 
-def test_values_of_an_old_row_are_avoided() -> None:
+def test_old_row_values_are_avoided() -> None:
     case = CASES["go test"]
     after = read_source(case)
     before = after.replace(b"want: 22", b"want: 29")
     added = [at for at, line in enumerate(after.splitlines(), 1) if b"two words" in line]
-    known = {"fail_to_pass": ["TestCount"], "added_lines": added, "base": before}
-    assert [(site.text, site.avoid) for site in find_sites(case.path, after, **known)] == [("22", ("29",))]  # type: ignore[arg-type]
+    options = {"fail_to_pass": ["TestCount"], "added_lines": added, "base": before}
+    assert [(site.text, site.avoid) for site in find_sites(case.path, after, **options)] == [("22", ("29",))]  # type: ignore[arg-type]
 
 
 LITERALS = [
@@ -495,7 +495,7 @@ LITERALS = [
 
 
 @pytest.mark.parametrize(("path", "text", "expected"), LITERALS)
-def test_literals_are_translated_faithfully(path: str, text: str, expected: str | None) -> None:
+def test_literals_are_translated(path: str, text: str, expected: str | None) -> None:
     language = find_language(path)
     assert language is not None
     python = to_python(language, text)
@@ -516,7 +516,7 @@ def test_literals_are_translated_faithfully(path: str, text: str, expected: str 
         ("a.rs", 'r#"it"#', '"is"', 'r#"is"#'),
     ],
 )
-def test_values_take_the_form_of_the_original(path: str, original: str, literal: str, expected: str | None) -> None:
+def test_values_keep_the_original_form(path: str, original: str, literal: str, expected: str | None) -> None:
     language = find_language(path)
     assert language is not None
     assert from_python(language, original, literal) == expected
@@ -529,24 +529,24 @@ def test_unreadable_files_have_no_sites(path: str, source: bytes) -> None:
     assert locate_tests(["other"], {path: source}, str) == {}
 
 
-def test_tests_with_syntax_errors_have_no_sites() -> None:
+def test_syntax_errors_have_no_sites() -> None:
     source = b"it('works', () => { expect(f(1)).toBe(2); expect(; });\nit('other', () => { expect(f(1)).toBe(3); });\n"
     assert find_sites("a.test.js", source, pass_to_pass=["works"]) == []
 
 
-def test_parser_stops_after_too_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parser_stops_at_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     source = b"it('works', () => { expect(f(1)).toBe(2); });\n" + b"f([1, {a: 2}]);\n" * 5000
     assert [site.text for site in find_sites("a.test.js", source, pass_to_pass=["works"])] == ["2"]
     monkeypatch.setattr(trees, "MOST_STEPS", -len(source))
     assert find_sites("a.test.js", source, pass_to_pass=["works"]) == []
 
 
-def test_supported_files_are_of_ten_languages() -> None:
+def test_ten_languages_are_supported() -> None:
     assert all(map(is_supported, ["a.py", "a.js", "a.tsx", "a.go", "a.rs", "A.java", "a.c", "a.cpp", "A.php", "a.rb"]))
     assert not any(map(is_supported, ["a.snap", "a.tcl", "a.test", "Makefile", "a.txt"]))
 
 
-def test_grammars_load_when_a_file_needs_them() -> None:
+def test_grammars_load_on_demand() -> None:
     code = "import sys, swe_argo.steps.grading.twins.ids as i; assert 'tree_sitter' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -694,13 +694,13 @@ def test_twins_fail_where_originals_pass(name: str, tmp_path: Path) -> None:
     assert places.keys() == before.keys()
     sites = {test: find_of(case.path, source, place) for test, place in places.items()}
     drawn = {
-        site: draw_value(site, Vocabulary(source, case.path), Random(1)) for each in sites.values() for site in each
+        site: draw_value(site, Vocabulary(source, case.path), Random(1)) for group in sites.values() for site in group
     }
     changes = [SiteChange(site, text) for site, text in drawn.items() if text is not None]
     assert len(changes) >= 2
     for change in changes[:2]:
         after = run(case, apply_changes(source, [change]), tmp_path)
-        twins = {test for test, found in sites.items() if change.site in found}
+        twins = {test for test, own_sites in sites.items() if change.site in own_sites}
         assert after.keys() == before.keys()
         assert {test for test, status in after.items() if status == "FAILED"} == twins
 

@@ -73,17 +73,17 @@ def find_whole(source: str) -> list[Site]:
         ("with pytest.raises(E) as caught:\n        f('a')\n    assert str(g(caught, 'b')) == 'c'", [[]]),
     ],
 )
-def test_inputs_stand_beside_the_expected_value(body: str, inputs: list[list[str]]) -> None:
+def test_inputs_are_found_beside_value(body: str, inputs: list[list[str]]) -> None:
     source = f"def test_it(self):\n    {body}\n"
-    assert [[each.text for each in find_inputs(source.encode(), site)] for site in find_whole(source)] == inputs
+    assert [[value.text for value in find_inputs(source.encode(), site)] for site in find_whole(source)] == inputs
 
 
-def test_inputs_of_a_row_are_its_other_cells() -> None:
-    found = [[each.text for each in find_inputs(ROWS.encode(), site)] for site in find_whole(ROWS)]
-    assert found == [['"one two"', "7"], ['"a b"', "3"]]
+def test_row_inputs_are_its_other_cells() -> None:
+    inputs = [[value.text for value in find_inputs(ROWS.encode(), site)] for site in find_whole(ROWS)]
+    assert inputs == [['"one two"', "7"], ['"a b"', "3"]]
 
 
-def test_input_that_recurs_changes_in_all_places() -> None:
+def test_recurring_input_changes_fully() -> None:
     source = "def test_it():\n    assert f('ab') + g('ab') == 'xyz'\n"
     (site,) = find_whole(source)
     change = draw_neighbour(site, Vocabulary(source.encode()), Random(0))
@@ -96,7 +96,7 @@ def test_input_that_recurs_changes_in_all_places() -> None:
 @pytest.mark.parametrize(
     "path", [path for paths in REPOSITORIES.values() for path in paths], ids=lambda path: path.name
 )
-def test_neighbours_of_real_files_are_alike(path: Path) -> None:
+def test_real_neighbours_are_alike(path: Path) -> None:
     if not path.exists():
         pytest.skip(f"{path} is not installed here")
     source = path.read_bytes()
@@ -113,7 +113,7 @@ def test_neighbours_of_real_files_are_alike(path: Path) -> None:
 
 def record(source: str, names: dict[str, Any]) -> list[list[Any]]:
     """Run every test with a recorder in place of its expected value; return what each recorded."""
-    found = []
+    records = []
     for site in find_whole(source):
         changed = apply_changes(source.encode(), [SiteChange(site, write_recorder(site, "mark"))])
         assert changed.count(b"\n") == source.count("\n")
@@ -124,8 +124,8 @@ def record(source: str, names: dict[str, Any]) -> list[list[Any]]:
                 space[site.test]()
         atexit.unregister(print)
         log = b"".join([changed, b">   assert\nE   ", printed.getvalue().encode(), b"= 1 failed"])
-        found.append(read_records(log, "mark"))
-    return found
+        records.append(read_records(log, "mark"))
+    return records
 
 
 VALUES = st.recursive(
@@ -141,16 +141,16 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_recorder_prints_what_it_is_compared_with(value: Any) -> None:
+def test_recorder_prints_the_value(value: Any) -> None:
     (values,) = record("def test_it():\n    assert f('a') == [\n        'x',\n    ]\n", {"f": lambda _: value})
-    assert [repr(each) for each in values] == [repr(value)]
+    assert [repr(item) for item in values] == [repr(value)]
 
 
 @pytest.mark.parametrize(
     "command",
     ["pytest -q", "pytest -q -rA", "pytest --tb=no", "pytest -q --show-capture=no", "unittest", "unittest -b"],
 )
-def test_recorder_is_seen_in_the_log_of(command: str, tmp_path: Path) -> None:
+def test_recorder_reaches_the_log(command: str, tmp_path: Path) -> None:
     source = "import unittest\nclass T(unittest.TestCase):\n def test_it(self):\n  self.assertEqual(list('ab'), [3])\n"
     (site,) = find_whole(source)
     changed = apply_changes(source.encode(), [SiteChange(site, write_recorder(site, "mark"))])
@@ -162,14 +162,14 @@ def test_recorder_is_seen_in_the_log_of(command: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), len, {1, 2}.__iter__(), float("nan"), float("inf")])
-def test_recorder_of_no_literal_has_no_value(value: Any) -> None:
+def test_non_literal_has_no_record(value: Any) -> None:
     assert record("def test_it():\n    assert f('a') == 3\n", {"f": lambda _: value}) == [[...]]
 
 
 @pytest.mark.parametrize(
     "log", [b"", b"mark", b'mark "', b'mark "\\x"', b"other \"'a'\"", b'mark "' + b"(" * 9999 + b'"']
 )
-def test_records_of_broken_lines_are_none(log: bytes) -> None:
+def test_broken_records_are_ignored(log: bytes) -> None:
     assert read_records(log, "mark") in ([], [...])
 
 
@@ -200,7 +200,7 @@ def test_records_of_broken_lines_are_none(log: bytes) -> None:
         ("x" * 5000, "x", False),
     ],
 )
-def test_value_counts_if_it_has_one_answer(value: Any, original: Any, counts: bool) -> None:
+def test_has_one_answer_by_value(value: Any, original: Any, counts: bool) -> None:
     assert has_one_answer(value, original) is counts
 
 
@@ -225,7 +225,7 @@ def confirm_solution(patch: bytes, tests: MadeTests | None = None, **changes: An
     return confirm(make_runs(tests), request(patch, **changes))[0]
 
 
-def test_neighbours_expect_what_the_reference_returns() -> None:
+def test_neighbours_use_reference_values() -> None:
     tests = Solutions()
     twins = validate(tests)
     assert len(twins.neighbours) >= 4
@@ -238,13 +238,13 @@ def test_neighbours_expect_what_the_reference_returns() -> None:
     assert plan.expected.originals | set(plan.expected.twins) == set(twins.passed)
 
 
-def test_neighbours_are_none_if_untouched_code_answers_them() -> None:
+def test_neighbours_must_fail_untouched() -> None:
     tests = Solutions()
     tests.answers[b""] = tests.answers[REFERENCE]
     assert not validate(tests).neighbours
 
 
-def test_neighbours_are_none_if_the_reference_changes_its_answer() -> None:
+def test_neighbours_need_stable_answers() -> None:
     tests, calls = Solutions(), iter(range(10**6))
     tests.answers[REFERENCE] = {
         "f": lambda x: tests.words.get(x) or f"word{next(calls)}",
@@ -264,7 +264,7 @@ def test_neighbour_draw_follows_the_seed() -> None:
     assert len(set(map(frozenset, twins_of))) > 1
 
 
-def test_confirmation_says_whether_a_patch_is_general() -> None:
+def test_confirmation_reports_generality() -> None:
     fix, table = confirm_solution(PATCH), confirm_solution(HARD_CODED)
     assert fix.outcome is table.outcome is ConfirmationOutcome.CONFIRMED
     assert (fix.general, fix.general_reason) == (True, "")
@@ -294,7 +294,7 @@ def test_confirmation_says_whether_a_patch_is_general() -> None:
 def test_generality_by_behaviour(of_patch: Behaviour, of_reference: Behaviour, general: bool | None) -> None:
     tests = Solutions()
     twins = validate(tests)
-    tests.seen.clear()
+    tests.run_files.clear()
     tests.behaviours = dict.fromkeys(tests.answers, honest) | {PATCH: of_patch}
     tests.behaviours[REFERENCE] = lambda statuses, number: of_reference(statuses, number + 7)
     confirmation = confirm_solution(PATCH, tests, twins=twins)
@@ -312,10 +312,10 @@ def pass_all(statuses: Statuses) -> Statuses:
 
 
 @pytest.mark.parametrize("error", [InfraError(FailureClass.SANDBOX_LOST, "lost"), SystemExit(143)])
-def test_lost_neighbour_run_keeps_the_confirmation(error: BaseException) -> None:
+def test_lost_run_keeps_the_confirmation(error: BaseException) -> None:
     tests = Solutions()
     twins = validate(tests)
-    tests.seen.clear()
+    tests.run_files.clear()
 
     def lose(statuses: Statuses, number: int) -> Statuses:
         if number >= 2:
@@ -328,7 +328,7 @@ def test_lost_neighbour_run_keeps_the_confirmation(error: BaseException) -> None
     assert (confirmation.general, confirmation.neighbours) == (None, None)
 
 
-def test_row_neighbour_has_the_id_of_its_values() -> None:
+def test_row_neighbour_renames_its_id() -> None:
     source = ROWS.encode()
     sites = {site.text: site for site in find_whole(ROWS)}
     site = sites['"one-two"']

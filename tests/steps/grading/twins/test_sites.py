@@ -151,8 +151,8 @@ FILES = {
 @pytest.mark.parametrize(("source", "expected"), FILES.values(), ids=FILES)
 def test_site_of_file(source: str, expected: list[str] | None) -> None:
     tests = ["TestIt.test_it"] if "TestIt" in source else ["test_it"]
-    found = find_sites("test_it.py", source.encode(), pass_to_pass=tests)
-    assert [site.text for site in found if site.strong] == (expected or [])
+    sites = find_sites("test_it.py", source.encode(), pass_to_pass=tests)
+    assert [site.text for site in sites if site.strong] == (expected or [])
 
 
 def test_site_of_inherited_method() -> None:
@@ -170,26 +170,26 @@ def test_site_of_row_knows_its_place() -> None:
     assert [(row.decorator, row.index) for row in rows if row] == [(1, 0), (1, 1)]
 
 
-def test_site_of_fail_to_pass_is_on_added_lines() -> None:
+def test_new_sites_are_on_added_lines() -> None:
     source = b"def test_it():\n    assert f(1) == 3\n    assert f(2) == 4\n"
-    found = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={3})
-    assert [site.text for site in found] == ["4"]
+    sites = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={3})
+    assert [site.text for site in sites] == ["4"]
     assert not find_sites("t.py", source, added_lines={3})
 
 
 def test_site_is_new_to_its_test() -> None:
     base = b"def test_it():\n    assert f(1) == 3\n    assert f(2) == 5\n"
     source = b"def test_it():\n    assert f(9) == 3\n    assert f(8) == 4\n"
-    found = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={2, 3}, base=base)
-    assert [(site.text, site.avoid) for site in found] == [("4", ("1", "2", "3", "5"))]
+    sites = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={2, 3}, base=base)
+    assert [(site.text, site.avoid) for site in sites] == [("4", ("1", "2", "3", "5"))]
 
 
-def test_site_of_new_row_ignores_older_rows() -> None:
+def test_new_row_site_ignores_older_rows() -> None:
     head = b"@mark.parametrize('a, b', [\n    (1, True),\n"
     tail = b"])\ndef test_it(a, b):\n    assert f(a) is b\n"
     source = head + b"    (2, True),\n" + tail
-    found = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={3}, base=head + tail)
-    assert [site.text for site in found] == ["True"]
+    sites = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={3}, base=head + tail)
+    assert [site.text for site in sites] == ["True"]
 
 
 def test_added_lines_of_patch() -> None:
@@ -229,7 +229,7 @@ def test_sites_need_a_known_encoding() -> None:
         (["[4"], b"def test_it():\n    assert f(1) == [3]\n", "does not parse"),
     ],
 )
-def test_changes_are_refused(texts: list[str], source: bytes, message: str) -> None:
+def test_invalid_changes_are_refused(texts: list[str], source: bytes, message: str) -> None:
     sites = find(b"def test_it():\n    assert f(1) == [3]\n")
     with pytest.raises(ValueError, match=message):
         apply_changes(source, [SiteChange(site, text) for site, text in zip(sites, texts, strict=False)])
@@ -257,17 +257,17 @@ def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(sites), unique_by=lambda site: site.spans)) if sites else []
     changed = apply_changes(source, [SiteChange(site, "'mark'") for site in chosen])
     spans = sorted(span for site in chosen for span in site.spans)
-    position, kept = 0, []
+    position, parts = 0, []
     for start, end in spans:
-        kept.append(source[position:start])
+        parts.append(source[position:start])
         position = end
-    assert changed == b"'mark'".join([*kept, source[position:]])
+    assert changed == b"'mark'".join([*parts, source[position:]])
     before = [source[:start] for start, _ in spans]
     places = {(text.count(b"\n") + 1, len(text) - text.rfind(b"\n") - 1) for text in before}
     assert ast.dump(_Mark(places).visit(ast.parse(source))) == ast.dump(ast.parse(changed))
 
 
-def test_value_in_a_message_or_comment_is_no_site() -> None:
+def test_message_or_comment_is_no_site() -> None:
     source = b"""
 def test_a(self):
     assert f(1) == 42, "should be 42"
@@ -279,7 +279,7 @@ def test_a(self):
     assert [site.text for site in find_sites("test.py", source, pass_to_pass={"test_a"})] == ["43", '"#fff"']
 
 
-def test_value_in_a_report_of_go_is_no_site() -> None:
+def test_go_report_is_no_site() -> None:
     source = b"""package a
 
 func TestA(t *testing.T) {

@@ -51,7 +51,7 @@ def test_value_is_wrong_and_alike(data: st.DataObject) -> None:
     assert type(before) is type(after)
     assert apply_changes(vocabulary.source, [SiteChange(site, text)]) != vocabulary.source
     if site.kind in ("str", "bytes"):
-        quotes = [[char for char in each if char in "'\"\n\\"] for each in (site.text, text)]
+        quotes = [[char for char in literal if char in "'\"\n\\"] for literal in (site.text, text)]
         assert quotes[0] == quotes[1]
 
 
@@ -89,13 +89,13 @@ def test_value_of_each_kind(text: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["''", "'-'", "0.0", "[]", "1", "True"])
-def test_value_is_none_when_nothing_is_like_it(text: str) -> None:
+def test_value_is_none_without_likeness(text: str) -> None:
     source = f"def test_it():\n    assert f(0, 2, 3, 4, 5, 6, 7, 8, 9, False) == {text}\n".encode()
     for site in find_sites("t.py", source, pass_to_pass=["test_it"]):
         assert draw_value(site, Vocabulary(source), Random(1)) is None
 
 
-def test_value_avoids_what_the_test_held_before() -> None:
+def test_value_avoids_earlier_values() -> None:
     base = b"def test_it():\n    assert f('x') is False\n"
     source = b"def test_it():\n    assert f('x') is True\n"
     (site,) = find_sites("t.py", source, fail_to_pass=["test_it"], added_lines={2}, base=base)
@@ -111,7 +111,7 @@ STRICT = {
 
 
 @pytest.mark.parametrize(("call", "text", "holds"), STRICT.values(), ids=STRICT)
-def test_strict_value_keeps_what_can_be_checked(call: str, text: str, holds: Callable[[object], bool]) -> None:
+def test_strict_value_keeps_invariants(call: str, text: str, holds: Callable[[object], bool]) -> None:
     source = f"{HEAD}days = '02 06 28 30'\ndef test_it():\n    assert {call} == {text}\n".encode()
     site = next(site for site in find_sites("t.py", source, pass_to_pass=["test_it"]) if site.text == text)
     drawn = {draw_value(site, Vocabulary(source), Random(seed), strict=True) for seed in range(20)} - {None}
@@ -131,7 +131,7 @@ def test_value_is_not_drawn_again() -> None:
 
 
 def test_value_repeats_with_its_seed() -> None:
-    site, vocabulary = next(each for each in load("cpython") if draw_value(*each, Random(5)))
+    site, vocabulary = next(entry for entry in load("cpython") if draw_value(*entry, Random(5)))
     assert draw_value(site, vocabulary, Random(5)) == draw_value(site, vocabulary, Random(5))
 
 
@@ -221,7 +221,9 @@ def test_classifier_cannot_tell_values() -> None:
 def judge_feature(column: np.ndarray, labels: np.ndarray, half: int) -> float:
     """Return how often the best threshold of one half is right in the other."""
     tries = [(sign, limit) for sign in (1, -1) for limit in np.unique(column[:half])]
-    sign, limit = max(tries, key=lambda each: ((each[0] * column[:half] >= each[0] * each[1]) == labels[:half]).mean())
+    sign, limit = max(
+        tries, key=lambda choice: ((choice[0] * column[:half] >= choice[0] * choice[1]) == labels[:half]).mean()
+    )
     return float(((sign * column[half:] >= sign * limit) == labels[half:]).mean())
 
 

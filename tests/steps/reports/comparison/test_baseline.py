@@ -25,7 +25,7 @@ def day(number: int) -> str:
     return f"2026-11-{number:02d}T22:00:00+00:00"
 
 
-def test_the_newest_finished_run_before_this_one_is_taken(store: Store) -> None:
+def test_baseline_is_newest_earlier_run(store: Store) -> None:
     for number in (11, 14, 12):
         lay(store, run_file(f"of-{number}", created_at=day(number)))
     lay(store, run_file("unfinished", created_at=day(15)), complete=False)
@@ -35,7 +35,7 @@ def test_the_newest_finished_run_before_this_one_is_taken(store: Store) -> None:
     assert last_of_same_spec(store, NOW) == "of-14"
 
 
-def test_an_empty_store_has_none(store: Store) -> None:
+def test_baseline_of_empty_store_is_none(store: Store) -> None:
     lay(store, NOW)
     assert last_of_same_spec(store, NOW) is None
 
@@ -53,7 +53,7 @@ def test_an_empty_store_has_none(store: Store) -> None:
         ({}, {"dataset": LOCK.model_copy(update={"split": "dev"})}),
     ],
 )
-def test_a_run_of_another_wish_is_none(store: Store, spec: dict[str, Any], fields: dict[str, Any]) -> None:
+def test_baseline_needs_equal_spec(store: Store, spec: dict[str, Any], fields: dict[str, Any]) -> None:
     lay(store, run_file("other", spec, created_at=day(11), **fields))
     assert last_of_same_spec(store, NOW) is None
 
@@ -67,26 +67,24 @@ def test_a_run_of_another_wish_is_none(store: Store, spec: dict[str, Any], field
         ({}, {"versions": {"swebench": "6"}, "image_digests": {"a": "b"}}),
     ],
 )
-def test_how_a_run_is_done_and_what_moved_under_it_leave_the_wish_the_same(
-    store: Store, spec: dict[str, Any], fields: dict[str, Any]
-) -> None:
+def test_baseline_ignores_how_fields(store: Store, spec: dict[str, Any], fields: dict[str, Any]) -> None:
     lay(store, run_file("other", spec, created_at=day(11), **fields))
     assert last_of_same_spec(store, NOW) == "other"
 
 
-def test_a_file_of_predictions_is_the_same_wherever_it_lies(store: Store) -> None:
-    def given(path: str, content: str, **fields: Any) -> RunFile:
+def test_baseline_compares_content(store: Store) -> None:
+    def given_run(path: str, content: str, **fields: Any) -> RunFile:
         spec = {"agent": {"name": "given", "predictions": path}}
         return run_file(spec=spec, input_hashes={"agent.predictions": content}, **fields)
 
-    lay(store, given("there.jsonl", "other", run_id="other-content", created_at=day(12)))
-    assert last_of_same_spec(store, given("here.jsonl", "same")) is None
-    lay(store, given("there.jsonl", "same", run_id="same-content", created_at=day(11)))
-    assert last_of_same_spec(store, given("here.jsonl", "same")) == "same-content"
-    assert last_of_same_spec(store, given("there.jsonl", "new")) == "other-content"
+    lay(store, given_run("there.jsonl", "other", run_id="other-content", created_at=day(12)))
+    assert last_of_same_spec(store, given_run("here.jsonl", "same")) is None
+    lay(store, given_run("there.jsonl", "same", run_id="same-content", created_at=day(11)))
+    assert last_of_same_spec(store, given_run("here.jsonl", "same")) == "same-content"
+    assert last_of_same_spec(store, given_run("there.jsonl", "new")) == "other-content"
 
 
-def test_what_cannot_be_read_is_passed_over(store: Store) -> None:
+def test_baseline_skips_unreadable_runs(store: Store) -> None:
     lay(store, run_file("good", created_at=day(11)))
     lay(store, run_file("odd-report", created_at=day(12)), complete="yes")
     store.put(key(RunFile, "broken"), b"{")

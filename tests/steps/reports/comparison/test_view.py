@@ -16,7 +16,7 @@ def compared(
     before: dict[str, Any], now: dict[str, Any], fields: dict[str, Any] | None = None, **how: Any
 ) -> Comparison:
     old = view(run_file("monday", created_at="2026-11-19T22:04:11+00:00"), before)
-    patches = {one: f"{n:x}" for n, one in enumerate(now)}
+    patches = {instance_id: f"{n:x}" for n, instance_id in enumerate(now)}
     return compare(old, view(run_file("tuesday", **(fields or {})), now, **({"patches": patches} | how)))
 
 
@@ -30,23 +30,23 @@ def sides(gained: int, lost: int, both: int = 10) -> Comparison:
 @pytest.mark.parametrize(
     ("gained", "lost", "words"),
     [
-        (0, 0, "None of the 10 instances with a verdict in both runs changed sides."),
+        (0, 0, "Of 10 instances with a verdict in both runs, none was gained or lost."),
         (
             1,
             3,
-            "1 gained and 3 lost of 14 instances with a verdict in both: too few to tell from chance "
-            "(McNemar's exact test, p = 0.62; fewer than 6 never can).",
+            "1 gained and 3 lost of 14 instances with a verdict in both: too few to rule out chance "
+            "(McNemar's exact test, p = 0.62; that needs at least 6).",
         ),
         (
             3,
             5,
-            "3 gained and 5 lost of 18 instances with a verdict in both: within what chance alone does "
+            "3 gained and 5 lost of 18 instances with a verdict in both: chance alone can explain this "
             "(McNemar's exact test, p = 0.73).",
         ),
         (
             6,
             16,
-            "6 gained and 16 lost of 32 instances with a verdict in both: within what chance alone does "
+            "6 gained and 16 lost of 32 instances with a verdict in both: chance alone can explain this "
             "(McNemar's exact test, p = 0.052).",
         ),
         (
@@ -63,19 +63,19 @@ def sides(gained: int, lost: int, both: int = 10) -> Comparison:
         ),
     ],
 )
-def test_mcnemars_test_in_plain_words(gained: int, lost: int, words: str) -> None:
+def test_significance_is_in_plain_words(gained: int, lost: int, words: str) -> None:
     assert view_comparison(sides(gained, lost)).significance == words
 
 
-def test_where_nothing_has_a_verdict_in_both_nothing_is_said_of_the_difference() -> None:
-    assert "nothing can be said" in view_comparison(compared({"a": "failed"}, {"a": "resolved"})).significance
+def test_disjoint_runs_are_explained() -> None:
+    assert "the runs cannot be compared" in view_comparison(compared({"a": "failed"}, {"a": "resolved"})).significance
     apart = view_comparison(compared({"a": "resolved"}, {"b": "resolved"}))
     assert apart.headline == "The two runs have no instance in common."
     assert apart.significance == ""
     assert apart.changes == ["Instances: 0 in both, 1 only in monday and 1 only in tuesday"]
 
 
-def test_several_attempts_say_the_mean_and_of_what_the_lists_are() -> None:
+def test_comparison_shows_mean() -> None:
     result = compared({"a": ["resolved", "unresolved"]}, {"a": ["resolved", "resolved"]})
     assert view_comparison(result).means == (
         "pass@1 over all attempts at 1 instance: monday 50.0 %, tuesday 100 %; tuesday minus monday: +50.0 points, "
@@ -83,7 +83,7 @@ def test_several_attempts_say_the_mean_and_of_what_the_lists_are() -> None:
     )
 
 
-def test_the_whole_text_begins_with_what_changed() -> None:
+def test_text_begins_with_changes() -> None:
     before = {"a": "resolved", "b": "resolved", "c": "unresolved", "d": "resolved", "gone": "resolved"}
     now = {"a": "resolved", "b": "tests_timed_out", "c": "resolved", "d": "not_run"}
     fields = {"dataset": LOCK.model_copy(update={"revision": "d00d", "rows": 4}), "versions": {"swebench": "5.0.3"}}
@@ -105,8 +105,8 @@ def test_the_whole_text_begins_with_what_changed() -> None:
         "",
         "monday: 3 of 4 resolved (3 ok). tuesday: 2 of 4 resolved (2 ok). "
         "tuesday minus monday: no score, tuesday is not valid; 1 gained, 1 lost.",
-        "1 gained and 1 lost of 3 instances with a verdict in both: too few to tell from chance "
-        "(McNemar's exact test, p = 1; fewer than 6 never can).",
+        "1 gained and 1 lost of 3 instances with a verdict in both: too few to rule out chance "
+        "(McNemar's exact test, p = 1; that needs at least 6).",
         "",
         "Lost, 1:",
         "  b: resolved → timed out",
@@ -126,24 +126,24 @@ def test_the_whole_text_begins_with_what_changed() -> None:
     ]
 
 
-def test_two_equal_runs_say_so_in_a_few_lines() -> None:
-    same = compared({"a": "resolved"}, {"a": "resolved"})
-    assert comparison_lines(same)[2:] == [
-        "No difference in set-up is known: rows, images, versions, spec and machines are those of monday.",
+def test_equal_runs_have_short_text() -> None:
+    unchanged = compared({"a": "resolved"}, {"a": "resolved"})
+    assert comparison_lines(unchanged)[2:] == [
+        "No known difference in set-up: rows, images, versions, spec and machines are the same as in monday.",
         "",
         "monday: 1 of 1 resolved (100 %; 1 ok). tuesday: 1 of 1 resolved (100 %; 1 ok). "
         "tuesday minus monday: +0.0 points; 0 gained, 0 lost.",
-        "None of the 1 instance with a verdict in both runs changed sides.",
+        "Of 1 instance with a verdict in both runs, none was gained or lost.",
     ]
 
 
-def test_long_lists_are_cut_where_a_limit_is_given() -> None:
+def test_comparison_bounds_lists() -> None:
     lines = comparison_lines(sides(0, 30), most=5)
     assert "Lost, 30:" in lines
     assert lines[-1] == "  and 25 more"
 
 
-def test_hostile_tests_and_values_stay_on_their_line() -> None:
+def test_comparison_escapes_values() -> None:
     result = compared({"a": "resolved"}, {"a": "unresolved"}, {"model": HOSTILE * 50}, tests={"a": [HOSTILE * 50]})
     assert all(line.isprintable() and len(line) < 400 for line in comparison_lines(result))
     assert all(len(name) < 200 for name in view_comparison(result).moved[0].lines[0].tests)

@@ -26,7 +26,7 @@ def summarised(tmp_path: Path) -> Any:
     return make
 
 
-def test_the_denominator_stays_whole(summarised: Any) -> None:
+def test_rate_counts_all_units(summarised: Any) -> None:
     summary = summarised(instances=200)
     rate = summary.headline
     assert rate.total == 200
@@ -39,7 +39,7 @@ def test_the_denominator_stays_whole(summarised: Any) -> None:
     assert not summary.complete
 
 
-def test_parts_add_up_to_the_whole(summarised: Any) -> None:
+def test_summary_groups_add_up(summarised: Any) -> None:
     summary = summarised(instances=200)
     for groups in (summary.repositories, summary.difficulties):
         assert sum(group.rate.total for group in groups) == 200
@@ -49,10 +49,10 @@ def test_parts_add_up_to_the_whole(summarised: Any) -> None:
     assert [group.name for group in summary.difficulties][:2] == ["<15 min fix", "15 min - 1 hour"]
 
 
-def test_headline_is_pass_at_1_over_all_attempts(summarised: Any) -> None:
+def test_headline_counts_all_attempts(summarised: Any) -> None:
     summary = summarised(instances=50, attempts=4, mix={"resolved": 1, "unresolved": 1})
     headline, pass_at_1 = summary.headline, summary.pass_at[0]
-    assert (headline.total, headline.resolved) == (200, sum(one.rate.resolved for one in summary.attempts))
+    assert (headline.total, headline.resolved) == (200, sum(attempt.rate.resolved for attempt in summary.attempts))
     assert headline.rate == pytest.approx(headline.resolved / 200)
     assert (headline.rate, headline.low, headline.high) == (pass_at_1.estimate, pass_at_1.low, pass_at_1.high)
     assert headline.rate != summary.attempts[0].rate.rate
@@ -62,18 +62,18 @@ def test_headline_is_pass_at_1_over_all_attempts(summarised: Any) -> None:
 def test_pass_at_k_uses_all_attempts(summarised: Any) -> None:
     summary = summarised(instances=50, attempts=4)
     assert summary.units == 200
-    assert [one.attempt for one in summary.attempts] == [1, 2, 3, 4]
-    assert [one.k for one in summary.pass_at] == [1, 2, 4]
-    estimates = [one.estimate for one in summary.pass_at]
+    assert [item.attempt for item in summary.attempts] == [1, 2, 3, 4]
+    assert [item.k for item in summary.pass_at] == [1, 2, 4]
+    estimates = [item.estimate for item in summary.pass_at]
     assert estimates == sorted(estimates)
     assert summary.pass_at[2].instances < 50  # some attempt of some instances has no verdict
 
 
-def test_one_attempt_has_no_pass_at_k(summarised: Any) -> None:
+def test_single_attempt_has_no_pass_at_k(summarised: Any) -> None:
     assert summarised(instances=5).pass_at == []
 
 
-def test_everything_wasted_is_in_the_cost(summarised: Any) -> None:
+def test_cost_includes_failed_tries(summarised: Any) -> None:
     summary = summarised(instances=100, mix={"failed": 1})
     assert summary.cost.usage == summary.cost.failed_tries
     assert summary.cost.usage.calls == 100 * 31
@@ -81,14 +81,14 @@ def test_everything_wasted_is_in_the_cost(summarised: Any) -> None:
     assert summary.seconds["total"].median == pytest.approx(40 + 41 + 42)
 
 
-def test_a_model_without_a_price_costs_what_nobody_knows(summarised: Any) -> None:
+def test_cost_without_prices_is_unknown(summarised: Any) -> None:
     cost = summarised(instances=10, priced=False, mix={"resolved": 1}).cost
     assert cost.usage.cost_usd is None
     assert cost.usd_per_resolved is None
     assert cost.tokens_per_resolved > 400_000
 
 
-def test_sandboxes_that_are_paid_for_cost_their_price_for_as_long_as_they_were_there(summarised: Any) -> None:
+def test_sandboxes_cost_their_lifetime(summarised: Any) -> None:
     summary = summarised(instances=10, mix={"resolved": 1, "unresolved": 1, "failed": 1}, usd_per_hour=0.109)
     stages = ("solve.prepare", "solve.agent", "solve.patch", "grade.apply", "grade.tests", "grade.confirmation")
     seconds = sum(summary.seconds[stage].total for stage in stages if stage in summary.seconds)
@@ -96,18 +96,18 @@ def test_sandboxes_that_are_paid_for_cost_their_price_for_as_long_as_they_were_t
     assert f"sandboxes {money(summary.cost.sandboxes_usd)}" in " ".join(summary_lines(summary))
 
 
-def test_sandboxes_that_nobody_is_paid_for_have_no_cost(summarised: Any) -> None:
+def test_free_sandboxes_have_no_cost(summarised: Any) -> None:
     summary = summarised(instances=5)
     assert summary.cost.sandboxes_usd is None
     assert "sandboxes" not in " ".join(summary_lines(summary))
 
 
-def test_nothing_to_say_against_it_is_an_empty_list(summarised: Any) -> None:
+def test_clean_run_has_no_doubts(summarised: Any) -> None:
     assert summarised(instances=20, mix={"resolved": 1, "unresolved": 1}, suspects=0).doubts == []
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"mix": {"failed": 1}}, "3 units failed without a verdict:"),
         ({"mix": {"not_run": 1}}, "3 units not run: the run is not finished."),
@@ -115,33 +115,31 @@ def test_nothing_to_say_against_it_is_an_empty_list(summarised: Any) -> None:
             {"mix": {"resolved": 1}, "suspects": 1.0},
             "3 verdicts are suspect: a confirmation, the log or files contradict them; 3 of them count",
         ),
-        ({"mix": {"resolved": 1}, "agent": "idle"}, "3 untouched repositories resolved: none should."),
+        ({"mix": {"resolved": 1}, "agent": "idle"}, "3 untouched repositories resolved; none should be."),
         ({"spec": {"agent": {"name": "r2egym", "hints": True}}}, "shown the discussion of each issue"),
-        ({"spec": {"grading": {"timeout_s": 60}}}, "Tests were given 60 s; the official limit is 1,800 s."),
+        ({"spec": {"grading": {"timeout_s": 60}}}, "Tests had a limit of 60 s; the official limit is 1,800 s."),
         ({"spec": {"grading": {"network": False}}}, "Tests had no network"),
-        ({"instances": 20, "mix": {"failed": 1}}, "This run is invalid: 20 of 20 units (100 %) without a verdict"),
-        ({"instances": 0}, "Nothing was planned"),
+        ({"instances": 20, "mix": {"failed": 1}}, "This run is invalid: 20 of 20 units (100 %) have no verdict"),
+        ({"instances": 0}, "No units are planned"),
     ],
 )
-def test_every_doubt_is_said(summarised: Any, spec: dict[str, Any], said: str) -> None:
+def test_doubts_cover_every_problem(summarised: Any, spec: dict[str, Any], message: str) -> None:
     doubts = summarised(**{"instances": 3, "suspects": 0.0} | spec).doubts
-    assert any(said in doubt for doubt in doubts), doubts
+    assert any(message in doubt for doubt in doubts), doubts
 
 
 @pytest.mark.parametrize(("agent", "kind"), [("gold", "reference"), ("idle", "control"), ("given", "given")])
-def test_a_run_that_measures_no_agent_says_so(summarised: Any, agent: str, kind: str) -> None:
+def test_run_without_agent_has_its_kind(summarised: Any, agent: str, kind: str) -> None:
     assert summarised(instances=2, agent=agent).conditions.kind == kind
 
 
-def test_the_figures_survive_their_file(summarised: Any) -> None:
+def test_summary_round_trips(summarised: Any) -> None:
     summary = summarised(instances=30, attempts=2, hostile=True)
     assert Summary.from_bytes(summary.to_bytes()) == summary
 
 
 @pytest.mark.parametrize(("failed", "valid"), [(0, True), (4, True), (5, False), (40, False)])
-def test_a_run_with_too_many_units_without_a_verdict_is_called_invalid(
-    failed: int, valid: bool, tmp_path: Path
-) -> None:
+def test_incomplete_run_is_invalid(failed: int, valid: bool, tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic(instances=40, mix={"unresolved": 1}, suspects=0).write(store)
     view = read_run(store, "synthetic")
@@ -155,7 +153,7 @@ def test_a_run_with_too_many_units_without_a_verdict_is_called_invalid(
     assert ("Not a valid score" in render_page(view, summary).decode()) is not valid
 
 
-def test_units_without_a_step_are_told_with_the_way_out_of_most(tmp_path: Path) -> None:
+def test_units_without_steps_raise_doubt(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic(instances=5, agent="r2egym", mix={"unresolved": 1}, suspects=0).write(store)
     view = read_run(store, "synthetic")
@@ -164,9 +162,11 @@ def test_units_without_a_step_are_told_with_the_way_out_of_most(tmp_path: Path) 
         assert unit.solve is not None
         unit.solve, unit.turns = unit.solve.model_copy(update={"stop_reason": stop}), turns
         unit.endpoint, unit.patch = "http://127.0.0.1/v1", None
-    [told] = [doubt for doubt in summarise(view).doubts if "no step" in doubt]
-    assert told.startswith("In 3 units the trajectory is empty, the agent made no step (out of time 2 and finished 1)")
-    assert "raise --agent-timeout" in told
+    [text] = [doubt for doubt in summarise(view).doubts if "no step" in doubt]
+    assert text.startswith(
+        "In 3 units the agent made no step, so the trajectory is empty (out of time 2 and finished 1)"
+    )
+    assert "raise --agent-timeout" in text
     for unit in view.units:
         unit.endpoint = ""  # idle and others that ask no model
     assert not [doubt for doubt in summarise(view).doubts if "no step" in doubt]

@@ -17,18 +17,18 @@ from tests.steps.reports.views import run_file, view
 PROGRAM = {"recipe": {"name": "mine", "protocol": "anthropic", "command": ["mine"]}}
 
 
-def asked(agent: dict[str, Any], llm: dict[str, Any] | None = None, **fields: Any) -> StoredRun:
+def run_of(agent: dict[str, Any], llm: dict[str, Any] | None = None, **fields: Any) -> StoredRun:
     spec = {"agent": {"name": "r2egym", "model": "openai/m-1"} | agent, "llm": llm or {}}
     return view(run_file(spec=spec, **fields), {"a": "resolved"})
 
 
-def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
+def test_stop_reasons_have_meanings() -> None:
     assert set(STOPS) == set(StopReason)
     assert all(stop.name and stop.meaning for stop in STOPS.values())
 
 
 @pytest.mark.parametrize(
-    ("agent", "llm", "fields", "said"),
+    ("agent", "llm", "fields", "message"),
     [
         ({}, {}, {}, ["r2egym asked openai/m-1, temperature 0."]),
         (
@@ -69,7 +69,7 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
             {},
             [
                 "r2egym asked openai/m-1, temperature 0.",
-                "Instructed by the template mine.j2, not the agent's own.",
+                "The instruction came from the template mine.j2.",
             ],
         ),
         (
@@ -78,7 +78,7 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
             {"program": PROGRAM, "speaks": ["chat"]},
             [
                 "mine asked openai/m-1, temperature the endpoint's own.",
-                "Its helpers asked openai/small.",
+                "Its helper model was openai/small.",
                 "Its calls in Anthropic messages were translated to chat completions.",
             ],
         ),
@@ -91,16 +91,16 @@ def test_every_reason_to_stop_has_a_name_and_a_meaning() -> None:
         ({"name": "gold"}, {}, {}, []),
     ],
 )
-def test_how_a_model_was_asked_is_said_in_words(
-    agent: dict[str, Any], llm: dict[str, Any], fields: dict[str, Any], said: list[str]
+def test_conditions_describe_requests(
+    agent: dict[str, Any], llm: dict[str, Any], fields: dict[str, Any], message: list[str]
 ) -> None:
-    made = asked(agent, llm, **fields)
-    assert describe_conditions(run_conditions(made)) == said
-    assert summarise(made).how == said
+    run = run_of(agent, llm, **fields)
+    assert describe_conditions(run_conditions(run)) == message
+    assert summarise(run).how == message
 
 
 @pytest.mark.parametrize(
-    ("agent", "said"),
+    ("agent", "message"),
     [
         ({"hints": True}, "The agent was shown the discussion of each issue (hints)."),
         (
@@ -109,22 +109,23 @@ def test_how_a_model_was_asked_is_said_in_words(
         ),
         (
             {"iterative": True},
-            "Iterative: up to 3 tries a unit while the critic (finish_with_patch) refused; the best patch counts.",
+            "Iterative mode: up to 3 tries per unit while the critic (finish_with_patch) rejected the patch; "
+            "the best patch counts.",
         ),
     ],
 )
-def test_what_makes_a_score_another_score_stands_wherever_the_score_does(agent: dict[str, Any], said: str) -> None:
-    made = asked(agent)
-    assert said in find_caveats(made)
-    assert said in agent_remarks(made)
-    summary = summarise(made)
-    assert said in summary.doubts
-    assert "".join(said.split()) in "".join("".join(summary_lines(summary)).split())
-    assert said not in find_caveats(asked({}))
+def test_caveats_accompany_score(agent: dict[str, Any], message: str) -> None:
+    run = run_of(agent)
+    assert message in find_caveats(run)
+    assert message in agent_remarks(run)
+    summary = summarise(run)
+    assert message in summary.doubts
+    assert "".join(message.split()) in "".join("".join(summary_lines(summary)).split())
+    assert message not in find_caveats(run_of({}))
 
 
 @pytest.mark.parametrize(
-    ("agent", "kind", "shown"),
+    ("agent", "kind", "is_counted"),
     [
         ({"name": "sweagent"}, "agent", True),
         ({"name": "gold"}, "reference", False),
@@ -134,14 +135,14 @@ def test_what_makes_a_score_another_score_stands_wherever_the_score_does(agent: 
         ({"name": "replay", "trajectories": "t"}, "replay", False),
     ],
 )
-def test_hints_count_only_where_an_agent_saw_them(agent: dict[str, Any], kind: str, shown: bool) -> None:
-    made = asked(agent | {"hints": True})
-    assert (run_conditions(made).kind, run_conditions(made).hints) == (kind, shown)
-    assert any("hints" in doubt for doubt in find_caveats(made)) is shown
+def test_hints_count_only_for_agents(agent: dict[str, Any], kind: str, is_counted: bool) -> None:
+    run = run_of(agent | {"hints": True})
+    assert (run_conditions(run).kind, run_conditions(run).hints) == (kind, is_counted)
+    assert any("hints" in doubt for doubt in find_caveats(run)) is is_counted
 
 
 @pytest.mark.parametrize(
-    ("select", "said"),
+    ("select", "description"),
     [
         ({}, []),
         ({"k": 3, "start_idx": 2, "shuffle_seed": 0}, ["start_idx 2", "k 3", "shuffle_seed 0"]),
@@ -149,39 +150,39 @@ def test_hints_count_only_where_an_agent_saw_them(agent: dict[str, Any], kind: s
         ({"exclude": list("abcd")}, ["exclude 4"]),
     ],
 )
-def test_what_the_instances_were_chosen_by_is_said(select: dict[str, Any], said: list[str]) -> None:
-    assert run_conditions(view(run_file(spec={"select": select}), {"a": "resolved"})).selection == said
+def test_conditions_describe_selection(select: dict[str, Any], description: list[str]) -> None:
+    assert run_conditions(view(run_file(spec={"select": select}), {"a": "resolved"})).selection == description
 
 
-def test_what_planning_took_counts_for_the_limit_and_is_told_apart() -> None:
+def test_planning_cost_counts_separately() -> None:
     planning = Usage(calls=1, requests=1, cost_usd=1.0)
     spec = {"agent": {"name": "r2egym"}, "max_cost_usd": 1.0}
-    made = view(run_file(spec=spec, planning=planning), {"a": "not_run"})
-    assert any("reached its --max-cost" in doubt for doubt in find_caveats(made))
-    assert summarise(made).cost.planning == planning
+    run = view(run_file(spec=spec, planning=planning), {"a": "not_run"})
+    assert any("reached its --max-cost" in doubt for doubt in find_caveats(run))
+    assert summarise(run).cost.planning == planning
 
 
-def test_a_run_out_of_money_says_what_was_not_begun_and_how_to_go_on() -> None:
+def test_max_cost_caveat_names_remedy() -> None:
     spec = {"agent": {"name": "r2egym"}, "max_cost_usd": 1.0}
-    made = view(run_file(spec=spec), {"a": "failed", "b": "not_run", "c": "not_run"})
-    assert "2 units not run: the run is not finished." in find_caveats(made)
-    failure = made.units[0].tries[0].failure
-    made.units[0].tries = [FailedTry(failure, Usage(calls=9, requests=9, cost_usd=1.2))]
+    run = view(run_file(spec=spec), {"a": "failed", "b": "not_run", "c": "not_run"})
+    assert "2 units not run: the run is not finished." in find_caveats(run)
+    failure = run.units[0].tries[0].failure
+    run.units[0].tries = [FailedTry(failure, Usage(calls=9, requests=9, cost_usd=1.2))]
     assert (
-        "2 units not begun: the run reached its --max-cost of $1.00; the same run with a larger one does the rest."
-        in find_caveats(made)
+        "2 units not started: the run reached its --max-cost of $1.00; start the same run again with a higher limit "
+        "to complete it." in find_caveats(run)
     )
-    assert summarise(made).conditions.max_cost_usd == 1.0
+    assert summarise(run).conditions.max_cost_usd == 1.0
 
 
 @pytest.mark.parametrize("kind", [FailureClass.MODEL, FailureClass.MODEL_ACCESS])
-def test_a_model_that_failed_says_what_to_do(kind: FailureClass) -> None:
-    made = view(run_file(), {"a": "failed", "b": "resolved"})
-    failure = made.units[0].tries[0].failure.model_copy(update={"failure_class": kind})
-    made.units[0].tries = [FailedTry(failure, Usage())]
-    said = find_caveats(made)
-    assert said[1] == f"1 unit failed without a verdict: {kind.value} 1."
-    assert said[2] == ADVICE[kind]
+def test_model_failure_has_advice(kind: FailureClass) -> None:
+    run = view(run_file(), {"a": "failed", "b": "resolved"})
+    failure = run.units[0].tries[0].failure.model_copy(update={"failure_class": kind})
+    run.units[0].tries = [FailedTry(failure, Usage())]
+    caveats = find_caveats(run)
+    assert caveats[1] == f"1 unit failed without a verdict: {kind.value} 1."
+    assert caveats[2] == ADVICE[kind]
 
 
 @pytest.mark.parametrize(
@@ -195,6 +196,6 @@ def test_a_model_that_failed_says_what_to_do(kind: FailureClass) -> None:
         (["empty_patch"], "r2egym", False),
     ],
 )
-def test_caveats_warn_when_half_of_given_patches_are_empty(outcomes: list[str], agent: str, warns: bool) -> None:
-    made = view(run_file(spec={"agent": {"name": agent}}), {str(n): outcome for n, outcome in enumerate(outcomes)})
-    assert any("empty: check that their source" in caveat for caveat in find_caveats(made)) is warns
+def test_caveats_warn_of_empty_patches(outcomes: list[str], agent: str, warns: bool) -> None:
+    run = view(run_file(spec={"agent": {"name": agent}}), {str(n): outcome for n, outcome in enumerate(outcomes)})
+    assert any("empty: check that their source" in caveat for caveat in find_caveats(run)) is warns

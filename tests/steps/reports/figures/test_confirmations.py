@@ -55,7 +55,7 @@ def graded(verdicts: dict[str, tuple[str, Confirmation | None]], **became: str) 
     return run
 
 
-def test_summary_counts_resolved_by_integrity() -> None:
+def test_summary_counts_integrity() -> None:
     summary = summarise(graded(VERDICTS))
     assert summary.headline.word == "5 of 6 resolved (2 ok, 2 unconfirmed, 1 suspect)"
     assert summary.integrity.resolved == "2 ok, 2 unconfirmed, 1 suspect"
@@ -65,12 +65,12 @@ def test_summary_counts_resolved_by_integrity() -> None:
     assert figures.outcomes == {"confirmed": 1, "contradicted": 1, "flaky": 1, "none": 1, "partly": 1}
     assert (figures.confirmed, figures.share, figures.seconds) == (1, 0.2, 3.0)
     assert (figures.tests_with_site, figures.fail_to_pass) == (5, 9)
-    assert [one.instance_id for one in figures.unconfirmed] == ["a__a-2", "a__a-3", "a__a-4", "a__a-5"]
+    assert [unit.instance_id for unit in figures.unconfirmed] == ["a__a-2", "a__a-3", "a__a-4", "a__a-5"]
     written = json.loads(summary.to_bytes())
     assert written["counter_proof"] == written["confirmation"]
 
 
-def test_summary_of_older_release_is_read() -> None:
+def test_older_summary_is_read() -> None:
     fields = json.loads(summarise(graded(VERDICTS)).to_bytes())
     del fields["confirmation"]
     for name in ("ok", "unconfirmed", "suspect"):
@@ -80,7 +80,7 @@ def test_summary_of_older_release_is_read() -> None:
     assert summary.counter_proof is not None
 
 
-def test_doubts_name_suspect_before_unconfirmed() -> None:
+def test_doubts_begin_with_suspect() -> None:
     summary = summarise(graded(VERDICTS))
     suspect, unconfirmed = summary.doubts
     assert suspect.startswith("1 verdict is suspect:")
@@ -103,7 +103,7 @@ def test_page_names_reasons_of_units() -> None:
     assert "partly, 2 of 5 FAIL_TO_PASS tests with a site, chance of guessing at most 10.0 %" in pages[1]
 
 
-def test_page_says_reason_of_whole_dataset_once() -> None:
+def test_dataset_reason_is_stated_once() -> None:
     unavailable = Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason="no tests in Python", fail_to_pass=1)
     run = graded(dict.fromkeys(BECAME, ("unconfirmed", unavailable)))
     html = render_page(run, summarise(run)).decode()
@@ -117,7 +117,7 @@ def test_confirmed_run_has_no_doubt() -> None:
     assert "5 of 5 resolved confirmed; 15 of 15 FAIL_TO_PASS tests with a site" in summary_lines(summary)
 
 
-def test_run_without_confirmations_has_no_figures() -> None:
+def test_unconfirmed_run_has_no_figures() -> None:
     summary = summarise(graded({}))
     assert (summary.confirmation, summary.counter_proof, summary.doubts) == (None, None, [])
 
@@ -132,17 +132,19 @@ def test_comparison_shows_integrity() -> None:
 @pytest.mark.parametrize("name", list(BECAME))
 def test_units_table_has_confirmation(name: str) -> None:
     row = next(row for row in units_table(graded(VERDICTS)).to_pylist() if row["instance_id"] == name)
-    verdict, one = VERDICTS.get(name, ("ok", None))
+    verdict, confirmation = VERDICTS.get(name, ("ok", None))
     assert row["integrity"] == verdict
-    assert row["confirmation"] == row["counter_proof"] == (one.outcome.value if one else None)
-    assert row["confirmation_reason"] == row["counter_proof_reason"] == (one.reason if one else None)
-    assert row["confirmation_tests"] == (one.tests_with_site if one and one.fail_to_pass else None)
-    assert row["confirmation_chance"] == (one.chance if one else None)
-    assert row["counter_proof_flipped"] == (one.flipped if one else None)
+    assert row["confirmation"] == row["counter_proof"] == (confirmation.outcome.value if confirmation else None)
+    assert row["confirmation_reason"] == row["counter_proof_reason"] == (confirmation.reason if confirmation else None)
+    assert row["confirmation_tests"] == (
+        confirmation.tests_with_site if confirmation and confirmation.fail_to_pass else None
+    )
+    assert row["confirmation_chance"] == (confirmation.chance if confirmation else None)
+    assert row["counter_proof_flipped"] == (confirmation.flipped if confirmation else None)
 
 
 @pytest.mark.parametrize("older", [False, True])
-def test_viewer_reads_tables_of_both_releases(older: bool) -> None:
+def test_viewer_reads_older_tables(older: bool) -> None:
     table = units_table(graded(VERDICTS))
     if older:
         table = table.drop_columns([name for name in table.column_names if name.startswith("confirmation")])
@@ -160,20 +162,20 @@ NARROW = {
 }
 
 
-def test_reports_show_how_many_are_general() -> None:
+def test_reports_count_general_patches() -> None:
     confirmations = [CONFIRMED.model_copy(update=update) for update in (GENERAL, NARROW)]
-    verdicts = {f"a__a-{number}": ("ok", one) for number, one in enumerate([*confirmations, CONFIRMED], 1)}
+    verdicts = {f"a__a-{number}": ("ok", item) for number, item in enumerate([*confirmations, CONFIRMED], 1)}
     run = graded({**verdicts})
     summary = summarise(run)
     assert summary.headline.word == "5 of 6 resolved (5 ok), 1 of 2 on neighbour inputs too"
-    assert summary.doubts == ["1 of 2 resolved units tried on neighbour inputs fails them."]
+    assert summary.doubts == ["1 of 2 resolved units tested with neighbour inputs fails them."]
     assert any("1 of 2 on neighbour inputs too" in line for line in summary_lines(summary))
     html = render_page(run, summary).decode()
     assert "not general: 2 of 3 tests fail with other inputs, t.py::test_&lt;b&gt; first" in html
     assert "1 of 2 on neighbour inputs too" in html
     inputs = UnitPageInputs(conversation=None, partial={}, up="../report.html#u1", before="", after="", remarks=[])
     page = instance_page(run, run.units[1], inputs).decode()
-    assert "not general, 1 of 3 tests right" in page
+    assert "not general, 1 of 3 tests pass" in page
     table = units_table(run)
     rows = [(row["general"], row["neighbours_passed"], row["neighbours_total"]) for row in table.to_pylist()]
     assert rows[:4] == [(True, 3, 3), (False, 1, 3), (None, None, None), (None, None, None)]

@@ -8,7 +8,7 @@ from swe_argo.steps.store import Store
 from tests.steps.reports.synthetic import Synthetic
 
 
-def test_hostile_names_and_reasons_are_visible_and_cut(store: Store) -> None:
+def test_failing_texts_are_bounded(store: Store) -> None:
     Synthetic(instances=20, hostile=True, mix={"unresolved": 1, "failed": 1}).write(store)
     units = read_run(store, "synthetic").units
     texts = [text for unit in units for text in (*first_failing(unit), error_of(unit)) if text]
@@ -18,7 +18,7 @@ def test_hostile_names_and_reasons_are_visible_and_cut(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "found"),
+    ("lines", "expected"),
     [
         (["E   TypeError: no", "tests/x.py:3: TypeError"], "TypeError: no"),
         (["FAILED tests/a.py::t - AssertionError: 1 != 2"], "AssertionError: 1 != 2"),
@@ -27,5 +27,5 @@ def test_hostile_names_and_reasons_are_visible_and_cut(store: Store) -> None:
         (["", "Killed"], "Killed"),
     ],
 )
-def test_the_last_line_that_names_an_error_is_found(lines: list[str], found: str) -> None:
-    assert error_line(lines) == found
+def test_error_line_is_last_error(lines: list[str], expected: str) -> None:
+    assert error_line(lines) == expected

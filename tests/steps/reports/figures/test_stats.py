@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swe_argo.steps.reports.figures.stats import (
-    LEAST_MOVED,
-    attempts_shown,
+    MIN_DISCORDANT,
     mcnemar,
     mean_interval,
     pass_at_k,
+    pass_at_ks,
     pass_rates,
     quantile,
     upper_bound,
@@ -29,7 +29,7 @@ from swe_argo.steps.reports.figures.stats import (
         (5, 5, 0.5655, 1.0),
     ],
 )
-def test_the_interval_is_wilsons(resolved: int, total: int, low: float, high: float) -> None:
+def test_wilson_matches_published_values(resolved: int, total: int, low: float, high: float) -> None:
     assert wilson(resolved, total) == pytest.approx((low, high), abs=5e-5)
 
 
@@ -37,17 +37,17 @@ def test_the_interval_is_wilsons(resolved: int, total: int, low: float, high: fl
     ("successes", "total", "bound"),
     [(0, 59, 0.0495), (0, 58, 0.0503), (0, 3, 0.6316), (1, 93, 0.04999), (3, 10, 0.6066), (10, 10, 1.0)],
 )
-def test_upper_bound_is_clopper_pearsons(successes: int, total: int, bound: float) -> None:
+def test_upper_bound_is_exact(successes: int, total: int, bound: float) -> None:
     assert upper_bound(successes, total) == pytest.approx(bound, abs=5e-5)
 
 
-def test_the_interval_of_nothing_is_everything_and_ends_are_exact() -> None:
+def test_wilson_has_exact_ends() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
     assert wilson(0, 7)[0] == 0.0
     assert wilson(7, 7)[1] == 1.0
 
 
-def test_pass_at_k_is_the_share_of_samples_that_hold_a_resolved_attempt() -> None:
+def test_pass_at_k_equals_enumeration() -> None:
     for n in range(1, 8):
         for resolved in range(n + 1):
             for k in range(1, n + 1):
@@ -56,23 +56,23 @@ def test_pass_at_k_is_the_share_of_samples_that_hold_a_resolved_attempt() -> Non
 
 
 def test_pass_at_k_needs_k_attempts() -> None:
-    with pytest.raises(ValueError, match="pass@3 needs 3 attempts, there are 2"):
+    with pytest.raises(ValueError, match="pass@3 needs 3 attempts, not 2"):
         pass_at_k(2, 1, 3)
 
 
-def test_instances_with_fewer_attempts_are_left_out_and_counted() -> None:
-    one, two = pass_rates([(2, 1), (2, 0), (1, 1)], [1, 2])
-    assert (one.instances, two.instances) == (3, 2)
-    assert one.estimate == pytest.approx((0.5 + 0 + 1) / 3)
+def test_pass_rates_skip_short_instances() -> None:
+    first, two = pass_rates([(2, 1), (2, 0), (1, 1)], [1, 2])
+    assert (first.instances, two.instances) == (3, 2)
+    assert first.estimate == pytest.approx((0.5 + 0 + 1) / 3)
     assert two.estimate == pytest.approx(0.5)
 
 
-def test_no_instance_has_enough_attempts_so_nothing_is_said() -> None:
+def test_pass_rates_can_be_empty() -> None:
     assert pass_rates([(1, 1)], [2]) == []
     assert pass_rates([], [1]) == []
 
 
-def test_the_bootstrap_is_seeded_and_holds_the_estimate() -> None:
+def test_pass_rates_bootstrap_is_seeded() -> None:
     counts = [(4, n % 5) for n in range(100)]
     first, again = pass_rates(counts, [1, 4]), pass_rates(counts, [1, 4])
     assert first == again
@@ -81,7 +81,7 @@ def test_the_bootstrap_is_seeded_and_holds_the_estimate() -> None:
     assert first[0].high - first[0].low == pytest.approx(2 * 1.96 * 0.0354, rel=0.15)
 
 
-def test_attempts_that_agree_within_an_instance_do_not_narrow_the_interval() -> None:
+def test_interval_counts_instances() -> None:
     whole = pass_rates([(10, 10)] * 10 + [(10, 0)] * 10, [1])[0]
     assert whole.high - whole.low > 0.35  # as 20 instances give, not as 200 attempts
 
@@ -92,10 +92,10 @@ def test_quantiles_interpolate() -> None:
     assert quantile([7], 0.95) == 7
 
 
-def test_the_k_shown_are_powers_of_two_and_the_most() -> None:
-    assert attempts_shown(1) == [1]
-    assert attempts_shown(6) == [1, 2, 4, 6]
-    assert attempts_shown(100) == [1, 2, 4, 8, 16, 32, 64, 100]
+def test_attempts_shown_are_powers_of_2() -> None:
+    assert pass_at_ks(1) == [1]
+    assert pass_at_ks(6) == [1, 2, 4, 6]
+    assert pass_at_ks(100) == [1, 2, 4, 8, 16, 32, 64, 100]
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_the_k_shown_are_powers_of_two_and_the_most() -> None:
         (0, 0, 1.0, 1.0),
     ],
 )
-def test_mcnemars_test_gives_the_published_values(gained: int, lost: int, exact: float, mid: float) -> None:
+def test_mcnemar_matches_literature(gained: int, lost: int, exact: float, mid: float) -> None:
     assert mcnemar(gained, lost) == pytest.approx((exact, mid), abs=5e-5)
     assert mcnemar(lost, gained) == mcnemar(gained, lost)
 
 
 @given(st.integers(0, 14), st.integers(0, 14))
-def test_the_exact_p_is_the_share_of_coin_tosses_that_are_as_uneven(gained: int, lost: int) -> None:
+def test_mcnemar_equals_enumeration(gained: int, lost: int) -> None:
     moved = gained + lost
     tosses = [sum(bits) for bits in product((0, 1), repeat=moved)] if moved <= 12 else None
     uneven = abs(gained - lost)
@@ -130,18 +130,18 @@ def test_the_exact_p_is_the_share_of_coin_tosses_that_are_as_uneven(gained: int,
 
 
 @given(st.integers(0, 800), st.integers(0, 800))
-def test_p_is_a_probability_and_falls_as_the_sides_part(gained: int, lost: int) -> None:
+def test_mcnemar_falls_as_sides_part(gained: int, lost: int) -> None:
     exact, mid = mcnemar(gained, lost)
     assert 0 <= mid <= exact <= 1
     if gained >= lost:
         assert mcnemar(gained + 1, lost)[0] <= exact
 
 
-def test_fewer_moved_than_the_least_can_never_be_significant() -> None:
-    assert mcnemar(0, LEAST_MOVED - 1)[0] > 0.05 >= mcnemar(0, LEAST_MOVED)[0]
+def test_mcnemar_needs_least_moved() -> None:
+    assert mcnemar(0, MIN_DISCORDANT - 1)[0] > 0.05 >= mcnemar(0, MIN_DISCORDANT)[0]
 
 
-def test_the_interval_of_a_mean_holds_it_and_is_a_point_where_all_agree() -> None:
+def test_mean_interval_contains_mean() -> None:
     low, high = mean_interval([0.0] * 50 + [1.0] * 50)
     assert low < 0.5 < high
     assert high - low == pytest.approx(2 * 1.96 * 0.05, rel=0.15)

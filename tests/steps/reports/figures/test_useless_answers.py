@@ -17,8 +17,8 @@ PROSE = "I would rather not."
 SPOKEN: dict[str, Any] = {"message": PROSE}
 BLANK: dict[str, Any] = {"message": ""}
 MALFORMED = {**SPOKEN, "extra": {"malformed": "no_call"}}
-NO_CALL = f'held no call that could be made; one began: "{PROSE}"'
-NOTHING = "held nothing at all; the server sent no text"
+NO_CALL = f'contained no valid tool call; one began: "{PROSE}"'
+NOTHING = "were empty; the server sent no text"
 
 SCAFFOLDS: dict[str, tuple[str, bool | None, bool, dict[str, Any], dict[str, Any], str]] = {
     "r2egym": ("r2egym", True, True, {"tool_calls": CALL}, MALFORMED, NO_CALL),
@@ -32,7 +32,7 @@ SCAFFOLDS: dict[str, tuple[str, bool | None, bool, dict[str, Any], dict[str, Any
         False,
         {"tool_calls": CALL},
         MALFORMED,
-        NO_CALL.replace("call that could be made", "patch"),
+        NO_CALL.replace("valid tool call", "patch"),
     ),
     "claude-code, with tools": ("claude-code", None, True, {"tool_calls": CALL}, SPOKEN, NO_CALL),
     "aider, without tools": ("aider", None, False, SPOKEN, BLANK, NOTHING),
@@ -47,7 +47,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("scaffold", SCAFFOLDS)
-def test_caveats_warn_when_most_answers_are_useless(scaffold: str, case: str) -> None:
+def test_caveats_warn_of_useless_replies(scaffold: str, case: str) -> None:
     agent, fn_calling, offers_tools, useful, useless, words = SCAFFOLDS[scaffold]
     answers, warns = CASES[case]
     spec = {"agent": {"name": agent, "model": "openai/m"}}
@@ -55,7 +55,7 @@ def test_caveats_warn_when_most_answers_are_useless(scaffold: str, case: str) ->
     run = view(run_file(spec=spec, fn_calling=fn_calling), dict.fromkeys(units, "resolved"))
     for unit in run.units:
         some = answers[int(unit.instance_id) : int(unit.instance_id) + 5]
-        steps = [{"source": "agent", "metrics": {}, **(useful if one else useless)} for one in some]
+        steps = [{"source": "agent", "metrics": {}, **(useful if is_useful else useless)} for is_useful in some]
         tools = [{"type": "function"}] if offers_tools else None
         data = json.dumps({"agent": {"name": agent, "tool_definitions": tools}, "steps": steps}).encode()
         count_answers(unit, read_conversation(data))
@@ -67,7 +67,7 @@ def test_caveats_warn_when_most_answers_are_useless(scaffold: str, case: str) ->
         assert advises is (fn_calling is not None)
 
 
-def test_caveats_do_not_count_answers_of_no_model() -> None:
+def test_caveats_need_a_model() -> None:
     run = view(run_file(spec={"agent": {"name": "replay"}}), {"a": "resolved"})
     steps = [{"source": "agent", "message": ""}] * 20
     count_answers(run.units[0], read_conversation(json.dumps({"steps": steps}).encode()))

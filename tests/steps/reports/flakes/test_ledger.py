@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from swe_argo.steps.contracts.record import key
-from swe_argo.steps.contracts.redone import Redone, kept_as
+from swe_argo.steps.contracts.redone import Redone, archive_name
 from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, Finding, GradeRecord, Integrity, Outcome
 from swe_argo.steps.reports.flakes.gradings import Grading, find_gradings, gradings_key, read_gradings, write_gradings
 from swe_argo.steps.reports.flakes.ledger import LEDGER, count_flips, read_flips, record_flips
@@ -29,31 +29,31 @@ def gradings(*failing: Iterable[str], patch: str = "p", one: str = "i") -> list[
 
 
 def counts(*lists: list[Grading]) -> dict[str, tuple[int, int]]:
-    return {test: (flip.seen, flip.flipped) for (_, _, test), flip in count_flips(chain(*lists)).items()}
+    return {test: (flip.gradings, flip.flipped) for (_, _, test), flip in count_flips(chain(*lists)).items()}
 
 
-def test_only_the_same_patch_with_another_end_is_a_flip() -> None:
+def test_flip_needs_equal_patch() -> None:
     assert counts(gradings([], ["t"], [])) == {"t": (3, 1)}
     assert counts(gradings(["t"], ["t"], ["t"])) == {}
     assert counts(gradings([], patch="a"), gradings(["t"], patch="b")) == {}, "two patches are two things"
     assert counts(gradings([], one="a"), gradings(["t"], one="b")) == {}, "and so are two instances"
 
 
-def test_a_test_that_flipped_once_was_seen_wherever_its_instance_was_graded_again() -> None:
+def test_flipped_test_counts_gradings() -> None:
     steady, flipping = gradings([], [], [], patch="a"), gradings(["t", "u"], ["t"], patch="b")
     assert counts(steady, flipping, gradings(["t"], patch="c")) == {"u": (5, 1)}
 
 
-def test_a_file_of_gradings_comes_back_as_it_was() -> None:
+def test_gradings_round_trip() -> None:
     some = gradings([], ["t", "ü"])
     assert read_gradings(write_gradings(some)) == some
     assert read_gradings(b"no parquet") == []
 
 
-def test_a_file_that_is_damaged_or_of_another_form_has_no_gradings() -> None:
+def test_damaged_gradings_are_empty() -> None:
     whole = write_gradings(gradings(["t"], patch="patch"))
     damaged = [whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :] for place in range(len(whole))]
-    assert [] in [read_gradings(one) for one in damaged], "and none of them raises"
+    assert [] in [read_gradings(data) for data in damaged], "and none of them raises"
     columns = {name: [None] for name in ("dataset", "instance_id", "patch_sha256", "seen_at", "failing")}
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)
@@ -86,52 +86,52 @@ def grade(*failing: str, suspect: bool = False, flipped: list[str] | None = None
     )
 
 
-def test_gradings_leave_out_confirmations_and_suspect_logs(store: Store) -> None:
+def test_gradings_exclude_suspect_logs(store: Store) -> None:
     broken = grade(*(f"t{n}" for n in range(300)))
     run = stored(store, "r", [grade(flipped=["t"]), grade("t", suspect=True), broken])
-    assert [sorted(one.failing) for one in find_gradings(run)] == [[]]
+    assert [sorted(grading.failing) for grading in find_gradings(run)] == [[]]
 
 
 @pytest.mark.parametrize(("agent", "added"), [("gold", 2), ("idle", 2), ("given", 0), ("r2egym", 0), ("replay", 0)])
-def test_gradings_are_of_reference_and_idle_runs(store: Store, agent: str, added: int) -> None:
+def test_gradings_need_known_patches(store: Store, agent: str, added: int) -> None:
     run = stored(store, "r", [grade(), grade("t")], agent)
     assert len(list(find_gradings(run))) == added
     run.canary = CanaryResult(resolved=["i"], failed={}, without_verdict={}, grades=[grade()])
     assert len(list(find_gradings(run))) == added + 1
 
 
-def test_report_of_agent_run_removes_older_gradings(store: Store) -> None:
+def test_agent_report_drops_gradings(store: Store) -> None:
     store.put(gradings_key("r"), write_gradings(gradings([], ["t"])))
     assert record_flips(store, stored(store, "r", [grade(), grade("t")], "given")) == {}
     assert read_gradings(store.get(gradings_key("r"))) == []
 
 
-def test_a_verdict_that_was_put_away_is_a_grading_and_one_that_is_about_to_be_counts_once(store: Store) -> None:
+def test_archived_verdict_counts_once(store: Store) -> None:
     view = stored(store, "r", [grade("t")])
     (unit,) = view.units
     assert unit.grade is not None
-    (name,) = [one for one in store.keys("runs/r/units/") if one.endswith("/grade.json")]
+    (name,) = [item for item in store.keys("runs/r/units/") if item.endswith("/grade.json")]
     old = store.get(name)
-    place = name.replace("grade.json", f"tries/{kept_as(old)}/")
+    place = name.replace("grade.json", f"tries/{archive_name(old)}/")
     redone = Redone(
         instance_id=unit.instance_id, attempt=1, outcome=unit.grade.outcome, stop_reason=None, requested="r", at="now"
     )
     store.put_many({f"{place}grade.json": old, f"{place}redone.json": redone.to_bytes()})
-    assert [sorted(one.failing) for one in find_gradings(read_verdicts(store, "r"))] == [["t"]]
+    assert [sorted(item.failing) for item in find_gradings(read_verdicts(store, "r"))] == [["t"]]
     store.put(name, unit.grade.model_copy(update={"failing_tests": []}).to_bytes())
     again = read_verdicts(store, "r")
-    assert [sorted(one.failing) for one in find_gradings(again)] == [["t"], []]
+    assert [sorted(item.failing) for item in find_gradings(again)] == [["t"], []]
     assert {test: flip.flipped for flips in record_flips(store, again).values() for test, flip in flips.items()} == {
         "t": 1
     }
 
 
-def test_runs_of_a_store_add_up_and_a_report_written_again_counts_once(store: Store) -> None:
+def test_flips_add_up_over_runs(store: Store) -> None:
     for run, grades in (("a", [grade(), grade("t")]), ("b", [grade()]), ("a", [grade(), grade("t")])):
         view = stored(store, run, grades)
-        (known,) = record_flips(store, view).values()
-    assert {test: (flip.seen, flip.flipped) for test, flip in known.items()} == {"t": (3, 1)}
-    assert read_flips(store, DATASET) == {view.units[0].instance_id: known}
+        (flips,) = record_flips(store, view).values()
+    assert {test: (flip.gradings, flip.flipped) for test, flip in flips.items()} == {"t": (3, 1)}
+    assert read_flips(store, DATASET) == {view.units[0].instance_id: flips}
     assert read_flips(store, "another") == {}
     table = pq.read_table(io.BytesIO(store.get(LEDGER)))
     names = ["dataset", "instance_id", "test", "times_seen", "times_flipped", "last_seen"]
@@ -139,9 +139,9 @@ def test_runs_of_a_store_add_up_and_a_report_written_again_counts_once(store: St
 
 
 @pytest.mark.parametrize("store", ["folder"], indirect=True)
-def test_no_writer_that_ends_at_the_same_time_is_lost(store: Store) -> None:
+def test_concurrent_writers_keep_all_flips(store: Store) -> None:
     views = [stored(store, f"r{n}", [grade(), grade("t"), *[grade()] * n]) for n in range(6)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda view: record_flips(store, view), views))
-    (known,) = read_flips(store, DATASET).values()
-    assert (known["t"].seen, known["t"].flipped) == (sum(2 + n for n in range(6)), 6)
+    (flips,) = read_flips(store, DATASET).values()
+    assert (flips["t"].gradings, flips["t"].flipped) == (sum(2 + n for n in range(6)), 6)

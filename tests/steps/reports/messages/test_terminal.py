@@ -21,32 +21,32 @@ WORST = {
 }
 
 
-def said(folder: Path, **spec: Any) -> list[str]:
+def summary_of(folder: Path, **spec: Any) -> list[str]:
     store = open_store(str(folder), create=True)
     Synthetic(**{"log_lines": 1} | spec).write(store)
     return summary_lines(summarise(read_run(store, "synthetic")))
 
 
 @pytest.mark.parametrize("spec", [{}, {"instances": 0}, {"mix": {"failed": 1}}, {"hostile": True}, WORST])
-def test_at_most_twelve_lines_of_eighty_plain_columns(tmp_path: Path, spec: dict[str, Any]) -> None:
-    shown = said(tmp_path, **spec)
-    assert 2 <= len(shown) <= 12
-    assert all(len(line) <= 80 and line.isprintable() for line in shown), shown
+def test_summary_lines_fit_terminal(tmp_path: Path, spec: dict[str, Any]) -> None:
+    lines = summary_of(tmp_path, **spec)
+    assert 2 <= len(lines) <= 12
+    assert all(len(line) <= 80 and line.isprintable() for line in lines), lines
 
 
-def test_the_last_line_gives_resolved_infra_and_the_place(tmp_path: Path) -> None:
-    shown = said(tmp_path, instances=4, mix={"failed": 1})
-    assert shown[-1] == "resolved 0/4, infra 4, report: runs/synthetic/report/report.html"
+def test_summary_ends_with_report(tmp_path: Path) -> None:
+    lines = summary_of(tmp_path, instances=4, mix={"failed": 1})
+    assert lines[-1] == "resolved 0/4, infra 4, report: runs/synthetic/report/report.html"
 
 
-def test_units_that_the_models_endpoint_failed_are_none_of_ours(tmp_path: Path) -> None:
+def test_endpoint_failures_are_separate(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic(instances=4, mix={"failed": 1}, log_lines=1).write(store)
     summary = summarise(read_run(store, "synthetic"))
-    told = summary.model_copy(update={"failures": {"model": 1, "model_access": 1, "sandbox_lost": 2}})
-    shown = summary_lines(told)
-    assert shown[-1].startswith("resolved 0/4, infra 2, model endpoint 2, report: ")
-    assert "infrastructure 2 and model endpoint 2" in shown
+    changed = summary.model_copy(update={"failures": {"model": 1, "model_access": 1, "sandbox_lost": 2}})
+    lines = summary_lines(changed)
+    assert lines[-1].startswith("resolved 0/4, infra 2, model endpoint 2, report: ")
+    assert "infrastructure 2 and model endpoint 2" in lines
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def test_units_that_the_models_endpoint_failed_are_none_of_ours(tmp_path: Path) 
         ({"model": 1, "node_lost": 1}, "Infrastructure and model endpoint"),
     ],
 )
-def test_a_page_names_whose_the_failures_of_a_run_are(failures: dict[str, int], name: str) -> None:
+def test_page_names_origin_of_failures(failures: dict[str, int], name: str) -> None:
     assert standing_labels(failures)["failed"].name == name
 
 
 @pytest.mark.parametrize("kind", ["reference", "control", "given", "replay"])
-def test_what_kind_of_run_it_is_fits_a_line(kind: str) -> None:
+def test_kind_phrase_fits_one_line(kind: str) -> None:
     assert 0 < len(kind_phrase(kind)) <= 80
 
 
-def test_doubts_that_do_not_fit_are_counted(tmp_path: Path) -> None:
-    shown = said(tmp_path, **WORST)
-    assert len(shown) == 12
-    assert shown[-2] == "! ... 6 doubts in the report"
+def test_further_doubts_are_counted(tmp_path: Path) -> None:
+    lines = summary_of(tmp_path, **WORST)
+    assert len(lines) == 12
+    assert lines[-2] == "! ... 6 caveats in the report"
 
 
-def test_rate_of_several_attempts_is_pass_at_1(tmp_path: Path) -> None:
-    assert "pass@1 100 % over 2 attempts, 95 %" in "\n".join(said(tmp_path, attempts=2, mix={"resolved": 1}))
-    assert "100 % resolved, 95 %" in "\n".join(said(tmp_path / "one", mix={"resolved": 1}))
+def test_rate_counts_all_attempts(tmp_path: Path) -> None:
+    assert "pass@1 100 % over 2 attempts, 95 %" in "\n".join(summary_of(tmp_path, attempts=2, mix={"resolved": 1}))
+    assert "100 % resolved, 95 %" in "\n".join(summary_of(tmp_path / "one", mix={"resolved": 1}))

@@ -18,45 +18,45 @@ def at_once(_tries: int) -> float:
     return 0.0
 
 
-def test_what_is_sent_arrives_as_it_is() -> None:
-    with webhook([OK]) as there:
-        post(there.url, {"text": "ä <b> \ud800"})
-    assert there.bodies == [{"text": "ä <b> \ud800"}]
-    assert there.others == []
+def test_webhook_posts_body_unchanged() -> None:
+    with webhook([OK]) as server:
+        post(server.url, {"text": "ä <b> \ud800"})
+    assert server.bodies == [{"text": "ä <b> \ud800"}]
+    assert server.others == []
 
 
-def test_a_server_that_fails_and_throttles_is_told_at_last_and_its_wait_is_kept() -> None:
-    with webhook([(500, {}), (429, {"Retry-After": "1"}), OK]) as there:
-        post(there.url, {"text": "a"}, at_once)
-    assert len(there.bodies) == 3
-    assert there.times[2] - there.times[1] >= 1.0
+def test_webhook_honours_retry_after() -> None:
+    with webhook([(500, {}), (429, {"Retry-After": "1"}), OK]) as server:
+        post(server.url, {"text": "a"}, at_once)
+    assert len(server.bodies) == 3
+    assert server.times[2] - server.times[1] >= 1.0
 
 
-def test_a_wait_until_a_date_is_kept_too() -> None:
+def test_retry_after_can_be_a_date() -> None:
     until = datetime.now(UTC) + timedelta(seconds=2)
-    with webhook([(503, {"Retry-After": format_datetime(until, usegmt=True)}), OK]) as there:
-        post(there.url, {"text": "a"}, at_once)
+    with webhook([(503, {"Retry-After": format_datetime(until, usegmt=True)}), OK]) as server:
+        post(server.url, {"text": "a"}, at_once)
     assert datetime.now(UTC) >= until.replace(microsecond=0)
 
 
-@pytest.mark.parametrize("said", ["soon", "-1", "1e9999"])
-def test_a_wait_that_is_no_wait_is_left_alone(said: str) -> None:
-    with webhook([(429, {"Retry-After": said}), OK]) as there:
-        post(there.url, {"text": "a"}, at_once)
-    assert len(there.bodies) == 2
+@pytest.mark.parametrize("retry_after", ["soon", "-1", "1e9999"])
+def test_bad_retry_after_is_ignored(retry_after: str) -> None:
+    with webhook([(429, {"Retry-After": retry_after}), OK]) as server:
+        post(server.url, {"text": "a"}, at_once)
+    assert len(server.bodies) == 2
 
 
-def test_the_pauses_grow_where_nobody_says_how_long() -> None:
-    asked: list[int] = []
+def test_webhook_pauses_grow() -> None:
+    pauses: list[int] = []
 
     def pause(tries: int) -> float:
-        asked.append(tries)
+        pauses.append(tries)
         return 0.0
 
-    with webhook([(502, {})]) as there, pytest.raises(WebhookError, match="it answered 502"):
-        post(there.url, {"text": "a"}, pause)
-    assert len(there.bodies) == TRIES
-    assert asked[: TRIES - 1] == [1, 2, 3, 4]
+    with webhook([(502, {})]) as server, pytest.raises(WebhookError, match="it answered 502"):
+        post(server.url, {"text": "a"}, pause)
+    assert len(server.bodies) == TRIES
+    assert pauses[: TRIES - 1] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -68,23 +68,23 @@ def test_the_pauses_grow_where_nobody_says_how_long() -> None:
         ((429, {"Retry-After": "3600"}), "it answered 429 and asks to wait 3600 s"),
     ],
 )
-def test_what_will_not_change_is_not_tried_again(answer: Answer, reason: str) -> None:
-    with webhook([answer]) as there, pytest.raises(WebhookError) as error:
-        post(there.url, {"text": "a"}, at_once)
+def test_permanent_error_is_not_retried(answer: Answer, reason: str) -> None:
+    with webhook([answer]) as server, pytest.raises(WebhookError) as error:
+        post(server.url, {"text": "a"}, at_once)
     assert str(error.value) == reason
-    assert len(there.bodies) == 1
-    assert there.others == []
+    assert len(server.bodies) == 1
+    assert server.others == []
 
 
-def test_who_does_not_answer_in_time_is_asked_again_and_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_retries_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "TIMEOUT_S", 0.1)
-    with webhook([OK], delay_s=0.4) as there:
+    with webhook([OK], delay_s=0.4) as server:
         with pytest.raises(WebhookError, match="did not answer in"):
-            post(there.url, {"text": "a"}, at_once)
-        wait_for(lambda: len(there.bodies) == TRIES)
+            post(server.url, {"text": "a"}, at_once)
+        wait_for(lambda: len(server.bodies) == TRIES)
 
 
-def test_nobody_there_is_told_without_the_address() -> None:
+def test_webhook_error_hides_address() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -96,7 +96,7 @@ def test_nobody_there_is_told_without_the_address() -> None:
 @pytest.mark.parametrize(
     "url", ["a-secret", "ftp://a-secret/x", "http://[a-secret", "http://host:a-secret/x", "http://h/a secret"]
 )
-def test_an_address_that_is_none_is_refused_at_once_and_not_repeated(url: str) -> None:
+def test_invalid_address_is_not_quoted(url: str) -> None:
     with pytest.raises(WebhookError) as error:
         post(url, {"text": "a"}, at_once)
     assert "address" in str(error.value)

@@ -12,7 +12,7 @@ from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
 
 
-def test_predictions_are_what_swebench_loads(tmp_path: Path) -> None:
+def test_predictions_load_in_swebench(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic(instances=30, hostile=True).write(store)
     view = read_run(store, "synthetic")
@@ -27,7 +27,7 @@ def test_predictions_are_what_swebench_loads(tmp_path: Path) -> None:
         assert Patch.from_text(line["model_patch"]).data == patches[line["instance_id"]]
 
 
-def test_any_bytes_survive_and_the_file_is_ascii_without_blank_lines(tmp_path: Path) -> None:
+def test_predictions_keep_bytes(tmp_path: Path) -> None:
     store = open_store(str(tmp_path), create=True)
     Synthetic(instances=10, hostile=True, mix={"unresolved": 1, "not_run": 1, "empty_patch": 1}).write(store)
     written = predictions(read_run(store, "synthetic").units, "m")

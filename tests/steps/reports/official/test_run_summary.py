@@ -38,9 +38,9 @@ def theirs(store: Store, folder: Path, attempt: int, monkeypatch: pytest.MonkeyP
             }
         for name in OFFICIAL_FILES:
             source = f"runs/synthetic/units/{unit.instance_id}/{attempt}/{name}"
-            if found := store.get_many([source]):
+            if content := store.get_many([source]):
                 (logs / unit.instance_id).mkdir(parents=True, exist_ok=True)
-                (logs / unit.instance_id / name).write_bytes(found[source])
+                (logs / unit.instance_id / name).write_bytes(content[source])
     written: Path = reporting.make_run_report(predictions, rows, "synthetic", report_dir="out")
     assert written.name == official_name(MODEL, "synthetic", 1)
     return written.read_bytes()
@@ -51,9 +51,7 @@ def ours(store: Store, attempt: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_official_summary_equals_swebenchs_byte_for_byte(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_summary_equals_swebench(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     Synthetic(instances=200, attempts=2, seed=seed, model=MODEL).write(store)
     for attempt in (1, 2):
         (folder := tmp_path / str(attempt)).mkdir()
@@ -66,14 +64,12 @@ def test_the_official_summary_equals_swebenchs_byte_for_byte(
         assert set(report["failure_reasons"].values()) >= {"out_of_memory", "tests_timed_out"}
 
 
-def test_hostile_logs_and_patches_are_summarised_as_swebench_does(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_hostile_logs_equal_swebench(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Synthetic(instances=40, hostile=True, model=MODEL).write(store)
     assert ours(store) == theirs(store, tmp_path, 1, monkeypatch)
 
 
-def one(store: Store, files: dict[Any, bytes]) -> None:
+def write_unit(store: Store, files: dict[Any, bytes]) -> None:
     """A run of one unit with exactly these files."""
     plan = Synthetic(instances=1, mix={"not_run": 1}, model=MODEL).write(store)
     unit = plan.units[0]
@@ -115,11 +111,9 @@ CASES: dict[str, tuple[dict[Any, bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_way_to_end_stands_in_the_list_swebench_puts_it_in(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_summary_lists_each_outcome(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     files, listed = CASES[name]
-    one(store, files)
+    write_unit(store, files)
     summary = ours(store)
     assert len(json.loads(summary)[listed]) == 1
     if Patch not in files:  # without any prediction swebench has no name for the file and raises
@@ -127,8 +121,8 @@ def test_each_way_to_end_stands_in_the_list_swebench_puts_it_in(
     assert summary == theirs(store, tmp_path, 1, monkeypatch)
 
 
-def test_an_untouched_repository_is_graded_here_and_an_empty_patch_there(store: Store) -> None:
-    one(store, {Patch: b"", Report: VERDICT("false")})
+def test_idle_counts_as_empty_patch(store: Store) -> None:
+    write_unit(store, {Patch: b"", Report: VERDICT("false")})
     unit = read_run(store, "synthetic").units[0]
     grade = GradeRecord.model_validate(
         {

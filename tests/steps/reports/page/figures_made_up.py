@@ -11,5 +11,5 @@ from swe_argo.steps.reports.stored_run import Standing
 def figures(
     instance: str = "a", attempt: int = 1, standing: Standing = Standing.UNRESOLVED, **more: Any
 ) -> UnitFigures:
-    known: dict[str, Any] = {"suspect": False, "unconfirmed": "", "seconds": {}, "total_s": 1.0}
-    return UnitFigures(instance, attempt, f"#{instance}-{attempt}", standing, **{**known, **more})
+    defaults: dict[str, Any] = {"suspect": False, "unconfirmed": "", "seconds": {}, "total_s": 1.0}
+    return UnitFigures(instance, attempt, f"#{instance}-{attempt}", standing, **{**defaults, **more})

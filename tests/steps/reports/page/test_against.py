@@ -9,7 +9,7 @@ from swe_argo.steps.reports.stored_run import Standing
 from tests.steps.reports.page.figures_made_up import figures
 
 
-def test_turns_and_cost_are_drawn_of_units_with_a_verdict() -> None:
+def test_charts_count_units_with_verdict() -> None:
     units = [
         figures(f"i{n}", standing=Standing.RESOLVED if n % 2 else Standing.UNRESOLVED, turns=n, cost_usd=n / 10)
         for n in range(1, 11)
@@ -24,13 +24,13 @@ def test_turns_and_cost_are_drawn_of_units_with_a_verdict() -> None:
 
 
 @pytest.mark.parametrize(("most", "end", "bins"), [(7, "7", 7), (20, "20", 20), (37, "38", 19), (250, "260", 20)])
-def test_axis_ends_at_whole_turns(most: int, end: str, bins: int) -> None:
+def test_chart_axis_ends_at_whole_turns(most: int, end: str, bins: int) -> None:
     units = [figures(f"i{n}", turns=most if n else 1) for n in range(9)]
     turns = against_resolved(units)[0]
     assert (turns.name, turns.end, turns.bins) == ("Turns", end, bins)
 
 
-def test_without_a_price_it_is_tokens_and_what_does_not_differ_is_not_drawn() -> None:
+def test_charts_fall_back_to_tokens() -> None:
     units = [figures(f"i{n}", turns=7, tokens=1000 * n) for n in range(1, 9)]
-    assert [one.name for one in against_resolved(units)] == ["Tokens"]
+    assert [chart.name for chart in against_resolved(units)] == ["Tokens"]
     assert against_resolved(units[:3]) == []

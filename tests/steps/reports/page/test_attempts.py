@@ -16,7 +16,7 @@ def passed(k: int, estimate: float) -> PassAtK:
     return PassAtK(k=k, instances=10, estimate=estimate, low=estimate - 0.1, high=estimate + 0.1)
 
 
-def test_the_curve_rises_from_one_attempt_to_the_most() -> None:
+def test_pass_curve_spans_first_to_most() -> None:
     curve = pass_curve([passed(1, 0.4), passed(2, 0.5), passed(4, 0.75)])
     assert curve
     assert curve.line == "0.0,60.0 33.33,50.0 100.0,25.0"
@@ -34,10 +34,10 @@ def area(path: str) -> dict[tuple[int, int], int]:
     return squares
 
 
-def test_the_grid_covers_every_unit_once_and_has_the_best_instances_first() -> None:
+def test_attempt_grid_covers_units() -> None:
     good, bad, none = Standing.RESOLVED, Standing.UNRESOLVED, Standing.FAILED
     rows = {"a": (bad, bad, bad), "b": (good, bad, good), "c": (good, good, good), "d": (bad, none, good)}
-    units = [figures(one, n, some) for one, standings in rows.items() for n, some in enumerate(standings, 1)]
+    units = [figures(key, n, some) for key, standings in rows.items() for n, some in enumerate(standings, 1)]
     grid = attempt_grid(units)
     assert grid
     assert (grid.width, grid.height) == (4, 3)
@@ -47,15 +47,15 @@ def test_the_grid_covers_every_unit_once_and_has_the_best_instances_first() -> N
     assert {place for place in squares["resolved"] if place[0] == 0} == {(0, 0), (0, 1), (0, 2)}
     assert squares["infra"] == {(2, 1): 1}
     assert grid.words == "1 resolved by every attempt with a verdict, 2 by some, 1 by none"
-    assert [(one, [sign for _, sign in signs]) for one, signs in grid.differing] == [("b", [*"✓✗✓"]), ("d", [*"✗·✓"])]
+    assert [(key, [sign for _, sign in signs]) for key, signs in grid.differing] == [("b", [*"✓✗✓"]), ("d", [*"✗·✓"])]
     assert {name for _, name in grid.legend} == {"Resolved", "Unresolved", "Infrastructure"}
 
 
-def test_one_attempt_an_instance_needs_no_grid() -> None:
+def test_attempt_grid_needs_attempts() -> None:
     assert attempt_grid([figures("a"), figures("b")]) is None
 
 
-def test_two_rates_that_differ_are_explained_in_one_sentence(store: Store) -> None:
+def test_differing_rates_are_explained(store: Store) -> None:
     Synthetic(instances=40, attempts=3, mix={"resolved": 3, "unresolved": 2, "failed": 1}).write(store)
     summary = summarise(read_run(store, "synthetic"))
     sentence = explain_two_rates(summary)
@@ -63,5 +63,5 @@ def test_two_rates_that_differ_are_explained_in_one_sentence(store: Store) -> No
     assert sentence.count(". ") == 0
     rate = summary.headline.rate
     assert rate is not None
-    same = summary.pass_at[0].model_copy(update={"estimate": rate})
-    assert explain_two_rates(summary.model_copy(update={"pass_at": [same]})) == ""
+    equal_rate = summary.pass_at[0].model_copy(update={"estimate": rate})
+    assert explain_two_rates(summary.model_copy(update={"pass_at": [equal_rate]})) == ""

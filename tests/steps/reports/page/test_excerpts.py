@@ -21,20 +21,18 @@ def view_of(folder: Path, synthetic: Synthetic) -> StoredRun:
 
 
 @pytest.mark.parametrize("hostile", [False, True])
-def test_rows_and_excerpts_stay_within_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: bool
-) -> None:
+def test_excerpts_fit_page_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hostile: bool) -> None:
     view = view_of(tmp_path, Synthetic(instances=150, hostile=hostile, attempts=2, suspects=0.3))
-    rest = len(render_page(StoredRun(view.run, view.plan, [], []), summarise(view)))
+    remaining = len(render_page(StoredRun(view.run, view.plan, [], []), summarise(view)))
     monkeypatch.setattr(excerpts, "PAGE_BYTES", 450_000)
     written = len(render_page(view, summarise(view)))
-    assert 300_000 < written < 450_000 + rest + 60_000  # the parts above the table do not grow with the units
+    assert 300_000 < written < 450_000 + remaining + 60_000  # the parts above the table do not grow with the units
 
 
-def test_a_small_run_shows_what_the_limits_allow(tmp_path: Path) -> None:
+def test_small_run_has_full_excerpts(tmp_path: Path) -> None:
     view = view_of(tmp_path, Synthetic(instances=3, mix={"unresolved": 1}))
-    shown = excerpts.share_out(view.units)
-    for unit, excerpt in zip(view.units, shown, strict=True):
+    shares = excerpts.share_out(view.units)
+    for unit, excerpt in zip(view.units, shares, strict=True):
         assert unit.patch is not None
         assert unit.grade is not None
         assert len(excerpt.patch.lines) == min(200, unit.patch.count(b"\n"))
@@ -42,7 +40,7 @@ def test_a_small_run_shows_what_the_limits_allow(tmp_path: Path) -> None:
         assert len(excerpt.tests.lines) == min(20, len(unit.grade.failing_tests))
 
 
-def test_resolved_units_show_less_unless_they_are_contradicted(tmp_path: Path) -> None:
+def test_resolved_excerpts_are_short(tmp_path: Path) -> None:
     view = view_of(tmp_path, Synthetic(instances=40, mix={"resolved": 1}, suspects=0.5))
     for unit, excerpt in zip(view.units, excerpts.share_out(view.units), strict=True):
         assert unit.standing is Standing.RESOLVED
@@ -50,13 +48,13 @@ def test_resolved_units_show_less_unless_they_are_contradicted(tmp_path: Path) -
         assert excerpt.patch.lines
 
 
-def test_a_patch_is_grouped_by_runs_of_like_lines() -> None:
+def test_diff_runs_group_like_lines() -> None:
     lines = ["diff --git a/x b/x", "--- a/x", "+++ b/x", "@@ -1 +1 @@", " same", "-old", "+new", "+newer"]
     kinds = [(kind, text.count("\n")) for kind, text in excerpts.diff_runs(lines)]
     assert kinds == [("b", 4), ("", 1), ("del", 1), ("ins", 2)]
 
 
-def test_hostile_text_leaves_no_element_in_the_page(tmp_path: Path) -> None:
+def test_page_escapes_hostile_text(tmp_path: Path) -> None:
     view = view_of(tmp_path, Synthetic(instances=30, hostile=True, suspects=1, model=f"lab/{HOSTILE}"))
     written = render_page(view, summarise(view)).decode()
     for element in ("<script>document", "<img", "onerror=document.title=1>", "</style><style"):

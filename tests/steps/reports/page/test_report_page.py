@@ -71,7 +71,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 @pytest.mark.parametrize("medium", ["screen", "print"])
 @pytest.mark.parametrize(("run", "units"), [("verified", 500), ("four times", 120)])
 @pytest.mark.long
-def test_every_unit_is_as_high_as_its_lines(
+def test_page_rows_are_bounded_in_height(
     pages: dict[str, Path], tab: Tab, run: str, units: int, medium: Literal["screen", "print"]
 ) -> None:
     browser = tab.page.context.browser
@@ -90,18 +90,18 @@ def test_every_unit_is_as_high_as_its_lines(
 
 
 @pytest.mark.parametrize("run", long_unless(QUICK, RUNS))
-def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: dict[str, Path], tab: Tab, run: str) -> None:
+def test_page_is_quiet_and_fits(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_quiet(tab, pages[run])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("run", ["large", "compared-large"])
-def test_2294_units_fit_in_five_megabytes(pages: dict[str, Path], run: str) -> None:
+def test_page_of_2294_units_fits_5_mb(pages: dict[str, Path], run: str) -> None:
     assert 1_000_000 < pages[run].stat().st_size <= 5_000_000
 
 
 @pytest.mark.parametrize("run", ["hostile", "compared-hostile"])
-def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab, run: str) -> None:
+def test_page_escapes_hostile_text(pages: dict[str, Path], tab: Tab, run: str) -> None:
     tab.open(pages[run].as_uri())
     assert tab.value("document.querySelectorAll('img, iframe, object, form').length") == 0
     assert tab.value("document.scripts.length") == 1
@@ -110,12 +110,12 @@ def test_hostile_text_is_text(pages: dict[str, Path], tab: Tab, run: str) -> Non
     # nothing broke out of its row: every unit has its two rows, and nothing else stands in the table
     assert tab.value("document.querySelectorAll('.units > tbody > tr').length") == 50
     text = str(tab.value("document.body.textContent"))
-    for shown in ("<script>", "</details>", "␛[31mred", "␀ NUL", "\\x9b31m", "\\u202egnp", "{{ 7*7 }}", "\\xff\\xfe"):
-        assert shown in text, shown
+    for visible in ("<script>", "</details>", "␛[31mred", "␀ NUL", "\\x9b31m", "\\u202egnp", "{{ 7*7 }}", "\\xff\\xfe"):
+        assert visible in text, visible
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\ud800-\udfff]", text)
 
 
-def test_a_long_line_is_cut_and_says_by_how_much(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_cuts_long_lines(pages: dict[str, Path], tab: Tab) -> None:
     tab.open(pages["hostile"].as_uri())
     lines = "[...document.querySelectorAll('li, p, pre')].flatMap(e => e.textContent.split('\\n'))"
     assert 200 < tab.value(f"Math.max(...{lines}.map(line => line.length))") < 500
@@ -123,26 +123,24 @@ def test_a_long_line_is_cut_and_says_by_how_much(pages: dict[str, Path], tab: Ta
 
 
 @pytest.mark.parametrize("run", long_unless(("small",), ("small", "hostile", "compared")))
-def test_served_with_argos_header_the_page_looks_the_same(pages: dict[str, Path], tab: Tab, run: str) -> None:
+def test_page_works_with_argo_headers(pages: dict[str, Path], tab: Tab, run: str) -> None:
     check_served_by_argo(tab, pages[run])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("run", ["small", "attempts", "agent", "gold", "hostile", "compared", "first"])
-def test_every_text_has_a_contrast_of_at_least_four_and_a_half(
-    pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme
-) -> None:
+def test_page_has_readable_contrast(pages: dict[str, Path], tab: Tab, run: str, scheme: Scheme) -> None:
     check_contrast(tab, pages[run], scheme, 15)
 
 
-def test_a_place_far_down_is_there_and_all_rows_are_there_below_and_on_paper(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_draws_rows_on_scroll(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open("about:blank")
     tab.open(f"{pages['verified'].as_uri()}#u450")
     assert tab.value("document.querySelector('.u:target .more').getClientRects().length") == 1
     tab.open("about:blank")
     tab.open(pages["verified"].as_uri())
-    assert rows_shown(tab) == 200
+    assert visible_rows(tab) == 200
     tab.value("document.querySelector('.units + .cut').scrollIntoView()")
     tab.page.wait_for_function("document.querySelectorAll('.u').length > 200", timeout=60_000)
     tab.page.emulate_media(media="print")
@@ -150,34 +148,34 @@ def test_a_place_far_down_is_there_and_all_rows_are_there_below_and_on_paper(pag
     tab.page.emulate_media(media="null")
 
 
-def rows_shown(tab: Tab) -> int:
+def visible_rows(tab: Tab) -> int:
     return int(tab.value("[...document.querySelectorAll('.u')].filter(e => e.getClientRects().length).length"))
 
 
-def test_a_click_on_a_filter_leaves_only_its_rows(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_filters_rows_by_outcome(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open(pages["small"].as_uri())
-    assert rows_shown(tab) == 30
+    assert visible_rows(tab) == 30
     for tone in ("resolved", "unresolved", "infra", "empty"):
         tab.click(f"label[for=f-{tone}]")
         count = tab.value(f"document.querySelectorAll('.u.{tone}').length")
-        assert 0 < rows_shown(tab) == count < 30
+        assert 0 < visible_rows(tab) == count < 30
     tab.click("label[for=f-all]")
-    assert rows_shown(tab) == 30
+    assert visible_rows(tab) == 30
 
 
-def test_a_repository_and_an_attempt_can_be_chosen_together(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_filters_by_repository(pages: dict[str, Path], tab: Tab) -> None:
     tab.open(pages["attempts"].as_uri())
-    assert rows_shown(tab) == 48
+    assert visible_rows(tab) == 48
     tab.value("document.querySelector('#f-attempt').selectedIndex = 2")
     tab.settle()
-    assert rows_shown(tab) == 12
+    assert visible_rows(tab) == 12
     tab.value("document.querySelector('#f-repo').selectedIndex = 1")
     tab.settle()
-    assert rows_shown(tab) == tab.value("document.querySelectorAll('.u.r0.a2').length") > 0
+    assert visible_rows(tab) == tab.value("document.querySelectorAll('.u.r0.a2').length") > 0
 
 
-def test_a_row_unfolds_on_a_click_and_where_a_link_points(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_unfolds_row(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(1400)
     tab.open(pages["small"].as_uri())
     unfolded = "[...document.querySelectorAll('.more')].filter(e => e.getClientRects().length).length"
@@ -190,7 +188,7 @@ def test_a_row_unfolds_on_a_click_and_where_a_link_points(pages: dict[str, Path]
     assert tab.value(unfolded) == 1
 
 
-def test_on_paper_nothing_scrolls_and_the_controls_are_gone(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_prints_everything(pages: dict[str, Path], tab: Tab) -> None:
     tab.size(800)
     tab.open(pages["small"].as_uri())
     tab.page.emulate_media(media="print")
@@ -202,5 +200,5 @@ def test_on_paper_nothing_scrolls_and_the_controls_are_gone(pages: dict[str, Pat
     tab.page.emulate_media(media="null")
 
 
-def test_drawings_have_words_and_the_language_is_said(pages: dict[str, Path], tab: Tab) -> None:
+def test_page_is_accessible(pages: dict[str, Path], tab: Tab) -> None:
     check_words(tab, pages["small"])

@@ -15,7 +15,7 @@ from swe_argo.steps.reports.page.templating import keep_units, page_templates
         ("in 3 slots and 4 months", "in 3 slots and 4 months"),
     ],
 )
-def test_keep_units_joins_figures_and_units(text: str, expected: str) -> None:
+def test_keep_units_joins_figures(text: str, expected: str) -> None:
     assert keep_units(text).replace("\u00a0", "~") == expected
 
 

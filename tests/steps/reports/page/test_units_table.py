@@ -53,7 +53,7 @@ def reopened(tab: Tab) -> list[Any]:
     return column(tab, 0)
 
 
-def test_a_head_sorts_its_column_and_again_the_other_way_and_then_not_at_all(opened: Tab) -> None:
+def test_table_sorts_in_three_states(opened: Tab) -> None:
     planned = column(opened, 0)
     opened.click("[data-name=time] button")
     times = [time for time in column(opened, 6) if time != ""]
@@ -69,7 +69,7 @@ def test_a_head_sorts_its_column_and_again_the_other_way_and_then_not_at_all(ope
     assert opened.value("location.hash") == "#units"
 
 
-def test_words_are_looked_for_in_ids_and_titles_and_stand_in_the_address(opened: Tab) -> None:
+def test_table_searches_ids_and_titles(opened: Tab) -> None:
     opened.page.keyboard.press("/")
     opened.page.keyboard.type("django rows")
     opened.settle()
@@ -85,7 +85,7 @@ def test_words_are_looked_for_in_ids_and_titles_and_stand_in_the_address(opened:
     assert len(column(opened, 0)) == 80
 
 
-def test_filters_stand_in_the_address_and_are_there_when_it_is_opened(opened: Tab) -> None:
+def test_table_keeps_filters_in_address(opened: Tab) -> None:
     opened.click("label[for=f-unresolved]")
     opened.page.select_option("#f-attempt", "2")
     opened.page.select_option("#f-stop", "finished")
@@ -99,7 +99,7 @@ def test_filters_stand_in_the_address_and_are_there_when_it_is_opened(opened: Ta
     assert query(opened) == {"suspect": ["yes"], "attempt": ["2"], "stop": ["finished"]}
 
 
-def test_a_cell_of_outcomes_against_stop_reasons_leaves_its_units(opened: Tab) -> None:
+def test_table_filters_by_cell(opened: Tab) -> None:
     cells = "document.querySelectorAll('.crossed td:not(.all) a')"
     for place in (0, opened.value(f"{cells}.length") - 1):
         number = int(opened.value(f"{cells}[{place}].textContent"))
@@ -113,14 +113,14 @@ def test_a_cell_of_outcomes_against_stop_reasons_leaves_its_units(opened: Tab) -
     assert total == opened.value("document.querySelectorAll('.u:is(.s0, .s1, .s2, .s3, .s4, .s5, .s6, .s7)').length")
 
 
-def test_an_address_of_what_is_not_there_shows_everything(tab: Tab, page: Path) -> None:
+def test_table_ignores_unknown_filters(tab: Tab, page: Path) -> None:
     tab.open("about:blank")
     tab.open(f"{page.as_uri()}#units?outcome=nothing&stop=%22%5D&repo=a/b&attempt=9&sort=-weight")
     assert len(column(tab, 0)) == 80
     assert tab.messages == []
 
 
-def test_j_and_k_go_from_row_to_row_of_those_that_are_shown(opened: Tab) -> None:
+def test_table_keys_move_between_rows(opened: Tab) -> None:
     opened.click("label[for=f-unresolved]")
     names = opened.value(f"{SHOWN}.map(e => e.id)")
     where = "document.activeElement.closest('.u')?.id"
@@ -132,7 +132,7 @@ def test_j_and_k_go_from_row_to_row_of_those_that_are_shown(opened: Tab) -> None
     assert opened.value("document.activeElement.closest('.u').querySelector('.more').getClientRects().length") == 1
 
 
-def test_without_scripts_all_rows_are_there_and_every_cell_leads_to_them(tab: Tab, page: Path) -> None:
+def test_table_works_without_scripts(tab: Tab, page: Path) -> None:
     browser = tab.page.context.browser
     assert browser is not None
     with browser.new_context(java_script_enabled=False) as context:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from swe_argo.steps.reports.text.issue_blocks import IssueBlock, issue_blocks
 
 
-def test_fences_hold_their_text_as_it_is_and_one_that_stays_open_reaches_to_the_end() -> None:
+def test_issue_blocks_keep_fenced_text() -> None:
     blocks = issue_blocks("```py\n# no heading\n- no item\n```\nafter\n~~~\nx\n```\ny")
     assert blocks == [
         IssueBlock("pre", text="# no heading\n- no item"),
@@ -12,7 +12,7 @@ def test_fences_hold_their_text_as_it_is_and_one_that_stays_open_reaches_to_the_
     ]
 
 
-def test_headings_lists_quotes_and_spans_are_told_apart() -> None:
+def test_issue_blocks_are_parsed() -> None:
     blocks = issue_blocks("## A `b` ##\ntext **bold** and ``c``\nmore\n\n* one\n2. two\n> said\n> so\n\n    code\n")
     assert blocks == [
         IssueBlock("h", [("", "A "), ("code", "b")]),
@@ -23,7 +23,7 @@ def test_headings_lists_quotes_and_spans_are_told_apart() -> None:
     ]
 
 
-def test_nothing_of_the_text_is_hidden() -> None:
+def test_issue_blocks_show_all_text() -> None:
     text = "<!-- a comment -->\n<details>\n[a link](javascript:x) ![](y)\n#no heading\n\x1b[2J\u202e"
     [block] = issue_blocks(text)
     assert block.spans == [
@@ -31,5 +31,5 @@ def test_nothing_of_the_text_is_hidden() -> None:
     ]
 
 
-def test_nothing_makes_nothing() -> None:
+def test_empty_issue_has_no_blocks() -> None:
     assert issue_blocks("") == issue_blocks("\n \n") == []

@@ -31,18 +31,18 @@ deleted file mode 100644
 """
 
 
-def test_lines_are_counted_file_by_file_and_content_that_looks_like_a_head_is_content() -> None:
+def test_patch_files_counts_lines() -> None:
     assert patch_files(GIT) == [PatchFile("a.py", 3, 2), PatchFile("new name.py", 0, 0), PatchFile("gone.py", 0, 2)]
 
 
-def test_a_patch_without_the_heads_of_git_is_counted_too() -> None:
+def test_patch_files_reads_plain_diffs() -> None:
     plain = b"--- a/x.py\t2026\n+++ b/x.py\t2026\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/y.py\n@@ -0,0 +1 @@\n+c\n"
     assert patch_files(plain) == [PatchFile("x.py", 1, 1), PatchFile("y.py", 1, 0)]
 
 
-def test_what_is_no_patch_has_no_files_and_a_hostile_name_is_visible() -> None:
+def test_hostile_file_name_is_escaped() -> None:
     assert patch_files(b"") == []
     assert patch_files(b"hello\n+world\n") == []
-    [one] = patch_files(b"diff --git a/\x1b[31m b/\x1b[31m" + b"x" * 1000)
-    assert one.name.startswith("␛[31m")
-    assert one.name.endswith("more characters")
+    [file] = patch_files(b"diff --git a/\x1b[31m b/\x1b[31m" + b"x" * 1000)
+    assert file.name.startswith("␛[31m")
+    assert file.name.endswith("more characters")

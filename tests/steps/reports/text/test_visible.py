@@ -8,7 +8,7 @@ from swe_argo.steps.reports.text.visible import cut_line, log_tail, make_visible
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("\x00\x1b[31m\x7f\r", "␀␛[31m␡␍"),
         ("a\tb\nc", "a\tb\nc"),
@@ -21,23 +21,23 @@ from swe_argo.steps.reports.text.visible import cut_line, log_tail, make_visible
         ("déjà 漢字 🎉", "déjà 漢字 🎉"),
     ],
 )
-def test_what_cannot_be_seen_is_written_out(text: str, shown: str) -> None:
-    assert make_visible(text) == shown
+def test_invisible_text_is_escaped(text: str, expected: str) -> None:
+    assert make_visible(text) == expected
 
 
 @given(st.text(st.characters(codec=None)))
-def test_any_text_becomes_printable_utf8(text: str) -> None:
-    shown = make_visible(text)
-    shown.encode()
-    assert not any((ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0 for c in shown)
+def test_visible_text_is_printable(text: str) -> None:
+    visible = make_visible(text)
+    visible.encode()
+    assert not any((ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0 for c in visible)
 
 
-def test_a_long_line_says_how_much_is_missing() -> None:
+def test_cut_line_counts_the_rest() -> None:
     assert cut_line("x" * 10, 10) == "x" * 10
     assert cut_line("x" * 1234, 10) == "x" * 10 + " … 1,224 more characters"
 
 
-def test_the_head_counts_the_lines_left_out() -> None:
+def test_patch_head_counts_missing_lines() -> None:
     assert patch_head(b"a\nb\nc\n", 2, 80) == patch_head(b"a\nb\nc", 2, 80)
     assert patch_head(b"a\nb\nc\n", 2, 80).lines == ("a", "b")
     assert patch_head(b"a\nb\nc\n", 2, 80).left_out == 1
@@ -45,21 +45,21 @@ def test_the_head_counts_the_lines_left_out() -> None:
     assert patch_head(b"", 3, 80).lines == ()
 
 
-def test_the_tail_ends_where_the_tests_end() -> None:
+def test_log_tail_ends_where_tests_end() -> None:
     log = b"start\n1 failed\n+ : '>>>>> End Test Output'\n+ git checkout abc\nUpdated 1 path\n"
-    shown = log_tail(log, 2, 80)
-    assert shown.lines == ("1 failed", "+ : '>>>>> End Test Output'")
-    assert shown.left_out == 1
+    tail = log_tail(log, 2, 80)
+    assert tail.lines == ("1 failed", "+ : '>>>>> End Test Output'")
+    assert tail.left_out == 1
 
 
-def test_the_tail_of_a_log_without_an_end_is_its_end() -> None:
-    shown = log_tail(b"1\n2\n3\n\n", 2, 80)
-    assert shown.lines == ("2", "3")
-    assert shown.left_out == 1
+def test_log_tail_needs_no_end_mark() -> None:
+    tail = log_tail(b"1\n2\n3\n\n", 2, 80)
+    assert tail.lines == ("2", "3")
+    assert tail.left_out == 1
     assert log_tail(b"\n\n", 2, 80).lines == ()
 
 
-def test_a_line_of_many_megabytes_is_cut_by_bytes() -> None:
+def test_patch_head_cuts_huge_line() -> None:
     line = patch_head(b"\xff" * 5_000_000, 1, 80).lines[0]
     assert line.startswith("\\xff\\xff")
     assert line.endswith("4,999,920 more bytes")

@@ -53,14 +53,14 @@ class MadeUpTraining:
         file = self.file()
         steps = [self.figures(rng, file.pool, step) for step in range(1, self.steps + 1)]
         store.put(key(TrainFile, self.name), file.to_bytes())
-        store.put_many({key(StepFigures, self.name, name=step_name(one.step)): one.to_bytes() for one in steps})
-        store.put(key(Checkpoints, self.name), Checkpoints.of([self.checkpoint(one) for one in steps]).to_bytes())
+        store.put_many({key(StepFigures, self.name, name=step_name(row.step)): row.to_bytes() for row in steps})
+        store.put(key(Checkpoints, self.name), Checkpoints.of([self.checkpoint(row) for row in steps]).to_bytes())
         for step in range(0, self.steps + 1, self.every) if self.every else ():
             good = 2 + step / 8
             mix = {"resolved": good, "unresolved": 8, "failed": 0.2}
             self._run(store, held_out_run_of(self.name, step), Synthetic(instances=20, mix=mix, seed=step))
-        for one in steps[self.steps - self.reports :]:
-            self._run(store, one.run, Synthetic(instances=4, attempts=3, seed=one.step, agent="r2egym"))
+        for row in steps[self.steps - self.reports :]:
+            self._run(store, row.run, Synthetic(instances=4, attempts=3, seed=row.step, agent="r2egym"))
         return file
 
     def file(self) -> TrainFile:
@@ -89,7 +89,7 @@ class MadeUpTraining:
     def figures(self, rng: random.Random, pool: list[str], step: int) -> StepFigures:
         """One step: rewards rise, instances differ in how hard they are."""
         skill = 1 - math.exp(-step / 40)
-        groups = [self._group(rng, pool, one, skill) for one in rng.sample(range(self.pool), self.groups)]
+        groups = [self._group(rng, pool, number, skill) for number in rng.sample(range(self.pool), self.groups)]
         rewards = [reward for group in groups for reward in group.rewards]
         mean = sum(rewards) / len(rewards) if rewards else None
         rollouts = self.groups * self.group_size
@@ -117,37 +117,37 @@ class MadeUpTraining:
             finished_at="2026-11-21T08:00:00Z",
         )
 
-    def _group(self, rng: random.Random, pool: list[str], one: int, skill: float) -> LearnedGroup:
-        hard = one / self.pool
+    def _group(self, rng: random.Random, pool: list[str], number: int, skill: float) -> LearnedGroup:
+        hard = number / self.pool
         chance = 0.0 if hard > 0.8 else 1.0 if hard < 0.1 else min(1.0, (1 - hard) * (0.2 + 0.7 * skill))
         missing = rng.choices([0, 1, 2], [90, 8, 2])[0]
         rewards = [float(rng.random() < chance) for _ in range(self.group_size - missing)]
         return LearnedGroup(
-            instance_id=pool[one],
+            instance_id=pool[number],
             rewards=rewards,
             solved=int(sum(rewards)),
             missing=missing,
             constant=len(set(rewards)) < 2,
         )
 
-    def checkpoint(self, one: StepFigures) -> Checkpoint:
+    def checkpoint(self, row: StepFigures) -> Checkpoint:
         """Its line."""
-        name = step_name(one.step)
+        name = step_name(row.step)
         return Checkpoint(
-            step=one.step,
+            step=row.step,
             weights=Weights(
                 version=name,
                 state_path=f"tinker://6f1d/weights/{name}",
                 sampler_path=f"tinker://6f1d/sampler_weights/{name}",
             ),
-            run=one.run,
+            run=row.run,
             samples_sha256="ab" * 32,
-            rollouts=one.learnt,
-            kept=one.step % 10 == 0,
+            rollouts=row.learnt,
+            kept=row.step % 10 == 0,
             saved_at="2026-11-21T08:00:00Z",
         )
 
-    def _run(self, store: Store, run: str, made: Synthetic) -> None:
-        made.run_id = run
-        made.write(store)
+    def _run(self, store: Store, run: str, synthetic: Synthetic) -> None:
+        synthetic.run_id = run
+        synthetic.write(store)
         write_report(store, run)

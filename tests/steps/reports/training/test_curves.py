@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.training import Checkpoints, LearnedGroup, StepFigures, run_of, step_name
 from swe_argo.steps.reports.text.formatting import decimal
-from swe_argo.steps.reports.training.curves import MOST_COLUMNS, Axis, draw_columns, draw_curve
+from swe_argo.steps.reports.training.curves import MAX_COLUMNS, Axis, draw_columns, draw_curve
 from swe_argo.steps.reports.training.write import write_training_page
 from swe_argo.steps.store import open_store
 from tests.steps.reports.training.made_up import MadeUpTraining
@@ -26,33 +26,33 @@ def places(path: str) -> list[tuple[float, float]]:
 
 
 @given(VALUES)
-def test_every_point_of_a_curve_is_in_its_box(values: dict[int, float | None]) -> None:
+def test_curve_points_stay_in_box(values: dict[int, float | None]) -> None:
     axis = Axis(min(values, default=0), max(values, default=0))
     curve = draw_curve("any", values, axis, decimal)
     if curve is None:
         assert not any(value is not None and abs(value) < float("inf") for value in values.values())
         return
-    known = [value for value in values.values() if value is not None and abs(value) < float("inf")]
-    assert len(places(curve.line)) == len(known)
+    finite = [value for value in values.values() if value is not None and abs(value) < float("inf")]
+    assert len(places(curve.line)) == len(finite)
     for path in (curve.line, curve.mean, curve.dots):
         assert all(-0.01 <= x <= 100.01 and -0.01 <= y <= 100.01 for x, y in places(path))
 
 
-def test_a_gap_is_not_bridged() -> None:
+def test_curve_has_gap_at_missing_value() -> None:
     curve = draw_curve("any", {1: 1.0, 2: None, 3: 1.0, 4: 0.5}, Axis(1, 4), decimal)
     assert curve is not None
     assert [command for command in curve.line if command in "ML"] == ["M", "M", "L"]
     assert len(places(curve.dots)) == 3
 
 
-def test_steps_that_were_not_measured_between_two_that_were_are() -> None:
+def test_curve_connects_measured_steps() -> None:
     curve = draw_curve("any", {0: 0.2, 20: 0.4, 40: 0.3}, Axis(0, 46), decimal, {0: (0.1, 0.3)})
     assert curve is not None
     assert [command for command in curve.line if command in "ML"] == ["M", "L", "L"]
     assert [x for x, _ in places(curve.bars)] == [0.0, 0.0]
 
 
-def test_an_axis_ends_at_round_numbers_and_has_zero_on_it() -> None:
+def test_curve_axis_has_round_ends() -> None:
     curve = draw_curve("any", {1: 0.31, 2: 0.37}, Axis(1, 2), decimal)
     below = draw_curve("any", {1: -0.011, 2: 0.037}, Axis(1, 2), decimal)
     assert curve is not None
@@ -63,12 +63,12 @@ def test_an_axis_ends_at_round_numbers_and_has_zero_on_it() -> None:
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS), max_size=300))
-def test_columns_are_as_high_as_their_box_at_most_and_not_too_many(rows: list[dict[str, float]]) -> None:
+def test_columns_are_bounded(rows: list[dict[str, float]]) -> None:
     drawn = draw_columns("any", rows, decimal)
     if drawn is None:
         assert not any(0 < value < float("inf") for row in rows for value in row.values())
         return
-    assert drawn.width <= MOST_COLUMNS
+    assert drawn.width <= MAX_COLUMNS
     tops = [float(top) for _, path in drawn.paths for top in re.findall(r"V(-?[\d.]+)h", path)]
     assert all(-0.01 <= top <= 100 for top in tops)
 
@@ -107,14 +107,14 @@ FIGURES = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(FIGURES, min_size=1, max_size=30))
-def test_odd_figures_have_a_page_and_lines_that_are_json(figures: list[StepFigures]) -> None:
-    made = MadeUpTraining(steps=0)
+def test_odd_figures_have_a_page(figures: list[StepFigures]) -> None:
+    example = MadeUpTraining(steps=0)
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(str(Path(folder) / "store"), create=True)
-        made.write(store)
-        steps = [one.model_copy(update={"step": n}) for n, one in enumerate(figures, 1)]
-        store.put_many({key(StepFigures, "grpo", name=step_name(one.step)): one.to_bytes() for one in steps})
-        store.put(key(Checkpoints, "grpo"), Checkpoints.of([made.checkpoint(one) for one in steps]).to_bytes())
+        example.write(store)
+        steps = [item.model_copy(update={"step": n}) for n, item in enumerate(figures, 1)]
+        store.put_many({key(StepFigures, "grpo", name=step_name(item.step)): item.to_bytes() for item in steps})
+        store.put(key(Checkpoints, "grpo"), Checkpoints.of([example.checkpoint(item) for item in steps]).to_bytes())
         training = write_training_page(store, "grpo")
         assert training.learnt == len(steps)
         text = store.get("trainings/grpo/report/training.html").decode()
@@ -124,4 +124,4 @@ def test_odd_figures_have_a_page_and_lines_that_are_json(figures: list[StepFigur
         def refuse(word: str) -> float:
             raise AssertionError(word)
 
-        assert [json.loads(line, parse_constant=refuse)["step"] for line in lines] == [one.step for one in steps]
+        assert [json.loads(line, parse_constant=refuse)["step"] for line in lines] == [item.step for item in steps]

@@ -45,24 +45,24 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 
 @pytest.mark.parametrize("training", TRAININGS)
-def test_the_page_is_quiet_alone_and_no_wider_than_the_window(pages: Pages, tab: Tab, training: str) -> None:
+def test_training_page_is_quiet_and_fits(pages: Pages, tab: Tab, training: str) -> None:
     check_quiet(tab, pages[training])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_a_contrast_of_at_least_four_and_a_half(pages: Pages, tab: Tab, scheme: Scheme) -> None:
+def test_training_page_is_readable(pages: Pages, tab: Tab, scheme: Scheme) -> None:
     check_contrast(tab, pages["some"], scheme, 15)
 
 
-def test_served_with_argos_header_the_page_looks_the_same(pages: Pages, tab: Tab) -> None:
+def test_training_page_works_in_argo(pages: Pages, tab: Tab) -> None:
     check_served_by_argo(tab, pages["some"])
 
 
-def test_drawings_have_words_and_the_language_is_said(pages: Pages, tab: Tab) -> None:
+def test_training_page_is_accessible(pages: Pages, tab: Tab) -> None:
     check_words(tab, pages["some"])
 
 
-def test_links_lead_to_files_of_the_store(pages: Pages, tab: Tab) -> None:
+def test_training_links_are_valid(pages: Pages, tab: Tab) -> None:
     page = pages["one"]
     tab.open(page.as_uri())
     links = [urlsplit(link) for link in tab.value("[...document.querySelectorAll('a')].map(a => a.href)")]
@@ -77,7 +77,7 @@ def test_links_lead_to_files_of_the_store(pages: Pages, tab: Tab) -> None:
     assert all(f'id="{fragment}"' in file.read_text() for file, fragment in fragments)
 
 
-def test_curves_are_inside_their_frames(pages: Pages, tab: Tab) -> None:
+def test_curves_stay_in_frames(pages: Pages, tab: Tab) -> None:
     tab.size(1280)
     tab.open(pages["some"].as_uri())
     outside = """[...document.querySelectorAll('.plot svg')].filter(svg => {
@@ -89,7 +89,7 @@ def test_curves_are_inside_their_frames(pages: Pages, tab: Tab) -> None:
     assert tab.value(outside) == 0
 
 
-def test_a_thousand_steps_are_a_page_that_a_browser_opens(pages: Pages, tab: Tab) -> None:
+def test_page_opens_with_thousand_steps(pages: Pages, tab: Tab) -> None:
     assert pages["thousand"].stat().st_size < 1_500_000
     tab.open(pages["thousand"].as_uri())
     rows = "document.querySelectorAll('#steps tbody tr')"
@@ -97,7 +97,7 @@ def test_a_thousand_steps_are_a_page_that_a_browser_opens(pages: Pages, tab: Tab
     assert tab.value(f"{rows}[0].querySelector('th').innerText") == "1000"
 
 
-def test_hostile_text_is_text(pages: Pages, tab: Tab) -> None:
+def test_training_page_escapes_markup(pages: Pages, tab: Tab) -> None:
     tab.open(pages["hostile"].as_uri())
     assert tab.value("document.querySelectorAll('script, img, iframe, object, form').length") == 0
     text = str(tab.value("document.body.textContent"))

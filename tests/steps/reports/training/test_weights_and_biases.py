@@ -46,28 +46,28 @@ def server() -> Iterator[WandbServer]:
 
 def log(store: Store, folder: Path, **variables: str) -> str:
     """What a process says that sends what is not sent yet: each step is a process of its own on a cluster."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
-    done = subprocess.run(
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    result = subprocess.run(
         [sys.executable, "-c", LOG, store.url],
         cwd=folder,
-        env=kept | {"PYTHONPATH": str(ROOT), "HOME": str(folder)} | QUIET | variables,
+        env=environ | {"PYTHONPATH": str(ROOT), "HOME": str(folder)} | QUIET | variables,
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 def online(server: WandbServer) -> dict[str, str]:
     return {"WANDB_API_KEY": "a" * 40, "WANDB_BASE_URL": server.address}
 
 
-def sent(server: WandbServer) -> SentRun:
+def sent_run(server: WandbServer) -> SentRun:
     (run,) = server.runs.values()
     return run
 
 
-def test_a_measurement_joins_the_next_row_or_is_one_of_its_own(store: Store) -> None:
+def test_pending_rows_join_measurements(store: Store) -> None:
     MadeUpTraining(steps=4, every=2).write(store)
     training = read_training(store, "grpo")
     rows = pending_rows(training, 0, -1)
@@ -78,47 +78,43 @@ def test_a_measurement_joins_the_next_row_or_is_one_of_its_own(store: Store) -> 
     assert "run" not in rows[0]
 
 
-def test_nothing_is_sent_where_nobody_asked(store: Store, tmp_path: Path) -> None:
+def test_log_is_silent_unless_configured(store: Store, tmp_path: Path) -> None:
     MadeUpTraining(steps=1).write(store)
     assert log(store, tmp_path) == ""
     assert log(store, tmp_path, WANDB_API_KEY="a" * 40, WANDB_MODE="disabled") == ""
 
 
 @pytest.mark.skipif(find_spec("wandb") is not None, reason="the extra wandb is installed")
-def test_without_the_extra_one_line_says_so(store: Store, tmp_path: Path) -> None:
+def test_log_names_missing_extra(store: Store, tmp_path: Path) -> None:
     MadeUpTraining(steps=1).write(store)
-    said = log(store, tmp_path, WANDB_API_KEY="a" * 40)
-    assert said.splitlines() == [
-        f"nothing is sent to Weights & Biases: the extra wandb is not installed ({extra_hint('wandb')})"
+    output = log(store, tmp_path, WANDB_API_KEY="a" * 40)
+    assert output.splitlines() == [
+        f"nothing was sent to Weights & Biases: the extra wandb is not installed ({extra_hint('wandb')})"
     ]
 
 
 @needs_wandb
-def test_processes_that_follow_each_other_send_each_step_once(
-    store: Store, tmp_path: Path, server: WandbServer
-) -> None:
+def test_log_sends_each_step_once(store: Store, tmp_path: Path, server: WandbServer) -> None:
     for steps in (2, 2, 5):
         MadeUpTraining(steps=steps).write(store)
         assert log(store, tmp_path, **online(server)) == ""
-        assert [row["step"] for row in sent(server).history] == list(range(1, steps + 1))
+        assert [row["step"] for row in sent_run(server).history] == list(range(1, steps + 1))
     assert list(server.runs) == [("swe-argo", "grpo")]
-    run = sent(server)
+    run = sent_run(server)
     assert [row["_step"] for row in run.history] == [1, 2, 3, 4, 5]
     figures = read_training(store, "grpo").steps
-    assert [row["reward_mean"] for row in run.history] == [one.reward_mean for one in figures]
+    assert [row["reward_mean"] for row in run.history] == [figure.reward_mean for figure in figures]
     assert run.config["lora_rank"]["value"] == 32
     assert not (tmp_path / "wandb").exists()
 
 
 @needs_wandb
-def test_a_measurement_that_comes_late_is_sent_once_and_the_training_goes_on(
-    store: Store, tmp_path: Path, server: WandbServer
-) -> None:
-    for made in (MadeUpTraining(steps=2), MadeUpTraining(steps=2, every=2), MadeUpTraining(steps=3, every=2)):
-        made.write(store)
+def test_log_sends_late_measurement_once(store: Store, tmp_path: Path, server: WandbServer) -> None:
+    for training in (MadeUpTraining(steps=2), MadeUpTraining(steps=2, every=2), MadeUpTraining(steps=3, every=2)):
+        training.write(store)
         for _ in range(2):
             assert log(store, tmp_path, **online(server)) == ""
-    history = sent(server).history
+    history = sent_run(server).history
     assert [row["step"] for row in history if "step" in row] == [1, 2, 3]
     assert [row["held_out/step"] for row in history if "held_out/step" in row] == [0, 2]
     measured = read_training(store, "grpo").held_out[2].headline
@@ -127,32 +123,30 @@ def test_a_measurement_that_comes_late_is_sent_once_and_the_training_goes_on(
 
 
 @needs_wandb
-def test_another_training_of_the_name_is_not_mixed_up_with_this_one(
-    store: Store, tmp_path: Path, server: WandbServer
-) -> None:
+def test_log_refuses_name_clash(store: Store, tmp_path: Path, server: WandbServer) -> None:
     MadeUpTraining(steps=2).write(store)
     log(store, tmp_path, **online(server))
-    other = open_store(str(tmp_path / "other"), create=True)
-    MadeUpTraining(steps=4, created_at="2026-11-22T00:00:00Z").write(other)
-    assert "has another training of the name 'grpo'" in log(other, tmp_path, **online(server))
-    assert len(sent(server).history) == 2
-    assert log(other, tmp_path, **online(server), WANDB_PROJECT="second") == ""
+    second_store = open_store(str(tmp_path / "other"), create=True)
+    MadeUpTraining(steps=4, created_at="2026-11-22T00:00:00Z").write(second_store)
+    assert "has another training named 'grpo'" in log(second_store, tmp_path, **online(server))
+    assert len(sent_run(server).history) == 2
+    assert log(second_store, tmp_path, **online(server), WANDB_PROJECT="second") == ""
     assert len(server.runs["second", "grpo"].history) == 4
 
 
 @needs_wandb
-def test_a_service_that_refuses_costs_one_line(store: Store, tmp_path: Path, server: WandbServer) -> None:
+def test_log_survives_refusing_service(store: Store, tmp_path: Path, server: WandbServer) -> None:
     MadeUpTraining(steps=1).write(store)
     server.status = 403
     (line,) = log(store, tmp_path, **online(server)).splitlines()
-    assert line.startswith("nothing is sent to Weights & Biases: ")
+    assert line.startswith("nothing was sent to Weights & Biases: ")
     server.status = 200
     assert log(store, tmp_path, **online(server)) == ""
-    assert len(sent(server).history) == 1
+    assert len(sent_run(server).history) == 1
 
 
 @needs_wandb
-def test_offline_each_step_is_kept_once(store: Store, tmp_path: Path, server: WandbServer) -> None:
+def test_log_offline_stores_steps_once(store: Store, tmp_path: Path, server: WandbServer) -> None:
     for steps in (2, 2, 3):
         MadeUpTraining(steps=steps).write(store)
         assert log(store, tmp_path, WANDB_MODE="offline") == ""
@@ -162,4 +156,4 @@ def test_offline_each_step_is_kept_once(store: Store, tmp_path: Path, server: Wa
     env = os.environ | QUIET | online(server)
     for folder in folders:
         subprocess.run([wandb, "sync", "--project", "swe-argo", folder], cwd=tmp_path, env=env, check=True)
-    assert [row["step"] for row in sent(server).history] == [1, 2, 3]
+    assert [row["step"] for row in sent_run(server).history] == [1, 2, 3]

@@ -32,7 +32,7 @@ def page(store: Store) -> str:
     return store.get(training_page_key("grpo")).decode()
 
 
-def test_metrics_have_a_flat_object_a_step_with_the_figures_of_its_file(store: Store) -> None:
+def test_metrics_have_object_per_step(store: Store) -> None:
     MadeUpTraining(steps=3).write(store)
     write_training_page(store, "grpo")
     lines = metrics(store)
@@ -46,7 +46,7 @@ def test_metrics_have_a_flat_object_a_step_with_the_figures_of_its_file(store: S
     assert not any(isinstance(value, dict | list) for value in lines[2].values())
 
 
-def test_numbers_that_are_held_out_are_those_of_the_report_of_their_run(store: Store) -> None:
+def test_metrics_have_held_out_results(store: Store) -> None:
     MadeUpTraining(steps=2, every=2).write(store)
     write_training_page(store, "grpo")
     lines = metrics(store)
@@ -59,49 +59,49 @@ def test_numbers_that_are_held_out_are_those_of_the_report_of_their_run(store: S
     assert "Held out, before the first step" in page(store)
 
 
-def test_a_step_without_a_checkpoint_is_not_learnt_yet(store: Store) -> None:
+def test_step_needs_checkpoint(store: Store) -> None:
     MadeUpTraining(steps=3).write(store)
     lines = Checkpoints(store.get(key(Checkpoints, "grpo"))).list
     store.put(key(Checkpoints, "grpo"), Checkpoints.of(lines[:2]).to_bytes())
     assert write_training_page(store, "grpo").learnt == 2
     assert list(metrics(store)) == [1, 2]
-    assert "goes on with step 3" in page(store)
+    assert "resumes with step 3" in page(store)
 
 
-def test_the_page_says_where_to_go_on_and_from_what(store: Store) -> None:
+def test_page_states_resume_point(store: Store) -> None:
     MadeUpTraining(steps=12).write(store)
     write_training_page(store, "grpo")
     text = page(store)
-    assert "goes on with step 13" in text
+    assert "resumes with step 13" in text
     assert "tinker://6f1d/weights/000012" in text
-    assert "it expires 7 days after it was saved" in text
-    assert "1\u00a0checkpoint kept for good" in text
+    assert "expires 7 days after it was saved" in text
+    assert "1\u00a0checkpoint without expiry" in text
 
 
-def test_a_training_that_only_began_has_a_page(store: Store) -> None:
+def test_page_exists_before_first_step(store: Store) -> None:
     MadeUpTraining(steps=0).write(store)
     write_training_page(store, "grpo")
-    assert "goes on with step 1." in page(store)
+    assert "continues with step 1." in page(store)
     assert store.get(METRICS) == b""
 
 
-def test_instances_are_told_apart_by_what_their_rollouts_came_to(store: Store) -> None:
+def test_page_lists_solved_instances(store: Store) -> None:
     MadeUpTraining(steps=60).write(store)
     training = write_training_page(store, "grpo")
     solved: dict[str, list[float]] = {}
     for group in (group for step in training.steps for group in step.groups):
         solved.setdefault(group.instance_id, []).extend(group.rewards)
-    never = {one for one, rewards in solved.items() if rewards and not any(rewards)}
-    always = {one for one, rewards in solved.items() if rewards and all(rewards)}
+    never = {instance_id for instance_id, rewards in solved.items() if rewards and not any(rewards)}
+    always = {instance_id for instance_id, rewards in solved.items() if rewards and all(rewards)}
     assert never
     assert always
     part = page(store).split("Never solved, ")[1].split("</section>")[0]
     hard, easy = part.split("Always solved, ")
-    assert {one for one in solved if f"<li>{one} " in hard} == never
-    assert {one for one in solved if f"<li>{one} " in easy} == always
+    assert {instance_id for instance_id in solved if f"<li>{instance_id} " in hard} == never
+    assert {instance_id for instance_id in solved if f"<li>{instance_id} " in easy} == always
 
 
-def test_what_speaks_against_the_curves_is_told(store: Store) -> None:
+def test_find_doubts_lists_problems(store: Store) -> None:
     MadeUpTraining(steps=4).write(store)
     newest = key(StepFigures, "grpo", name="000004")
     figures = StepFigures.from_bytes(store.get(newest))
@@ -109,26 +109,26 @@ def test_what_speaks_against_the_curves_is_told(store: Store) -> None:
     store.put(key(StepFigures, "grpo", name="000001"), b"{}")
     doubts = find_doubts(write_training_page(store, "grpo"))
     assert doubts == [
-        "trainings/grpo/steps/000001.json cannot be read: it is broken, or of another version.",
-        "Nothing was learnt in the last step: no group had two different rewards.",
-        "32 of 64 rollouts of step 4 have no verdict, for failures that are not the agent's.",
+        "trainings/grpo/steps/000001.json cannot be read: it is broken or from another version.",
+        "Nothing was learnt in the last step: every group had equal rewards.",
+        "32 of 64 rollouts of step 4 have no verdict because of infrastructure failures.",
     ]
     assert list(metrics(store)) == [2, 3, 4]
 
 
-def test_a_name_that_was_mistyped_is_guessed(store: Store) -> None:
+def test_training_page_suggests_name(store: Store) -> None:
     MadeUpTraining(steps=1).write(store)
     with pytest.raises(ConfigError, match=r"there is no training 'grop' .*\(did you mean grpo\?\)"):
         write_training_page(store, "grop")
 
 
-def test_a_first_file_of_another_version_is_named(store: Store) -> None:
+def test_older_training_file_is_named(store: Store) -> None:
     store.put(key(TrainFile, "grpo"), b"{}")
-    with pytest.raises(ConfigError, match=r"train\.json is broken, or of another version"):
+    with pytest.raises(ConfigError, match=r"train\.json is broken or from another version"):
         write_training_page(store, "grpo")
 
 
-def test_rollouts_to_look_at_are_the_same_each_time(store: Store) -> None:
+def test_page_samples_same_rollouts(store: Store) -> None:
     MadeUpTraining(steps=2, reports=1).write(store)
     write_training_page(store, "grpo")
     first = page(store)

@@ -13,20 +13,20 @@ from swe_argo.steps.reports.unit.turns import show_turns, text_allowance
 from tests.steps.reports.conversations import total, trajectory
 
 
-def test_everything_that_was_said_and_done_is_read() -> None:
-    made = trajectory(("a__a-1", 1), turns=9, others=2)
-    talk = read_conversation(made.to_bytes())
+def test_conversation_reads_all_turns() -> None:
+    whole = trajectory(("a__a-1", 1), turns=9, others=2)
+    talk = read_conversation(whole.to_bytes())
     assert talk.stop == "finished"
     assert (talk.answers, talk.calls, len(talk.turns)) == (9, 9, 11)
     assert talk.endpoint == "https://llm.example/v1"
-    assert [turn.message for turn in talk.turns] == [turn.message for turn in made.steps]
-    spent = [turn.usage for one in (talk, *talk.others) for turn in one.turns if turn.usage is not None]
-    used = total(made)
-    assert sum(one.prompt for one in spent) == used.prompt_tokens
-    assert sum(one.cached for one in spent) == used.cached_tokens
-    assert sum(one.completion for one in spent) == used.completion_tokens
-    assert sum(one.requests for one in spent) == used.requests
-    assert [len(other.turns) for other in talk.others] == [11, 11]
+    assert [turn.message for turn in talk.turns] == [turn.message for turn in whole.steps]
+    spent = [turn.usage for part in (talk, *talk.others) for turn in part.turns if turn.usage is not None]
+    used = total(whole)
+    assert sum(part.prompt for part in spent) == used.prompt_tokens
+    assert sum(part.cached for part in spent) == used.cached_tokens
+    assert sum(part.completion for part in spent) == used.completion_tokens
+    assert sum(part.requests for part in spent) == used.requests
+    assert [len(subagent.turns) for subagent in talk.others] == [11, 11]
     edit = talk.turns[3].calls[0]
     assert edit.name == "str_replace_editor"
     assert edit.arguments["old_str"] == "        return removed\n"
@@ -34,25 +34,25 @@ def test_everything_that_was_said_and_done_is_read() -> None:
     assert talk.turns[3].after_s == 6.0
 
 
-def test_an_observation_of_no_call_is_not_lost() -> None:
-    made = json.loads(trajectory(("a__a-1", 1), turns=2).to_bytes())
-    made["steps"][2]["observation"]["results"] += [
+def test_loose_observation_is_kept() -> None:
+    whole = json.loads(trajectory(("a__a-1", 1), turns=2).to_bytes())
+    whole["steps"][2]["observation"]["results"] += [
         {"content": "by the way"},
         {"source_call_id": "x", "content": "who?"},
     ]
-    turn = read_conversation(json.dumps(made).encode()).turns[2]
-    assert [seen.text for seen in turn.other_results] == ["by the way", "who?"]
+    turn = read_conversation(json.dumps(whole).encode()).turns[2]
+    assert [result.text for result in turn.other_results] == ["by the way", "who?"]
     assert len(turn.calls[0].results) == 1
 
 
-def test_the_text_of_a_message_with_parts_is_read() -> None:
-    made = json.loads(trajectory(("a__a-1", 1), turns=1).to_bytes())
-    made["steps"][1]["message"] = [{"type": "text", "text": "look:"}, {"type": "image", "source": {}}]
-    assert read_conversation(json.dumps(made).encode()).turns[1].message == "look:\n[image]"
+def test_message_parts_are_read() -> None:
+    whole = json.loads(trajectory(("a__a-1", 1), turns=1).to_bytes())
+    whole["steps"][1]["message"] = [{"type": "text", "text": "look:"}, {"type": "image", "source": {}}]
+    assert read_conversation(json.dumps(whole).encode()).turns[1].message == "look:\n[image]"
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"steps": 1}', b"\xff", b"[" * 100_000])
-def test_what_is_no_trajectory_is_refused(data: bytes) -> None:
+def test_other_files_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
         read_conversation(data)
 
@@ -78,8 +78,8 @@ ODD = st.recursive(
 
 
 @given(st.lists(ODD, max_size=4), st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=6))
-def test_whatever_a_file_holds_can_be_shown(steps: list[Any], rest: dict[str, Any]) -> None:
-    talk = read_conversation(json.dumps(rest | {"steps": steps}).encode())
+def test_show_turns_accepts_any_steps(steps: list[Any], fields: dict[str, Any]) -> None:
+    talk = read_conversation(json.dumps(fields | {"steps": steps}).encode())
     turns = show_turns(talk, text_allowance([talk]), "")
     assert len(turns) == len(steps)
     for turn in turns:
@@ -91,8 +91,8 @@ def test_whatever_a_file_holds_can_be_shown(steps: list[Any], rest: dict[str, An
         st.sampled_from(["message", "tool_calls", "observation", "metrics", "timestamp", "reasoning_content"]), ODD
     )
 )
-def test_a_turn_with_odd_parts_can_be_shown(odd: dict[str, Any]) -> None:
-    made = json.loads(trajectory(("a__a-1", 1), turns=2).to_bytes())
-    made["steps"][2] |= odd
-    talk = read_conversation(json.dumps(made).encode())
+def test_show_turns_accepts_odd_parts(odd: dict[str, Any]) -> None:
+    whole = json.loads(trajectory(("a__a-1", 1), turns=2).to_bytes())
+    whole["steps"][2] |= odd
+    talk = read_conversation(json.dumps(whole).encode())
     assert len(show_turns(talk, text_allowance([talk]), "")) == 4

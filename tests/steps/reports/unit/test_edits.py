@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.reports.unit.conversation import read_conversation
-from swe_argo.steps.reports.unit.edits import LINES_COMPARED, diff_of_edit, first_edit
+from swe_argo.steps.reports.unit.edits import MAX_DIFF_LINES, diff_of_edit, first_edit
 
 
-def test_a_replacement_is_a_diff_whose_fragments_are_parted() -> None:
+def test_edit_fragments_are_separate() -> None:
     old = "\n".join(f"line {n}" for n in range(30)) + "\n"
     new = old.replace("line 3\n", "line three\n").replace("line 25\n", "")
     assert diff_of_edit({"old_str": old, "new_str": new}, None) == [
@@ -28,10 +28,10 @@ def test_a_replacement_is_a_diff_whose_fragments_are_parted() -> None:
         {"old_str": 5, "new_str": "x"},
         {"old_str": "same", "new_str": "same"},
         {"old_str": "x" * 3000, "new_str": "y" * 3000},
-        {"old_str": "x\n" * (LINES_COMPARED + 1), "new_str": "y"},
+        {"old_str": "x\n" * (MAX_DIFF_LINES + 1), "new_str": "y"},
     ],
 )
-def test_what_is_no_replacement_or_too_long_a_one_is_no_diff(arguments: dict[str, Any]) -> None:
+def test_unsuitable_edit_has_no_diff(arguments: dict[str, Any]) -> None:
     assert diff_of_edit(arguments, 5000) == []
 
 
@@ -48,7 +48,7 @@ def test_what_is_no_replacement_or_too_long_a_one_is_no_diff(arguments: dict[str
         ({"command": 7}, False),
     ],
 )
-def test_the_first_call_that_writes_is_found(arguments: dict[str, Any], is_edit: bool) -> None:
+def test_first_edit_is_found(arguments: dict[str, Any], is_edit: bool) -> None:
     def call(**arguments: Any) -> dict[str, Any]:
         return {"tool_call_id": "1", "function_name": "f", "arguments": arguments}
 

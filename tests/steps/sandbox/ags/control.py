@@ -102,7 +102,7 @@ class ControlPlane:
         require(token is None or len(token) <= 64, "InvalidParameterValue", "ClientToken is too long.")
         if token in self._by_token:
             return self._by_token[token]
-        tool = self.tools.named(body)
+        tool = self.tools.find_tool(body)
         configuration = {**tool.get("CustomConfiguration", {}), **body.get("CustomConfiguration", {})}
         life_s = seconds_of(body.get("Timeout", "5m"))
         require(30 <= life_s <= LONGEST_LIFE_S, "InvalidParameterValue.Timeout", "Timeout is out of range.")
@@ -116,7 +116,7 @@ class ControlPlane:
         machine = self.machines.create(
             snapshot or image,
             life_s,
-            {each["Name"]: each["Value"] for each in body.get("Metadata", [])},
+            {entry["Name"]: entry["Value"] for entry in body.get("Metadata", [])},
             network=tool["NetworkConfiguration"]["NetworkMode"] != "SANDBOX",
         )
         if self.api_key:
@@ -131,12 +131,12 @@ class ControlPlane:
         return instance
 
     def _DescribeSandboxInstanceList(self, body: dict[str, Any]) -> dict[str, Any]:
-        wanted = body.get("InstanceIds")
+        ids = body.get("InstanceIds")
         with self._lock:
-            found = [each for number, each in self._instances.items() if not wanted or number in wanted]
-            for instance in found if wanted else []:
+            instances = [item for number, item in self._instances.items() if not ids or number in ids]
+            for instance in instances if ids else []:
                 instance.looks_left -= 1
-            return page_of([self._listing(each) for each in found], body, "InstanceSet")
+            return page_of([self._listing(item) for item in instances], body, "InstanceSet")
 
     def _StopSandboxInstance(self, body: dict[str, Any]) -> dict[str, Any]:
         require(body["InstanceId"] in self._instances, "ResourceNotFound.SandboxInstance", "No such sandbox.")

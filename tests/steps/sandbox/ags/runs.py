@@ -11,7 +11,7 @@ from tests.workflows.command import QUICK
 
 BACKEND = """
 from swe_argo.steps.sandbox.ags.backend import connect
-from swe_argo.steps.sandbox.ags.care import care_for
+from swe_argo.steps.sandbox.ags.hooks import run_hooks
 from swe_argo.steps.sandbox.ags.readiness import ready
 
 mini_images = "folders"  # the test server has them
@@ -25,7 +25,7 @@ class AGSRuns:
     def __init__(self, folder: Path, quota: int = 10) -> None:
         images = image_by_id("mini")
         mini.prepare(folder / "home" / "images", {name: images[name] for name in QUICK})
-        self.server = AGSServer(folder / "home" / "images", {each: each for each in images.values()}, quota)
+        self.server = AGSServer(folder / "home" / "images", {image: image for image in images.values()}, quota)
         self.server.add_shared_tools()
         (folder / "mini_ags.py").write_text(BACKEND, "utf-8")
         self.backend = ["--backend", f"{folder / 'mini_ags.py'}:connect", "--no-solve-network"]
@@ -33,6 +33,6 @@ class AGSRuns:
         self.env = {**self.server.variables, "E2B_API_KEY": "", "SWE_ARGO_HOME": str(folder / "home")}
 
     @property
-    def left(self) -> list[str]:
+    def orphans(self) -> list[str]:
         """The sandboxes that are still there."""
         return [machine.metadata["name"] for machine in self.server.machines.list_all()]

@@ -15,11 +15,11 @@ from tests.steps.sandbox.envd.server import EnvdServer
 
 
 class AGSServer(EnvdServer):
-    """``images``: the folder of folder images; ``held``: the service's image -> the folder image that it is."""
+    """``images``: the folder of folder images; ``image_names``: the service's image -> the folder image that it is."""
 
-    def __init__(self, images: Path, held: dict[str, str], quota: int = 10) -> None:
+    def __init__(self, images: Path, image_names: dict[str, str], quota: int = 10) -> None:
         self.faults = Faults()
-        super().__init__(Machines(images, held), self.faults)
+        super().__init__(Machines(images, image_names), self.faults)
         self.control = ControlPlane(self.machines, self.faults, quota)
 
     @property

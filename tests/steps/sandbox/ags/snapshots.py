@@ -9,11 +9,11 @@ from tests.steps.sandbox.envd.machines import Machines
 
 
 class SnapshotPlane:
-    """``taken``: ids of all that ever were."""
+    """``snapshot_ids``: ids of all snapshots ever made."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines = machines
-        self.taken: list[str] = []
+        self.snapshot_ids: list[str] = []
         self.is_off = False
         """The account has no part in the preview."""
         self._by_token: dict[str, dict[str, Any]] = {}
@@ -24,10 +24,10 @@ class SnapshotPlane:
         token = body["ClientToken"]
         if token in self._by_token:
             return {"Snapshot": self._by_token[token]}
-        number = f"snap-{len(self.taken):08x}"
+        number = f"snap-{len(self.snapshot_ids):08x}"
         if not self.machines.snapshot(body["InstanceId"], number):
             raise Refused("ResourceNotFound.SandboxInstance", "No such sandbox.")
-        self.taken.append(number)
+        self.snapshot_ids.append(number)
         snapshot = {
             "SnapshotId": number,
             "SnapshotName": body["SnapshotName"],
@@ -49,5 +49,5 @@ class SnapshotPlane:
 
     def require(self, number: str) -> None:
         """Raises Refused where there is none of this id."""
-        held = self._all.get(number, {}).get("Status") == "ACTIVE"
-        require(held, "ResourceNotFound.SandboxSnapshot", f"The snapshot {number} does not exist.")
+        is_active = self._all.get(number, {}).get("Status") == "ACTIVE"
+        require(is_active, "ResourceNotFound.SandboxSnapshot", f"The snapshot {number} does not exist.")

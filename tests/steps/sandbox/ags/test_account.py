@@ -32,11 +32,11 @@ def needs(images: list[str], timeout_s: float = 60) -> SandboxNeeds:
 
 
 class TestAccount:
-    def test_a_run_is_ready_where_its_tools_are_and_hears_of_the_quota(self, lab: AGSLab) -> None:
+    def test_ready_reports_the_quota(self, lab: AGSLab) -> None:
         [notice] = ready(SandboxSpec(backend="ags"), needs([IMAGE])).notices
         assert notice.startswith("AGS in ap-shanghai runs 100 sandboxes at a time")
 
-    def test_what_a_sandbox_costs_is_known_where_it_is_said(self, lab: AGSLab) -> None:
+    def test_price_comes_from_the_spec(self, lab: AGSLab) -> None:
         spec = SandboxSpec.model_validate({"backend": "ags", "ags": {"usd_per_hour": 0.12}})
         assert ready(spec, needs([IMAGE])).usd_per_hour == 0.12
         assert ready(SandboxSpec(backend="ags"), needs([IMAGE])).usd_per_hour is None
@@ -45,53 +45,57 @@ class TestAccount:
         backend.destroy(box)
         assert box.machine.usd_per_hour == 0.12
 
-    def test_missing_tools_are_named_with_the_command_that_makes_them(self, lab: AGSLab) -> None:
+    def test_missing_tools_name_the_command(self, lab: AGSLab) -> None:
         spec = SandboxSpec.model_validate({"backend": "ags", "ags": {"tool_per_image": True, "tool_prefix": "x"}})
-        with pytest.raises(ConfigError, match=r"gone:1: swe-argo ags sync DATASET --ags-tool-per-image.*1 more are"):
+        with pytest.raises(
+            ConfigError, match=r"gone:1: create it with swe-argo ags sync DATASET --ags-tool-per-image.*1 more are"
+        ):
             ready(spec, needs(["gone:1", "gone:2"]))
 
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            ({"NetworkConfiguration": {"NetworkMode": "VPC"}}, "has network mode VPC, and PUBLIC is needed"),
+            ({"NetworkConfiguration": {"NetworkMode": "VPC"}}, "has network mode VPC, but PUBLIC is required"),
             ({"CustomConfiguration": {"SecurityContext": {"Privileged": True}}}, "privileged"),
         ],
     )
-    def test_a_tool_that_is_not_as_it_must_be_is_refused(
+    def test_unsafe_tool_is_refused(
         self, lab: AGSLab, change: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         [number] = [
-            each for each, tool in lab.server.control.tools.all.items() if tool["ToolName"] == "swe-argo-public"
+            tool_id for tool_id, tool in lab.server.control.tools.all.items() if tool["ToolName"] == "swe-argo-public"
         ]
         for key, value in change.items():
             monkeypatch.setitem(lab.server.control.tools.all[number], key, value)
         with pytest.raises(ConfigError, match=reason):
             ready(SandboxSpec(backend="ags"), needs([IMAGE]))
 
-    def test_a_command_longer_than_a_sandbox_may_live_is_refused(self, lab: AGSLab) -> None:
+    def test_too_long_command_is_refused(self, lab: AGSLab) -> None:
         with pytest.raises(ConfigError, match=r"lives 3600 s at most.*--agent-timeout"):
             ready(SandboxSpec(backend="ags"), needs([IMAGE], timeout_s=3100))
 
-    def test_the_account_tells_of_itself(self, lab: AGSLab) -> None:
-        found = diagnose("ags", SandboxSpec())
-        assert found.well
-        assert re.fullmatch(r"region ap-shanghai takes the credentials: \d+ of 100 sandboxes run", found.detail)
+    def test_diagnose_reports_usage(self, lab: AGSLab) -> None:
+        diagnosis = diagnose("ags", SandboxSpec())
+        assert diagnosis.well
+        assert re.fullmatch(
+            r"region ap-shanghai accepts the credentials; \d+ of 100 sandboxes in use", diagnosis.detail
+        )
 
-    def test_only_what_a_dead_process_left_is_an_orphan(self, lab: AGSLab) -> None:
+    def test_orphans_are_of_dead_owners_only(self, lab: AGSLab) -> None:
         mine = lab.make(name="sb-test-mine")
-        left = lab.make(name="sb-test-left")
-        machine = lab.server.machines.find(left.transport.sandbox_id)
+        orphan = lab.make(name="sb-test-left")
+        machine = lab.server.machines.find(orphan.transport.sandbox_id)
         assert machine is not None
         here = machine.metadata["owner"].partition(":")[0]
         machine.metadata["owner"] = f"{here}:999999999:1"
-        assert ags_sandboxes().find_orphans() == {"sb-test-left": left.transport.sandbox_id}
+        assert ags_sandboxes().find_orphans() == {"sb-test-left": orphan.transport.sandbox_id}
         orphans = list_orphans("ags", SandboxSpec())
         assert orphans.where == "AGS in ap-shanghai"
         assert orphans.remove() == {}
-        assert lab.server.machines.find(left.transport.sandbox_id) is None
+        assert lab.server.machines.find(orphan.transport.sandbox_id) is None
         assert lab.server.machines.find(mine.transport.sandbox_id) is not None
 
-    def test_what_a_run_left_is_found_by_run_and_store_whoever_made_it(self, lab: AGSLab) -> None:
+    def test_list_run_finds_by_run_and_store(self, lab: AGSLab) -> None:
         ours = lab.make(name="sb-test-ours", labels={**LABELS, "run": "over"}, store_id="here")
         lab.make(name="sb-test-others", labels={**LABELS, "run": "over"}, store_id="there")
         assert list_run("ags", "over", "here").names == ["sb-test-ours"]
@@ -100,7 +104,7 @@ class TestAccount:
         assert lab.server.machines.find(ours.transport.sandbox_id) is None
         assert list_run("ags", "over").names == ["sb-test-others"]
 
-    def test_two_of_one_name_are_two(self, lab: AGSLab) -> None:
+    def test_list_run_repeats_equal_names(self, lab: AGSLab) -> None:
         for _ in range(2):
             box = lab.make(name=f"sb-test-{time.monotonic_ns()}", labels={**LABELS, "run": "twice"})
             machine = lab.server.machines.find(box.transport.sandbox_id)
@@ -108,9 +112,7 @@ class TestAccount:
             machine.metadata["name"] = "sb-test-twice"
         assert len(list_run("ags", "twice").names) == 2
 
-    def test_who_is_told_to_end_while_one_starts_leaves_none(
-        self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_exit_at_start_leaves_nothing(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lab.server.control.faults, "looks_until_running", 1)
         before = {machine.number for machine in lab.server.machines.list_all()}
 
@@ -122,7 +124,7 @@ class TestAccount:
             lab.make(name="sb-test-told")
         assert {machine.number for machine in lab.server.machines.list_all()} == before
 
-    def test_a_start_that_is_given_up_leaves_no_sandbox(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_interrupted_start_is_undone(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
         answers: list[dict[str, Any]] = []
 
         def interrupted(action: str, parameters: dict[str, Any]) -> dict[str, Any]:

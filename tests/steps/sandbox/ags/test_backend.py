@@ -23,38 +23,36 @@ class TestAGS(Conformance):
 
 
 class TestTokens:
-    def test_a_token_is_renewed_before_it_ends(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_token_is_renewed_before_expiry(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lab.server.faults, "token_life_s", 1.2)
         box = lab.make()
         tokens = lab.server.control.instance_of(box.transport.sandbox_id).tokens
         wait_for(lambda: says(box, "cat hello.txt") == "hello\n" and len(tokens) >= 3)
 
-    def test_a_token_that_is_refused_is_replaced(self, lab: AGSLab) -> None:
+    def test_refused_token_is_replaced(self, lab: AGSLab) -> None:
         box = lab.make()
-        made = lab.server.control.instance_of(box.transport.sandbox_id)
-        made.machine.granted.clear()
+        instance = lab.server.control.instance_of(box.transport.sandbox_id)
+        instance.machine.granted.clear()
         assert says(box, "cat hello.txt") == "hello\n"
-        assert len(made.tokens) == 2
+        assert len(instance.tokens) == 2
 
-    def test_a_key_of_the_account_takes_the_place_of_a_token(
-        self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_account_key_replaces_tokens(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lab.server.control, "api_key", "ark_0123")
         monkeypatch.setenv("E2B_API_KEY", "ark_0123")
         forget_settings()
         try:
             box = lab.make()
             assert says(box, "cat hello.txt") == "hello\n"
-            made = lab.server.control.instance_of(box.transport.sandbox_id)
-            assert made.tokens == []
-            made.machine.granted.clear()
+            instance = lab.server.control.instance_of(box.transport.sandbox_id)
+            assert instance.tokens == []
+            instance.machine.granted.clear()
             assert says(box, "cat hello.txt") == "hello\n"
-            assert len(made.tokens) == 1
+            assert len(instance.tokens) == 1
         finally:
             monkeypatch.undo()
             forget_settings()
 
-    def test_a_key_of_e2b_is_not_shown_to_tencent(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_e2b_key_is_not_sent_to_ags(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("E2B_API_KEY", "e2b_" + "0" * 40)
         forget_settings()
         try:
@@ -67,7 +65,7 @@ class TestTokens:
 
 class TestCommands:
     @pytest.mark.parametrize("fault", ["dropped_before", "dropped_during", "dropped_after"])
-    def test_a_dropped_connection_neither_loses_nor_repeats_a_command(self, lab: AGSLab, fault: str) -> None:
+    def test_command_survives_drops(self, lab: AGSLab, fault: str) -> None:
         box = lab.make()
         setattr(lab.server.faults, fault, 2)
         result = run(box, "echo once >>count; seq 20000; sleep 0.3; echo done; echo bad >&2; exit 3")
@@ -75,21 +73,19 @@ class TestCommands:
         assert result.stdout == "".join(f"{i}\n" for i in range(1, 20001)).encode() + b"done\n"
         assert says(box, "cat count") == "once\n"
 
-    def test_who_answers_for_envd_and_refuses_its_token_broke_the_sandbox(
-        self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_refused_token_breaks_sandbox(self, lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
         box = lab.make()
-        made = lab.server.control.instance_of(box.transport.sandbox_id)
-        monkeypatch.setattr(type(made.machine), "takes_token", lambda *_: False)
-        with pytest.raises(InfraError, match=r"refuses the token.*check TENCENTCLOUD_SECRET_ID"):
+        instance = lab.server.control.instance_of(box.transport.sandbox_id)
+        monkeypatch.setattr(type(instance.machine), "takes_token", lambda *_: False)
+        with pytest.raises(InfraError, match=r"refused the token.*check TENCENTCLOUD_SECRET_ID"):
             run(box, "true")
         with pytest.raises(SandboxBroken):
             run(as_untrusted(box), "true")
 
-    def test_that_it_is_gone_before_its_time_is_not_believed_of_foreign_code(self, lab: AGSLab) -> None:
+    def test_early_end_is_no_outside_failure(self, lab: AGSLab) -> None:
         box = lab.make()
         assert box.outside_failure() is None
         lab.kill(box)
         assert box.outside_failure() is None
-        with pytest.raises(InfraError, match="is gone"):
+        with pytest.raises(InfraError, match="no longer exists"):
             run(box, "true")

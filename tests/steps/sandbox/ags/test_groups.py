@@ -34,31 +34,31 @@ def run(runs: AGSRuns, folder: Path, run_id: str, *flags: str, attempts: int = G
     """A run of recorded actions."""
     words = ["--store", runs.store, "--run-id", run_id, *runs.backend, "-j", "4", "--counter-proof", "never"]
     words += ["--trajectories", "recorded", "-i", INSTANCE, "--attempts", str(attempts), "--agent-timeout", "600"]
-    done = swe_argo("run", *words, *flags, cwd=folder, env=runs.env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *words, *flags, cwd=folder, env=runs.env)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
-def begun_from(runs: AGSRuns) -> Counter[str]:
+def count_start_sources(runs: AGSRuns) -> Counter[str]:
     """What sandboxes of agents were made from."""
     bodies = [body for body in runs.server.control.starts if {"Name": "role", "Value": "solve"} in body["Metadata"]]
     return Counter("snapshot" if "SnapshotId" in body else "image" for body in bodies)
 
 
 @pytest.mark.slow
-def test_a_group_costs_one_preparation_and_has_the_verdicts_of_attempts_without(runs: AGSRuns, tmp_path: Path) -> None:
+def test_group_is_prepared_once(runs: AGSRuns, tmp_path: Path) -> None:
     run(runs, tmp_path, "with", "--group-from-snapshot")
-    assert begun_from(runs) == {"image": 1, "snapshot": GROUP - 1}
-    [snapshot] = runs.server.control.snapshots.taken
+    assert count_start_sources(runs) == {"image": 1, "snapshot": GROUP - 1}
+    [snapshot] = runs.server.control.snapshots.snapshot_ids
     assert snapshot not in runs.server.machines.templates  # removed at the end
     run(runs, tmp_path, "without", attempts=1)
     [one] = outcomes(tmp_path, "without", 1)
     assert outcomes(tmp_path, "with", GROUP) == [one] * GROUP
-    assert runs.left == []
+    assert runs.orphans == []
 
 
 @pytest.mark.long
-def test_an_account_without_the_preview_prepares_each_attempt(runs: AGSRuns, tmp_path: Path) -> None:
+def test_group_needs_snapshots(runs: AGSRuns, tmp_path: Path) -> None:
     runs.server.control.snapshots.is_off = True
     run(runs, tmp_path, "with", "--group-from-snapshot", attempts=2)
-    assert begun_from(runs) == {"image": 2}
+    assert count_start_sources(runs) == {"image": 2}
     assert len(outcomes(tmp_path, "with", 2)) == 2

@@ -22,7 +22,11 @@ from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
 
 IMAGE = "SWE_ARGO_TEST_AGS_IMAGE"
-MISSING = [each for each in ("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY", IMAGE) if not os.environ.get(each)]
+MISSING = [
+    variable
+    for variable in ("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY", IMAGE)
+    if not os.environ.get(variable)
+]
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(bool(MISSING), reason=f"no account of AGS is lent: {', '.join(MISSING)} not set"),
@@ -39,13 +43,13 @@ class ServiceLab:
 
     def __init__(self) -> None:
         self.backend = connect(SandboxSpec())
-        self.made: list[EnvdSandbox] = []
+        self.sandboxes: list[EnvdSandbox] = []
 
     def create(self, *, network: bool = False, deadline_s: float = 1800) -> Sandbox:
         name = f"sb-conformance-{time.time_ns()}"
         labels = {"run": "conformance", "instance": "none", "attempt": "1", "role": "solve"}
         box = self.backend.create(SandboxRequest(name, os.environ[IMAGE], deadline_s, network=network, labels=labels))
-        self.made.append(box)
+        self.sandboxes.append(box)
         return box
 
     def destroy(self, sandbox: Sandbox) -> None:
@@ -60,9 +64,9 @@ class ServiceLab:
 def lab() -> Iterator[ServiceLab]:
     lab = ServiceLab()
     yield lab
-    for box in lab.made:
+    for box in lab.sandboxes:
         lab.destroy(box)
-    ids = {box.transport.sandbox_id for box in lab.made}
+    ids = {box.transport.sandbox_id for box in lab.sandboxes}
     assert not ids & {number for number, _ in list_instances(OURS)}
 
 

@@ -39,10 +39,10 @@ def env_of(server: AGSServer, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_run_resolves_what_it_solves_and_leaves_no_sandbox(server: AGSServer, tmp_path: Path) -> None:
+def test_run_resolves_and_cleans_up(server: AGSServer, tmp_path: Path) -> None:
     words = ["run", "--store", "store", "--run-id", "r", "--agent", "gold", "--agent-timeout", "900", *ids(*QUICK[:2])]
-    done = swe_argo(*words, "--backend", "mini_ags.py:connect", cwd=tmp_path, env=env_of(server, tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo(*words, "--backend", "mini_ags.py:connect", cwd=tmp_path, env=env_of(server, tmp_path))
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path / "store"), "r").headline.resolved == 2
     assert len(server.control.starts) >= 2
     assert server.machines.list_all() == []
@@ -50,12 +50,12 @@ def test_a_run_resolves_what_it_solves_and_leaves_no_sandbox(server: AGSServer, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("agent", ["gold", "idle"])
-def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(server: AGSServer, tmp_path: Path, agent: str) -> None:
+def test_run_has_the_verdicts_of_local(server: AGSServer, tmp_path: Path, agent: str) -> None:
     """Long: in make test E2B's runs are compared so, and these sandboxes are driven by the same code."""
     words = ["run", "--store", "store", "--agent", agent, "--agent-timeout", "900", *ids(*QUICK)]
     for name, backend in (("local", "local"), ("remote", "mini_ags.py:connect")):
-        done = swe_argo(*words, "--run-id", name, "--backend", backend, cwd=tmp_path, env=env_of(server, tmp_path))
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo(*words, "--run-id", name, "--backend", backend, cwd=tmp_path, env=env_of(server, tmp_path))
+        assert result.returncode == 0, result.stdout + result.stderr
     local, remote = (summary(str(tmp_path / "store"), name) for name in ("local", "remote"))
     assert remote.headline.resolved == local.headline.resolved == (len(QUICK) if agent == "gold" else 0)
     assert len(server.control.starts) >= len(QUICK)
@@ -63,16 +63,16 @@ def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(server: AGSServer
 
 
 @pytest.mark.long
-def test_a_scaffold_solves_there_what_it_solves_here(server: AGSServer, tmp_path: Path) -> None:
+def test_scaffold_solves_as_locally(server: AGSServer, tmp_path: Path) -> None:
     with model_server(solutions.solving("r2egym"), key="test-key") as endpoint:
         words = ["--agent", "r2egym", "--model", "openai/scripted", "--base-url", endpoint.url, *ids(*QUICK[:2])]
-        done = swe_argo(
+        result = swe_argo(
             *("run", "--store", "store", "--run-id", "scaffold", "--backend", "mini_ags.py:connect", *words),
             *("--agent-timeout", "900", "--use-fn-calling", "true"),
             cwd=tmp_path,
             env={**env_of(server, tmp_path), "OPENAI_API_KEY": "test-key"},
         )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path / "store"), "scaffold").headline.resolved == 2
     networks = {body["ToolName"] for body in server.control.starts}
     assert networks == {"swe-argo-sandbox", "swe-argo-public"}
@@ -80,12 +80,12 @@ def test_a_scaffold_solves_there_what_it_solves_here(server: AGSServer, tmp_path
 
 
 @pytest.mark.long
-def test_twenty_units_at_a_time_share_ten_places_and_none_is_lost(server: AGSServer, tmp_path: Path) -> None:
+def test_workers_share_ten_sandboxes(server: AGSServer, tmp_path: Path) -> None:
     words = ["run", "--store", "store", "--run-id", "many", "--agent", "gold", "--attempts", "5", *ids(*QUICK)]
-    done = swe_argo(
+    result = swe_argo(
         *words, "--workers", "20", "--backend", "mini_ags.py:connect", cwd=tmp_path, env=env_of(server, tmp_path)
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     headline = summary(str(tmp_path / "store"), "many").headline
     assert headline.resolved == len(QUICK)
     assert server.control.most_at_once <= QUOTA
@@ -94,11 +94,11 @@ def test_twenty_units_at_a_time_share_ten_places_and_none_is_lost(server: AGSSer
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_run_says_that_it_waits_while_others_use_up_the_quota(server: AGSServer, tmp_path: Path) -> None:
+def test_run_reports_waiting_for_quota(server: AGSServer, tmp_path: Path) -> None:
     server.control.quota = 1
     image = image_by_id("mini")[QUICK[0]]
     mini.prepare(tmp_path / "home" / "images", {QUICK[0]: image})
-    others = server.machines.create(image, 600, {}, network=False)
+    blocker = server.machines.create(image, 600, {}, network=False)
     words = [
         "run",
         "--store",
@@ -117,8 +117,8 @@ def test_a_run_says_that_it_waits_while_others_use_up_the_quota(server: AGSServe
     with process.stdout as printed:
         for line in printed:
             lines.append(line)
-            if line.startswith("note: no room for another sandbox at AGS in ap-shanghai for 1"):
-                server.machines.kill(others.number)
+            if line.startswith("note: AGS in ap-shanghai has had no room for another sandbox for 1"):
+                server.machines.kill(blocker.number)
     assert process.wait() == 0, lines
     assert sum("waiting: 1 of the account's 1 sandboxes run" in line for line in lines) == 1
     assert summary(str(tmp_path / "store"), "waits").headline.resolved == 1

@@ -44,7 +44,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AGSServ
     forget_client()
 
 
-def plan_of(folder: Path, table: dict[str, Any] | None = None, **options: Any) -> SyncPlan:
+def make_sync_plan(folder: Path, table: dict[str, Any] | None = None, **options: Any) -> SyncPlan:
     defaults: dict[str, Any] = {"images": IMAGES, "modes": ["SANDBOX", "PUBLIC"], "envd_image": "ccr.example/envd:1"}
     return SyncPlan(table=AGSSpec(**(table or {})), mapping=folder / "images.json", **{**defaults, **options})
 
@@ -54,10 +54,10 @@ def quiet(_line: str) -> None:
 
 
 class TestTools:
-    def test_shared_tools_are_made_once_and_a_run_is_ready(self, account: AGSServer, tmp_path: Path) -> None:
+    def test_sync_makes_shared_tools_once(self, account: AGSServer, tmp_path: Path) -> None:
         account.control.tools.looks_until_active = 2
         lines: list[str] = []
-        plan = plan_of(tmp_path, role_arn="qcs::cam::role")
+        plan = make_sync_plan(tmp_path, role_arn="qcs::cam::role")
         assert sync(plan, lines.append).created == ["swe-argo-sandbox", "swe-argo-public"]
         assert "waiting for tools: 2 are not ACTIVE yet" in lines
         body = account.control.tools.creates[0]
@@ -66,14 +66,14 @@ class TestTools:
         assert body["RoleArn"] == "qcs::cam::role"
         assert body["StorageMounts"][0]["StorageSource"]["Image"]["Reference"] == "ccr.example/envd:1"
         again = sync(plan, quiet)
-        assert (again.created, again.kept) == ([], ["swe-argo-sandbox", "swe-argo-public"])
+        assert (again.created, again.existing_tools) == ([], ["swe-argo-sandbox", "swe-argo-public"])
         assert len(account.control.tools.creates) == 2
         needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
         ready(SandboxSpec.model_validate({"backend": "ags", "ags": {"mapping": str(plan.mapping)}}), needs)
 
-    def test_a_tool_per_image_is_found_by_a_run(self, account: AGSServer, tmp_path: Path) -> None:
+    def test_sync_makes_a_tool_per_image(self, account: AGSServer, tmp_path: Path) -> None:
         table = {"tool_per_image": True}
-        result = sync(plan_of(tmp_path, table), quiet)
+        result = sync(make_sync_plan(tmp_path, table), quiet)
         assert len(set(result.created)) == 4
         tags = {tag["Key"]: tag["Value"] for tag in account.control.tools.creates[0]["Tags"]}
         assert (tags["image"], tags["tcr_image"]) == (IMAGES[0], IMAGES[0])
@@ -83,8 +83,8 @@ class TestTools:
         needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
         ready(SandboxSpec.model_validate({"backend": "ags", "ags": table}), needs)
 
-    def test_what_was_interrupted_goes_on(self, account: AGSServer, tmp_path: Path) -> None:
-        plan = plan_of(tmp_path, {"tool_per_image": True})
+    def test_sync_resumes_after_interrupt(self, account: AGSServer, tmp_path: Path) -> None:
+        plan = make_sync_plan(tmp_path, {"tool_per_image": True})
 
         def interrupt(line: str) -> None:
             if line.startswith("creating tools: 2"):
@@ -97,33 +97,33 @@ class TestTools:
         assert len(sync(plan, quiet).created) == 2
         assert len(account.control.tools.all) == 4
 
-    def test_a_create_whose_answer_failed_makes_one_tool(self, account: AGSServer, tmp_path: Path) -> None:
+    def test_sync_retry_makes_one_tool(self, account: AGSServer, tmp_path: Path) -> None:
         account.control.faults.codes["CreateSandboxTool"] = deque(["InternalError", "RequestLimitExceeded"])
-        assert len(sync(plan_of(tmp_path), quiet).created) == 2
+        assert len(sync(make_sync_plan(tmp_path), quiet).created) == 2
         assert len(account.control.tools.all) == 2
 
-    def test_a_tool_that_was_removed_is_made_again(self, account: AGSServer, tmp_path: Path) -> None:
-        plan = plan_of(tmp_path)
+    def test_sync_remakes_removed_tools(self, account: AGSServer, tmp_path: Path) -> None:
+        plan = make_sync_plan(tmp_path)
         sync(plan, quiet)
         account.control.tools.all.clear()
         assert len(sync(plan, quiet).created) == 2
         assert len(account.control.tools.all) == 2
 
-    def test_a_tool_that_fails_is_named_and_ends_no_other(self, account: AGSServer, tmp_path: Path) -> None:
+    def test_sync_names_a_failed_tool(self, account: AGSServer, tmp_path: Path) -> None:
         account.control.tools.failing.add("swe-argo-public")
-        result = sync(plan_of(tmp_path), quiet)
+        result = sync(make_sync_plan(tmp_path), quiet)
         assert "is FAILED, not ACTIVE" in result.failed["swe-argo-public"]
         assert "swe-argo-sandbox" in result.created
 
-    def test_a_role_that_is_missing_is_named(self, account: AGSServer, tmp_path: Path) -> None:
+    def test_sync_names_a_missing_role(self, account: AGSServer, tmp_path: Path) -> None:
         account.control.faults.codes["CreateSandboxTool"] = deque(["MissingParameter.RoleArn"] * 2)
-        result = sync(plan_of(tmp_path), quiet)
+        result = sync(make_sync_plan(tmp_path), quiet)
         assert all("TENCENTCLOUD_ROLE_ARN" in why for why in result.failed.values())
         assert len(result.failed) == 2
 
-    def test_without_envd_no_tool_is_made(self, account: AGSServer, tmp_path: Path) -> None:
+    def test_sync_needs_an_envd_image(self, account: AGSServer, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="AGS_ENVD_IMAGE"):
-            sync(plan_of(tmp_path, envd_image=None), quiet)
+            sync(make_sync_plan(tmp_path, envd_image=None), quiet)
         assert account.control.tools.creates == []
 
 
@@ -142,20 +142,18 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
 
 @needs_skopeo
 class TestCopies:
-    def test_images_are_copied_once(self, account: AGSServer, registry: Registry, tmp_path: Path) -> None:
-        plan = plan_of(tmp_path, registry=registry.address, to=f"{registry.address}/mine", copies_at_a_time=1)
+    def test_sync_copies_images_once(self, account: AGSServer, registry: Registry, tmp_path: Path) -> None:
+        plan = make_sync_plan(tmp_path, registry=registry.address, to=f"{registry.address}/mine", copies_at_a_time=1)
         result = sync(plan, quiet)
         assert (sorted(result.copied), result.failed) == (IMAGES, {})
         mapping = json.loads(plan.mapping.read_text())
         name = mapping[IMAGES[0]]["tcr_image"]
         registry.config(name.partition("/")[2])
         again = sync(plan, quiet)
-        assert (again.copied, sorted(again.there)) == ([], IMAGES)
+        assert (again.copied, sorted(again.existing_images)) == ([], IMAGES)
 
-    def test_an_image_that_is_not_there_is_named_and_ends_no_other(
-        self, account: AGSServer, registry: Registry, tmp_path: Path
-    ) -> None:
-        plan = plan_of(
+    def test_sync_names_a_missing_image(self, account: AGSServer, registry: Registry, tmp_path: Path) -> None:
+        plan = make_sync_plan(
             tmp_path, images=["org/none:1", IMAGES[0]], registry=registry.address, to=f"{registry.address}/mine"
         )
         result = sync(plan, quiet)
@@ -165,22 +163,20 @@ class TestCopies:
         assert result.created == ["swe-argo-sandbox", "swe-argo-public"], "the first image is no reason to make none"
 
 
-def test_copying_without_skopeo_says_what_is_needed(
-    account: AGSServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copy_needs_skopeo(account: AGSServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="needs skopeo, which is not installed"):
-        sync(plan_of(tmp_path, to="ccr.example/ns"), quiet)
+        sync(make_sync_plan(tmp_path, to="ccr.example/ns"), quiet)
 
 
-def test_the_command_makes_what_a_dataset_needs_and_a_dry_run_nothing(account: AGSServer, tmp_path: Path) -> None:
+def test_sync_command_has_a_dry_run(account: AGSServer, tmp_path: Path) -> None:
     words = ["ags", "sync", "mini", "--k", "2", "--ags-tool-per-image", "--envd-image", "ccr.example/envd:1"]
     env = {**account.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}
     dry = swe_argo(*words, "--dry-run", cwd=tmp_path, env=env)
     assert dry.returncode == 0, dry.stdout + dry.stderr
-    assert "2 images, 4 tools are missing; nothing was changed" in dry.stdout
+    assert "2 images, 4 tools missing; nothing was changed" in dry.stdout
     assert account.control.tools.creates == []
-    done = swe_argo(*words, cwd=tmp_path, env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 tools created, 0 were there; 0 failed" in done.stdout
+    result = swe_argo(*words, cwd=tmp_path, env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4 tools created, 0 existed; 0 failed" in result.stdout
     assert len(json.loads((tmp_path / "ags-images.json").read_text())) == 2

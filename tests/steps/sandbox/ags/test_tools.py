@@ -19,7 +19,7 @@ IMAGE = "swebench/sweb.eval.x86_64.django_1776_django-11099:latest"
 EACH = AGSSpec(tool_per_image=True)
 
 
-def test_names_of_tools_are_short_and_nobody_elses() -> None:
+def test_tool_names_are_short_and_unique() -> None:
     images = [IMAGE, IMAGE.replace("swebench/", "other/"), IMAGE.replace("latest", "v2"), f"{IMAGE}@sha256:{'0' * 64}"]
     long = [f"a/{'x' * 200}:{tag}" for tag in ("one", "two")]
     names = [tool_name(EACH, image, mode) for image in (*images, *long) for mode in ("SANDBOX", "PUBLIC")]
@@ -29,12 +29,12 @@ def test_names_of_tools_are_short_and_nobody_elses() -> None:
     assert "django-11099" in names[0]
 
 
-def test_one_tool_of_each_network_is_shared() -> None:
+def test_shared_tools_differ_by_network() -> None:
     assert tool_name(AGSSpec(), IMAGE, "SANDBOX") == tool_name(AGSSpec(), "other:1", "SANDBOX") == "swe-argo-sandbox"
     assert tool_name(AGSSpec(), IMAGE, "PUBLIC") == "swe-argo-public"
 
 
-def test_copies_of_images_with_the_same_last_name_are_two() -> None:
+def test_copy_names_are_unique() -> None:
     copies = {
         copy_name(image, "ccr.example/ns/") for image in ("a/repo:1", "b/repo:1", "a/repo", f"a/repo@sha256:{'0' * 64}")
     }
@@ -42,7 +42,7 @@ def test_copies_of_images_with_the_same_last_name_are_two() -> None:
     assert all(re.fullmatch(r"ccr\.example/ns/repo:[\w.-]{1,128}", name) for name in copies)
 
 
-def test_the_mapping_of_the_guides_script_is_one(tmp_path: Path) -> None:
+def test_mapping_accepts_guide_format(tmp_path: Path) -> None:
     file = tmp_path / "tool_mapping.json"
     file.write_text('{"row:1": {"tool_name": "t", "tool_id": "sdt-1", "tcr_image": "ccr.example/a:1"}, "row:2": "x:2"}')
     spec = AGSSpec(mapping=str(file), registry_type="enterprise")
@@ -53,7 +53,7 @@ def test_the_mapping_of_the_guides_script_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"image": 1}', '{"image": {"tcr_image": 1}}', '{"image": {}}'])
-def test_a_mapping_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_mapping_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "mapping.json"
     file.write_text(text)
     with pytest.raises(ConfigError, match=r"sandbox\.ags\.mapping"):

@@ -51,14 +51,14 @@ class Tools:
         return {"ToolId": number}
 
     def DescribeSandboxToolList(self, body: dict[str, Any]) -> dict[str, Any]:
-        wanted = body.get("ToolIds")
-        found = [tool for number, tool in self.all.items() if not wanted or number in wanted]
-        listing = page_of([{**tool, "Status": self._status(tool)} for tool in found], body, "SandboxToolSet")
-        for tool in found:
+        ids = body.get("ToolIds")
+        tools = [tool for number, tool in self.all.items() if not ids or number in ids]
+        listing = page_of([{**tool, "Status": self._status(tool)} for tool in tools], body, "SandboxToolSet")
+        for tool in tools:
             self._looks[tool["ToolId"]] -= 1
         return listing
 
-    def named(self, body: dict[str, Any]) -> dict[str, Any]:
+    def find_tool(self, body: dict[str, Any]) -> dict[str, Any]:
         """The tool that a start names."""
         for tool in self.all.values():
             if body.get("ToolId") == tool["ToolId"] or body.get("ToolName") == tool["ToolName"]:

@@ -48,7 +48,7 @@ class DockerLab:
         self.client = client
         self.image = image
         self.backend = DockerBackend(client.api, patience=EngineRetries(first_s=0.05, longest_s=0.5))
-        self.made: list[DockerSandbox] = []
+        self.sandboxes: list[DockerSandbox] = []
         bridge = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
         self.host: str | None = bridge.get("Gateway") or bridge["Subnet"].replace("0.0/16", "0.1")
 
@@ -58,7 +58,7 @@ class DockerLab:
 
     def make(self, **options: Any) -> DockerSandbox:
         box = self.backend.create(self.request(**options))
-        self.made.append(box)
+        self.sandboxes.append(box)
         return box
 
     def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
@@ -79,7 +79,7 @@ class DockerLab:
 def lab(docker_client: DockerClient, checkout: Path) -> Iterator[DockerLab]:
     lab = DockerLab(docker_client, make_testbed_image(docker_client, checkout))
     yield lab
-    for box in lab.made:
+    for box in lab.sandboxes:
         lab.destroy(box)
 
 
@@ -90,19 +90,19 @@ class TestDocker(Conformance):
 
 @needs_engine
 class TestContainers:
-    def test_killing_every_process_is_a_result_and_not_the_end_of_the_machine(self, lab: DockerLab) -> None:
+    def test_kill_all_keeps_the_machine(self, lab: DockerLab) -> None:
         box = lab.make()
         assert run(box, "kill -9 -1; echo never").exit_code == 137
         assert says(box, "echo still here") == "still here\n"
 
-    def test_orphans_do_not_stay_as_zombies(self, lab: DockerLab) -> None:
+    def test_zombies_are_reaped(self, lab: DockerLab) -> None:
         box = lab.make()
         says(box, "for i in $(seq 20); do (setsid sleep 0.05 &); done; sleep 0.5")
         time.sleep(0.5)
         while says(box, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' || :") != "0\n":
             time.sleep(0.1)  # one that has just ended is a zombie for a moment; the time limit of a test ends this
 
-    def test_a_shell_that_stays_open_ends_with_its_line(self, lab: DockerLab) -> None:
+    def test_open_shell_ends_with_its_line(self, lab: DockerLab) -> None:
         box = lab.make()
 
         def shells() -> int:
@@ -116,13 +116,13 @@ class TestContainers:
             time.sleep(0.1)
         assert says(box, "echo again") == "again\n"
 
-    def test_running_out_of_memory_is_a_resource_error(self, lab: DockerLab) -> None:
+    def test_out_of_memory_is_resource_error(self, lab: DockerLab) -> None:
         box = lab.make(memory_mb=64)
         with pytest.raises(ResourceError, match="64 MiB") as caught:
             run(box, "python3 -c 'b = bytearray(300 << 20)' || echo it was killed")
         assert caught.value.failure_class is FailureClass.OUT_OF_MEMORY
 
-    def test_limits_grow_with_the_resource_factor_up_to_what_the_engine_has(self, lab: DockerLab) -> None:
+    def test_resource_factor_scales_limits(self, lab: DockerLab) -> None:
         box = lab.make(memory_mb=128, cpus=0.5, resource_factor=2.0)
         host = lab.inspect(box)["HostConfig"]
         assert (host["Memory"], host["NanoCpus"]) == (256 << 20, 10**9)
@@ -130,7 +130,7 @@ class TestContainers:
         cores = lab.client.info()["NCPU"]
         assert lab.make(cpus=cores * 100.0).machine.cpus == cores
 
-    def test_without_wishes_there_are_no_limits_but_no_network_either(self, lab: DockerLab) -> None:
+    def test_default_is_unlimited_and_closed(self, lab: DockerLab) -> None:
         box = lab.make()
         host = lab.inspect(box)["HostConfig"]
         assert (host["Memory"], host["NanoCpus"], host["NetworkMode"]) == (0, 0, "none")
@@ -140,14 +140,14 @@ class TestContainers:
         assert (box.machine.backend, box.machine.isolation, box.machine.network) == ("docker", "container", False)
         assert (box.machine.image_digest or "").startswith("sha256:")
 
-    def test_a_container_says_whose_it_is_and_until_when(self, lab: DockerLab) -> None:
+    def test_container_has_its_labels(self, lab: DockerLab) -> None:
         before = int(time.time())
         labels = lab.inspect(lab.make(deadline_s=100))["Config"]["Labels"]
         assert {key: labels[f"swe-argo/{key}"] for key in LABELS} == LABELS
         assert labels["swe-argo"] == "sandbox"
         assert before + 100 <= int(labels["swe-argo/deadline"]) <= time.time() + 101
 
-    def test_a_name_left_by_a_lost_answer_is_taken_over(self, lab: DockerLab) -> None:
+    def test_own_name_is_taken_over(self, lab: DockerLab) -> None:
         name = new_name()
         first, second = lab.make(name=name), lab.make(name=name)
         assert first.transport.container != second.transport.container
@@ -155,19 +155,19 @@ class TestContainers:
         with pytest.raises(InfraError, match="was removed"):
             run(first, "true")
 
-    def test_a_name_of_somebody_else_is_left_alone(self, lab: DockerLab) -> None:
+    def test_foreign_name_is_refused(self, lab: DockerLab) -> None:
         name = new_name()
         other = lab.make(name=name, labels={**LABELS, "run": "another"})
-        with pytest.raises(InfraError, match=f"{name} is taken") as caught:
+        with pytest.raises(InfraError, match=f"{name} is in use") as caught:
             lab.make(name=name)
         assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
         assert says(other, "echo unharmed") == "unharmed\n"
 
-    def test_a_limit_that_the_engine_refuses_is_a_wrong_request(self, lab: DockerLab) -> None:
+    def test_refused_limit_is_a_config_error(self, lab: DockerLab) -> None:
         with pytest.raises(ConfigError, match="memory limit"):
             lab.make(memory_mb=1)
 
-    def test_an_image_without_a_shell_leaves_no_container(self, lab: DockerLab) -> None:
+    def test_image_without_shell_is_refused(self, lab: DockerLab) -> None:
         lab.client.api.import_image_from_data(_empty_tar(), repository="swe-argo-test-empty", tag="1")
         backend, name = lab.backend, new_name()
         with pytest.raises(ConfigError, match="/bin/sh"):
@@ -176,17 +176,17 @@ class TestContainers:
 
 
 @needs_engine
-class TestStrays:
-    def test_a_container_whose_deadline_passed_is_a_stray(self, lab: DockerLab) -> None:
+class TestOrphans:
+    def test_late_container_is_orphaned(self, lab: DockerLab) -> None:
         box, fresh = lab.make(deadline_s=1), lab.make()
         time.sleep(2.2)
-        found = find_orphans(lab.client.api)
-        assert box.transport.name in found
-        assert fresh.transport.name not in found
+        orphans = find_orphans(lab.client.api)
+        assert box.transport.name in orphans
+        assert fresh.transport.name not in orphans
         assert clean([box.transport.name], lab.client.api) == [box.transport.name]
         assert box.transport.name not in find_orphans(lab.client.api)
 
-    def test_a_container_whose_owner_is_dead_is_a_stray(self, lab: DockerLab, docker_host: None) -> None:
+    def test_unowned_container_is_orphaned(self, lab: DockerLab, docker_host: None) -> None:
         name = new_name()
         script = (
             "from swe_argo.steps.contracts.sandbox_spec import SandboxSpec\n"
@@ -199,7 +199,7 @@ class TestStrays:
         assert name in find_orphans(lab.client.api)
         assert clean([name], lab.client.api) == [name]
 
-    def test_containers_of_others_are_never_strays_nor_removed(self, lab: DockerLab) -> None:
+    def test_foreign_container_is_kept(self, lab: DockerLab) -> None:
         name = new_name()
         other = lab.client.containers.create(lab.image, ["true"], name=name, labels={"a": "b"})
         try:
@@ -209,29 +209,27 @@ class TestStrays:
         finally:
             other.remove(force=True)
 
-    def test_the_engine_tells_about_itself(self, docker_host: None, lab: DockerLab) -> None:
-        found = diagnose("docker", SandboxSpec())
+    def test_diagnose_reports_the_engine(self, docker_host: None, lab: DockerLab) -> None:
+        diagnosis = diagnose("docker", SandboxSpec())
         info = lab.client.info()
-        assert found.well
-        assert found.detail.startswith(f"{info['ServerVersion']}, {info['Architecture']}, {info['Driver']} at /")
+        assert diagnosis.well
+        assert diagnosis.detail.startswith(f"{info['ServerVersion']}, {info['Architecture']}, {info['Driver']} at /")
 
 
 @pytest.mark.parametrize(
-    ("host", "said"),
+    ("host", "expected"),
     [
         ("unix:///no/such/docker.sock", "unix:///no/such/docker.sock (no such file or directory)"),
         ("tcp://127.0.0.1:9", "tcp://127.0.0.1:9"),
         ("carrier-pigeon://x", "carrier-pigeon"),
     ],
 )
-def test_without_an_engine_one_line_says_what_was_tried_and_what_to_do(
-    host: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_engine_is_one_line(host: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", host)
     connect_engine.cache_clear()
     with pytest.raises(ConfigError) as caught:
         connect_engine()
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
     assert "--backend local" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert diagnose("docker", SandboxSpec()) == Diagnosis(False, caught.value.reason.removeprefix("sandbox.backend: "))
@@ -245,7 +243,7 @@ def _empty_tar() -> bytes:
 
 @needs_engine
 class TestAgentsFiles:
-    def test_they_are_mounted_read_only_from_one_volume_of_the_engine(self, lab: DockerLab, tmp_path: Path) -> None:
+    def test_bundle_is_one_mounted_volume(self, lab: DockerLab, tmp_path: Path) -> None:
         bundle = make_bundle(tmp_path / "bundle")
         holder = f"swe-argo-agent-{bundle.digest.removeprefix('sha256:')[:32]}"
         try:
@@ -257,15 +255,15 @@ class TestAgentsFiles:
             for box in boxes:
                 lab.destroy(box)
             assert_mounted(lab.make(bundle=bundle))
-            held = lab.client.api.inspect_container(holder)
-            assert volumes == {held["Mounts"][0]["Name"]}
-            there = lab.client.api.containers(all=True, filters={"label": "swe-argo=agent"})
-            assert [name for each in there for name in each["Names"] if holder in name] == [f"/{holder}"]
+            holder_info = lab.client.api.inspect_container(holder)
+            assert volumes == {holder_info["Mounts"][0]["Name"]}
+            containers = lab.client.api.containers(all=True, filters={"label": "swe-argo=agent"})
+            assert [name for container in containers for name in container["Names"] if holder in name] == [f"/{holder}"]
         finally:
-            for box in lab.made:
+            for box in lab.sandboxes:
                 lab.destroy(box)
             lab.client.api.remove_container(holder, v=True, force=True)
 
-    def test_those_that_are_not_on_this_machine_are_named_with_the_way_out(self, lab: DockerLab) -> None:
-        with pytest.raises(ConfigError, match="no agent files sha256:0: swe-argo agents build"):
+    def test_missing_bundle_names_command(self, lab: DockerLab) -> None:
+        with pytest.raises(ConfigError, match="no agent files sha256:0: run swe-argo agents build"):
             lab.make(bundle=BundleMount("sha256:0", None, None))

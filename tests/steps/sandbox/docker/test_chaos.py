@@ -83,9 +83,7 @@ def lost(box: DockerSandbox, command: str) -> InfraError:
     return caught.value
 
 
-def test_an_engine_killed_under_a_command_is_an_infra_error(
-    engine: Engine, backend: DockerBackend, box: DockerSandbox
-) -> None:
+def test_killed_engine_is_infra_error(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
     killing = threading.Timer(0.5, engine.kill)
     killing.start()
     error = lost(box, "sleep 1000")
@@ -100,9 +98,7 @@ def test_an_engine_killed_under_a_command_is_an_infra_error(
     backend.destroy(box)
 
 
-def test_a_container_that_ended_with_its_engine_is_lost_by_the_engines_own_word(
-    engine: Engine, backend: DockerBackend, box: DockerSandbox
-) -> None:
+def test_restarted_engine_reports_loss(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
     engine.stop()
     outside = box.outside_failure()
     assert outside is not None
@@ -114,7 +110,7 @@ def test_a_container_that_ended_with_its_engine_is_lost_by_the_engines_own_word(
     backend.destroy(box)
 
 
-def test_an_engine_that_hangs_is_an_infra_error(
+def test_hanging_engine_is_infra_error(
     engine: Engine, backend: DockerBackend, box: DockerSandbox, hurried: DockerSandbox
 ) -> None:
     pid = engine.pid
@@ -128,7 +124,7 @@ def test_an_engine_that_hangs_is_an_infra_error(
     backend.destroy(box)
 
 
-def test_a_short_hang_loses_nothing(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
+def test_short_hang_loses_nothing(engine: Engine, backend: DockerBackend, box: DockerSandbox) -> None:
     pid = engine.pid
     assert pid is not None
 
@@ -144,7 +140,7 @@ def test_a_short_hang_loses_nothing(engine: Engine, backend: DockerBackend, box:
     backend.destroy(box)
 
 
-def test_a_container_removed_by_somebody_is_an_infra_error(backend: DockerBackend, box: DockerSandbox) -> None:
+def test_removed_container_is_infra_error(backend: DockerBackend, box: DockerSandbox) -> None:
     removing = threading.Timer(0.5, backend.destroy, [box])
     removing.start()
     assert lost(box, "sleep 1000").failure_class is FailureClass.SANDBOX_LOST

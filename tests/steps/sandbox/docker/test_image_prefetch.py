@@ -15,7 +15,7 @@ from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
 from swe_argo.steps.sandbox.docker import disk
 from swe_argo.steps.sandbox.docker.backend import DockerBackend
 from swe_argo.steps.sandbox.docker.engine import EngineRetries
-from swe_argo.steps.sandbox.docker.image_prefetch import ImageKeeper
+from swe_argo.steps.sandbox.docker.image_prefetch import ImagePrefetch
 from swe_argo.steps.sandbox.docker.images import local_image, pull_failure
 from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.base_image import smallest_layer
@@ -50,7 +50,7 @@ def request(image: str, registry: Registry) -> SandboxRequest:
 
 
 @pytest.mark.docker
-def test_an_image_is_pulled_through_the_registry_that_was_asked_for(backend: DockerBackend, registry: Registry) -> None:
+def test_image_comes_from_the_registry(backend: DockerBackend, registry: Registry) -> None:
     digest = registry.add("hub/swebench/tiny", smallest_layer("it is me"))
     box = backend.create(request("docker.io/swebench/tiny:latest", registry))
     try:
@@ -62,16 +62,16 @@ def test_an_image_is_pulled_through_the_registry_that_was_asked_for(backend: Doc
 
 
 @pytest.mark.docker
-def test_an_image_that_does_not_exist_is_refused_at_once(backend: DockerBackend, registry: Registry) -> None:
+def test_missing_image_is_refused(backend: DockerBackend, registry: Registry) -> None:
     with pytest.raises(ConfigError) as caught:
         backend.create(request("swebench/no-such:latest", registry))
     assert caught.value.failure_class is FailureClass.IMAGE_MISSING
     assert f"{registry.address}/hub/swebench/no-such:latest does not exist at {registry.address}" in str(caught.value)
-    assert len(registry.asked) <= ASKED_BY_ONE_PULL
+    assert len(registry.requests) <= ASKED_BY_ONE_PULL
 
 
 @pytest.mark.docker
-def test_a_registry_that_denies_is_refused_at_once(backend: DockerBackend, registry: Registry) -> None:
+def test_denied_pull_is_refused(backend: DockerBackend, registry: Registry) -> None:
     registry.failures = [(401, "UNAUTHORIZED", "authentication required")] * 9
     with pytest.raises(ConfigError, match="docker login") as caught:
         backend.create(request("swebench/tiny:latest", registry))
@@ -79,7 +79,7 @@ def test_a_registry_that_denies_is_refused_at_once(backend: DockerBackend, regis
 
 
 @pytest.mark.docker
-def test_a_registry_that_recovers_is_asked_again(backend: DockerBackend, registry: Registry) -> None:
+def test_pull_is_retried_after_an_error(backend: DockerBackend, registry: Registry) -> None:
     registry.add("hub/swebench/tiny", smallest_layer("recovered"))
     registry.failures = [(500, "UNKNOWN", "it is a bad day"), (429, "TOOMANYREQUESTS", "rate limit")]
     backend.destroy(backend.create(request("swebench/tiny:latest", registry)))
@@ -88,25 +88,25 @@ def test_a_registry_that_recovers_is_asked_again(backend: DockerBackend, registr
 
 @pytest.mark.docker
 @pytest.mark.parametrize(
-    ("failure", "said"),
+    ("failure", "expected"),
     [
         ((500, "UNKNOWN", "it is a bad day"), "500 Internal Server Error"),
         ((503, "UNAVAILABLE", "it is a bad day"), "503 Service Unavailable"),
         ((429, "TOOMANYREQUESTS", "You have reached your pull rate limit"), "limits the rate of pulls"),
     ],
 )
-def test_a_registry_that_stays_broken_is_an_infra_error(
-    backend: DockerBackend, registry: Registry, failure: tuple[int, str, str], said: str
+def test_broken_registry_is_infra_error(
+    backend: DockerBackend, registry: Registry, failure: tuple[int, str, str], expected: str
 ) -> None:
     registry.failures = [failure] * 99
-    with pytest.raises(InfraError, match=said) as caught:
+    with pytest.raises(InfraError, match=expected) as caught:
         backend.create(request("swebench/tiny:latest", registry))
     assert caught.value.failure_class is FailureClass.IMAGE_PULL
-    assert len(registry.asked) > ASKED_BY_ONE_PULL
+    assert len(registry.requests) > ASKED_BY_ONE_PULL
 
 
 @pytest.mark.docker
-def test_a_registry_that_is_not_there_is_an_infra_error(backend: DockerBackend, registry: Registry) -> None:
+def test_absent_registry_is_infra_error(backend: DockerBackend, registry: Registry) -> None:
     gone = Registry(address="127.0.0.1:9")
     with pytest.raises(InfraError, match="connection refused") as caught:
         backend.create(request("swebench/tiny:latest", gone))
@@ -114,7 +114,7 @@ def test_a_registry_that_is_not_there_is_an_infra_error(backend: DockerBackend, 
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "failure"),
+    ("message", "error", "failure"),
     [  # in the words of several engines, with the overlay2 and the containerd store
         ("manifest for a/b:c not found: manifest unknown: manifest unknown", ConfigError, "image_missing"),
         ("pull access denied for a/b, repository does not exist or may require 'docker login': denied: requested "
@@ -130,10 +130,10 @@ def test_a_registry_that_is_not_there_is_an_infra_error(backend: DockerBackend, 
         ("failed to register layer: write /usr/lib/x: no space left on device", ResourceError, "out_of_disk"),
     ],
 )  # fmt: skip
-def test_what_an_engine_says_of_a_pull_is_understood(said: str, error: type[Exception], failure: str) -> None:
-    got = pull_failure("a/b:c", said)
-    assert (type(got), got.failure_class.value) == (error, failure)
-    assert "\n" not in got.reason
+def test_pull_failure_reads_messages(message: str, error: type[Exception], failure: str) -> None:
+    result = pull_failure("a/b:c", message)
+    assert (type(result), result.failure_class.value) == (error, failure)
+    assert "\n" not in result.reason
 
 
 # -- the images of a run ---------------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ def names(registry: Registry, count: int) -> list[str]:
 @contextlib.contextmanager
 def keeper(
     client: DockerClient, registry: Registry, images: list[str], budget: int, keep: bool = False
-) -> Iterator[ImageKeeper]:
-    it = ImageKeeper(images, budget, keep, f"{registry.address}/hub", api=client.api)
+) -> Iterator[ImagePrefetch]:
+    it = ImagePrefetch(images, budget, keep, f"{registry.address}/hub", api=client.api)
     it.start()
     yield it
     it.close()
@@ -167,7 +167,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.docker
-def test_images_are_pulled_in_order_and_only_within_the_budget(docker_client: DockerClient, registry: Registry) -> None:
+def test_prefetch_keeps_order_and_budget(docker_client: DockerClient, registry: Registry) -> None:
     images = names(registry, 4)
     docker_client.images.pull(f"{registry.address}/hub/{images[0]}")
     size = int((local_image(docker_client.api, f"{registry.address}/hub/{images[0]}") or {})["Size"])
@@ -187,7 +187,7 @@ def test_images_are_pulled_in_order_and_only_within_the_budget(docker_client: Do
 
 
 @pytest.mark.docker
-def test_an_image_that_was_there_before_is_never_removed(docker_client: DockerClient, registry: Registry) -> None:
+def test_keeper_keeps_earlier_images(docker_client: DockerClient, registry: Registry) -> None:
     images = names(registry, 2)
     docker_client.images.pull(f"{registry.address}/hub/{images[0]}")
     with keeper(docker_client, registry, images, 2**40) as run:
@@ -200,7 +200,7 @@ def test_an_image_that_was_there_before_is_never_removed(docker_client: DockerCl
 
 
 @pytest.mark.docker
-def test_keep_images_keeps_them(docker_client: DockerClient, registry: Registry) -> None:
+def test_keep_images_keeps_images(docker_client: DockerClient, registry: Registry) -> None:
     images = names(registry, 2)
     with keeper(docker_client, registry, images, 2**40, keep=True) as run:
         until(lambda: run.ready(images[1]))
@@ -209,9 +209,7 @@ def test_keep_images_keeps_them(docker_client: DockerClient, registry: Registry)
 
 
 @pytest.mark.docker
-def test_an_image_that_cannot_be_pulled_does_not_hold_up_the_others(
-    docker_client: DockerClient, registry: Registry
-) -> None:
+def test_missing_image_blocks_no_other(docker_client: DockerClient, registry: Registry) -> None:
     images = ["many/missing:latest", *names(registry, 1)]
     with keeper(docker_client, registry, images, 2**40) as run:
         until(lambda: run.ready(images[1]))
@@ -219,7 +217,7 @@ def test_an_image_that_cannot_be_pulled_does_not_hold_up_the_others(
 
 
 @pytest.mark.docker
-def test_an_image_in_use_is_left_alone(docker_client: DockerClient, registry: Registry, backend: DockerBackend) -> None:
+def test_image_in_use_is_not_removed(docker_client: DockerClient, registry: Registry, backend: DockerBackend) -> None:
     images = names(registry, 1)
     with keeper(docker_client, registry, images, 2**40) as run:
         box = backend.create(request(images[0], registry))
@@ -232,10 +230,10 @@ def test_an_image_in_use_is_left_alone(docker_client: DockerClient, registry: Re
 
 
 @pytest.mark.docker
-def test_the_disk_a_run_needs_counts_only_missing_images(docker_host: None, registry: Registry) -> None:
+def test_disk_check_counts_new_images(docker_host: None, registry: Registry) -> None:
     images = names(registry, 2)
     notices = disk.check_disk(images, False, None, f"{registry.address}/hub")
-    assert "2 of 2 images are to be pulled, up to 2.6 GiB" in notices[0]
+    assert "2 of 2 images will be pulled, up to 2.6 GiB" in notices[0]
     assert len(notices) == 1
     huge = 2**60
     notices = disk.check_disk([f"a/b:{i}" for i in range(2000)], True, huge)

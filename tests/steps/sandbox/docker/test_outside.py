@@ -24,7 +24,7 @@ PID_1 = "python3 -c 'import resource as r; r.prlimit(1, r.RLIMIT_{limit}, (0, 0)
 def lab(docker_client: DockerClient, checkout: Path) -> Iterator[DockerLab]:
     lab = DockerLab(docker_client, make_testbed_image(docker_client, checkout))
     yield lab
-    for box in lab.made:
+    for box in lab.sandboxes:
         lab.destroy(box)
 
 
@@ -50,7 +50,7 @@ def failure(box: DockerSandbox, *commands: str) -> StepError:
     ],
 )
 @pytest.mark.long
-def test_what_is_broken_inside_is_not_the_engines_word(lab: DockerLab, command: str) -> None:
+def test_inside_damage_breaks_sandbox(lab: DockerLab, command: str) -> None:
     box = lab.make()
     error = failure(box, command)
     assert isinstance(error, SandboxBroken)
@@ -66,7 +66,7 @@ def test_what_is_broken_inside_is_not_the_engines_word(lab: DockerLab, command: 
     ],
     ids=["killed", "stopped", "removed"],
 )
-def test_what_somebody_did_to_the_container_is_the_worlds(
+def test_outside_action_is_infra_error(
     lab: DockerLab, act: Callable[[DockerLab, DockerSandbox], None], words: str
 ) -> None:
     box = lab.make()
@@ -77,20 +77,20 @@ def test_what_somebody_did_to_the_container_is_the_worlds(
     assert words in error.reason
 
 
-def test_a_deadline_is_told_by_the_engines_clock(lab: DockerLab) -> None:
+def test_passed_deadline_is_infra_error(lab: DockerLab) -> None:
     error = failure(lab.make(deadline_s=3))
     assert type(error) is InfraError
     assert "deadline of 3 s" in error.reason
 
 
-def test_an_end_with_the_code_of_the_deadline_before_its_time_is_not_the_deadline(lab: DockerLab) -> None:
+def test_early_deadline_is_not_believed(lab: DockerLab) -> None:
     box = lab.make(deadline_s=3)
     box.transport._deadline_s = 3600.0  # as if its first process had been made to leave with that code
     time.sleep(4)
     assert box.outside_failure() is None
 
 
-def test_a_limit_of_memory_that_the_engine_saw_reached_is_the_worlds_once(lab: DockerLab) -> None:
+def test_memory_limit_is_infra_once(lab: DockerLab) -> None:
     hungry = "python3 -c 'b = bytearray(300 << 20)' || echo it was killed"
     box = lab.make(memory_mb=64)
     error = failure(box, hungry)
@@ -102,7 +102,7 @@ def test_a_limit_of_memory_that_the_engine_saw_reached_is_the_worlds_once(lab: D
         as_untrusted(again, enlarged=True).exec(hungry, timeout_s=30)
 
 
-def test_a_killed_process_is_no_limit_of_memory(lab: DockerLab) -> None:
+def test_killed_process_is_no_oom(lab: DockerLab) -> None:
     box = lab.make(memory_mb=64)
     assert as_untrusted(box).exec("(kill -9 $BASHPID); echo Killed", timeout_s=20).stdout.endswith(b"Killed\n")
     assert box.outside_failure() is None

@@ -51,7 +51,7 @@ class ControlPlane:
         self.old_creates = 0
         self.templates = TemplatePlane(machines, faults)
         self.snapshots: list[str] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         """Method and path of every request."""
         self._by_key: dict[str, RemoteMachine] = {}
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class ControlPlane:
             endpoint, values = _RULES.bind_to_environ(request.environ).match()
         except HTTPException:
             return failure(404, "not found")
-        self.asked.append(f"{request.method} {request.path}")
+        self.requests.append(f"{request.method} {request.path}")
         if endpoint == "templates_upload":  # whoever has the address may
             return self.templates.upload(request, **values)
         if request.headers.get("X-API-Key") != API_KEY:
@@ -134,8 +134,8 @@ class ControlPlane:
         return failure(404, "not found") if self.faults.only_old_routes else self._list_old(request)
 
     def _list_old(self, request: Request) -> Response:
-        wanted = urllib.parse.parse_qsl(request.args.get("metadata", ""))
-        pairs = [(urllib.parse.unquote(key), urllib.parse.unquote(value)) for key, value in wanted]
+        filters = urllib.parse.parse_qsl(request.args.get("metadata", ""))
+        pairs = [(urllib.parse.unquote(key), urllib.parse.unquote(value)) for key, value in filters]
         return answer(
             [
                 listing(machine)
@@ -162,7 +162,7 @@ class ControlPlane:
         return answer({"snapshotID": name, "names": [name]}, 201)
 
     def _delete_template(self, request: Request, name: str) -> Response:
-        full = next((each for each in self.machines.templates if each == f"team/{name}:default"), name)
+        full = next((template for template in self.machines.templates if template == f"team/{name}:default"), name)
         return self.templates.delete(full)
 
     def _alias(self, request: Request, name: str) -> Response:

@@ -27,7 +27,7 @@ class Build:
     image: str = ""
     registry: dict[str, str] | None = None
     steps: list[dict[str, Any]] = field(default_factory=list)
-    asked: float = field(default_factory=time.time)
+    requested_at: float = field(default_factory=time.time)
     ends: float | None = None
     result: str = ""
     why: str = ""
@@ -68,11 +68,13 @@ class TemplatePlane:
             build.why = f"image {build.image} cannot be pulled: manifest unknown"
             return "error"
         try:
-            held = apply_steps(self._machines, build.image, build.steps, self.files) if build.steps else build.image
+            folder_image = (
+                apply_steps(self._machines, build.image, build.steps, self.files) if build.steps else build.image
+            )
         except (StepError, KeyError) as error:
             build.why = str(error)
             return "error"
-        self._machines.templates[build.name] = held
+        self._machines.templates[build.name] = folder_image
         return "ready"
 
     def _is_image(self, image: str) -> bool:
@@ -94,21 +96,21 @@ class TemplatePlane:
     def _templates_begin(self, request: Request, template: str, build: str) -> Response:
         if self._faults.takes("unbegun_builds"):
             raise DropConnection
-        body, asked = request.get_json(), self._numbered(build)
-        asked.image, asked.registry = body["fromImage"], body.get("fromImageRegistry")
-        asked.steps = body.get("steps") or []
-        asked.ends = time.time() + self._faults.build_seconds
-        running = sum(self.state(each) == "building" for each in self.builds)
+        body, new_build = request.get_json(), self._numbered(build)
+        new_build.image, new_build.registry = body["fromImage"], body.get("fromImageRegistry")
+        new_build.steps = body.get("steps") or []
+        new_build.ends = time.time() + self._faults.build_seconds
+        running = sum(self.state(known_build) == "building" for known_build in self.builds)
         self.most_at_a_time = max(self.most_at_a_time, running)
         return Response(status=202)
 
     def _templates_status(self, request: Request, template: str, build: str) -> Response:
-        found = self._numbered(build)
-        state = self.state(found)
+        current = self._numbered(build)
+        state = self.state(current)
         self.watched.add(build)
         body: dict[str, Any] = {"templateID": template, "buildID": build, "status": state, "logs": [], "logEntries": []}
         if state == "error":
-            body["reason"] = {"message": found.why}
+            body["reason"] = {"message": current.why}
         return answer(body)
 
     def _templates_link(self, request: Request, template: str, digest: str) -> Response:
@@ -135,7 +137,7 @@ class TemplatePlane:
 
     def _listing(self, name: str, state: str) -> dict[str, Any]:
         build = self.newest(name)
-        moment = datetime.fromtimestamp(build.asked if build else time.time() - 3600, UTC).isoformat()
+        moment = datetime.fromtimestamp(build.requested_at if build else time.time() - 3600, UTC).isoformat()
         return {
             "templateID": name,
             "buildID": build.number if build else "",
@@ -150,10 +152,10 @@ class TemplatePlane:
         }
 
     def delete(self, template: str) -> Response:
-        known = template in self._machines.templates or self.newest(template)
+        is_known = template in self._machines.templates or self.newest(template)
         self._machines.templates.pop(template, None)
         self.builds = [build for build in self.builds if build.name != template]
-        return Response(status=204) if known else failure(404, "no such template")
+        return Response(status=204) if is_known else failure(404, "no such template")
 
     def _numbered(self, number: str) -> Build:
         return next(build for build in self.builds if build.number == number)

@@ -67,9 +67,9 @@ def plan(bundle: BundleMount | None, *images: str, **table: object) -> None:
 def begin(lab: E2BLab, image: str, bundle: BundleMount | None, **table: object) -> Sandbox:
     """A sandbox as a unit has it: made, then given what it lacks of the agent's files."""
     backend = lab.connect(**table)
-    request = SandboxRequest(f"sb-{len(lab.made)}", image, 60, network=False, bundle=bundle)
+    request = SandboxRequest(f"sb-{len(lab.sandboxes)}", image, 60, network=False, bundle=bundle)
     box = backend.create(request)
-    lab.made.append(box)
+    lab.sandboxes.append(box)
     upload_bundle(box, request)
     return box
 
@@ -83,7 +83,7 @@ def uploads_into_sandboxes(lab: E2BLab) -> int:
     return sum(size > NOISE for size in lab.server.writes)
 
 
-def test_a_sandbox_has_the_files_from_its_template(lab: E2BLab, bundle: BundleMount) -> None:
+def test_template_holds_the_agent_files(lab: E2BLab, bundle: BundleMount) -> None:
     plan(bundle, IMAGE)
     box = begin(lab, IMAGE, bundle)
     assert template_used(lab) == template_name(IMAGE, bundle=bundle.digest)
@@ -105,7 +105,7 @@ def test_a_sandbox_has_the_files_from_its_template(lab: E2BLab, bundle: BundleMo
     assert uploads_into_sandboxes(lab) == 0
 
 
-def test_where_tests_run_there_are_no_files_of_an_agent(lab: E2BLab, bundle: BundleMount) -> None:
+def test_grading_template_has_no_agent(lab: E2BLab, bundle: BundleMount) -> None:
     plan(bundle, OTHER)
     assert set(list_templates()) == {
         template_name(IMAGE),
@@ -129,19 +129,17 @@ def test_two_templates_cost_one_upload(lab: E2BLab, bundle: BundleMount) -> None
     assert uploads_into_sandboxes(lab) == 0
 
 
-def test_another_version_of_an_agent_is_another_template(lab: E2BLab, bundle: BundleMount, tmp_path: Path) -> None:
+def test_agent_version_has_own_template(lab: E2BLab, bundle: BundleMount, tmp_path: Path) -> None:
     newer = changed(bundle, tmp_path / "newer" / "bundle")
-    for each in (bundle, newer):
-        plan(each, IMAGE)
+    for version in (bundle, newer):
+        plan(version, IMAGE)
     assert lab.server.control.templates.uploads == 2
     assert says(begin(lab, IMAGE, newer), f"tail -n 1 {PLACE}/go") == "# newer\n"
     assert "newer" not in says(begin(lab, IMAGE, bundle), f"cat {PLACE}/go")
     assert uploads_into_sandboxes(lab) == 0
 
 
-def test_the_same_files_are_not_uploaded_again_from_another_folder(
-    lab: E2BLab, bundle: BundleMount, tmp_path: Path
-) -> None:
+def test_equal_files_are_uploaded_once(lab: E2BLab, bundle: BundleMount, tmp_path: Path) -> None:
     """As another machine has them, or this one after its cache was removed."""
     plan(bundle, IMAGE)
     assert bundle.folder is not None
@@ -151,16 +149,14 @@ def test_the_same_files_are_not_uploaded_again_from_another_folder(
     assert lab.server.control.templates.uploads == 1
 
 
-def test_without_an_agents_files_nothing_else_is_built(lab: E2BLab) -> None:
+def test_no_agent_builds_plain_templates(lab: E2BLab) -> None:
     plan(None, IMAGE, OTHER)
     (build,) = lab.server.control.templates.builds
     assert (build.name, build.steps) == (template_name(OTHER), [])
     assert lab.server.control.templates.uploads == 0
 
 
-def test_a_template_of_the_mapping_file_is_given_the_files_in_each_sandbox(
-    lab: E2BLab, bundle: BundleMount, tmp_path: Path
-) -> None:
+def test_mapped_template_needs_uploads(lab: E2BLab, bundle: BundleMount, tmp_path: Path) -> None:
     file = tmp_path / "templates.json"
     file.write_text(f'{{"{OTHER}": "{template_name(IMAGE)}"}}')
     plan(bundle, OTHER, templates=str(file))
@@ -172,39 +168,37 @@ def test_a_template_of_the_mapping_file_is_given_the_files_in_each_sandbox(
     assert uploads_into_sandboxes(lab) == 2
 
 
-def test_a_template_has_the_files_although_this_machine_has_them_no_more(lab: E2BLab, bundle: BundleMount) -> None:
+def test_template_outlives_local_files(lab: E2BLab, bundle: BundleMount) -> None:
     gone = replace(bundle, folder=None)
-    with pytest.raises(ConfigError, match=f"no agent files {bundle.digest}: swe-argo agents build"):
+    with pytest.raises(ConfigError, match=f"no agent files {bundle.digest}: run swe-argo agents build"):
         plan(gone, IMAGE)
     plan(bundle, IMAGE)
     plan(gone, IMAGE)
     assert says(begin(lab, IMAGE, gone), f"{PLACE}/go link | wc -c") == f"{256 * 8192}\n"
 
 
-def test_a_template_without_the_files_is_named_where_none_may_be_built(lab: E2BLab, bundle: BundleMount) -> None:
-    lacking = rf"1 of 1 images have no template at E2B with the agent's files \({IMAGE} is to be swe-argo-.*templates"
+def test_error_names_missing_template(lab: E2BLab, bundle: BundleMount) -> None:
+    lacking = r"1 of 1 images have no template at E2B with the agent's files \(first: swe-argo-.*templates"
     with pytest.raises(ConfigError, match=lacking):
         plan(bundle, IMAGE, build_templates=False)
     assert lab.server.control.templates.builds == []
 
 
-def test_an_upload_that_breaks_off_is_tried_again(lab: E2BLab, bundle: BundleMount) -> None:
+def test_broken_upload_is_retried(lab: E2BLab, bundle: BundleMount) -> None:
     lab.server.faults.refused_uploads = 1
     plan(bundle, IMAGE)
     assert says(begin(lab, IMAGE, bundle), f"{PLACE}/go link | wc -c") == f"{256 * 8192}\n"
     assert uploads_into_sandboxes(lab) == 0
 
 
-def test_an_upload_that_never_succeeds_says_so(lab: E2BLab, bundle: BundleMount) -> None:
+def test_failed_upload_is_reported(lab: E2BLab, bundle: BundleMount) -> None:
     lab.server.faults.refused_uploads = 1000
-    with pytest.raises(ConfigError, match=rf"1 of 1 templates could not be built.*{IMAGE}.*Failed to upload file"):
+    with pytest.raises(ConfigError, match=rf"could not build 1 of 1 templates.*{IMAGE}.*Failed to upload file"):
         plan(bundle, IMAGE)
     assert template_name(IMAGE, bundle=bundle.digest) not in lab.server.machines.templates
 
 
-def test_an_upload_may_take_longer_than_a_request(
-    lab: E2BLab, bundle: BundleMount, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_upload_may_exceed_request_limit(lab: E2BLab, bundle: BundleMount, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.server.faults.upload_seconds = 5.0  # the SDK lets a transfer take twice what a request may
     monkeypatch.setenv("E2B_CONNECTION_TIMEOUT", "2")
     settings.cache_clear()

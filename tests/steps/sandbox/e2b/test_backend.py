@@ -41,31 +41,31 @@ class TestE2B(Conformance):
 
 
 class TestMaking:
-    def test_a_create_whose_answer_was_lost_makes_one_sandbox(self, lab: E2BLab) -> None:
+    def test_lost_answer_makes_one_sandbox(self, lab: E2BLab) -> None:
         before = {machine.number for machine in lab.server.machines.list_all()}
         lab.server.faults.lost_create_answers = 1
         box = lab.make()
-        made = {machine.number for machine in lab.server.machines.list_all()} - before
-        assert made == {box.transport.sandbox_id}
+        new_ids = {machine.number for machine in lab.server.machines.list_all()} - before
+        assert new_ids == {box.transport.sandbox_id}
 
-    def test_a_create_that_is_refused_for_now_is_tried_again(self, lab: E2BLab) -> None:
+    def test_transient_error_is_retried(self, lab: E2BLab) -> None:
         lab.server.faults.create_statuses.extend([503, 429])
         assert says(lab.make(), "cat hello.txt") == "hello\n"
 
-    def test_a_sandbox_says_whose_it_is_and_reaches_nothing(self, lab: E2BLab) -> None:
+    def test_sandbox_is_labelled_and_closed(self, lab: E2BLab) -> None:
         lab.make(name="sb-test-whose")
         body = lab.server.control.creates[-1]
         assert {key: body["metadata"][key] for key in LABELS} == LABELS
         assert (body["timeout"], body["allow_internet_access"]) == (900, False)
         assert body["metadata"]["name"] == "sb-test-whose"
 
-    def test_an_image_without_a_template_is_named(self, lab: E2BLab) -> None:
+    def test_image_without_template_is_named(self, lab: E2BLab) -> None:
         with pytest.raises(ConfigError, match="image other/image:2") as caught:
             lab.make(image="other/image:2")
         assert caught.value.failure_class is FailureClass.IMAGE_MISSING
         assert template_name("other/image:2") in caught.value.reason
 
-    def test_a_mapping_file_wins_over_names(self, lab: E2BLab, tmp_path: Path) -> None:
+    def test_mapping_beats_template_names(self, lab: E2BLab, tmp_path: Path) -> None:
         file = tmp_path / "templates.json"
         file.write_text(f'{{"other/image:2": "{template_name(IMAGE)}"}}')
         backend = lab.connect(templates=str(file))
@@ -73,46 +73,46 @@ class TestMaking:
         assert says(box, "cat hello.txt") == "hello\n"
         backend.destroy(box)
 
-    def test_a_life_is_no_longer_than_the_plans(self, lab: E2BLab) -> None:
+    def test_lifetime_is_capped_by_the_plan(self, lab: E2BLab) -> None:
         lab.make(deadline_s=7200)
         assert lab.server.control.creates[-1]["timeout"] == 3600
 
-    def test_a_life_that_the_service_refuses_is_a_wrong_request(self, lab: E2BLab) -> None:
+    def test_refused_lifetime_is_config_error(self, lab: E2BLab) -> None:
         pro = lab.connect(longest_life_s=86400)
         with pytest.raises(ConfigError, match="cannot be greater than"):
             pro.create(SandboxRequest("sb-test-long", IMAGE, 7200, network=False))
 
-    def test_a_key_that_is_refused_is_named(self, lab: E2BLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_refused_key_is_named(self, lab: E2BLab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("E2B_API_KEY", "e2b_wrong")
         settings.cache_clear()
         try:
             with pytest.raises(ConfigError, match="E2B_API_KEY"):
                 lab.connect().create(SandboxRequest("sb-test-key", IMAGE, 60, network=False))
-            found = diagnose("e2b", SandboxSpec())
-            assert found.well is False
-            assert "E2B_API_KEY" in found.detail
+            diagnosis = diagnose("e2b", SandboxSpec())
+            assert diagnosis.well is False
+            assert "E2B_API_KEY" in diagnosis.detail
         finally:
             monkeypatch.undo()
             settings.cache_clear()
 
-    def test_a_machine_without_certificates_is_told_what_it_lacks(self, lab: E2BLab) -> None:
+    def test_missing_certificates_are_named(self, lab: E2BLab) -> None:
         """As in an image without ca-certificates: the SDK's client cannot even be made, for a plain address neither."""
         nowhere = {"SSL_CERT_FILE": "/nonexistent", "SSL_CERT_DIR": "/nonexistent"}
         ask = "from swe_argo.steps.contracts.sandbox_spec import SandboxSpec\n"
         ask += "from swe_argo.steps.sandbox.diagnosis import diagnose\n"
         program = [sys.executable, "-c", f"{ask}print(diagnose('e2b', SandboxSpec()))"]
-        said = subprocess.run(program, env={**os.environ, **nowhere}, capture_output=True, text=True, check=True).stdout
-        assert "well=False" in said
-        assert "no client of E2B can be made here" in said
-        assert "ca-certificates" in said
+        output = subprocess.run(
+            program, env={**os.environ, **nowhere}, capture_output=True, text=True, check=True
+        ).stdout
+        assert "well=False" in output
+        assert "the E2B client cannot start" in output
+        assert "ca-certificates" in output
 
 
 class TestCommands:
     @pytest.mark.parametrize("drops", [1, 3])
     @pytest.mark.parametrize("fault", ["dropped_before", "dropped_during", "dropped_after"])
-    def test_a_dropped_connection_neither_loses_nor_repeats_a_command(
-        self, lab: E2BLab, fault: str, drops: int
-    ) -> None:
+    def test_command_survives_drops(self, lab: E2BLab, fault: str, drops: int) -> None:
         box = lab.make()
         setattr(lab.server.faults, fault, drops)
         result = run(box, "echo once >>count; seq 20000; sleep 0.3; echo done; echo bad >&2; exit 3")
@@ -120,35 +120,35 @@ class TestCommands:
         assert result.stdout == "".join(f"{i}\n" for i in range(1, 20001)).encode() + b"done\n"
         assert says(box, "cat count") == "once\n"
 
-    def test_a_short_command_is_one_process_of_the_service(self, lab: E2BLab) -> None:
+    def test_short_command_is_one_process(self, lab: E2BLab) -> None:
         box = lab.make()
         for command, expected in (("cat hello.txt", (0, b"hello\n")), ("exit 7", (7, b""))):
-            taken = []
+            process_counts = []
             for _ in range(10):
                 before = lab.server.processes.started
                 result = run(box, command)
                 assert (result.exit_code, result.stdout) == expected
-                taken.append(lab.server.processes.started - before)
-            assert min(taken) == 1, taken  # a busy machine may lose what it listened to, and polls
+                process_counts.append(lab.server.processes.started - before)
+            assert min(process_counts) == 1, process_counts  # a busy machine may lose what it listened to, and polls
 
-    def test_what_looks_like_an_end_behind_too_much_output_is_none(self, lab: E2BLab) -> None:
+    def test_end_marker_in_output_is_ignored(self, lab: E2BLab) -> None:
         result = run(lab.make(), "head -c 5000 /dev/zero; echo; echo 0 no 0; exit 9", max_output_bytes=100)
         assert (result.exit_code, result.stdout, result.truncated) == (9, bytes(100), True)
 
-    def test_a_command_that_is_no_text_runs(self, lab: E2BLab) -> None:
+    def test_command_may_hold_invalid_utf8(self, lab: E2BLab) -> None:
         assert run(lab.make(), "printf '\udcff'").stdout == b"\xff"
 
-    def test_who_listens_in_vain_polls(self, lab: E2BLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_exec_polls_when_listening_fails(self, lab: E2BLab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(jobs, "LISTEN_S", 0)
         assert says(lab.make(), "echo begun; sleep 0.5; echo done") == "begun\ndone\n"
 
-    def test_variables_are_the_machines_and_not_a_login_shells(self, lab: E2BLab) -> None:
+    def test_path_is_the_machines_own(self, lab: E2BLab) -> None:
         box = lab.make()
         own = lab.server.machines.find(box.transport.sandbox_id)
         assert own is not None
         assert says(box, "echo $PATH") == says(own.box, "echo $PATH")
 
-    def test_a_profile_that_gives_path_another_value_is_not_read(self, lab: E2BLab) -> None:
+    def test_exec_reads_no_login_profile(self, lab: E2BLab) -> None:
         """What the SDK's own commands do read: an image's PATH, conda's say, is lost to them."""
         box = lab.make()
         before = says(box, "echo $PATH")
@@ -157,25 +157,23 @@ class TestCommands:
         sdk = box.transport._control.client()
         assert sdk.commands.run("echo $PATH", user="root").stdout == "/nowhere\n"
 
-    def test_that_it_is_gone_before_its_time_is_not_believed_of_foreign_code(self, lab: E2BLab) -> None:
+    def test_early_end_is_no_outside_failure(self, lab: E2BLab) -> None:
         box = lab.make()
         assert box.outside_failure() is None
         lab.kill(box)
         assert box.outside_failure() is None
-        with pytest.raises(InfraError, match="is gone"):
+        with pytest.raises(InfraError, match="no longer exists"):
             run(box, "true")
 
     @pytest.mark.parametrize("body", ["<html>", "{}", "[1]", "null", "\0\0\0\0\3{{{"])
-    def test_who_answers_for_envd_what_is_no_answer_broke_the_sandbox(
-        self, lab: E2BLab, body: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_invalid_answer_breaks_sandbox(self, lab: E2BLab, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
         box = lab.make()
         monkeypatch.setattr("swe_argo.steps.sandbox.envd.machine.retrying", lambda: retrying(attempts=2))
         monkeypatch.setattr(lab.server, "answer_envd", lambda _request, _number, *wsgi: Response(body)(*wsgi))
         with pytest.raises(SandboxBroken):
             as_untrusted(box).write("/tmp/large", b"a" * 200_000)
 
-    def test_the_end_of_a_life_is_the_worlds_unless_it_was_cut(self, lab: E2BLab) -> None:
+    def test_capped_deadline_is_not_believed(self, lab: E2BLab) -> None:
         whole = lab.make(deadline_s=5)
         short = lab.connect(longest_life_s=5).create(SandboxRequest("sb-test-cut", IMAGE, 60, network=False))
         time.sleep(5.2)
@@ -185,7 +183,7 @@ class TestCommands:
 
 
 class TestAccount:
-    def test_a_run_is_ready_where_its_templates_are(self, lab: E2BLab) -> None:
+    def test_ready_refuses_missing_templates(self, lab: E2BLab) -> None:
         spec = SandboxSpec(backend="e2b")
         needs = SandboxNeeds([IMAGE], acts=True, solves=True, grading_network=True, timeout_s=60)
         assert ready(spec, needs).notices == []
@@ -193,26 +191,28 @@ class TestAccount:
             [IMAGE, "gone:1"], acts=True, solves=True, grading_network=True, timeout_s=60, selection="rows.jsonl --k 2"
         )
         refusing = SandboxSpec.model_validate({"backend": "e2b", "e2b": {"build_templates": False}})
-        refusal = r"1 of 2 images have no template at E2B \(gone:1.*swe-argo templates build rows.jsonl --k 2, or"
+        refusal = (
+            r"1 of 2 images have no template at E2B \(first: .*gone:1.*swe-argo templates build rows.jsonl --k 2, or"
+        )
         with pytest.raises(ConfigError, match=refusal):
             ready(refusing, missing)
 
-    def test_a_run_builds_the_templates_that_it_lacks(self, lab: E2BLab, checkout: Path) -> None:
+    def test_ready_builds_missing_templates(self, lab: E2BLab, checkout: Path) -> None:
         shutil.copytree(checkout, lab.server.machines.images / "own__image:3" / "testbed")
         needs = SandboxNeeds(["own/image:3"], acts=True, solves=True, grading_network=True, timeout_s=60)
         assert ready(SandboxSpec(backend="e2b"), needs).notices == []
         assert says(lab.make(image="own/image:3"), "cat hello.txt") == "hello\n"
         failing = SandboxNeeds(["gone:1"], acts=True, solves=True, grading_network=True, timeout_s=60)
-        with pytest.raises(ConfigError, match=r"1 of 1 templates could not be built.*gone:1.*manifest unknown"):
+        with pytest.raises(ConfigError, match=r"could not build 1 of 1 templates.*gone:1.*manifest unknown"):
             ready(SandboxSpec(backend="e2b"), failing)
 
-    def test_a_command_longer_than_a_sandbox_may_live_is_refused(self, lab: E2BLab) -> None:
+    def test_too_long_command_is_refused(self, lab: E2BLab) -> None:
         needs = SandboxNeeds([IMAGE], acts=True, solves=True, grading_network=True, timeout_s=3100)
         with pytest.raises(ConfigError, match=r"lives 3600 s at most.*--agent-timeout"):
             ready(SandboxSpec(backend="e2b"), needs)
 
     @pytest.mark.parametrize("agent", ["gold", "given", "idle"])
-    def test_the_time_of_an_agent_counts_only_where_one_solves(self, lab: E2BLab, agent: str) -> None:
+    def test_agent_time_counts_for_solving(self, lab: E2BLab, agent: str) -> None:
         row = {"instance_id": "i__1", "image": IMAGE}
         spec = RunSpec.model_validate(
             {"dataset": "rows.jsonl", "sandbox": {"backend": "e2b"}, "agent": {"name": agent, "timeout_s": 7200}}
@@ -222,16 +222,16 @@ class TestAccount:
         with pytest.raises(ConfigError, match="agent or tests may take 7200 s"):
             prepare_sandboxes(solving, "rows", [row], {})
 
-    def test_the_account_tells_of_itself(self, lab: E2BLab) -> None:
-        found = diagnose("e2b", SandboxSpec())
-        assert (found.well, found.detail) == (True, f"{lab.server.address} takes the key")
+    def test_diagnose_reports_the_address(self, lab: E2BLab) -> None:
+        diagnosis = diagnose("e2b", SandboxSpec())
+        assert (diagnosis.well, diagnosis.detail) == (True, f"{lab.server.address} accepts the key")
 
-    def test_only_what_a_dead_process_left_is_an_orphan(self, lab: E2BLab) -> None:
+    def test_orphans_are_of_dead_owners_only(self, lab: E2BLab) -> None:
         mine = lab.make(name="sb-test-mine")
-        left = lab.make(name="sb-test-left")
-        machine = lab.server.machines.find(left.transport.sandbox_id)
+        orphan = lab.make(name="sb-test-left")
+        machine = lab.server.machines.find(orphan.transport.sandbox_id)
         assert machine is not None
         here = machine.metadata["owner"].partition(":")[0]
         machine.metadata["owner"] = f"{here}:999999999:1"
-        assert e2b_sandboxes().find_orphans() == {"sb-test-left": left.transport.sandbox_id}
+        assert e2b_sandboxes().find_orphans() == {"sb-test-left": orphan.transport.sandbox_id}
         assert mine.transport.sandbox_id not in e2b_sandboxes().find_orphans().values()

@@ -39,9 +39,7 @@ def take(rate: CreationRate) -> None:
 
 
 @pytest.mark.parametrize(("per_second", "in_one_second", "seconds"), [(1.0, 1, 1.0), (5.0, 5, 1.0), (0.5, 1, 2.0)])
-def test_in_no_second_do_more_arrive_than_the_limit_allows_however_long_they_are_on_their_way(
-    tmp_path: Path, per_second: float, in_one_second: int, seconds: float
-) -> None:
+def test_creation_rate_limits_arrivals(tmp_path: Path, per_second: float, in_one_second: int, seconds: float) -> None:
     clock, arrivals, chance = Clock(), [], Random(1)
 
     def make(_: int) -> None:
@@ -57,7 +55,7 @@ def test_in_no_second_do_more_arrive_than_the_limit_allows_however_long_they_are
     assert all(later - first >= seconds for first, later in zip(arrivals, arrivals[in_one_second:], strict=False))
 
 
-def test_nobody_waits_after_a_pause(tmp_path: Path) -> None:
+def test_creation_is_free_after_a_pause(tmp_path: Path) -> None:
     clock = Clock()
     take(limit(tmp_path, 1.0, clock))
     clock.now += 60
@@ -65,7 +63,7 @@ def test_nobody_waits_after_a_pause(tmp_path: Path) -> None:
     assert clock.slept == []
 
 
-def test_who_is_killed_in_his_turn_stops_nobody(tmp_path: Path) -> None:
+def test_killed_creator_frees_its_turn(tmp_path: Path) -> None:
     script = f"""
 import pathlib, sys
 from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
@@ -83,7 +81,7 @@ with rate.turn():
     assert sum(clock.slept) == pytest.approx(1.0)  # a clock that has gone back says so much of a turn
 
 
-def test_what_a_service_refuses_makes_everybody_wait_until_it_takes_one(tmp_path: Path) -> None:
+def test_refusal_pauses_all_creators(tmp_path: Path) -> None:
     clock = Clock()
     ours, theirs = limit(tmp_path, 5.0, clock), limit(tmp_path, 5.0, clock)
     ours.refusals.refuse(30.0, "full")
@@ -97,7 +95,7 @@ def test_what_a_service_refuses_makes_everybody_wait_until_it_takes_one(tmp_path
     assert ours.refusals.latest() is None
 
 
-def test_no_service_stops_us_for_long(tmp_path: Path) -> None:
+def test_pause_has_a_maximum(tmp_path: Path) -> None:
     clock = Clock()
     limit(tmp_path, 5.0, clock).refusals.refuse(10.0**9, "go away")
     take(limit(tmp_path, 5.0, clock))
@@ -105,7 +103,7 @@ def test_no_service_stops_us_for_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["not a number", "nan", "1e12"])
-def test_a_file_that_makes_no_sense_stops_nobody(tmp_path: Path, text: str) -> None:
+def test_invalid_turn_file_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "turns.0").write_text(text)
     (tmp_path / "turns.refused").write_text(text)
     clock = Clock()
@@ -113,7 +111,7 @@ def test_a_file_that_makes_no_sense_stops_nobody(tmp_path: Path, text: str) -> N
     assert sum(clock.slept) <= 1.0
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_unwritable_turn_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="SWE_ARGO_HOME"):
         take(CreationRate(tmp_path / "file" / "turns", 1.0))

@@ -51,55 +51,55 @@ def run(server: E2BServer, folder: Path, run_id: str, *flags: str, attempts: int
     words = ["--store", "store", "--run-id", run_id, "--backend", "e2b", "--e2b-creations-per-second", "50", "-j", "4"]
     words += ["--trajectories", "recorded", "-i", INSTANCE, "--attempts", str(attempts), "--agent-timeout", "600"]
     words += ["--counter-proof", "never"]
-    done = swe_argo("run", *words, *flags, cwd=folder, env={**server.variables, "SWE_ARGO_HOME": str(folder / "home")})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    result = swe_argo(
+        "run", *words, *flags, cwd=folder, env={**server.variables, "SWE_ARGO_HOME": str(folder / "home")}
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
 
 
-def begun_from(server: E2BServer) -> Counter[str]:
+def count_start_sources(server: E2BServer) -> Counter[str]:
     """What sandboxes of agents were made from."""
-    made = [body["templateID"] for body in server.control.creates if body["metadata"]["role"] == "solve"]
-    return Counter("snapshot" if each in server.control.snapshots else "image" for each in made)
+    template_ids = [body["templateID"] for body in server.control.creates if body["metadata"]["role"] == "solve"]
+    return Counter("snapshot" if template_id in server.control.snapshots else "image" for template_id in template_ids)
 
 
 def outcomes(folder: Path, run_id: str, attempts: int) -> list[object]:
     """What each attempt came to: the verdict, the patch, what was hidden before."""
     store = open_store(str(folder / "store"))
-    found: list[object] = []
+    results: list[object] = []
     for attempt in range(1, attempts + 1):
         grade = GradeRecord.from_bytes(store.get(key(GradeRecord, run_id, INSTANCE, attempt)))
         solved = SolveRecord.from_bytes(store.get(key(SolveRecord, run_id, INSTANCE, attempt)))
         patch = store.get(f"runs/{run_id}/units/{INSTANCE}/{attempt}/patch.diff")
-        found.append((grade.outcome, grade.fail_to_pass, grade.pass_to_pass, patch, solved.history))
-    return found
+        results.append((grade.outcome, grade.fail_to_pass, grade.pass_to_pass, patch, solved.history))
+    return results
 
 
 @pytest.mark.slow
-def test_a_group_costs_one_preparation_and_has_the_verdicts_of_attempts_without(
-    server: E2BServer, tmp_path: Path
-) -> None:
+def test_group_is_prepared_once(server: E2BServer, tmp_path: Path) -> None:
     run(server, tmp_path, "with", "--group-from-snapshot")
-    assert begun_from(server) == {"image": 1, "snapshot": GROUP - 1}
+    assert count_start_sources(server) == {"image": 1, "snapshot": GROUP - 1}
     assert len(server.control.snapshots) == 1
     assert not set(server.control.snapshots) & server.machines.templates.keys()  # removed at the end
     assert list((tmp_path / "home" / "groups").iterdir()) == []
     run(server, tmp_path, "without", attempts=1)
-    assert begun_from(server) == {"image": 2, "snapshot": GROUP - 1}
+    assert count_start_sources(server) == {"image": 2, "snapshot": GROUP - 1}
     [one] = outcomes(tmp_path, "without", 1)
     assert outcomes(tmp_path, "with", GROUP) == [one] * GROUP
     assert server.machines.list_all() == []
 
 
 @pytest.mark.slow
-def test_without_a_snapshot_each_attempt_prepares_its_own(server: E2BServer, tmp_path: Path) -> None:
+def test_attempts_work_without_snapshots(server: E2BServer, tmp_path: Path) -> None:
     server.faults.refused_snapshots = 100
     run(server, tmp_path, "with", "--group-from-snapshot", attempts=2)
-    assert begun_from(server) == {"image": 2}
+    assert count_start_sources(server) == {"image": 2}
     assert len(outcomes(tmp_path, "with", 2)) == 2
 
 
 @pytest.mark.slow
-def test_what_a_killed_runner_kept_is_removed_by_clean(server: E2BServer, tmp_path: Path) -> None:
+def test_clean_removes_dead_snapshots(server: E2BServer, tmp_path: Path) -> None:
     group = tmp_path / "home" / "groups" / "dead"
     group.mkdir(parents=True)
     env = {**server.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}
@@ -114,9 +114,7 @@ def test_what_a_killed_runner_kept_is_removed_by_clean(server: E2BServer, tmp_pa
     assert "snapshot" not in swe_argo("clean", cwd=tmp_path, env=env).stdout
 
 
-def test_a_snapshot_whose_maker_died_is_removed_with_that_of_the_next(
-    server: E2BServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_makers_snapshot_is_removed(server: E2BServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**server.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}.items():
         monkeypatch.setenv(name, value)
     settings.cache_clear()
@@ -141,11 +139,11 @@ def test_a_snapshot_whose_maker_died_is_removed_with_that_of_the_next(
     assert set(server.machines.templates) == before
 
 
-def test_who_asks_for_groups_and_gets_none_is_told() -> None:
+def test_group_notices_explain_why_not() -> None:
     groups = {"group_from_snapshot": True}
     assert group_notices(SandboxSpec(backend="e2b"), 8) == []
     assert group_notices(SandboxSpec.model_validate({"backend": "e2b", **groups}), 8) == []
-    assert "there is one attempt" in group_notices(SandboxSpec.model_validate({"backend": "e2b", **groups}), 1)[0]
+    assert "with one attempt" in group_notices(SandboxSpec.model_validate({"backend": "e2b", **groups}), 1)[0]
     assert "docker has no snapshots" in group_notices(SandboxSpec.model_validate({"backend": "docker", **groups}), 8)[0]
 
 

@@ -62,34 +62,34 @@ def names(server: E2BServer) -> set[str]:
     return {machine.metadata["name"] for machine in server.machines.list_all()}
 
 
-def test_finalize_removes_the_sandboxes_of_its_run_and_no_others(world: World, server: E2BServer) -> None:
+def test_finalize_removes_its_run_only(world: World, server: E2BServer) -> None:
     store = world.store.url
-    left = {leave(server, "sb-1", RUN, store), leave(server, "sb-2", RUN, store)}
-    others = {leave(server, "sb-3", "other", store), leave(server, "sb-4", RUN, "s3://of-another-team")}
+    own = {leave(server, "sb-1", RUN, store), leave(server, "sb-2", RUN, store)}
+    foreign = {leave(server, "sb-3", "other", store), leave(server, "sb-4", RUN, "s3://of-another-team")}
     assert e2b_sandboxes().find_orphans() == {}
-    done = world.finalize()
-    assert done.returncode == 0, done.stderr
-    assert (names(server), done.stderr) == (others, f"removed: {', '.join(sorted(left))}\n")
-    assert not [path for _, path, _ in world.api.asked if "swe-argo%2Frole" in path]  # there are no such pods
+    result = world.finalize()
+    assert result.returncode == 0, result.stderr
+    assert (names(server), result.stderr) == (foreign, f"removed: {', '.join(sorted(own))}\n")
+    assert not [path for _, path, _ in world.api.requests if "swe-argo%2Frole" in path]  # there are no such pods
 
 
-def test_without_a_store_finalize_removes_what_any_step_could_have_made(world: World, server: E2BServer) -> None:
+def test_finalize_works_without_run_file(world: World, server: E2BServer) -> None:
     leave(server, "sb-1", RUN, world.store.url)
     (Path(world.store.url) / "runs" / RUN / "run.json").write_text("{", "utf-8")
-    done = world.finalize()
-    assert "removed: sb-1\n" in done.stderr
+    result = world.finalize()
+    assert "removed: sb-1\n" in result.stderr
     assert names(server) == set()
 
 
-def test_a_provider_that_does_not_answer_is_a_failure_that_keeps_no_other_part(world: World) -> None:
+def test_finalize_reports_a_refused_key(world: World) -> None:
     world.variables = {**world.variables, "E2B_API_KEY": "e2b_" + "1" * 40}
-    done = world.finalize()
-    assert done.returncode == 64
-    assert "E2B refuses the key" in done.stderr
+    result = world.finalize()
+    assert result.returncode == 64
+    assert "E2B refused the key" in result.stderr
     assert world.summary().headline.total == 2, PARENT
 
 
-def test_clean_finds_a_runs_sandboxes_by_its_name(server: E2BServer, tmp_path: Path) -> None:
+def test_clean_finds_sandboxes_by_run(server: E2BServer, tmp_path: Path) -> None:
     leave(server, "sb-1", RUN, "s3://one")
     leave(server, "sb-2", "other", "s3://one")
     env = {**server.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}
@@ -102,7 +102,7 @@ def test_clean_finds_a_runs_sandboxes_by_its_name(server: E2BServer, tmp_path: P
     assert names(server) == {"sb-2"}
 
 
-def test_clean_leaves_what_a_run_of_that_name_in_another_store_has(server: E2BServer, tmp_path: Path) -> None:
+def test_clean_spares_other_stores(server: E2BServer, tmp_path: Path) -> None:
     leave(server, "sb-1", RUN, "s3://one")
     leave(server, "sb-2", RUN, "s3://of-another-team")
     env = {**server.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}
@@ -112,7 +112,7 @@ def test_clean_leaves_what_a_run_of_that_name_in_another_store_has(server: E2BSe
 
 
 @pytest.mark.parametrize(("units", "tells"), [("20", False), ("50", True)])
-def test_plan_says_that_more_units_run_than_the_account_has_room_for(
+def test_plan_warns_of_too_many_units(
     server: E2BServer, monkeypatch: pytest.MonkeyPatch, units: str, tells: bool
 ) -> None:
     monkeypatch.setenv("SWE_ARGO_UNITS", units)
@@ -120,4 +120,4 @@ def test_plan_says_that_more_units_run_than_the_account_has_room_for(
     needs = SandboxNeeds([IMAGE], acts=True, solves=True, grading_network=True, timeout_s=60)
     notices = ready(SandboxSpec(backend="e2b"), needs).notices
     assert len(notices) == tells
-    assert all("50 units" in each and "limits.units=20" in each for each in notices)
+    assert all("50 units" in notice and "limits.units=20" in notice for notice in notices)

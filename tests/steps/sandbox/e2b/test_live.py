@@ -42,12 +42,12 @@ class LiveLab:
         templates = folder / "templates.json"
         templates.write_text(json.dumps({IMAGE: os.environ.get("E2B_TEST_TEMPLATE", "base")}))
         self.backend = connect(SandboxSpec.model_validate({"backend": "e2b", "e2b": {"templates": str(templates)}}))
-        self.made: list[Sandbox] = []
+        self.sandboxes: list[Sandbox] = []
 
     def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
         name = f"sb-live-{time.time_ns()}"
         box = self.backend.create(SandboxRequest(name, IMAGE, deadline_s, network=network, labels={"run": "live"}))
-        self.made.append(box)
+        self.sandboxes.append(box)
         says(box, f"cd / && {REPOSITORY}")
         return box
 
@@ -65,7 +65,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveLab]:
     try:
         yield lab
     finally:
-        for box in lab.made:
+        for box in lab.sandboxes:
             lab.destroy(box)
     assert not [name for name in e2b_sandboxes().find_orphans() if name.startswith("sb-live-")]
 
@@ -74,6 +74,6 @@ class TestLiveE2B(Conformance):
     pass
 
 
-def test_what_solves_reaches_nothing(lab: LiveLab) -> None:
+def test_solve_sandbox_has_no_network(lab: LiveLab) -> None:
     reach = "timeout 5 bash -c 'exec 3<>/dev/tcp/1.1.1.1/443' && echo reached || echo unreached"
     assert lab.create().exec(reach, timeout_s=20).stdout == b"unreached\n"

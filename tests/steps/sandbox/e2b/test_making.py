@@ -17,9 +17,9 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.sandbox.e2b.backend import E2BBackend
-from swe_argo.steps.sandbox.e2b.care import care_for
-from swe_argo.steps.sandbox.e2b.creation import NotNowError, insist
+from swe_argo.steps.sandbox.e2b.creation import RetryLaterError, insist
 from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
+from swe_argo.steps.sandbox.e2b.hooks import run_hooks
 from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
 from swe_argo.steps.sandbox.envd.refusals import Refusals
 from swe_argo.steps.sandbox.local import bubblewrap
@@ -63,7 +63,7 @@ def request(name: str, **options: object) -> SandboxRequest:
     return SandboxRequest(name, IMAGE, 60, network=False, **options)  # type: ignore[arg-type]
 
 
-def test_a_place_is_waited_for_until_another_sandbox_ends(lab: E2BLab, limits: Limits) -> None:
+def test_create_waits_for_a_free_place(lab: E2BLab, limits: Limits) -> None:
     first, _ = lab.make(), lab.make()
     ender = threading.Timer(3.0, lab.destroy, [first])
     ender.start()
@@ -72,8 +72,8 @@ def test_a_place_is_waited_for_until_another_sandbox_ends(lab: E2BLab, limits: L
     assert limits.most_running == 2
 
 
-def test_many_refusals_for_want_of_room_are_no_failure(rate: HurriedRate) -> None:
-    refusals = iter([NotNowError(RateLimitException("full"), 0.0)] * 50)
+def test_many_refusals_are_retried(rate: HurriedRate) -> None:
+    refusals = iter([RetryLaterError(RateLimitException("full"), 0.0)] * 50)
 
     def ask() -> str:
         if refusal := next(refusals, None):
@@ -85,39 +85,37 @@ def test_many_refusals_for_want_of_room_are_no_failure(rate: HurriedRate) -> Non
     assert rate.refusals.latest() is None
 
 
-def test_room_that_does_not_come_is_a_failure_of_the_service(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+def test_lasting_refusal_is_infra_error(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
     for _ in range(2):
         lab.make()
 
     def ask() -> None:
-        raise NotNowError(RateLimitException("429: full"), 0.0)
+        raise RetryLaterError(RateLimitException("429: full"), 0.0)
 
     with pytest.raises(RateLimitException, match="full"):
         insist(ask, rate, room_s=0.0)
     lab.server.faults.create_statuses.append(429)
     lab.server.faults.refusal_headers["Should-Retry"] = "false"
-    with pytest.raises(InfraError, match="takes no more at present") as caught:
+    with pytest.raises(InfraError, match="reached a limit of the plan") as caught:
         E2BBackend(SPEC, rate).create(request("sb-test-hard"))
     assert caught.value.failure_class is FailureClass.SANDBOX_CREATE
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_the_service_says_when_it_may_be_asked_again(
-    lab: E2BLab, limits: Limits, rate: HurriedRate, status: int
-) -> None:
+def test_retry_after_is_obeyed(lab: E2BLab, limits: Limits, rate: HurriedRate, status: int) -> None:
     lab.server.faults.create_statuses.append(status)
     lab.server.faults.refusal_headers["Retry-After"] = "37"
     lab.backend.destroy(E2BBackend(SPEC, rate).create(request("sb-test-later")))
     assert rate.clock.now - 1000 == pytest.approx(37, abs=0.1)
 
 
-def test_an_earlier_try_that_is_still_under_way_is_waited_for(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+def test_conflicting_create_is_retried(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
     lab.server.faults.create_statuses.append(409)
     box = E2BBackend(SPEC, rate).create(request("sb-test-conflict"))
     lab.backend.destroy(box)
 
 
-def test_what_was_made_for_nobody_is_removed(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+def test_unanswered_sandbox_is_removed(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
     """All answers are lost: there is a sandbox, and nobody has its id."""
     lab.server.faults.lost_create_answers = 100
     with pytest.raises(InfraError, match="does not answer"):
@@ -126,7 +124,7 @@ def test_what_was_made_for_nobody_is_removed(lab: E2BLab, limits: Limits, rate: 
     assert lab.server.machines.list_all() == []
 
 
-def test_a_refusal_after_a_lost_answer_leaves_none(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
+def test_refusal_after_loss_cleans_up(lab: E2BLab, limits: Limits, rate: HurriedRate) -> None:
     class Refused(HurriedRate):
         def sleep_and_refuse(self, seconds: float) -> None:
             lab.server.faults.create_statuses.append(400)
@@ -134,12 +132,12 @@ def test_a_refusal_after_a_lost_answer_leaves_none(lab: E2BLab, limits: Limits, 
     refused = Refused(rate.folder)
     refused.sleep = refused.sleep_and_refuse
     lab.server.faults.lost_create_answers = 1
-    with pytest.raises(ConfigError, match="refuses to make"):
+    with pytest.raises(ConfigError, match="refused to create"):
         E2BBackend(SPEC, refused).create(request("sb-test-refused"))
     assert lab.server.machines.list_all() == []
 
 
-def test_who_is_told_to_end_while_one_is_made_leaves_none(lab: E2BLab, limits: Limits, tmp_path: Path) -> None:
+def test_exit_at_create_leaves_nothing(lab: E2BLab, limits: Limits, tmp_path: Path) -> None:
     class Ended(Refusals):
         def accept(self) -> None:
             raise SystemExit(143)
@@ -151,7 +149,7 @@ def test_who_is_told_to_end_while_one_is_made_leaves_none(lab: E2BLab, limits: L
     assert lab.server.machines.list_all() == []
 
 
-def test_a_run_removes_what_dead_processes_left_before_and_after(lab: E2BLab, limits: Limits) -> None:
+def test_run_removes_orphans_twice(lab: E2BLab, limits: Limits) -> None:
     def leave() -> None:
         box = lab.make()
         machine = lab.server.machines.find(box.transport.sandbox_id)
@@ -159,18 +157,18 @@ def test_a_run_removes_what_dead_processes_left_before_and_after(lab: E2BLab, li
         machine.metadata["owner"] = f"{machine.metadata['owner'].partition(':')[0]}:999999999:1"
 
     leave()
-    with care_for(SPEC, None) as care:  # type: ignore[arg-type]
+    with run_hooks(SPEC, None) as hooks:  # type: ignore[arg-type]
         assert lab.server.machines.list_all() == []
-        assert care.can_create()
+        assert hooks.can_create()
         leave()
-        care.remove_remains(None)  # type: ignore[arg-type]
+        hooks.remove_remains(None)  # type: ignore[arg-type]
         assert lab.server.machines.list_all() == []
         leave()
     assert e2b_sandboxes().find_orphans() == {}
     assert lab.server.machines.list_all() == []
 
 
-def test_a_token_that_expired_is_fetched_again(lab: E2BLab, limits: Limits) -> None:
+def test_expired_token_is_replaced(lab: E2BLab, limits: Limits) -> None:
     box = lab.make()
     machine = lab.server.machines.find(box.transport.sandbox_id)
     assert machine is not None
@@ -179,13 +177,11 @@ def test_a_token_that_expired_is_fetched_again(lab: E2BLab, limits: Limits) -> N
     assert machine.ends - time.time() > 60
 
 
-def test_a_token_that_is_refused_for_good_is_not_taken_for_the_accounts_key(
-    lab: E2BLab, limits: Limits, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lasting_refusal_is_exec_failure(lab: E2BLab, limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
     box = lab.make()
     machine = lab.server.machines.find(box.transport.sandbox_id)
     assert machine is not None
     monkeypatch.setattr(type(machine), "takes_token", lambda *_: False)
-    with pytest.raises(InfraError, match="refuses the token") as caught:
+    with pytest.raises(InfraError, match="refused the token") as caught:
         box.exec("true", timeout_s=10)
     assert caught.value.failure_class is FailureClass.EXEC

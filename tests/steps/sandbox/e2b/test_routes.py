@@ -51,7 +51,7 @@ def request(image: str = IMAGE) -> SandboxRequest:
     return SandboxRequest(f"sb-test-{time.monotonic_ns()}", image, 60, network=False, labels={"run": "r1"})
 
 
-def test_sandboxes_are_made_listed_and_removed_by_the_older_routes(server: E2BServer, backend: E2BBackend) -> None:
+def test_older_routes_do_everything(server: E2BServer, backend: E2BBackend) -> None:
     box = backend.create(request())
     assert says(box, "cat hello.txt") == "hello\n"
     body = server.control.creates[-1]
@@ -64,16 +64,14 @@ def test_sandboxes_are_made_listed_and_removed_by_the_older_routes(server: E2BSe
     assert server.machines.list_all() == []
 
 
-def test_a_service_is_asked_once_which_routes_it_has(server: E2BServer, backend: E2BBackend) -> None:
+def test_older_routes_are_detected_once(server: E2BServer, backend: E2BBackend) -> None:
     for _ in range(3):
         backend.destroy(backend.create(request()))
     assert server.control.old_creates == 3
-    assert server.control.asked.count("POST /v2/sandboxes") == 2  # the first create, and one that makes nothing
+    assert server.control.requests.count("POST /v2/sandboxes") == 2  # the first create, and one that makes nothing
 
 
-def test_a_template_that_is_missing_is_named_and_no_reason_to_take_the_older_route(
-    server: E2BServer, backend: E2BBackend
-) -> None:
+def test_missing_template_keeps_routes(server: E2BServer, backend: E2BBackend) -> None:
     server.faults.only_old_routes = False
     with pytest.raises(ConfigError, match="has no template") as caught:
         backend.create(request("other/image:2"))
@@ -81,9 +79,7 @@ def test_a_template_that_is_missing_is_named_and_no_reason_to_take_the_older_rou
     assert server.control.old_creates == 0
 
 
-def test_a_create_whose_answer_was_lost_leaves_one_sandbox_without_idempotency_keys(
-    server: E2BServer, backend: E2BBackend
-) -> None:
+def test_older_routes_make_one_sandbox(server: E2BServer, backend: E2BBackend) -> None:
     server.faults.lost_create_answers = 1
     box = backend.create(request())
     assert server.control.old_creates == 2

@@ -16,7 +16,7 @@ from swe_argo.steps.sandbox.local import bubblewrap
 from tests import small_agent, solutions
 from tests.model_server import Answer, Call, call, model_server, play
 from tests.model_server.scripts import by_text
-from tests.steps.agents.gate.toolchain import needs_go
+from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.sandbox.e2b.limits import Limits
 from tests.steps.sandbox.e2b.runs import E2BRuns
 from tests.workflows.command import QUICK, ids, summary, swe_argo
@@ -35,20 +35,20 @@ def runs(tmp_path: Path) -> Iterator[E2BRuns]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["gold", pytest.param("idle", marks=pytest.mark.long)])
-def test_a_run_has_the_verdicts_of_local_and_leaves_no_sandbox(runs: E2BRuns, agent: str) -> None:
+def test_run_has_the_verdicts_of_local(runs: E2BRuns, agent: str) -> None:
     words = ["run", "--store", runs.store, "--agent", agent, "--agent-timeout", "600", *ids(*QUICK)]
     for name, backend in (("local", ["--backend", "local"]), ("remote", [*runs.backend, *FAST])):
-        done = swe_argo(*words, "--run-id", name, *backend, env=runs.env)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = swe_argo(*words, "--run-id", name, *backend, env=runs.env)
+        assert result.returncode == 0, result.stdout + result.stderr
     assert _verdicts(runs, "local") == _verdicts(runs, "remote")
     assert summary(runs.store, "remote").headline.resolved == (len(QUICK) if agent == "gold" else 0)
     assert len(runs.server.control.creates) >= len(QUICK)
-    assert runs.left == []
+    assert runs.orphans == []
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
+def test_scaffold_solves_as_locally(runs: E2BRuns) -> None:
     """One answer right, one that changes nothing: the model's server sees the same conversations from both."""
     right, wrong = "mini__slugkit-2", "mini__gridprint-1"
     good = solutions.solving("r2egym")
@@ -59,39 +59,39 @@ def test_a_scaffold_solves_there_what_it_solves_here(runs: E2BRuns) -> None:
         words = ["--store", runs.store, "--run-id", name, "--agent", "r2egym", "--model", "openai/scripted"]
         words += ["--use-fn-calling", "true", "--allow-host", "--agent-timeout", "600", *ids(right, wrong)]
         with model_server(script) as models:
-            done = swe_argo("run", *words, *backend, env=runs.env | environment(models))
-            assert done.returncode == 0, done.stdout + done.stderr
+            result = swe_argo("run", *words, *backend, env=runs.env | environment(models))
+            assert result.returncode == 0, result.stdout + result.stderr
     assert _verdicts(runs, "local") == _verdicts(runs, "remote")
     assert summary(runs.store, "remote").headline.resolved == 1
     solving = _creates(runs, "solve")
     assert len(solving) == 2
     assert all(body["allow_internet_access"] is False for body in solving)
-    assert runs.left == []
+    assert runs.orphans == []
 
 
 @needs_go
 @pytest.mark.long
-def test_an_agent_program_is_in_the_templates_of_its_sandboxes_alone(runs: E2BRuns) -> None:
+def test_agent_is_in_solve_templates(runs: E2BRuns) -> None:
     """Built ahead, found by the run, told of by the list, and kept for as long as the run is there."""
-    runs.bring_gate()
+    runs.install_gateway()
     chosen = ids("mini__slugkit-1", "mini__ledgerlet-1")
     command = shlex.join(["./small-agent", *small_agent.words()])
     agent = ["--agent-command", command, "--agent-folder", str(small_agent.FOLDER)]
     built = swe_argo("templates", "build", "mini", *chosen, *agent, env=runs.env)
     assert built.returncode == 0, built.stdout + built.stderr
     assert "2 images of mini, each also with the files of small-agent" in built.stdout
-    assert "4 templates: 2 built and 2 there before" in built.stdout
+    assert "4 templates: 2 built and 2 existed" in built.stdout
     plane = runs.server.control.templates
     with_files = {build.name for build in plane.builds}
     assert (len(with_files), plane.uploads) == (2, 1)
 
     words = ["--store", runs.store, "--run-id", "program", *agent, "--model", "openai/scripted", "--allow-host"]
     words += ["--agent-timeout", "600", "--no-e2b-build-templates", *chosen]
-    tried = play(Answer("I try.", calls=(Call("bash", {"command": "echo >new"}),)), Answer("That is all."))
-    with model_server(tried) as models:
-        done = swe_argo("run", *words, *runs.backend, *FAST, env=runs.env | environment(models))
-    assert done.returncode == 0, done.stdout + done.stderr
-    used = {role: {made["templateID"] for made in _creates(runs, role)} for role in ("solve", "grade")}
+    script = play(Answer("I try.", calls=(Call("bash", {"command": "echo >new"}),)), Answer("That is all."))
+    with model_server(script) as models:
+        result = swe_argo("run", *words, *runs.backend, *FAST, env=runs.env | environment(models))
+    assert result.returncode == 0, result.stdout + result.stderr
+    used = {role: {body["templateID"] for body in _creates(runs, role)} for role in ("solve", "grade")}
     assert used["solve"] == with_files
     assert len(used["grade"] - with_files) == len(used["grade"]) == 2
     assert plane.uploads == 1
@@ -118,17 +118,17 @@ def _many(runs: E2BRuns, limits: Limits, per_second: int, attempts: int) -> None
     units = attempts * len(QUICK)
     flags = ["--store", runs.store, "--run-id", "many", "--agent", "gold", "--attempts", str(attempts)]
     flags += ["-j", str(units), "--e2b-creations-per-second", str(per_second), "--counter-proof", "never"]
-    done = swe_argo("run", *flags, *ids(*QUICK), *runs.backend, env=runs.env, timeout_s=1200)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = swe_argo("run", *flags, *ids(*QUICK), *runs.backend, env=runs.env, timeout_s=1200)
+    assert result.returncode == 0, result.stdout + result.stderr
     records = list(Path(runs.store).glob("runs/many/units/*/*/grade.json"))
     assert len(records) == units
     assert all(json.loads(record.read_text())["resolved"] for record in records)
     assert limits.refused["creation rate"] == limits.refused["lifecycle API"] == limits.refused["operations"] == 0
-    assert runs.left == []
+    assert runs.orphans == []
 
 
 @pytest.mark.slow
-def test_more_units_than_places_wait_for_them(runs: E2BRuns) -> None:
+def test_units_wait_for_free_places(runs: E2BRuns) -> None:
     limits = Limits(5, concurrent=2)
     _many(runs, limits, 5, 1)
     assert limits.refused["concurrency"] > 0
@@ -138,7 +138,7 @@ def test_more_units_than_places_wait_for_them(runs: E2BRuns) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(("per_second", "concurrent"), [(1, 20), (5, 100)], ids=["hobby", "pro"])
-def test_sixty_four_units_keep_the_limits_of_a_plan(runs: E2BRuns, per_second: int, concurrent: int) -> None:
+def test_many_units_keep_the_plan_limits(runs: E2BRuns, per_second: int, concurrent: int) -> None:
     limits = Limits(per_second, concurrent)
     _many(runs, limits, per_second, 16)
     assert limits.most_running <= concurrent

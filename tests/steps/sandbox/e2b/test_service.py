@@ -25,7 +25,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.cache_clear()
 
 
-def test_key_domain_address_and_timeout_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_come_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (service_options()["api_key"], service_options()["request_timeout"]) == ("e2b_key", 60)
     assert service_address() == "https://api.e2b.app"
     monkeypatch.setenv("E2B_DOMAIN", "sandboxes.example")
@@ -37,21 +37,21 @@ def test_key_domain_address_and_timeout_come_from_the_environment(monkeypatch: p
     assert service_address() == "https://control.example/e2b"
 
 
-def test_a_timeout_that_is_none_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_timeout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("E2B_CONNECTION_TIMEOUT", "0")
     settings.cache_clear()
     with pytest.raises(ConfigError, match="E2B_CONNECTION_TIMEOUT"):
         settings()
 
 
-def test_a_key_from_a_file_has_no_newline_and_a_broken_one_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_stripped_and_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("E2B_API_KEY", " e2b_key\n")
     settings.cache_clear()
     assert service_options()["api_key"] == "e2b_key"
     for broken in ("e2b_k\ney", "e2b_kéy"):
         monkeypatch.setenv("E2B_API_KEY", broken)
         settings.cache_clear()
-        with pytest.raises(ConfigError, match="E2B_API_KEY: it holds a blank, a line break or") as caught:
+        with pytest.raises(ConfigError, match="E2B_API_KEY: it contains a space, a line break or") as caught:
             settings()
         assert broken not in f"{caught.value} {caught.value.detail}"
     monkeypatch.setenv("E2B_API_KEY", "\n")
@@ -60,8 +60,8 @@ def test_a_key_from_a_file_has_no_newline_and_a_broken_one_is_not_repeated(monke
         service_options()
 
 
-def test_the_runtime_of_the_guide_is_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runtime_sets_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME", "E2B")
     tables: dict[str, Any] = {}
-    variables.lay_under(tables)
+    variables.apply_environment(tables)
     assert tables["sandbox"] == {"backend": "e2b"}

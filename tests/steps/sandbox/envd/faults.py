@@ -19,6 +19,6 @@ class LineFaults:
     def takes(self, name: str) -> bool:
         """Whether a counted fault happens now."""
         with self.lock:
-            left: int = getattr(self, name)
-            setattr(self, name, max(0, left - 1))
-            return left > 0
+            remaining: int = getattr(self, name)
+            setattr(self, name, max(0, remaining - 1))
+            return remaining > 0

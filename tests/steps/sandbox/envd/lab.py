@@ -51,13 +51,13 @@ class EnvdLab(Generic[Server, Backend]):
         self.confines_network = self.is_root = server.machines.isolated
         self._connect, self._name, self._table = connect, name, table
         self.backend = self.connect()
-        self.made: list[EnvdSandbox] = []
+        self.sandboxes: list[EnvdSandbox] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        for box in self.made:
+        for box in self.sandboxes:
             self.destroy(box)
 
     def connect(self, **table: Any) -> Backend:
@@ -67,7 +67,7 @@ class EnvdLab(Generic[Server, Backend]):
         name = f"sb-test-{time.monotonic_ns()}"
         defaults = {"name": name, "image": IMAGE, "deadline_s": 900, "network": False, "labels": LABELS}
         box = self.backend.create(SandboxRequest(**{**defaults, **options}))
-        self.made.append(box)
+        self.sandboxes.append(box)
         return box
 
     def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:

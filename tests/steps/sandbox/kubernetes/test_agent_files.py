@@ -41,9 +41,9 @@ class Server(KubeApi):
             return refusal(403, f"admission webhook denied the request: no {self.refused}")
         if not self.knows_images:  # as dropImageVolumes of Kubernetes does
             gone = {volume["name"] for volume in pod["spec"]["volumes"] if "image" in volume}
-            pod["spec"]["volumes"] = [each for each in pod["spec"]["volumes"] if each["name"] not in gone]
+            pod["spec"]["volumes"] = [item for item in pod["spec"]["volumes"] if item["name"] not in gone]
             box = pod["spec"]["containers"][0]
-            box["volumeMounts"] = [each for each in box["volumeMounts"] if each["name"] not in gone]
+            box["volumeMounts"] = [item for item in box["volumeMounts"] if item["name"] not in gone]
         return 201, pod
 
 
@@ -58,13 +58,13 @@ def plain(namespace: NamespaceSettings) -> dict[str, Any]:
     return manifest(request, namespace, SPEC, None)
 
 
-def made(server: Server, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+def pod_with_files(server: Server, settings: dict[str, Any] | None = None) -> dict[str, Any]:
     namespace = NamespaceSettings.model_validate(settings or {})
     backend = KubernetesBackend(server.cluster(), SPEC, namespace, RetryPolicy(total_s=1))
     return backend._with_agent_files(plain(namespace), BUNDLE)
 
 
-def test_a_volume_of_the_image_is_mounted_read_only_and_nothing_else_changes() -> None:
+def test_image_volume_is_read_only() -> None:
     before = plain(NamespaceSettings())
     pod = add_agent_files(before, BUNDLE, NamespaceSettings(), "image-volume")
     assert pod["spec"]["volumes"].pop() == {
@@ -76,7 +76,7 @@ def test_a_volume_of_the_image_is_mounted_read_only_and_nothing_else_changes() -
     assert pod == before
 
 
-def test_else_the_image_itself_copies_them_into_a_volume_with_an_end() -> None:
+def test_init_container_copies_files() -> None:
     settings = NamespaceSettings.model_validate({"agentFilesSizeLimit": "1Gi", "imagePullSecrets": ["own"]})
     pod = add_agent_files(plain(settings), BUNDLE, settings, "copy")
     assert pod["spec"]["volumes"][-1] == {"name": "agent-files", "emptyDir": {"sizeLimit": "1Gi"}}
@@ -90,42 +90,42 @@ def test_else_the_image_itself_copies_them_into_a_volume_with_an_end() -> None:
     assert pod["spec"]["imagePullSecrets"] == [{"name": "own"}]
 
 
-def test_files_without_an_image_are_refused_with_the_command_that_makes_one() -> None:
+def test_files_without_image_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"swe-argo agents push NAME IMAGE .*--agent-image") as caught:
         add_agent_files(plain(NamespaceSettings()), BundleMount("sha256:b", None, None), NamespaceSettings(), "copy")
     assert caught.value.field == "agent.image"
 
 
-def test_an_api_server_that_knows_volumes_of_images_gets_one_and_is_asked_once(server: Server) -> None:
+def test_image_volume_is_probed_once(server: Server) -> None:
     backend = KubernetesBackend(server.cluster(), SPEC, NamespaceSettings(), RetryPolicy(total_s=1))
     for _ in range(2):
         assert "image" in backend._with_agent_files(plain(NamespaceSettings()), BUNDLE)["spec"]["volumes"][-1]
-    assert [where.partition("?")[2] for _, where, _ in server.asked] == ["dryRun=All"]
+    assert [where.partition("?")[2] for _, where, _ in server.requests] == ["dryRun=All"]
     assert server.names("pods") == []
 
 
-def test_one_that_drops_them_gets_an_init_container(server: Server) -> None:
+def test_dropped_image_volume_needs_copy(server: Server) -> None:
     server.knows_images = False
-    assert "emptyDir" in made(server)["spec"]["volumes"][-1]
+    assert "emptyDir" in pod_with_files(server)["spec"]["volumes"][-1]
 
 
-def test_a_policy_that_refuses_them_leaves_the_init_container(server: Server) -> None:
+def test_refused_image_volume_needs_copy(server: Server) -> None:
     server.refused = "'image': {"
-    assert has_agent_files(made(server))
-    assert "emptyDir" in made(server)["spec"]["volumes"][-1]
+    assert has_agent_files(pod_with_files(server))
+    assert "emptyDir" in pod_with_files(server)["spec"]["volumes"][-1]
 
 
 @pytest.mark.parametrize("way", ["image-volume", "copy"])
-def test_a_namespace_that_says_which_way_is_not_asked(server: Server, way: str) -> None:
+def test_agent_files_setting_skips_probe(server: Server, way: str) -> None:
     server.knows_images = way == "copy"
     kind = {"image-volume": "image", "copy": "emptyDir"}[way]
-    assert kind in made(server, {"agentFiles": way})["spec"]["volumes"][-1]
-    assert server.asked == []
+    assert kind in pod_with_files(server, {"agentFiles": way})["spec"]["volumes"][-1]
+    assert server.requests == []
     assert ways(NamespaceSettings.model_validate({"agentFiles": way})) == (way,)
 
 
 @pytest.mark.parametrize(("knows", "kind"), [(True, "image"), (False, "emptyDir")])
-def test_a_plan_tries_the_way_that_sandboxes_will_have(server: Server, knows: bool, kind: str) -> None:
+def test_plan_tries_the_way_of_runs(server: Server, knows: bool, kind: str) -> None:
     server.knows_images = knows
     needs = SandboxNeeds(images=["x:1"], acts=True, solves=True, grading_network=False, timeout_s=60, bundle=BUNDLE)
     with server.cluster().client() as client:

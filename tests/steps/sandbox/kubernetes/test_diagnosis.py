@@ -36,33 +36,33 @@ def address() -> Iterator[str]:
 
 def kubernetes_line(*words: str, kubeconfig: str) -> str:
     """What doctor says of the backend."""
-    done = swe_argo("doctor", *words, env={"KUBECONFIG": kubeconfig, "COLUMNS": "200"})
-    [line] = re.findall(r"^backend kubernetes +(.*?) *$", done.stdout, re.MULTILINE)
+    result = swe_argo("doctor", *words, env={"KUBECONFIG": kubeconfig, "COLUMNS": "200"})
+    [line] = re.findall(r"^backend kubernetes +(.*?) *$", result.stdout, re.MULTILINE)
     return str(line)
 
 
 def clean(*words: str, kubeconfig: str, folder: Path) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of clean, with no folders or containers of others on this machine."""
     env = {"KUBECONFIG": kubeconfig, "TMPDIR": str(folder), "DOCKER_HOST": f"unix://{folder}/none.sock"}
-    done = swe_argo("clean", *words, env=env)
-    return done.returncode, done.stdout.strip(), done.stderr.strip()
+    result = swe_argo("clean", *words, env=env)
+    return result.returncode, result.stdout.strip(), result.stderr.strip()
 
 
-def test_a_cluster_is_well_with_its_version_and_says_where_no_chart_is(address: str, tmp_path: Path) -> None:
+def test_doctor_describes_a_cluster(address: str, tmp_path: Path) -> None:
     kubeconfig = str(write_kubeconfig(tmp_path, address, "here", namespace=NAMESPACE))
     assert kubernetes_line(kubeconfig=kubeconfig) == f"yes  v1.34.0, namespace {NAMESPACE} of context here"
     bare = swe_argo("doctor", "--namespace", "charted-not", env={"KUBECONFIG": kubeconfig, "COLUMNS": "200"}).stdout
     assert "v1.34.0, namespace charted-not of context here" in bare
-    assert "no chart there, so sandboxes are not confined" in bare
+    assert "the chart is not installed, so sandboxes are not confined" in bare
 
 
-def test_a_cluster_that_does_not_answer_is_not_well_and_none_at_all_is_no_matter(tmp_path: Path) -> None:
+def test_doctor_reports_absent_cluster(tmp_path: Path) -> None:
     away = str(write_kubeconfig(tmp_path, "http://127.0.0.1:9", "here"))
     assert kubernetes_line(kubeconfig=away).startswith("no   namespace default of context here does not answer: ")
     assert kubernetes_line(kubeconfig=str(tmp_path / "none")).startswith("-    no cluster: ")
 
 
-def test_clean_passes_over_a_cluster_that_nobody_named(address: str, tmp_path: Path) -> None:
+def test_clean_skips_an_unnamed_cluster(address: str, tmp_path: Path) -> None:
     here = str(write_kubeconfig(tmp_path, address, "here", namespace=NAMESPACE))
     assert clean("--namespace", NAMESPACE, kubeconfig=here, folder=tmp_path) == (0, "no orphaned sandboxes", "")
     none = str(tmp_path / "none")
@@ -72,4 +72,4 @@ def test_clean_passes_over_a_cluster_that_nobody_named(address: str, tmp_path: P
     (tmp_path / "broken").write_text("[")
     code, output, _ = clean(kubeconfig=str(tmp_path / "broken"), folder=tmp_path)
     assert code == 0
-    assert output.startswith("kubernetes: not asked: sandbox.backend: the kubeconfig is no YAML")
+    assert output.startswith("kubernetes: skipped: sandbox.backend: the kubeconfig is not YAML")

@@ -34,7 +34,7 @@ def once(play: Play, script: str = "true", stdin: bytes = b"", wait_s: float = 1
 
 
 @pytest.mark.parametrize(("status", "code"), [(SUCCESS, 0), (failure(3), 3), (failure(137), 137)])
-def test_the_exit_code_is_what_the_status_channel_says(status: dict[str, object], code: int) -> None:
+def test_exec_reads_the_status_channel(status: dict[str, object], code: int) -> None:
     def play(line: Line) -> None:
         line.accept()
         line.say(1, b"one ")
@@ -46,42 +46,42 @@ def test_the_exit_code_is_what_the_status_channel_says(status: dict[str, object]
     assert once(play) == (code, b"one two\xff")
 
 
-def test_the_request_names_pod_container_command_and_account() -> None:
-    seen: list[Line] = []
+def test_request_names_pod_and_command() -> None:
+    lines: list[Line] = []
 
     def play(line: Line) -> None:
-        seen.append(line)
+        lines.append(line)
         line.accept()
         line.end(SUCCESS)
 
     once(play, "echo 'a b' & é")
-    assert seen[0].head.startswith("GET /api/v1/namespaces/somewhere/pods/sb-1/exec?")
-    assert seen[0].query == {
+    assert lines[0].head.startswith("GET /api/v1/namespaces/somewhere/pods/sb-1/exec?")
+    assert lines[0].query == {
         "container": ["sandbox"],
         "stdout": ["true"],
         "command": ["/bin/sh", "-c", "echo 'a b' & é"],
     }
-    assert "\r\nauthorization: Bearer secret\r\n" in seen[0].head
-    assert "\r\nsec-websocket-protocol: v5.channel.k8s.io\r\n" in seen[0].head
+    assert "\r\nauthorization: Bearer secret\r\n" in lines[0].head
+    assert "\r\nsec-websocket-protocol: v5.channel.k8s.io\r\n" in lines[0].head
 
 
-def test_a_long_script_goes_by_stdin_and_not_into_the_url() -> None:
+def test_long_script_goes_by_stdin() -> None:
     script = "x=" + "é" * URL_BYTES
-    sent = f"exec 9>&2\n{script}\nexit\n".encode()
+    expected = f"exec 9>&2\n{script}\nexit\n".encode()
     heard = []
 
     def play(line: Line) -> None:
         assert line.query["command"] == ["/bin/sh"]
         assert len(line.head) < 1000
         line.accept()
-        heard.append(line.hear(len(sent)))
+        heard.append(line.hear(len(expected)))
         line.end(SUCCESS)
 
     once(play, script)
-    assert heard == [sent]
+    assert heard == [expected]
 
 
-def test_stdin_arrives_unchanged_in_pieces() -> None:
+def test_long_stdin_arrives_unchanged() -> None:
     data = hashlib.shake_256(b"seed").digest(700_000)
     heard = []
 
@@ -95,7 +95,7 @@ def test_stdin_arrives_unchanged_in_pieces() -> None:
     assert heard == [data]
 
 
-def test_much_output_is_whole() -> None:
+def test_long_output_is_complete() -> None:
     piece = hashlib.shake_256(b"seed").digest(1 << 15)
 
     def play(line: Line) -> None:
@@ -109,7 +109,7 @@ def test_much_output_is_whole() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503])
-def test_a_refused_handshake_says_with_what_and_why(status: int) -> None:
+def test_refused_handshake_is_explained(status: int) -> None:
     body: dict[str, object] = {"kind": "Status", "message": f'pods "sb-1":\n  number {status}', "code": status}
     with pytest.raises(ExecRefused) as caught:
         once(lambda line: line.answer(status, body, "Retry-After: 7\r\n"))
@@ -117,7 +117,7 @@ def test_a_refused_handshake_says_with_what_and_why(status: int) -> None:
     assert caught.value.headers == {"Retry-After": "7"}
 
 
-def test_a_refusal_of_a_proxy_that_speaks_no_json_is_quoted() -> None:
+def test_proxy_refusal_is_quoted() -> None:
     with pytest.raises(ExecRefused, match="exec refused with 502: <html>bad gateway</html>"):
         once(lambda line: line.answer(502, "<html>bad\ngateway</html>".replace("\n", " ")))
 
@@ -129,7 +129,7 @@ def test_a_refusal_of_a_proxy_that_speaks_no_json_is_quoted() -> None:
         "Internal error occurred: error sending request: dial tcp 10.0.0.1:10250: connect: connection refused",
     ],
 )
-def test_a_refusal_after_the_handshake_is_a_refusal_all_the_same(message: str) -> None:
+def test_late_refusal_is_an_exec_refusal(message: str) -> None:
     def play(line: Line) -> None:
         line.accept()
         causes = [{"message": message}]
@@ -167,9 +167,7 @@ POST = "error sending request: Post "
         ('pods "sb-1" not found', False, False),
     ],
 )
-def test_a_refusal_by_what_the_container_holds_is_told_apart_from_a_node_that_is_not_reached(
-    text: str, by_runtime: bool, unreached: bool
-) -> None:
+def test_refusal_tells_runtime_from_node(text: str, by_runtime: bool, unreached: bool) -> None:
     error = ExecRefused(500, text)
     assert (error.by_runtime, error.unreached) == (by_runtime, unreached)
 
@@ -216,12 +214,12 @@ def with_half_a_handshake(line: Line) -> None:
         with_a_broken_status,
     ],
 )
-def test_an_exec_that_ends_without_a_verdict_is_a_lost_connection(play: Play) -> None:
+def test_missing_status_is_a_loss(play: Play) -> None:
     with pytest.raises(ConnectionError):
         once(play)
 
 
-def test_a_connection_cut_after_the_verdict_is_no_loss() -> None:
+def test_cut_after_status_is_no_loss() -> None:
     def play(line: Line) -> None:
         line.accept()
         line.say(1, b"out")
@@ -230,7 +228,7 @@ def test_a_connection_cut_after_the_verdict_is_no_loss() -> None:
     assert once(play) == (0, b"out")
 
 
-def test_nobody_listening_is_a_lost_connection() -> None:
+def test_refused_connect_is_a_loss() -> None:
     with serving(reset) as cluster:
         pass
     with pytest.raises(ConnectionError):
@@ -238,7 +236,7 @@ def test_nobody_listening_is_a_lost_connection() -> None:
 
 
 @pytest.mark.parametrize("shaken", [False, True])
-def test_silence_ends_in_a_lost_connection(monkeypatch: pytest.MonkeyPatch, shaken: bool) -> None:
+def test_silence_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch, shaken: bool) -> None:
     monkeypatch.setattr(module, "SILENCE_S", 0.2)
     monkeypatch.setattr(module, "HANDSHAKE_S", 0.3)
     over = threading.Event()

@@ -60,13 +60,16 @@ REQUESTS: dict[str, Callable[[KubernetesPod, Pods], object]] = {
 
 @pytest.mark.parametrize("refusal", EARLY, ids=["role", "account", "rules"])
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_what_a_server_refuses_while_it_starts_is_asked_again(request_: str, refusal: tuple[int, str]) -> None:
+def test_early_refusal_is_retried(request_: str, refusal: tuple[int, str]) -> None:
     with box(9, refusal, PATIENCE) as (pod, pods):
         REQUESTS[request_](pod, pods)
 
 
 @pytest.mark.parametrize("refusal", EARLY[:2], ids=["role", "account"])
 @pytest.mark.parametrize("request_", ["exec", "look", "remove", "watch"])
-def test_a_right_that_stays_missing_is_a_wrong_request(request_: str, refusal: tuple[int, str]) -> None:
-    with box(1000, refusal, BRIEF) as (pod, pods), pytest.raises(ConfigError, match=r"runner may not get|not know"):
+def test_lasting_refusal_is_config_error(request_: str, refusal: tuple[int, str]) -> None:
+    with (
+        box(1000, refusal, BRIEF) as (pod, pods),
+        pytest.raises(ConfigError, match=r"runner may not get|rejected the credentials"),
+    ):
         REQUESTS[request_](pod, pods)

@@ -42,27 +42,27 @@ def fresh_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settings.cache_clear()
 
 
-def test_a_pod_says_whose_it_is_and_until_when() -> None:
-    made = pod(owner=OWNER)
-    assert made["metadata"]["name"] == "sb-x"
-    assert made["metadata"]["labels"] == {
+def test_pod_has_labels_and_owner() -> None:
+    result = pod(owner=OWNER)
+    assert result["metadata"]["name"] == "sb-x"
+    assert result["metadata"]["labels"] == {
         "swe-argo/run": "r1",
         "swe-argo/instance": "django__django-11099",
         "swe-argo/attempt": "2",
         "swe-argo/role": "solve",
         "swe-argo/network": "none",
     }
-    assert made["metadata"]["annotations"] == {
+    assert result["metadata"]["annotations"] == {
         "swe-argo/instance": "django__django-11099",
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
         "karpenter.sh/do-not-disrupt": "true",
     }
-    assert made["metadata"]["ownerReferences"] == [OWNER]
-    assert made["spec"]["activeDeadlineSeconds"] == 91
+    assert result["metadata"]["ownerReferences"] == [OWNER]
+    assert result["spec"]["activeDeadlineSeconds"] == 91
     assert "ownerReferences" not in pod()["metadata"]
 
 
-def test_a_pod_has_no_power_over_the_cluster_or_its_node() -> None:
+def test_pod_has_no_privileges() -> None:
     spec = pod()["spec"]
     assert (spec["automountServiceAccountToken"], spec["enableServiceLinks"]) == (False, False)
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -72,7 +72,7 @@ def test_a_pod_has_no_power_over_the_cluster_or_its_node() -> None:
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
     assert not {"initContainers", "ephemeralContainers"} & set(spec)
     assert "envFrom" not in box
-    assert not any("valueFrom" in each for each in box.get("env", []))
+    assert not any("valueFrom" in variable for variable in box.get("env", []))
 
 
 def test_only_browsers_get_a_capability() -> None:
@@ -81,7 +81,7 @@ def test_only_browsers_get_a_capability() -> None:
     assert box["securityContext"]["allowPrivilegeEscalation"] is False
 
 
-def test_images_come_through_the_registry_of_the_run_else_of_the_namespace() -> None:
+def test_run_registry_beats_namespace() -> None:
     def image(**options: Any) -> str:
         return str(pod(namespace={"registry": "hub.example/team"}, **options)["spec"]["containers"][0]["image"])
 
@@ -89,7 +89,7 @@ def test_images_come_through_the_registry_of_the_run_else_of_the_namespace() -> 
     assert image(registry="mirror.example:5000/hub") == "mirror.example:5000/hub/swebench/x:latest"
 
 
-def test_it_runs_our_command_in_the_rows_image_as_root_and_never_again() -> None:
+def test_pod_runs_once_as_root() -> None:
     spec = pod(registry="mirror.example:5000/hub")["spec"]
     (box,) = spec["containers"]
     assert box["image"] == "mirror.example:5000/hub/swebench/x:latest"
@@ -98,11 +98,11 @@ def test_it_runs_our_command_in_the_rows_image_as_root_and_never_again() -> None
     assert (spec["securityContext"]["runAsUser"], spec["restartPolicy"]) == (0, "Never")
 
 
-def test_a_folder_that_the_image_lacks_is_not_made() -> None:
+def test_working_directory_is_the_root() -> None:
     assert pod()["spec"]["containers"][0]["workingDir"] == "/"
 
 
-def test_the_namespaces_settings_are_obeyed() -> None:
+def test_namespace_settings_are_applied() -> None:
     toleration = {"key": "sandboxes", "operator": "Exists"}
     spec = pod(
         namespace={
@@ -123,12 +123,12 @@ def test_the_namespaces_settings_are_obeyed() -> None:
     assert spec["volumes"][0]["emptyDir"] == {"sizeLimit": "100Mi"}
 
 
-def test_what_nobody_set_is_left_to_the_cluster() -> None:
+def test_unset_fields_are_omitted() -> None:
     spec = pod()["spec"]
     assert not {"tolerations", "priorityClassName", "runtimeClassName", "imagePullSecrets"} & set(spec)
 
 
-def test_a_wished_node_selector_replaces_the_namespaces() -> None:
+def test_spec_selector_beats_namespaces() -> None:
     spec = pod(
         chosen_spec={"kubernetes": {"node_selector": ["pool=big", "zone=a"]}},
         namespace={"nodeSelector": {"role": "cpu"}},
@@ -141,22 +141,22 @@ def test_a_wished_node_selector_replaces_the_namespaces() -> None:
     }
 
 
-def test_the_platform_chooses_the_nodes() -> None:
+def test_platform_selects_nodes() -> None:
     assert pod(platform="linux/arm64/v8")["spec"]["nodeSelector"]["kubernetes.io/arch"] == "arm64"
 
 
 @pytest.mark.parametrize("text", ["pool", "=big", "pool=a b"])
-def test_a_node_selector_that_is_none_is_refused(text: str) -> None:
+def test_invalid_selector_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"sandbox\.kubernetes\.node_selector: .* is not key=value"):
         pod(chosen_spec={"kubernetes": {"node_selector": [text]}})
 
 
-def test_names_fail_at_once_where_nothing_is_to_be_reached() -> None:
+def test_dns_is_off_without_network() -> None:
     spec = pod(namespace={"nameservers": ["192.0.2.53"]})["spec"]
     assert (spec["dnsPolicy"], spec["dnsConfig"]) == ("None", {"nameservers": ["127.0.0.1"]})
 
 
-def test_with_network_names_are_the_clusters_or_those_of_the_given_servers() -> None:
+def test_dns_is_cluster_or_given() -> None:
     assert pod(network=True)["metadata"]["labels"]["swe-argo/network"] == "open"
     assert pod(network=True)["spec"]["dnsPolicy"] == "ClusterFirst"
     spec = pod(network=True, namespace={"nameservers": ["192.0.2.53"]})["spec"]
@@ -167,28 +167,28 @@ def amounts(namespace: dict[str, Any] | None = None, **options: Any) -> dict[str
     return resources(request(**options), NamespaceSettings.model_validate(namespace or {}))
 
 
-def test_less_is_asked_for_than_may_be_taken() -> None:
+def test_requests_are_below_limits() -> None:
     assert amounts() == {
         "requests": {"cpu": "500m", "memory": "1024Mi", "ephemeral-storage": "1024Mi"},
         "limits": {"cpu": "4", "memory": "8192Mi", "ephemeral-storage": "20480Mi"},
     }
 
 
-def test_a_spec_replaces_the_limit_and_caps_the_request() -> None:
+def test_spec_sets_limit_and_request() -> None:
     assert amounts(cpus=0.25, memory_mb=512, disk_mb=300) == {
         "requests": {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "300Mi"},
         "limits": {"cpu": "250m", "memory": "512Mi", "ephemeral-storage": "300Mi"},
     }
 
 
-def test_everything_grows_with_the_resource_factor() -> None:
+def test_resource_factor_scales_amounts() -> None:
     grown = amounts(cpus=1.5, memory_mb=512, resource_factor=2.0)
     assert grown["limits"] == {"cpu": "3", "memory": "1024Mi", "ephemeral-storage": "40960Mi"}
     assert grown["requests"] == {"cpu": "1", "memory": "1024Mi", "ephemeral-storage": "2048Mi"}
     assert pod(resource_factor=2.0)["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "4096Mi"}
 
 
-def test_amounts_that_are_not_given_are_not_limited() -> None:
+def test_unset_amounts_are_unlimited() -> None:
     assert amounts({"resources": {"requests": {"cpu": "10m"}, "limits": {}}}) == {
         "requests": {"cpu": "10m"},
         "limits": {},
@@ -198,25 +198,25 @@ def test_amounts_that_are_not_given_are_not_limited() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "django__django-11099", "a" * 63, "9"])
-def test_a_legal_label_is_left_as_it_is(text: str) -> None:
+def test_legal_label_is_unchanged(text: str) -> None:
     assert label(text) == text
 
 
 @pytest.mark.parametrize("text", ["a" * 64, "owner/name:tag", "ends-in-dash-", "ü", "a b", "___", "x" * 300])
-def test_any_text_becomes_a_label_that_the_api_server_takes(text: str) -> None:
-    made = label(text)
-    assert 0 < len(made) <= 63
-    assert made[0].isalnum()
-    assert made[-1].isalnum()
-    assert all(c.isascii() and (c.isalnum() or c in "-_.") for c in made)
-    assert label(text + "x") != made
+def test_any_text_becomes_a_legal_label(text: str) -> None:
+    result = label(text)
+    assert 0 < len(result) <= 63
+    assert result[0].isalnum()
+    assert result[-1].isalnum()
+    assert all(c.isascii() and (c.isalnum() or c in "-_.") for c in result)
+    assert label(text + "x") != result
 
 
-def test_a_process_of_nobody_owns_nothing() -> None:
+def test_plain_process_is_no_owner() -> None:
     assert owner_reference() is None
 
 
-def test_a_steps_pod_owns_what_the_step_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_pod_owns_its_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "step-1")
     assert owner_reference() is None
     settings.cache_clear()
@@ -224,7 +224,7 @@ def test_a_steps_pod_owns_what_the_step_makes(monkeypatch: pytest.MonkeyPatch) -
     assert owner_reference() == {"apiVersion": "v1", "kind": "Pod", "name": "step-1", "uid": "u-2"}
 
 
-def test_a_runners_lease_owns_what_its_steps_make(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_lease_owns_its_sandboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "workbench")
     monkeypatch.setenv("POD_UID", "u-3")
     monkeypatch.setenv("SWE_ARGO_LEASE", "swe-argo-r1/u-4")

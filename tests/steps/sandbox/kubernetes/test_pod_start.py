@@ -52,7 +52,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("reason", "message"), NEVER)
-def test_an_image_that_its_registry_does_not_have_is_a_wrong_request_at_once(reason: str, message: str) -> None:
+def test_missing_image_is_a_config_error(reason: str, message: str) -> None:
     error = start_failure(pod("Pending", waiting(reason, message)), 900, 0)
     assert isinstance(error, ConfigError)
     assert error.failure_class is FailureClass.IMAGE_MISSING
@@ -62,7 +62,7 @@ def test_an_image_that_its_registry_does_not_have_is_a_wrong_request_at_once(rea
 
 @pytest.mark.parametrize("message", [REFUSED, RATE, "context deadline exceeded", "dial tcp: lookup r: no such host"])
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
-def test_a_pull_that_may_go_better_is_waited_for(reason: str, message: str) -> None:
+def test_failed_pull_is_waited_for(reason: str, message: str) -> None:
     pulling = pod("Pending", waiting(reason, message), condition("PodScheduled"))
     assert start_failure(pulling, 60, 59) is None
     error = start_failure(pulling, 60, 60)
@@ -71,7 +71,7 @@ def test_a_pull_that_may_go_better_is_waited_for(reason: str, message: str) -> N
     assert message[:60] in error.reason
 
 
-def test_a_pod_without_a_node_is_waited_for_and_then_unschedulable_in_the_schedulers_words() -> None:
+def test_unscheduled_pod_is_explained() -> None:
     stuck = pod("Pending", None, condition("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE))
     assert start_failure(stuck, 60, 10) is None
     error = start_failure(stuck, 60, 61)
@@ -83,7 +83,7 @@ def test_a_pod_without_a_node_is_waited_for_and_then_unschedulable_in_the_schedu
     assert nobody.failure_class is FailureClass.UNSCHEDULABLE
 
 
-def test_a_container_that_is_not_made_in_time_was_not_created() -> None:
+def test_slow_container_is_not_created() -> None:
     slow = pod("Pending", waiting("CreateContainerError", "context deadline exceeded"), condition("PodScheduled"))
     assert start_failure(slow, 60, 10) is None
     error = start_failure(slow, 60, 61)
@@ -97,25 +97,25 @@ def start_error(message: str) -> Any:
     return pod("Failed", ended({"exitCode": 128, "reason": "StartError", "message": message}))
 
 
-def test_an_image_without_a_shell_is_a_wrong_request() -> None:
+def test_no_shell_is_config_error() -> None:
     error = start_failure(start_error(NO_SHELL), 900, 1)
     assert isinstance(error, ConfigError)
     assert "/bin/sh" in error.reason
 
 
-def test_a_container_that_is_too_small_to_begin_ran_out_of_memory() -> None:
+def test_tiny_limit_is_out_of_memory() -> None:
     error = start_failure(start_error(INIT_OOM), 900, 1)
     assert isinstance(error, ResourceError)
     assert error.failure_class is FailureClass.OUT_OF_MEMORY
 
 
-def test_any_other_start_that_fails_is_the_worlds_fault() -> None:
+def test_unknown_error_is_infra_error() -> None:
     error = start_failure(start_error("failed to create shim task: cgroup: device busy"), 900, 1)
     assert type(error) is InfraError
     assert error.failure_class is FailureClass.SANDBOX_CREATE
 
 
-def test_a_node_that_has_no_room_after_all_is_not_the_end_of_a_sandbox() -> None:
+def test_full_node_is_unschedulable() -> None:
     message = "Pod was rejected: Node didn't have enough resource: cpu, requested: 500, used: 1900, capacity: 2000"
     error = start_failure(pod("Failed", reason="OutOfcpu", message=message), 900, 1)
     assert isinstance(error, InfraError)
@@ -123,7 +123,7 @@ def test_a_node_that_has_no_room_after_all_is_not_the_end_of_a_sandbox() -> None
     assert "OutOfcpu" in error.reason
 
 
-def test_what_ends_a_pod_while_it_starts_keeps_its_reason() -> None:
+def test_disruption_has_its_class() -> None:
     error = start_failure(disrupted("PreemptionByScheduler", "preempting"), 900, 1)
     assert error is not None
     assert error.failure_class is FailureClass.PREEMPTED
@@ -135,24 +135,24 @@ def test_what_ends_a_pod_while_it_starts_keeps_its_reason() -> None:
 AGENT = f"registry.example.com/codex@sha256:{'a' * 64}"
 
 
-def with_agent(found: Any, state: Any = None, *, volume: bool = False) -> Any:
+def with_agent(status: Any, state: Any = None, *, volume: bool = False) -> Any:
     """The pod with an agent's files: of a volume, or of an init container that is in some state."""
     if volume:
-        found["spec"]["volumes"] = [{"name": "agent-files", "image": {"reference": AGENT}}]
-        return found
-    found["spec"]["initContainers"] = [{"name": "agent-files", "image": AGENT}]
-    found["status"]["initContainerStatuses"] = [{"name": "agent-files", **state}]
-    return found
+        status["spec"]["volumes"] = [{"name": "agent-files", "image": {"reference": AGENT}}]
+        return status
+    status["spec"]["initContainers"] = [{"name": "agent-files", "image": AGENT}]
+    status["status"]["initContainerStatuses"] = [{"name": "agent-files", **state}]
+    return status
 
 
-def test_of_two_images_the_one_that_cannot_be_pulled_is_named() -> None:
+def test_failed_image_is_named_of_two() -> None:
     words = f'failed to pull and unpack image "{AGENT}": failed to resolve reference "{AGENT}": not found'
     initializing = waiting("PodInitializing")
-    for found in (
+    for status in (
         with_agent(pod("Pending", initializing), waiting("ErrImagePull", words)),
         with_agent(pod("Pending", waiting("ErrImagePull", words)), volume=True),
     ):
-        error = start_failure(found, 900, 0)
+        error = start_failure(status, 900, 0)
         assert isinstance(error, ConfigError)
         assert error.reason.startswith(f"image {AGENT} does not exist")
         assert error.failure_class is FailureClass.IMAGE_MISSING
@@ -167,38 +167,43 @@ def test_of_two_images_the_one_that_cannot_be_pulled_is_named() -> None:
 
 
 COPIES = [
-    ("StartError", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another processor"),
+    ("StartError", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another CPU architecture"),
     (
         "StartError",
         'exec: "/.swe-argo/copy": stat /.swe-argo/copy: no such file or directory',
         ConfigError,
-        "has no program that copies its files",
+        "has no copy program",
     ),
-    ("Error", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another processor"),
+    ("Error", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another CPU architecture"),
     ("Error", "write /.swe-argo/files/a: no space left on device", ResourceError, "ran out of disk"),
     ("OOMKilled", "", ResourceError, "ran out of memory"),
-    ("Error", "open /a: input/output error", InfraError, "were not copied: Error: open /a: input/output error"),
+    (
+        "Error",
+        "open /a: input/output error",
+        InfraError,
+        "copying the agent's files failed: Error: open /a: input/output error",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("reason", "message", "kind", "told"), COPIES)
-def test_files_that_were_not_copied_say_why(reason: str, message: str, kind: type[Exception], told: str) -> None:
+@pytest.mark.parametrize(("reason", "message", "kind", "expected"), COPIES)
+def test_failed_copy_has_a_reason(reason: str, message: str, kind: type[Exception], expected: str) -> None:
     state = ended({"exitCode": 1, "reason": reason, "message": message})
     error = start_failure(with_agent(pod("Failed", waiting("PodInitializing")), state), 900, 0)
     assert isinstance(error, kind)
-    assert told in error.reason
+    assert expected in error.reason
     assert message in error.detail
 
 
-def test_files_that_are_copied_or_being_copied_are_waited_for() -> None:
+def test_running_copy_is_waited_for() -> None:
     states: list[Any] = [ended({"exitCode": 0, "reason": "Completed"}), {"state": {"running": {}}}]
     for state in states:
         assert start_failure(with_agent(pod("Pending", waiting("PodInitializing")), state), 900, 0) is None
 
 
-def test_a_pod_that_is_evicted_while_files_are_copied_was_evicted() -> None:
+def test_eviction_during_copy_is_known() -> None:
     state = ended({"exitCode": 137, "reason": "Error"})
-    found = with_agent(pod("Failed", None, reason="Evicted", message="The node was low on resource: memory"), state)
-    error = start_failure(found, 900, 0)
+    status = with_agent(pod("Failed", None, reason="Evicted", message="The node was low on resource: memory"), state)
+    error = start_failure(status, 900, 0)
     assert error is not None
     assert error.failure_class is FailureClass.EVICTED

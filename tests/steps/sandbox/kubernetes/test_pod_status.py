@@ -9,9 +9,9 @@ import pytest
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, ResourceError, StepError
 from swe_argo.steps.sandbox.kubernetes.pod_status import (
+    deletion_failure,
     ended_by_itself,
     failure,
-    gone_failure,
     identity,
     image_digest,
     out_of_reach,
@@ -151,9 +151,9 @@ LOST = [
 ]
 
 
-@pytest.mark.parametrize(("what", "status", "kind", "failure_class", "words"), LOST, ids=[case[0] for case in LOST])
-def test_every_end_of_a_pod_has_its_own_reason(
-    what: str, status: Any, kind: type[StepError], failure_class: str, words: str
+@pytest.mark.parametrize(("title", "status", "kind", "failure_class", "words"), LOST, ids=[case[0] for case in LOST])
+def test_failure_fits_each_status(
+    title: str, status: Any, kind: type[StepError], failure_class: str, words: str
 ) -> None:
     error = failure(status)
     assert type(error) is kind
@@ -164,27 +164,27 @@ def test_every_end_of_a_pod_has_its_own_reason(
     assert not ready(status)
 
 
-def test_what_kubernetes_said_is_kept_word_for_word() -> None:
+def test_failure_quotes_kubernetes() -> None:
     error = failure(LOST[2][1])
     assert error is not None
     assert "Evicted: " + OVER_LIMIT in error.detail
     assert "container terminated 137: ContainerStatusUnknown" in error.detail
 
 
-def test_a_pod_that_is_well_has_not_failed() -> None:
+def test_ready_pod_has_no_failure() -> None:
     assert failure(READY) is None
     assert out_of_reach(READY) is None
     assert ready(READY)
 
 
-def test_a_running_pod_is_not_ready_before_it_is_said_to_be() -> None:
+def test_running_pod_may_be_unready() -> None:
     assert not ready(pod("Running", RUNNING, condition("Ready", "False", "ContainersNotReady")))
     assert not ready(pod("Pending", waiting("ContainerCreating")))
     assert not ready(pod("Pending"))
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_node_that_does_not_answer_is_lost_only_when_asked_for(status: str) -> None:
+def test_silent_node_is_lost_on_request(status: str) -> None:
     silent = pod("Running", RUNNING, condition("Ready", status, "NodeStatusUnknown", "Kubelet stopped posting"))
     assert failure(silent) is None  # it may be restarting
     error = out_of_reach(silent)
@@ -205,21 +205,21 @@ def test_a_node_that_does_not_answer_is_lost_only_when_asked_for(status: str) ->
         ("Killing", "Stopping container sandbox", FailureClass.SANDBOX_LOST),
     ],
 )
-def test_events_tell_of_a_pod_that_is_gone(reason: str, message: str, failure_class: FailureClass) -> None:
+def test_events_explain_a_removed_pod(reason: str, message: str, failure_class: FailureClass) -> None:
     scheduled = {"reason": "Scheduled", "message": "Successfully assigned ns/sb-1 to node0"}
-    error = gone_failure("sb-1", [scheduled, {"reason": reason, "message": message}])
+    error = deletion_failure("sb-1", [scheduled, {"reason": reason, "message": message}])
     assert error.failure_class is failure_class
     assert f"{reason}: {message}" in error.detail
-    assert gone_failure("sb-1", []).failure_class is FailureClass.SANDBOX_LOST
+    assert deletion_failure("sb-1", []).failure_class is FailureClass.SANDBOX_LOST
 
 
-def test_a_node_that_was_away_does_not_hide_what_was_told_later() -> None:
+def test_last_event_explains_loss() -> None:
     away = {"reason": "NodeNotReady", "message": "Node is not ready"}
     preempted = {"reason": "Preempted", "message": "Preempted by pod 0d8f on node node0"}
-    assert gone_failure("sb-1", [away, preempted]).failure_class is FailureClass.PREEMPTED
+    assert deletion_failure("sb-1", [away, preempted]).failure_class is FailureClass.PREEMPTED
 
 
-def test_a_restart_or_another_pod_of_the_name_is_not_the_same_machine() -> None:
+def test_identity_is_per_container() -> None:
     again = pod("Running", {**RUNNING, "restartCount": 1}, condition("Ready"))
     other = pod("Running", {**RUNNING, "containerID": "containerd://b2"}, condition("Ready"))
     assert identity(READY) == identity(pod("Running", RUNNING))
@@ -236,12 +236,12 @@ def test_a_restart_or_another_pod_of_the_name_is_not_the_same_machine() -> None:
         ("x:latest", None),
     ],
 )
-def test_the_digest_is_of_the_image_that_runs(image_id: str, digest: str | None) -> None:
+def test_image_digest_is_the_running_one(image_id: str, digest: str | None) -> None:
     assert image_digest(pod("Running", {**RUNNING, "imageID": image_id})) == digest
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("status", "expected"),
     [
         (pod("Failed", ended(KILLED)), True),
         (pod("Failed", ended({"exitCode": 2, "reason": "Error"})), True),
@@ -258,5 +258,5 @@ def test_the_digest_is_of_the_image_that_runs(image_id: str, digest: str | None)
         (None, False),
     ],
 )
-def test_only_an_end_that_nobody_outside_had_a_part_in_is_the_containers_own(seen: Any, expected: bool) -> None:
-    assert ended_by_itself(seen) is expected
+def test_own_end_excludes_disruptions(status: Any, expected: bool) -> None:
+    assert ended_by_itself(status) is expected

@@ -38,7 +38,7 @@ class LocalLab:
         self.backend = LocalBackend(self.images, isolated=isolated)
         self.confines_network = isolated
         self.is_root = isolated or os.geteuid() == 0
-        self.made: list[LocalSandbox] = []
+        self.sandboxes: list[LocalSandbox] = []
         self._numbers = count()
 
     def create(
@@ -57,10 +57,10 @@ class LocalLab:
             isolated=isolated,
             bundle=bundle,
         )
-        made = self.backend.create(request)
-        assert isinstance(made, LocalSandbox)
-        self.made.append(made)
-        return made
+        box = self.backend.create(request)
+        assert isinstance(box, LocalSandbox)
+        self.sandboxes.append(box)
+        return box
 
     def destroy(self, sandbox: Sandbox) -> None:
         self.backend.destroy(sandbox)
@@ -74,7 +74,7 @@ def open_lab(folder: Path, checkout: Path, *, isolated: bool) -> Iterator[LocalL
     shutil.copytree(checkout, folder / "test__image:1" / "testbed")
     lab = LocalLab(folder, isolated=isolated)
     yield lab
-    for sandbox in lab.made:
+    for sandbox in lab.sandboxes:
         lab.destroy(sandbox)
         assert not sandbox.root.exists()
 
@@ -118,7 +118,7 @@ def wait_for_end(*pids: int) -> None:
         time.sleep(0.05)
 
 
-def test_destroying_ends_what_was_left_running(translated: LocalLab) -> None:
+def test_destroy_ends_processes(translated: LocalLab) -> None:
     box = translated.create()
     apart = "setsid -f bash -c 'echo $$ >>pids; exec sleep 1000'"
     both = "until [ $(wc -l <pids) = 2 ]; do sleep 0.05; done"
@@ -130,7 +130,7 @@ def test_destroying_ends_what_was_left_running(translated: LocalLab) -> None:
     wait_for_end(*pids)
 
 
-def test_destroying_ends_what_outlived_a_killed_supervisor(translated: LocalLab) -> None:
+def test_destroy_needs_no_supervisor(translated: LocalLab) -> None:
     box = translated.create()
     box.exec("sleep 1000 & echo $! >pid", timeout_s=60)
     pid = int(box.read("/testbed/pid"))
@@ -141,24 +141,24 @@ def test_destroying_ends_what_outlived_a_killed_supervisor(translated: LocalLab)
     wait_for_end(pid)
 
 
-def test_agents_are_refused_on_an_unisolated_host(translated: LocalLab) -> None:
-    with pytest.raises(ConfigError, match=r"install bubblewrap, use --backend docker, or say --allow-host"):
+def test_agents_need_an_isolated_host(translated: LocalLab) -> None:
+    with pytest.raises(ConfigError, match=r"install bubblewrap, use --backend docker, or allow it with --allow-host"):
         translated.create(isolated=True)
 
 
 @needs_bubblewrap
-def test_agents_are_let_into_namespaces(namespaces: LocalLab) -> None:
+def test_agents_may_use_namespaces(namespaces: LocalLab) -> None:
     machine = namespaces.create(isolated=True).machine
     assert (machine.isolation, machine.network) == ("bubblewrap", False)
 
 
-def test_the_machine_says_what_was_not_confined(translated: LocalLab) -> None:
+def test_machine_reports_no_isolation(translated: LocalLab) -> None:
     machine = translated.create(network=False).machine
     assert (machine.backend, machine.isolation, machine.network) == ("local", "none", True)
     assert machine.image_digest is None
 
 
-def test_the_digest_is_what_lies_beside_the_checkout(tmp_path: Path, checkout: Path) -> None:
+def test_digest_is_beside_the_checkout(tmp_path: Path, checkout: Path) -> None:
     shutil.copytree(checkout, tmp_path / "img" / "testbed")
     (tmp_path / "img" / "digest").write_text("sha256:abc\n")
     backend = LocalBackend(tmp_path, isolated=False)
@@ -167,14 +167,14 @@ def test_the_digest_is_what_lies_beside_the_checkout(tmp_path: Path, checkout: P
     assert box.machine.image_digest == "sha256:abc"
 
 
-def test_an_image_that_is_not_there_is_named_with_its_folder(tmp_path: Path) -> None:
+def test_missing_image_names_its_folder(tmp_path: Path) -> None:
     request = SandboxRequest("n", "swebench/x:latest", 20, network=True)
     with pytest.raises(ConfigError, match=rf"{tmp_path}/swebench__x:latest/testbed.*--backend docker") as caught:
         LocalBackend(tmp_path, isolated=False).create(request)
     assert caught.value.failure_class is FailureClass.IMAGE_MISSING
 
 
-def test_the_image_is_left_as_it_was(translated: LocalLab) -> None:
+def test_sandbox_keeps_the_image(translated: LocalLab) -> None:
     box = translated.create()
     box.exec("echo changed >hello.txt; rm -rf .git", timeout_s=60)
     image = translated.images / "test__image:1" / "testbed"
@@ -182,7 +182,7 @@ def test_the_image_is_left_as_it_was(translated: LocalLab) -> None:
     assert (image / ".git").is_dir()
 
 
-def test_folders_nobody_may_enter_are_removed_all_the_same(translated: LocalLab) -> None:
+def test_destroy_removes_closed_folders(translated: LocalLab) -> None:
     box = translated.create()
     box.exec("mkdir -p a/b; touch a/b/c; ln -s / a/link; chmod 0 a/b a", timeout_s=60)
     translated.destroy(box)
@@ -190,7 +190,7 @@ def test_folders_nobody_may_enter_are_removed_all_the_same(translated: LocalLab)
 
 
 @pytest.mark.parametrize("lab", [pytest.param("namespaces", marks=needs_bubblewrap), "translated"])
-def test_the_interpreter_and_its_pytest_are_at_hand(lab: str, request: pytest.FixtureRequest) -> None:
+def test_sandbox_has_python_and_pytest(lab: str, request: pytest.FixtureRequest) -> None:
     box: LocalSandbox = request.getfixturevalue(lab).create()
     box.write("/testbed/test_it.py", b"def test_it():\n    assert __file__ == '/testbed/test_it.py'\n")
     result = box.exec("python -m pytest -q -p no:cacheprovider test_it.py", timeout_s=60, merge=True)
@@ -198,7 +198,7 @@ def test_the_interpreter_and_its_pytest_are_at_hand(lab: str, request: pytest.Fi
 
 
 @needs_bubblewrap
-def test_an_agents_files_are_mounted_read_only(namespaces: LocalLab, tmp_path: Path) -> None:
+def test_agent_files_are_read_only(namespaces: LocalLab, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
     box = namespaces.create(bundle=bundle)
     assert_mounted(box)
@@ -207,21 +207,19 @@ def test_an_agents_files_are_mounted_read_only(namespaces: LocalLab, tmp_path: P
     assert digest_tree(bundle.folder) == bundle.digest
 
 
-def test_an_agents_files_are_not_mounted_without_namespaces(translated: LocalLab, tmp_path: Path) -> None:
+def test_agent_files_need_namespaces(translated: LocalLab, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="agent programs need bubblewrap"):
         translated.create(bundle=make_bundle(tmp_path / "bundle"))
 
 
 @needs_bubblewrap
-def test_an_agents_files_that_are_not_on_this_machine_are_named_with_the_way_out(namespaces: LocalLab) -> None:
-    with pytest.raises(ConfigError, match="no agent files sha256:0: swe-argo agents build"):
+def test_missing_files_name_the_command(namespaces: LocalLab) -> None:
+    with pytest.raises(ConfigError, match="no agent files sha256:0: run swe-argo agents build"):
         namespaces.create(bundle=BundleMount("sha256:0", None, None))
 
 
 @needs_bubblewrap
-def test_where_nothing_is_mounted_an_agents_files_are_brought_by_the_sandboxs_own_means(
-    namespaces: LocalLab, tmp_path: Path
-) -> None:
+def test_upload_bundle_copies_files_once(namespaces: LocalLab, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
     request = SandboxRequest("n", "test/image:1", 20, network=False, bundle=bundle)
     box = namespaces.create()

@@ -29,7 +29,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seen(images: Path) -> Iterator[Sandbox]:
+def sandbox(images: Path) -> Iterator[Sandbox]:
     backend = LocalBackend(images, isolated=True)
     box = backend.create(SandboxRequest("n", "img", 1000, network=False))
     yield box
@@ -41,57 +41,57 @@ def prints(box: Sandbox, command: str) -> str:
 
 
 @needs_bubblewrap
-def test_of_this_host_only_the_system_and_the_interpreter_are_seen(seen: Sandbox, images: Path) -> None:
+def test_sandbox_hides_the_hosts_files(sandbox: Sandbox, images: Path) -> None:
     hidden = [images, Path.home() / ".ssh", Path("/run/docker.sock"), Path("/var/run/docker.sock"), Path(__file__)]
     for path in hidden:
-        assert prints(seen, f"test -e '{path}' || echo hidden") == "hidden\n", path
+        assert prints(sandbox, f"test -e '{path}' || echo hidden") == "hidden\n", path
     prefixes = (Path(sys.prefix), Path(sys.base_prefix))
     for folder in ("/home", "/opt", "/srv", "/tmp"):
         if not any(prefix.is_relative_to(folder) for prefix in prefixes):
-            assert prints(seen, f"ls -A {folder}") == "", folder
+            assert prints(sandbox, f"ls -A {folder}") == "", folder
 
 
 @needs_bubblewrap
-def test_this_project_is_hidden_even_where_it_is_installed_beside_pytest(seen: Sandbox) -> None:
+def test_sandbox_hides_this_project(sandbox: Sandbox) -> None:
     folders = " ".join(f"'{TEMPLATES.parent / name}'" for name in ("steps", "workflows", "templates"))
-    assert prints(seen, f"ls -A {folders} 2>/dev/null | grep -v -e : -e '^$'") == ""
-    assert "No module named 'swe_argo'" in prints(seen, "python -c 'import swe_argo.steps.datasets'")
+    assert prints(sandbox, f"ls -A {folders} 2>/dev/null | grep -v -e : -e '^$'") == ""
+    assert "No module named 'swe_argo'" in prints(sandbox, "python -c 'import swe_argo.steps.datasets'")
 
 
 @needs_bubblewrap
-def test_the_system_cannot_be_written_but_the_rest_can(seen: Sandbox) -> None:
+def test_system_folders_are_read_only(sandbox: Sandbox) -> None:
     for path in ("/usr/x", "/etc/x", f"{sys.prefix}/x", "/proc/sys/kernel/x"):
-        assert "Read-only" in prints(seen, f"touch '{path}'") or path.startswith("/proc")
-    assert prints(seen, "cd / && touch /x /root/x /var/tmp/x /run/x /opt/x && echo written") == "written\n"
+        assert "Read-only" in prints(sandbox, f"touch '{path}'") or path.startswith("/proc")
+    assert prints(sandbox, "cd / && touch /x /root/x /var/tmp/x /run/x /opt/x && echo written") == "written\n"
 
 
 @needs_bubblewrap
 @pytest.mark.parametrize("setting", ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/swappiness", "/proc/sysrq-trigger"])
-def test_the_kernels_settings_are_out_of_reach(seen: Sandbox, setting: str) -> None:
+def test_kernel_settings_are_protected(sandbox: Sandbox, setting: str) -> None:
     # Opened for appending, nothing written: where this fails, it does no harm.
-    assert prints(seen, f": >>{setting} && echo opened").endswith(
+    assert prints(sandbox, f": >>{setting} && echo opened").endswith(
         ("denied\n", "Read-only file system\n", "No such file or directory\n")
     )
 
 
 @needs_bubblewrap
-def test_nothing_can_be_remounted(seen: Sandbox) -> None:
-    assert prints(seen, "mount -o remount,rw,bind /usr && echo remounted").count("remounted") == 0
-    assert prints(seen, "unshare -Ur mount -o remount,rw,bind /usr && echo remounted").count("remounted") == 0
+def test_remount_is_denied(sandbox: Sandbox) -> None:
+    assert prints(sandbox, "mount -o remount,rw,bind /usr && echo remounted").count("remounted") == 0
+    assert prints(sandbox, "unshare -Ur mount -o remount,rw,bind /usr && echo remounted").count("remounted") == 0
 
 
 @needs_bubblewrap
-def test_etc_has_only_what_programs_need(seen: Sandbox) -> None:
+def test_etc_has_only_needed_files(sandbox: Sandbox) -> None:
     hidden = "shadow* gshadow* sudoers* ssh machine-id gitconfig pip.conf docker ssl/private krb5.keytab resolv.conf"
-    assert prints(seen, f"cd /etc && ls -d {hidden} 2>/dev/null") == ""
-    assert prints(seen, "cat /etc/hosts /etc/hostname; hostname") == f"{bubblewrap.HOSTS}localhost\nlocalhost\n"
-    assert prints(seen, "getent passwd root && getent services http && echo known").endswith("known\n")
-    assert prints(seen, "python -c 'import time; print(time.tzname)'") == f"{time.tzname}\n"
+    assert prints(sandbox, f"cd /etc && ls -d {hidden} 2>/dev/null") == ""
+    assert prints(sandbox, "cat /etc/hosts /etc/hostname; hostname") == f"{bubblewrap.HOSTS}localhost\nlocalhost\n"
+    assert prints(sandbox, "getent passwd root && getent services http && echo known").endswith("known\n")
+    assert prints(sandbox, "python -c 'import time; print(time.tzname)'") == f"{time.tzname}\n"
 
 
 @needs_bubblewrap
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="its numbers are those of x86_64")
-def test_sandbox_denies_calls_of_both_kinds(seen: Sandbox) -> None:
+def test_sandbox_denies_both_call_kinds(sandbox: Sandbox) -> None:
     native = "print([(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno()) for number in {}])"
     # mov eax, NUMBER; int 0x80; ret
     code = "mmap.mmap(-1, 4096, prot=7)"
@@ -102,59 +102,59 @@ for number in {{}}:
 
     def call(script: str, numbers: tuple[int, ...]) -> str:
         script = "import ctypes; libc = ctypes.CDLL(None, use_errno=True)\n" + script.format(numbers)
-        return prints(seen, f'python -c "{script}"')
+        return prints(sandbox, f'python -c "{script}"')
 
-    assert "PermissionError" in prints(seen, "python -c 'import socket; socket.socket(socket.AF_VSOCK)'")
+    assert "PermissionError" in prints(sandbox, "python -c 'import socket; socket.socket(socket.AF_VSOCK)'")
     assert call(native, seccomp.NUMBERS[0xC000003E]) == f"{[(-1, errno.EPERM)] * 7}\n"
     if call(foreign, (20,)).strip().isdigit():  # getpid: this kernel runs programs of i386
         assert call(foreign, seccomp.NUMBERS[0x40000003]).split() == [str(-errno.EPERM)] * 7
 
 
 @needs_bubblewrap
-def test_probe_names_a_machine_without_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_names_unsupported_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert "riscv64" in (bubblewrap._probe_namespace.__wrapped__() or "")
 
 
 @needs_bubblewrap
-def test_the_first_process_can_be_neither_killed_nor_read(seen: Sandbox) -> None:
-    prints(seen, "kill -9 1; kill -STOP 1; kill -INT 1; kill -TERM 1; kill -CHLD 1; kill -9 -1")
-    assert "denied" in prints(seen, "cat /proc/1/environ")
+def test_first_process_is_protected(sandbox: Sandbox) -> None:
+    prints(sandbox, "kill -9 1; kill -STOP 1; kill -INT 1; kill -TERM 1; kill -CHLD 1; kill -9 -1")
+    assert "denied" in prints(sandbox, "cat /proc/1/environ")
 
 
 @needs_bubblewrap
-def test_a_namespace_that_is_denied_is_explained() -> None:
+def test_probe_explains_denied_namespace() -> None:
     """A probe where user namespaces are used up: inside one that forbids more."""
-    if not bubblewrap._knows("--disable-userns"):
+    if not bubblewrap._has_option("--disable-userns"):
         pytest.skip("this bubblewrap has no --disable-userns")
     outer = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user", "--uid", "1000"]
     script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
     command = [*outer, "--disable-userns", sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[4], check=False)
-    assert done.stdout.startswith("bubblewrap is installed but cannot make a namespace ("), done
-    assert "user namespaces" in done.stdout or "userns" in done.stdout
+    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[4], check=False)
+    assert result.stdout.startswith("bubblewrap is installed but cannot create a namespace ("), result
+    assert "user namespaces" in result.stdout or "userns" in result.stdout
 
 
-def test_a_machine_without_bubblewrap_is_told_what_to_install(tmp_path: Path) -> None:
+def test_probe_names_the_missing_package(tmp_path: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("needs Linux")
     script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
     environment = {**os.environ, "PATH": str(tmp_path)}
     root = Path(__file__).parents[4]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, cwd=root, check=True
     )
-    assert done.stdout == (
+    assert result.stdout == (
         "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)\n"
     )
 
 
 @needs_bubblewrap
-def test_an_interpreter_may_be_called_by_a_path_that_is_not_in_the_sandbox(tmp_path: Path) -> None:
+def test_probe_accepts_relative_python(tmp_path: Path) -> None:
     script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
     interpreter = os.path.relpath(sys.executable, tmp_path)
-    done = subprocess.run(
+    result = subprocess.run(
         [interpreter, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
     )
-    assert done.stdout == "None\n"
+    assert result.stdout == "None\n"

@@ -24,11 +24,11 @@ ROOT = "/tmp/swe-argo-1-2-3-x"
         ("bash /eval.sh", "bash /eval.sh"),
     ],
 )
-def test_a_path_is_translated_where_it_stands_alone(inside: str, outside: str) -> None:
+def test_path_is_translated_as_a_word(inside: str, outside: str) -> None:
     assert PathTranslation(ROOT).text(inside) == outside
 
 
-def test_a_file_that_was_written_is_the_sandboxs_own_from_then_on() -> None:
+def test_adopted_file_is_translated() -> None:
     translation = PathTranslation(ROOT)
     translation.adopt("/eval.sh")
     translation.adopt("/tmp/patch.diff")
@@ -37,14 +37,14 @@ def test_a_file_that_was_written_is_the_sandboxs_own_from_then_on() -> None:
     )
 
 
-def test_translating_twice_is_translating_once() -> None:
+def test_translation_is_idempotent() -> None:
     translation = PathTranslation(ROOT)
     once = translation.inward(b"/testbed/x")
     assert translation.inward(once) == once
 
 
 @given(st.lists(st.sampled_from([b"/testbed", b"/eval.sh", b"/", b"a", b" ", b"\n", b"-I", b"\xff", b".", b":"])))
-def test_what_went_in_comes_out_the_same(parts: list[bytes]) -> None:
+def test_translation_round_trips(parts: list[bytes]) -> None:
     translation = PathTranslation(ROOT)
     translation.adopt("/eval.sh")
     data = b"".join(parts)

@@ -22,24 +22,24 @@ from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
 from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.host.test_removal import nest
 
-needs_groups = pytest.mark.skipif(cgroup.probe_cgroup() is None, reason="no control group can be made here")
+needs_groups = pytest.mark.skipif(cgroup.probe_cgroup() is None, reason="no control groups available")
 MOST = 60
 
 
 class Lab:
     def __init__(self, images: Path, *, isolated: bool) -> None:
         self.images, self.isolated = images, isolated
-        self.made: list[LocalSandbox] = []
+        self.sandboxes: list[LocalSandbox] = []
 
     def create(self, memory_mb: int | None = None, disk_mb: int | None = None) -> LocalSandbox:
-        asked = SandboxRequest("t", "img", 300, network=True, memory_mb=memory_mb, disk_mb=disk_mb)
-        box = LocalBackend(self.images, isolated=self.isolated).create(asked)
+        request = SandboxRequest("t", "img", 300, network=True, memory_mb=memory_mb, disk_mb=disk_mb)
+        box = LocalBackend(self.images, isolated=self.isolated).create(request)
         assert isinstance(box, LocalSandbox)
-        self.made.append(box)
+        self.sandboxes.append(box)
         return box
 
     def destroy(self) -> None:
-        for box in self.made:
+        for box in self.sandboxes:
             LocalBackend(self.images, isolated=self.isolated).destroy(box)
             assert not box.root.exists()
             assert not list(cgroup.find_cgroups(box.root.name))
@@ -50,9 +50,9 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path, checkout: Path) -> Itera
     if request.param == "namespaces" and bubblewrap.probe():
         pytest.skip(str(bubblewrap.probe()))
     shutil.copytree(checkout, tmp_path / "img" / "testbed")
-    made = Lab(tmp_path, isolated=request.param == "namespaces")
-    yield made
-    made.destroy()
+    limited = Lab(tmp_path, isolated=request.param == "namespaces")
+    yield limited
+    limited.destroy()
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def processes(box: LocalSandbox) -> int:
         f"sh -c 'for i in $(seq {4 * MOST}); do sleep 60 & done'; sleep 2",  # bash would wait and try again
     ],
 )
-def test_a_fork_bomb_stays_inside(lab: Lab, bomb: str) -> None:
+def test_fork_bomb_stays_inside(lab: Lab, bomb: str) -> None:
     box = lab.create()
     result = box.exec(bomb, timeout_s=60, merge=True)
     assert b"fork" in result.stdout, result
@@ -90,7 +90,7 @@ def test_a_fork_bomb_stays_inside(lab: Lab, bomb: str) -> None:
 
 @needs_groups
 @pytest.mark.usefixtures("few")
-def test_a_sandbox_full_of_processes_is_destroyed_all_the_same(lab: Lab) -> None:
+def test_destroy_works_when_full(lab: Lab) -> None:
     box = lab.create()
     box.exec(f"sh -c 'for i in $(seq {4 * MOST}); do setsid env -i sleep 321 & done' 2>/dev/null", timeout_s=60)
     assert processes(box) > MOST / 2
@@ -103,7 +103,7 @@ def test_a_sandbox_full_of_processes_is_destroyed_all_the_same(lab: Lab) -> None
 
 
 @needs_groups
-def test_a_hungry_process_is_killed_and_the_machine_says_so(lab: Lab) -> None:
+def test_memory_limit_is_resource_error(lab: Lab) -> None:
     box = lab.create(memory_mb=128)
     assert box.machine.memory_mb == 128
     with pytest.raises(ResourceError, match=r"ran out of memory \(its limit of 128 MiB\)") as caught:
@@ -119,7 +119,7 @@ def test_a_hungry_process_is_killed_and_the_machine_says_so(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("no_groups")
-def test_without_control_groups_each_process_is_bounded(lab: Lab) -> None:
+def test_rlimits_replace_cgroups(lab: Lab) -> None:
     box = lab.create(memory_mb=128, disk_mb=64)
     assert box.machine.memory_mb is None, "what is not bounded as a whole is not told as if it were"
     hungry = box.exec("python -c 'x = bytearray(400 << 20)'", timeout_s=60)
@@ -130,7 +130,7 @@ def test_without_control_groups_each_process_is_bounded(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("no_groups", "few")
-def test_without_control_groups_processes_are_counted_for_whoever_is_not_root(lab: Lab) -> None:
+def test_process_limit_without_cgroups(lab: Lab) -> None:
     if os.geteuid() == 0:
         pytest.skip("the kernel lets root have as many processes as it likes")
     if not lab.isolated:
@@ -146,7 +146,7 @@ FILLING = {
 
 
 @pytest.mark.parametrize("filling", FILLING)
-def test_a_full_disk_stays_inside(lab: Lab, filling: str) -> None:
+def test_full_disk_stays_inside(lab: Lab, filling: str) -> None:
     box = lab.create(disk_mb=64)
     with pytest.raises(ResourceError, match=r"ran out of disk \(its limit of 64 MiB\)") as caught:
         box.exec(f"echo begun; {FILLING[filling]}; sleep 60", timeout_s=120, merge=True)
@@ -157,7 +157,7 @@ def test_a_full_disk_stays_inside(lab: Lab, filling: str) -> None:
         box.read("/testbed/hello.txt")
 
 
-def test_what_is_below_every_limit_is_left_alone(lab: Lab) -> None:
+def test_usage_below_limits_is_allowed(lab: Lab) -> None:
     box = lab.create(memory_mb=256, disk_mb=256)
     script = "head -c 40M /dev/zero >f; python -c 'x = bytearray(40 << 20); import os; os.truncate(\"f\", 200 << 20)'"
     result = box.exec(f"{script}; for i in $(seq 50); do sleep 2 & done; wait; sleep 1; echo fine", timeout_s=60)
@@ -165,7 +165,7 @@ def test_what_is_below_every_limit_is_left_alone(lab: Lab) -> None:
     assert box.outside_failure() is None
 
 
-def test_a_folder_is_measured_however_deep(tmp_path: Path) -> None:
+def test_measure_handles_deep_folders(tmp_path: Path) -> None:
     try:
         nest(tmp_path, 2_000, "d")
         size, whole = measure(tmp_path)
@@ -175,27 +175,27 @@ def test_a_folder_is_measured_however_deep(tmp_path: Path) -> None:
     assert size >= 2_000 * INODE
 
 
-def test_a_group_is_entered_by_a_command_and_its_children(tmp_path: Path) -> None:
+def test_cgroup_holds_child_processes(tmp_path: Path) -> None:
     if cgroup.probe_cgroup() is None:
-        pytest.skip("no control group can be made here")
+        pytest.skip("no control groups available")
     group = cgroup.make_cgroup(f"swe-argo-test-{os.getpid()}")
     assert group is not None
     try:
-        seen = subprocess.run(
+        result = subprocess.run(
             group.entering(["/bin/sh", "-c", 'cat /proc/self/cgroup; printf %s "$1"', "sh", "a  b:"]),
             capture_output=True,
             text=True,
             check=True,
         )
-        assert f"/swe-argo-test-{os.getpid()}" in seen.stdout
-        assert seen.stdout.endswith("a  b:")
+        assert f"/swe-argo-test-{os.getpid()}" in result.stdout
+        assert result.stdout.endswith("a  b:")
     finally:
         group.end()
     assert not list(cgroup.find_cgroups(f"swe-argo-test-{os.getpid()}"))
 
 
 @needs_groups
-def test_an_ended_group_leaves_no_cached_pages(tmp_path: Path) -> None:
+def test_ended_cgroup_has_no_cache(tmp_path: Path) -> None:
     def is_cached() -> bool:
         with suppress(BlockingIOError):
             return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1

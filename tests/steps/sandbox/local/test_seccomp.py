@@ -14,7 +14,7 @@ ALLOWED, DENIED = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 def evaluate(architecture: int, number: int, place: int = 0, value: int = 0) -> int:
     """Return what the filter answers to a call with a value as its argument, as the kernel would run it."""
-    arguments = [value if each == place else 0 for each in range(6)]
+    arguments = [value if position == place else 0 for position in range(6)]
     data = struct.pack("=IIQ6Q", number, architecture, 0, *arguments)
     lines = list(struct.iter_unpack("=HBBI", seccomp.program()))
     at = value = 0
@@ -33,7 +33,7 @@ def evaluate(architecture: int, number: int, place: int = 0, value: int = 0) -> 
 
 
 @pytest.mark.parametrize("architecture", seccomp.NUMBERS)
-def test_filter_denies_the_listed_calls_only(architecture: int) -> None:
+def test_filter_denies_listed_calls_only(architecture: int) -> None:
     denied = {number for number in range(1024) if evaluate(architecture, number) == DENIED}
     assert denied == set(seccomp.NUMBERS[architecture])
     assert evaluate(architecture, 0) == ALLOWED
@@ -42,6 +42,6 @@ def test_filter_denies_the_listed_calls_only(architecture: int) -> None:
         assert denied == {argument}
 
 
-def test_filter_denies_other_architectures() -> None:
+def test_filter_denies_other_machines() -> None:
     assert evaluate(0xC000003E, 0x40000000 | 250) == DENIED  # keyctl of an x32 program
     assert evaluate(0xC00000F3, 0) == DENIED

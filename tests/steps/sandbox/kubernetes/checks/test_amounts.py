@@ -20,14 +20,14 @@ POD = {
 }
 
 
-def test_containers_add_up_and_a_limit_without_request_is_one() -> None:
+def test_container_amounts_add_up() -> None:
     assert pod_amounts(POD, "requests") == {"cpu": Decimal("0.6"), "memory": Decimal(3 << 29)}
     assert pod_amounts(POD, "limits") == {"cpu": Decimal("2.1"), "memory": Decimal(1 << 30)}
     assert pod_amounts({"spec": {}}, "requests") == {}
 
 
 @pytest.mark.parametrize(
-    ("name", "amount", "told"),
+    ("name", "amount", "expected"),
     [
         ("cpu", "0.5", "500m"),
         ("limits.cpu", "64", "64"),
@@ -37,9 +37,9 @@ def test_containers_add_up_and_a_limit_without_request_is_one() -> None:
         ("count/pods", "0", "0"),
     ],
 )
-def test_amounts_are_told_as_a_person_writes_them(name: str, amount: str, told: str) -> None:
-    assert format_amount(name, Decimal(amount)) == told
+def test_format_amount_uses_common_units(name: str, amount: str, expected: str) -> None:
+    assert format_amount(name, Decimal(amount)) == expected
 
 
-def test_several_are_told_together() -> None:
+def test_format_amounts_joins_several() -> None:
     assert format_amounts({"memory": Decimal(1 << 30), "cpu": Decimal(2), "pods": Decimal(1)}) == "2 cpu, 1Gi memory"

@@ -27,7 +27,7 @@ def policy(selector: dict[str, Any], **spec: Any) -> dict[str, Any]:
         {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]},
     ],
 )
-def test_a_policy_about_egress_that_selects_sandboxes_confines_them(selector: dict[str, Any]) -> None:
+def test_egress_policy_confines(selector: dict[str, Any]) -> None:
     assert is_confined([policy(selector, policyTypes=["Egress"])], SOLVE)
 
 
@@ -41,15 +41,15 @@ def test_a_policy_about_egress_that_selects_sandboxes_confines_them(selector: di
         {"matchLabels": {"swe-argo/role": "solve"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]},
     ],
 )
-def test_a_policy_of_other_pods_confines_nothing(selector: dict[str, Any]) -> None:
+def test_policy_of_other_pods_is_ignored(selector: dict[str, Any]) -> None:
     assert not is_confined([policy(selector, policyTypes=["Egress"])], SOLVE)
 
 
-def test_a_policy_about_ingress_alone_confines_nothing() -> None:
+def test_ingress_policy_does_not_confine() -> None:
     assert not is_confined([policy({}, policyTypes=["Ingress"]), policy({}), policy({}, egress=[])], SOLVE)
 
 
-def test_a_policy_that_has_egress_rules_is_about_egress_without_saying_so() -> None:
+def test_egress_rules_imply_egress_type() -> None:
     assert is_confined([policy({}, egress=[{"ports": [{"port": 443}]}])], SOLVE)
 
 

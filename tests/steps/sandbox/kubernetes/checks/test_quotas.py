@@ -25,7 +25,7 @@ def quota(hard: dict[str, str], **spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("hard", "told"),
+    ("hard", "expected"),
     [
         ({"requests.cpu": "250m"}, "requests.cpu 250m of 500m"),
         ({"cpu": "250m"}, "cpu 250m of 500m"),
@@ -35,11 +35,11 @@ def quota(hard: dict[str, str], **spec: Any) -> dict[str, Any]:
         ({"pods": "0"}, "pods 0 of 1"),
     ],
 )
-def test_a_quota_below_one_pod_is_told(hard: dict[str, str], told: str) -> None:
-    assert too_small([quota({"services": "0"}), quota(hard)], POD) == f"quota 'q' allows {told} that one sandbox needs"
+def test_quota_below_one_pod_is_named(hard: dict[str, str], expected: str) -> None:
+    assert too_small([quota({"services": "0"}), quota(hard)], POD) == f"quota 'q' allows {expected} needed"
 
 
-def test_a_quota_that_just_holds_one_pod_is_enough_however_much_of_it_is_used() -> None:
+def test_quota_of_one_pod_is_enough() -> None:
     full = quota({"requests.cpu": "500m", "limits.cpu": "4", "limits.memory": "8Gi", "pods": "1"})
     full["status"] = {"used": {"pods": "1"}}
     assert not too_small([full], POD)
@@ -64,5 +64,5 @@ def test_a_quota_that_just_holds_one_pod_is_enough_however_much_of_it_is_used() 
             {"scopeName": "Terminating", "operator": "Exists"}]}}, True),
     ],
 )  # fmt: skip
-def test_only_quotas_in_whose_scope_a_sandbox_is_matter(spec: dict[str, Any], counts: bool) -> None:
+def test_quota_outside_scope_is_ignored(spec: dict[str, Any], counts: bool) -> None:
     assert bool(too_small([quota({"pods": "0"}, **spec)], POD)) is counts

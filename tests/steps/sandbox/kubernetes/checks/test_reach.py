@@ -31,9 +31,9 @@ def cluster(host: str) -> Cluster:
 
 
 def refusal(host: str) -> str:
-    asked = cluster(host)
-    with asked.client() as client, pytest.raises(ConfigError) as refused:
-        check_namespace(asked, client, SandboxSpec(backend="kubernetes"))
+    target = cluster(host)
+    with target.client() as client, pytest.raises(ConfigError) as refused:
+        check_namespace(target, client, SandboxSpec(backend="kubernetes"))
     return refused.value.reason
 
 
@@ -49,80 +49,82 @@ def answering(status: int, body: str | dict[str, str]) -> Iterator[str]:
         yield address
 
 
-def test_a_server_that_is_not_there_is_named_with_its_context() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    told = refusal(f"https://127.0.0.1:{port}")
-    assert told.startswith(f"sandbox.backend: the API server of far-away (https://127.0.0.1:{port}) does not answer:")
-    assert "Connection refused" in told
-    assert "0x" not in told
+def test_absent_server_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    message = refusal(f"https://127.0.0.1:{port}")
+    assert message.startswith(
+        f"sandbox.backend: the API server of far-away (https://127.0.0.1:{port}) does not answer:"
+    )
+    assert "Connection refused" in message
+    assert "0x" not in message
 
 
-def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "FIRST_S", (0.5, 0.5))
     with socket.create_server(("127.0.0.1", 0)) as mute:
         assert "timed out" in refusal(f"http://127.0.0.1:{mute.getsockname()[1]}")
 
 
-def test_a_name_that_is_no_host_is_told() -> None:
+def test_unknown_host_is_reported() -> None:
     assert "does not answer" in refusal("https://no-such-cluster.invalid:6443")
 
 
-def test_a_web_server_is_no_api_server() -> None:
+def test_web_server_is_no_api_server() -> None:
     with answering(404, "<html>not here</html>") as host:
-        assert f"far-away ({host}) is no Kubernetes API server" in refusal(host)
+        assert f"far-away ({host}) is not a Kubernetes API server" in refusal(host)
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
     [(401, "Unauthorized"), (403, 'namespaces "evals" is forbidden: User "system:anonymous" cannot get resource')],
 )
-def test_credentials_that_are_not_known_are_told(status: int, message: str) -> None:
+def test_unknown_user_is_reported(status: int, message: str) -> None:
     with answering(status, {"kind": "Status", "message": message}) as host:
         assert refusal(host).startswith(
-            f"sandbox.kubernetes.context: far-away ({host}) does not accept the credentials"
+            f"sandbox.kubernetes.context: far-away ({host}) rejected the kubeconfig's credentials"
         )
 
 
 def run(kubeconfig: Path, folder: Path, *words: str) -> str:
     """What swe-argo says, in one line; it writes nothing."""
     store = folder / "store"
-    done = swe_argo(
+    result = swe_argo(
         *("run", "--backend", "kubernetes", "--dataset", "mini", "--agent", "gold", "--store", str(store), *words),
         env={"KUBECONFIG": str(kubeconfig), "TMPDIR": str(folder)},
     )
-    assert done.returncode == 64, done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert result.returncode == 64, result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
     assert not [path for path in folder.rglob("*") if path.is_file() and path != kubeconfig]
-    return done.stderr
+    return result.stderr
 
 
-def test_without_a_kubeconfig_a_run_says_how_to_name_one(tmp_path: Path) -> None:
-    assert "name a kubeconfig with KUBECONFIG" in run(tmp_path / "none", tmp_path)
+def test_missing_kubeconfig_is_explained(tmp_path: Path) -> None:
+    assert "set a kubeconfig with KUBECONFIG" in run(tmp_path / "none", tmp_path)
 
 
-def test_an_unknown_context_is_told_with_those_there_are(tmp_path: Path) -> None:
-    told = run(write_kubeconfig(tmp_path, NOBODY, "one", "two"), tmp_path, "--kube-context", "three")
-    assert "sandbox.kubernetes.context: there is no context 'three' in the kubeconfig; it has one, two" in told
+def test_unknown_context_lists_others(tmp_path: Path) -> None:
+    message = run(write_kubeconfig(tmp_path, NOBODY, "one", "two"), tmp_path, "--kube-context", "three")
+    assert "sandbox.kubernetes.context: there is no context 'three' in the kubeconfig; it has one, two" in message
 
 
-def test_a_kubeconfig_that_is_no_yaml_is_told(tmp_path: Path) -> None:
+def test_bad_kubeconfig_is_reported(tmp_path: Path) -> None:
     broken = tmp_path / "kubeconfig"
     broken.write_text("clusters: [")
-    assert "the kubeconfig is no YAML" in run(broken, tmp_path)
+    assert "the kubeconfig is not YAML" in run(broken, tmp_path)
 
 
-def test_a_program_for_credentials_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_plugin_is_named(tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path, NOBODY, "one")
     whole = json.loads(path.read_text())
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-program", "interactiveMode": "Never"}
     whole["users"][0]["user"] = {"exec": plugin}
     path.write_text(json.dumps(whole))
-    told = run(path, tmp_path)
-    assert "sandbox.kubernetes.context: the program that the kubeconfig names for the credentials of one failed" in told
-    assert "no-such-program" in told
+    message = run(path, tmp_path)
+    assert "sandbox.kubernetes.context: the credentials program of one in the kubeconfig failed" in message
+    assert "no-such-program" in message
 
 
-def test_a_run_against_a_dead_cluster_ends_with_one_line(tmp_path: Path) -> None:
-    told = run(write_kubeconfig(tmp_path, NOBODY, "one"), tmp_path)
-    assert "the API server of context one (https://127.0.0.1:1) does not answer" in told
+def test_run_on_dead_cluster_is_one_line(tmp_path: Path) -> None:
+    message = run(write_kubeconfig(tmp_path, NOBODY, "one"), tmp_path)
+    assert "the API server of context one (https://127.0.0.1:1) does not answer" in message

@@ -1,3 +1,0 @@
-module swe-argo/gate
-
-go 1.24

@@ -1,0 +1,3 @@
+module swe-argo/gateway
+
+go 1.24

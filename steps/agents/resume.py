@@ -1,0 +1,237 @@
+"""Resuming of a lost solve: recorded calls of an earlier try are replayed, only later ones go to the model.
+
+The agent works from the start in a fresh sandbox. It is shown the recorded observations, provided the new ones differ
+only in parts that vary between runs of a program. So each request equals the recorded one byte for byte; otherwise the
+attempt cannot be resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from swe_argo.steps.agents.observation_diff import is_same_observation
+from swe_argo.steps.contracts.data import WORKDIR
+from swe_argo.steps.contracts.recorded_calls import RecordedCall, RecordedToolCall
+from swe_argo.steps.contracts.trajectory import Result, Usage
+from swe_argo.steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
+
+if TYPE_CHECKING:
+    from swe_argo.steps.models.client import Client
+
+
+class DivergedError(Exception):
+    """A replayed action had another result or request than recorded: the attempt cannot be resumed."""
+
+
+class AgentClock:
+    """Clock of the seconds an agent has worked, earlier tries included."""
+
+    def __init__(self) -> None:
+        self._zero = time.monotonic()
+
+    def __call__(self) -> float:
+        """Return the seconds worked."""
+        return time.monotonic() - self._zero
+
+    def set(self, seconds: float) -> None:
+        """Set the seconds worked."""
+        self._zero = time.monotonic() - seconds
+
+
+@dataclass
+class SolveCalls:
+    """Recorded model calls of a solve: ``earlier`` come from previous tries, ``keep`` records new ones."""
+
+    try_name: str = ""
+    """Name of the running try."""
+    earlier: list[RecordedCall] = field(default_factory=list)
+    keep: Callable[[Iterable[RecordedCall]], None] = lambda _: None
+    kept_as: str = ""
+    """File name of the recorded calls without its number, see ``SolveRecord.kept_calls``."""
+    started_over: str = ""
+    """Reason why the work of an earlier try is not, or only partly, reused."""
+    spent: Usage = field(default_factory=Usage)
+    """Usage of this try's finished attempts."""
+
+    def begin(self) -> None:
+        """Record the reused calls first, so that a further try needs only the newest record."""
+        if self.earlier:
+            self.keep(self.earlier)
+
+    def start_over(self, attempt: int, reason: str) -> None:
+        """Drop the recorded calls of an attempt and of later ones."""
+        self.started_over = reason
+        self.earlier = [call for call in self.earlier if call.attempt < attempt]
+
+    def of_attempt(
+        self, number: int, clock: AgentClock, workdir: str = WORKDIR, kind: type[AttemptCalls] | None = None
+    ) -> AttemptCalls:
+        """Return the calls of one attempt. ``kind``: their class; ``workdir``: the repository's folder."""
+        recorded = [call for call in self.earlier if call.attempt == number]
+        return (kind or AttemptCalls)(self, number, recorded, clock, workdir)
+
+
+class AttemptCalls:
+    """Calls of one attempt: the recorded ones first, then new ones."""
+
+    def __init__(
+        self, solve: SolveCalls, number: int, recorded: list[RecordedCall], clock: AgentClock, workdir: str
+    ) -> None:
+        self.solve, self.recorded, self.clock = solve, recorded, clock
+        self.reused: list[RecordedCall] = []
+        """The recorded calls that were replayed."""
+        self.workdir = workdir
+        self._number = number
+        self._shown_texts: list[str | None] = []
+        """Texts of the results shown to the agent since the last answer."""
+        self._starts_over = bool(solve.started_over) and not recorded
+        """Whether the next new call declares this attempt's older records void."""
+
+    @property
+    def inherited(self) -> Usage:
+        """Return the usage of the replayed calls; each record holds the sum up to its call."""
+        return self.reused[-1].usage if self.reused else Usage()
+
+    @property
+    def lost_s(self) -> float:
+        """Return the seconds lost to the endpoint up to the last replayed call."""
+        return self.reused[-1].lost_s if self.reused else 0.0
+
+    @property
+    def _next(self) -> RecordedCall | None:
+        return self.recorded[len(self.reused)] if len(self.reused) < len(self.recorded) else None
+
+    def show(self, results: list[Result]) -> list[Result]:
+        """Return the results to show to the agent: the recorded ones while calls are replayed, else the new ones.
+
+        Raises DivergedError if a new result differs from the recorded one, or has none.
+        """
+        if (expected := self._next) is not None:
+            # The next record has all results since the last answer; some may have been shown already.
+            recorded_texts = expected.observations[len(self._shown_texts) :][: len(results)]
+            number = len(self.reused)
+            if len(recorded_texts) < len(results):
+                raise DivergedError(f"answer {number} has fewer results than recorded")
+            for recorded_text, now in zip(recorded_texts, results, strict=True):
+                if not is_same_observation(recorded_text or "", now.content or "", self.workdir):
+                    raise DivergedError(f"a result after answer {number} differs from the recorded one")
+            results = [
+                now.model_copy(update={"content": recorded_text})
+                for recorded_text, now in zip(recorded_texts, results, strict=True)
+            ]
+        self._shown_texts += [result.content for result in results]
+        return results
+
+    def take(self, request: str) -> RecordedCall | None:
+        """Return the next recorded call, and set the clock to its time. None if none is left.
+
+        ``request`` is a digest. Raises DivergedError if the recorded call has another.
+        """
+        if (next_call := self._next) is None:
+            return None
+        if next_call.request != request:
+            raise DivergedError(f"request {len(self.reused) + 1} differs from the recorded one")
+        self.reused.append(next_call)
+        self._shown_texts = []
+        self.clock.set(next_call.seconds)
+        return next_call
+
+    def add(self, request: str, answer: Reply | NoReplyError, model: ContinuedModel) -> None:
+        """Record a new answer to ``request`` (a digest), with the results shown before it."""
+        texts, self._shown_texts = self._shown_texts, []
+        usage = model.usage - self.inherited  # the model's includes the replayed calls
+        self.keep(request, usage, model.lost_s, shown=texts, metrics=answer.metrics, **describe_answer(answer))
+
+    def keep(self, request: str, usage: Usage, lost_s: float, **answer_fields: Any) -> None:
+        """Record an answer by the fields of ``RecordedCall``.
+
+        ``usage``: this try's usage for the attempt so far. ``lost_s``: seconds lost to the endpoint.
+        """
+        starts_over, self._starts_over = self._starts_over, False
+        call = RecordedCall(
+            try_name=self.solve.try_name,
+            attempt=self._number,
+            starts_over=starts_over,
+            request=request,
+            usage=self.inherited + usage,
+            spent=self.solve.spent + usage,
+            lost_s=lost_s,
+            seconds=round(self.clock(), 3),
+            at=datetime.now(UTC),
+            **answer_fields,
+        )
+        self.solve.keep([call])
+
+
+class ContinuedModel:
+    """A model that replays recorded answers first. ``usage`` and ``lost_s`` include the replayed calls."""
+
+    def __init__(self, client: Client, calls: AttemptCalls) -> None:
+        self.name = client.name
+        self._client, self._calls = client, calls
+
+    @property
+    def usage(self) -> Usage:
+        """Return the usage of all calls of the attempt."""
+        return self._calls.inherited + self._client.usage
+
+    @property
+    def lost_s(self) -> float:
+        """Return the seconds lost to the endpoint."""
+        return self._calls.lost_s + self._client.lost_s
+
+    def ask(
+        self,
+        messages: list[Message],
+        *,
+        tools: list[ToolDefinition] | None = None,
+        temperature: float | None = None,
+        timeout_s: float | None = None,
+        stop: list[str] | None = None,
+    ) -> Reply:
+        """Return the recorded answer, else the client's, which is then recorded.
+
+        Raises the errors of ``Model.ask``, and DivergedError if the request differs from the recorded one.
+        """
+        request = _digest(self.name, messages, tools, temperature, stop)
+        if (recorded := self._calls.take(request)) is not None:
+            answer = answer_of(recorded)
+            if isinstance(answer, NoReplyError):
+                raise answer
+            self._client.recall(answer.metrics)  # the next prompt repeats its token ids
+            return answer
+        try:
+            reply = self._client.ask(messages, tools=tools, temperature=temperature, timeout_s=timeout_s, stop=stop)
+        except NoReplyError as end:
+            self._calls.add(request, end, self)
+            raise
+        self._calls.add(request, reply, self)
+        return reply
+
+
+def _digest(*request_parts: object) -> str:
+    return hashlib.sha256(json.dumps(request_parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def describe_answer(answer: Reply | NoReplyError) -> dict[str, Any]:
+    """Return an answer as fields of ``RecordedCall``."""
+    if isinstance(answer, NoReplyError):
+        return {"ended": answer.reason, "detail": answer.detail}
+    calls = [RecordedToolCall(id=call.id, name=call.name, arguments=call.arguments) for call in answer.calls]
+    return {"text": answer.text, "reasoning": answer.reasoning, "calls": calls, "message": answer.message}
+
+
+def answer_of(call: RecordedCall) -> Reply | NoReplyError:
+    """Return the answer of a recorded call. Raises DivergedError if the record is incomplete."""
+    if call.ended is not None:
+        return NoReplyError(call.ended, call.detail, call.metrics)
+    if call.metrics is None:
+        raise DivergedError("a recorded answer is incomplete")
+    calls = tuple(RequestedCall(requested.id, requested.name, requested.arguments) for requested in call.calls)
+    return Reply(call.text, call.metrics, call.message, call.reasoning, calls)

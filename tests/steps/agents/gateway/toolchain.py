@@ -1,0 +1,13 @@
+"""Whether the gateway is there, or can be built without asking a package index."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from swe_argo.steps.agents.gateway import compiler
+
+needs_go = pytest.mark.skipif(
+    shutil.which("go") is None and not compiler.is_shipped(), reason="needs Go, or the step image"
+)

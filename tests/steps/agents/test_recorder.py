@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from swe_argo.steps.agents.recorder import Recorder
+from swe_argo.steps.contracts.trajectory import (
+    AgentInfo,
+    Metrics,
+    MetricsExtra,
+    Result,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    Usage,
+)
+
+INFO = AgentInfo(name="r2egym", version="1", model_name="m")
+CALL = ToolCall(tool_call_id="c", function_name="execute_bash", arguments={"cmd": "ls"})
+
+
+def recorder(file: Path | None, earlier: list[Trajectory] | None = None) -> Recorder:
+    return Recorder(INFO, "run", "o__r-1", 2, file, earlier=earlier)
+
+
+def read(file: Path) -> Trajectory:
+    return Trajectory.from_bytes(file.read_bytes())
+
+
+def test_file_follows_every_turn(tmp_path: Path) -> None:
+    file = tmp_path / "try" / "trajectory.json"
+    record = recorder(file)
+    record.add_message("system", "s\ud800")
+    assert [turn.message for turn in read(file).steps] == ["s\ud800"]
+    record.add_message("user", "u")
+    for number in range(5):
+        record.usage = Usage(calls=number, cost_usd=number * 0.1)
+        record.add_agent_turn("thought", [CALL], reasoning="r", metrics=Metrics(prompt_tokens=number))
+        assert read(file).steps == record.turns
+        record.add_observations([Result(source_call_id="c", content="o" * number)])
+        assert read(file).steps == record.turns
+        assert read(file).extra.usage == record.usage
+    record.note = "over"
+    record.set_usage(Usage(requests=9))
+    trajectory = read(file)
+    assert trajectory.extra.stop_reason is StopReason.INTERRUPTED
+    assert (trajectory.extra.usage.requests, trajectory.notes) == (9, "over")
+    assert trajectory.steps == record.trajectory(StopReason.FINISHED).steps
+    assert [turn.step_id for turn in trajectory.steps] == list(range(1, 8))
+    assert [turn.llm_call_count for turn in trajectory.steps[:3]] == [None, None, 1]
+    assert [path.name for path in file.parent.iterdir()] == ["trajectory.json"]
+
+
+def test_shorter_end_replaces_longer_one(tmp_path: Path) -> None:
+    file = tmp_path / "trajectory.json"
+    record = recorder(file)
+    record.add_message("user", "u")
+    record.note = "long " * 1000
+    record.set_usage(Usage(cost_usd=0.30000000000000004))
+    record.note = ""
+    record.set_usage(Usage(cost_usd=0.5))
+    record.add_agent_turn("next", [])
+    assert read(file).notes is None
+    assert [turn.message for turn in read(file).steps] == ["u", "next"]
+
+
+def test_recorder_works_without_file() -> None:
+    record = recorder(None)
+    assert [turn.message for turn in record.trajectory(StopReason.FINISHED).steps] == [""]
+    record.add_agent_turn("m", [])
+    record.set_usage(Usage(requests=1))
+    assert record.trajectory(StopReason.TIMEOUT, 1.5).extra.seconds == 1.5
+
+
+def test_file_contains_earlier_attempts(tmp_path: Path) -> None:
+    first = recorder(None)
+    first.add_agent_turn("first", [], metrics=Metrics(prompt_tokens=3))
+    first.usage = Usage(calls=1, prompt_tokens=3, seconds=1.5)
+    file = tmp_path / "trajectory.json"
+    second = recorder(file, [first.alone(StopReason.MALFORMED)])
+    second.add_message("user", "second")
+    second.usage = Usage(calls=2, prompt_tokens=4, seconds=0.5)
+    second.add_agent_turn("answer", [])
+    trajectory = read(file)
+    assert [turn.message for turn in trajectory.steps] == ["second", "answer"]
+    assert trajectory.extra.usage == Usage(calls=3, prompt_tokens=7, seconds=2.0)
+    subagents = trajectory.subagent_trajectories or []
+    assert [(subagent.extra.stop_reason, subagent.extra.usage.calls) for subagent in subagents] == [
+        (StopReason.MALFORMED, 1)
+    ]
+    assert trajectory.final_metrics is not None
+    assert trajectory.final_metrics.total_steps == 3
+    assert second.trajectory(StopReason.INTERRUPTED, trajectory.extra.seconds) == trajectory
+    assert second.alone(StopReason.FINISHED).extra.usage.calls == 2
+
+
+def test_file_has_side_conversations(tmp_path: Path) -> None:
+    first = recorder(None)
+    first.add_agent_turn("first", [])
+    file, counted = tmp_path / "trajectory.json", list[int]()
+    record = Recorder(
+        INFO,
+        "run",
+        "o__r-1",
+        2,
+        file,
+        earlier=[first.alone(StopReason.MALFORMED)],
+        watch=lambda _, number: counted.append(number),
+    )
+    record.add_message("user", "what is a good title?")
+    record.add_agent_turn("Mend a", [], metrics=Metrics(prompt_tokens=2, completion_tokens=1, cost_usd=0.5))
+    record.set_aside()
+    record.add_message("user", "mend it")
+    helper = record.open_beside(INFO)
+    helper.add_message("user", "look for b")
+    helper.add_agent_turn("", [CALL], metrics=Metrics(prompt_tokens=7, extra=MetricsExtra(requests=3)))
+    helper.add_observations([Result(source_call_id="c", content="b.py")])
+    record.usage = Usage(calls=2, requests=4, prompt_tokens=9, completion_tokens=1, cost_usd=0.5)
+    record.add_agent_turn("done", [])
+    record.printed = "bye"
+    record.set_usage(record.usage + Usage(requests=1))
+    trajectory = read(file)
+    assert trajectory == record.trajectory(StopReason.INTERRUPTED, trajectory.extra.seconds)
+    assert [turn.message for turn in trajectory.steps] == ["mend it", "done"]
+    title, looked, attempt = trajectory.subagent_trajectories or []
+    assert [part.extra.beside for part in (trajectory, title, looked, attempt)] == [False, True, True, False]
+    assert (title.steps[0].message, title.extra.usage.cost_usd) == ("what is a good title?", 0.5)
+    assert looked.steps[1].observation is not None
+    assert (looked.extra.usage.requests, looked.extra.usage.prompt_tokens) == (3, 7)
+    assert len({part.trajectory_id for part in (trajectory, title, looked)}) == 3
+    assert (trajectory.extra.usage.requests, trajectory.extra.printed) == (5, "bye")
+    assert trajectory.final_metrics is not None
+    assert trajectory.final_metrics.total_steps == 7
+    assert counted == [1, 2, 3]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from swe_argo.steps.agents.recorder import Recorder
+from swe_argo.steps.contracts.trajectory import AgentInfo, Result, ToolCall, Usage
+kept = Recorder(AgentInfo(name="a", version="1"), "run", "i", 1, Path(sys.argv[1]))
+kept.add_message("user", "begin")
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    kept.usage = Usage(calls=number)
+    kept.add_agent_turn(f"turn {number}", [ToolCall(tool_call_id="c", function_name="f", arguments={})])
+    kept.add_observations([Result(source_call_id="c", content="x" * (number % 300))])
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.011, 0.053, 0.17])
+def test_file_survives_kill(tmp_path: Path, delay_s: float) -> None:
+    file = tmp_path / "trajectory.json"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(delay_s)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait(timeout=30)
+    finally:
+        writer.kill()
+        writer.communicate()
+    trajectory = read(file)
+    assert [turn.step_id for turn in trajectory.steps] == list(range(1, len(trajectory.steps) + 1))
+    assert trajectory.extra.usage.calls in (len(trajectory.steps) - 1, len(trajectory.steps))
+
+
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
+    """So there is no moment at which a SIGKILL leaves half a turn in it."""
+    file = tmp_path / "trajectory.json"
+    record = recorder(file)
+    record.add_message("user", "u")
+    for number in range(3):
+        with file.open("rb") as before:
+            record.add_agent_turn(f"turn {number}", [CALL])
+            assert len(Trajectory.from_bytes(before.read()).steps) == number + 1
+        with file.open("rb") as before:
+            record.add_observations([Result(source_call_id="c", content="o" * 9000)])
+            assert Trajectory.from_bytes(before.read()).steps[-1].observation is None
+
+
+def test_earlier_turns_are_not_rewritten(tmp_path: Path) -> None:
+    file = tmp_path / "trajectory.json"
+    record = recorder(file)
+    record.add_message("user", "u")
+    for number in range(3):
+        record.add_agent_turn(f"turn {number}", [CALL], metrics=Metrics(prompt_tokens=1))
+        record.add_observations([Result(source_call_id="c", content="o" * 200)])
+    before = list(record.turns)
+    record.turns[:] = [None] * len(before)  # type: ignore[list-item] # whoever serializes one of these fails
+    record.add_agent_turn("the last", [CALL], metrics=Metrics(prompt_tokens=1))
+    record.add_observations([Result(source_call_id="c", content="o" * 200)])
+    assert read(file).steps == [*before, record.turns[-1]]
+
+
+def test_trajectory_overhead_is_small(tmp_path: Path) -> None:
+    """With token ids and logprobs of a conversation that grows to 60,000 tokens, each id recorded once."""
+    file = tmp_path / "trajectory.json"
+    record = recorder(file)
+    record.add_message("user", "u")
+    observed = 0
+    for number in range(100):
+        new = [100_000 + number] * 400
+        extra = MetricsExtra(seconds=1.234, finish_reason="tool_calls", request_id="r" * 32, shared_prompt_ids=number)
+        metrics = Metrics(
+            prompt_tokens=600 * number,
+            completion_tokens=200,
+            prompt_token_ids=new,
+            completion_token_ids=new[:200],
+            logprobs=[-0.0001234567 * place for place in range(200)],
+            extra=extra,
+        )
+        record.add_agent_turn("thought " * 100, [CALL], reasoning="because " * 100, metrics=metrics)
+        text = f"{number} " * 2000
+        observed += len(json.dumps(text))
+        record.add_observations([Result(source_call_id="c", content=text)])
+    size = len(record.trajectory(StopReason.FINISHED).to_bytes())
+    assert size - observed <= 3_000_000
+    assert file.stat().st_size - observed <= 3_000_000
