@@ -209,11 +209,12 @@ class PolledJob:
     def _fetch_rest(self, look: PollResult) -> None:
         """Fetch the remaining output of an ended job, up to the mark; its copier may lag behind.
 
-        Stop after FLUSH_S without output, and in any case after _ATTEMPTS times that, as a child may print forever.
+        Give up after FLUSH_S without new output, and in any case after _ATTEMPTS * FLUSH_S: a child may print forever.
         """
-        began = time.monotonic()
-        until, last = began + FLUSH_S, began + _ATTEMPTS * FLUSH_S
-        while not self._has_end and look.rc is not None and time.monotonic() < min(until, last):
+        start = time.monotonic()
+        quiet_deadline, final_deadline = start + FLUSH_S, start + _ATTEMPTS * FLUSH_S
+        while not self._has_end and look.rc is not None and time.monotonic() < min(quiet_deadline, final_deadline):
             time.sleep(0.02)
-            if self._look(0.0, None).pieces[0]:
-                until = time.monotonic() + FLUSH_S
+            new_output = self._look(0.0, None).pieces[0]
+            if new_output:
+                quiet_deadline = time.monotonic() + FLUSH_S

@@ -68,11 +68,11 @@ def decode(data: bytes) -> tuple[str, Encoding]:
 
 
 def _encodings(data: bytes) -> Iterator[Encoding]:
-    """Yield candidate encodings, the likeliest first."""
+    """Yield candidate encodings, the likeliest first: byte order mark, UTF-8, declared, mentioned, guessed."""
     yield from (Encoding(name, mark) for name, mark in _MARKS if data.startswith(mark))
     head = data[:_HEAD].decode("latin-1")
     declared, mentioned = _declared(head), _MENTIONED.search(head)
-    if declared and data.isascii():
+    if declared and data.isascii():  # ASCII is valid UTF-8, too, but text added later must fit the declaration
         yield Encoding(declared)
     yield Encoding()
     for name in (declared, mentioned and _python_name(mentioned[1])):

@@ -206,9 +206,14 @@ def find_added_lines(patch: str) -> dict[str, set[int]]:
 def _read_expected(
     path: str, file: ParsedFile | None, name: str, old: ParsedFile | None
 ) -> Iterator[tuple[Site, set[int]]]:
-    """Yield each site of a test in another language with its lines."""
+    """Yield the site of each expected value of a test, with the site's line numbers; for languages other than Python.
+
+    ``old``: the file before the test patch, None if it is new. Without the test, nothing is yielded.
+    """
     test = file.find_test(name) if file else None
-    for expected in test.find_expected(old.find_test(name) if old else None) if test else ():
+    if test is None:
+        return
+    for expected in test.find_expected(old.find_test(name) if old else None):
         yield (
             Site(
                 path=path,

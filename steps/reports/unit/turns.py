@@ -217,7 +217,7 @@ def _json(value: Any) -> str:
 
 
 def _result(result: ResultView, limit: int | None) -> ShownResult:
-    """Return a result to show: text, and facts such as exit code and duration."""
+    """Prepare a result for display: its text, cut to ``limit``, and a facts line ("exit code 1 · 3 s · 12 lines")."""
     facts = []
     if result.exit_code is not None:
         facts.append(f"exit code {result.exit_code}")
