@@ -199,7 +199,7 @@ class TestSettings:
             assert "\n" not in caught.value.reason
         lab.kubectl("delete", "configmap", "swe-argo-sandbox")
         write("x", key="other")
-        with pytest.raises(ConfigError, match=r"has no sandbox\.yaml"):
+        with pytest.raises(ConfigError, match=r"the key sandbox\.yaml is missing"):
             read(lab.reached)
 
 
