@@ -102,14 +102,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--env", action="append", default=[], metavar="K=V")
     parser.add_argument("--workdir", default="/")
     parser.add_argument("--cmd", nargs=argparse.REMAINDER)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        layers = [layer_of(given.add)] if given.add else [path.read_bytes() for path in given.layer]
+        layers = [layer_of(options.add)] if options.add else [path.read_bytes() for path in options.layer]
     except OSError as error:
         parser.error(str(error))
-    environment = given.env if any(variable.startswith("PATH=") for variable in given.env) else [PATH, *given.env]
-    config = {"Env": environment, "Cmd": given.cmd, "WorkingDir": given.workdir}
-    write_images(given.out, [Image(given.reference, layers, config)])
+    environment = options.env if any(variable.startswith("PATH=") for variable in options.env) else [PATH, *options.env]
+    config = {"Env": environment, "Cmd": options.cmd, "WorkingDir": options.workdir}
+    write_images(options.out, [Image(options.reference, layers, config)])
 
 
 if __name__ == "__main__":

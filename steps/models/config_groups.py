@@ -30,7 +30,7 @@ _HEEDLESS = (
 """Keys of OpenHands' LLMConfig without a meaning here. Keys that change what is sent are reported, for OpenHands would
 run differently; the others only configure OpenHands itself."""
 _STEERING = ("custom_llm_provider", "api_version", "completion_kwargs", "safety_settings", "top_k", "max_input_tokens")
-"""Those keys among them that change what is sent."""
+"""Keys that would change the requests; they are reported as ignored."""
 
 
 @dataclass(frozen=True)

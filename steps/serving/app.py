@@ -96,8 +96,8 @@ class Proxy:
         expected = self.admin_key if admin else self.key
         if admin and expected is None:
             raise ApiError(403, "this request cannot change the weights, because the proxy has no admin key")
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-        if expected is not None and not hmac.compare_digest(given.encode(), expected.encode()):
+        request_key = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if expected is not None and not hmac.compare_digest(request_key.encode(), expected.encode()):
             raise ApiError(401, "Incorrect API key provided", code="invalid_api_key")
         trace = request.path_params.get("trace")
         if trace is not None and (self.traces is None or not NAME.fullmatch(trace)):

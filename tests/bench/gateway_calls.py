@@ -29,7 +29,7 @@ from tests.steps.agents.machine import image
 UNITS = 40
 CALLS = 15
 PAUSE_S = 2.0
-"""What an agent does between two of its calls, at the least."""
+"""Time between two calls of an agent, at least."""
 # Each call's microseconds, as the agent's own clock has them; the first one's is not counted.
 AGENT = f"""
 talk=$(printf %60000s); ask POST /v1/x "$talk" >answer
@@ -60,7 +60,7 @@ def measure() -> dict[str, float]:
 
 
 def _median_ms(backend: Backend, where: str) -> float:
-    """Of calls that are answered as soon as they are known: all their time is the gateway's and the poll's."""
+    """Return the median of calls answered at once, so that all their time is the gateway's and the poll's."""
     with ThreadPoolExecutor(UNITS) as pool:
         units = pool.map(lambda number: _unit(backend, where, number), range(UNITS))
         return statistics.median(ms for unit in units for ms in unit)
@@ -85,7 +85,7 @@ def _unit(backend: Backend, where: str, number: int) -> list[float]:
 
 
 def _most_mib(backend: Backend, where: str) -> float:
-    """Of a gateway that carried a body as large as may be, and then sixteen smaller ones at a time."""
+    """Return the peak memory of a gateway after one body of the largest size, then sixteen smaller ones at a time."""
     command = """
     most=$(printf %16777216s); ask POST /v1/x "$most" >answer; ask POST /v1/x "$most." >answer; most=
     for n in $(seq 16); do (ask POST /v1/x "$n$(head -c 1000000 /dev/urandom | base64 -w 0)" >answer$n) & done; wait

@@ -60,7 +60,7 @@ def test_turn_overhead_is_small(loops: Loops, rows: str) -> None:
     assert cpu_ms < TURN_CPU_MS
 
 
-def test_one_process_runs_64_rollouts(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
+def test_loop_runs_64_rollouts_at_a_time(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
     counts: list[int] = []
 
     def answers(_prompt: str, turn: int) -> str:

@@ -115,7 +115,7 @@ def _field(text: str, field_text: str, rule: _Field) -> frozenset[int]:
         star, first, last, step = match.groups()
         try:
             begin = rule.low if star else rule.number(first)
-            # As in robfig/cron, 5/15 means from 5 to the end of the range.
+            # 5/15 means from 5 to the end of the range, as in robfig/cron.
             end = rule.high if star or (step and not last) else rule.number(last or first)
         except ValueError:
             raise error from None

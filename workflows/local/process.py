@@ -170,7 +170,7 @@ class Processes:
         with tempfile.TemporaryFile() as log:
             with self._lock:
                 if self._stopping.is_set():
-                    # As a shell reports a process that SIGTERM ended.
+                    # The exit code with which a shell reports a process that SIGTERM ended.
                     return 128 + signal.SIGTERM, "", False
                 environment = {**os.environ, **self.env()}
                 process = self._forking.start(step, flags, environment, log)

@@ -57,7 +57,7 @@ class HarborTwinTests:
         """See ``TwinTests``."""
         files = []
         for path, source in self._sources.items():
-            # As PASS_TO_PASS tests, since those of FAIL_TO_PASS tests must be on lines that a patch adds.
+            # Listed as PASS_TO_PASS tests: sites of FAIL_TO_PASS tests must be on lines that a patch adds.
             sites = [site for site in find_sites(path, source, pass_to_pass=set(_list_tests(source))) if site.strong]
             if sites:
                 files.append(TestFile(path, source, {VERIFIER: sites}))

@@ -35,7 +35,7 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
         if reported.get(key) != expected.get(key)
     }
     matches = all(expected.get(key) == status for key, status in reported.items() if key)
-    # As in R2E-Gym, the empty key counts as a test, although its status is not compared.
+    # The empty key counts as a test, although its status is not compared: R2E-Gym does the same.
     resolved = len(reported) == len(expected) and matches
     unreadable = "pytest printed no summary" if len(parts) == 1 else ""
     return FamilyVerdict(

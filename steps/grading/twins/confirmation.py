@@ -69,16 +69,16 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
         The confirmation, and the twins if they are new.
     """
     began = time.monotonic()
-    given = request.twins
+    twins = request.twins
     new: ValidatedTwins | None = None
     try:
-        if given is None or not _fits(given, runs, request):
-            given = validate_twins(
+        if twins is None or not _fits(twins, runs, request):
+            twins = validate_twins(
                 runs, image=request.image, image_digest=request.image_digest, network=request.network
             )
-            if given.passed or not given.runs:  # a failure of the reference patch on every test points to this machine
-                new = given
-        confirmation = _Confirmer(runs, given, request).confirm()
+            if twins.passed or not twins.runs:  # a failure of the reference patch on every test points to this machine
+                new = twins
+        confirmation = _Confirmer(runs, twins, request).confirm()
     except StepError as error:  # the sandbox was lost in every try
         reason = f"infrastructure: {error.reason}; `swe-argo regrade` tries again"
         confirmation = Confirmation(outcome=ConfirmationOutcome.NOT_CONFIRMED, reason=reason)
@@ -94,7 +94,7 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
     update = {
         "runs": runs.of_patch,
         "reference_runs": runs.of_reference,
-        "fail_to_pass": len(given.fail_to_pass if given else runs.tests.fail_to_pass or ()),
+        "fail_to_pass": len(twins.fail_to_pass if twins else runs.tests.fail_to_pass or ()),
         "seconds": round(time.monotonic() - began, 3),
     }
     return confirmation.model_copy(update=update), new

@@ -328,8 +328,8 @@ class Test:
         names = [parameter.arg for parameter in (*definition.args.posonlyargs, *definition.args.args)]
         if isinstance(call.func, ast.Attribute):
             names = names[1:]
-        given = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
-        return [value for name, value in given if name in expected] or None
+        arguments = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
+        return [value for name, value in arguments if name in expected] or None
 
     def _compare(self, operands: list[ast.expr], *, strong: bool, ordered: bool = True) -> Iterator[Leaf]:
         """Yield the constants of the literal side, if another side is a result."""

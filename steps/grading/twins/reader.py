@@ -353,7 +353,7 @@ class ParsedTest:
             row = self.rows[leaf.row] if leaf.row else None
             value = str(constant[1]).lower()
             is_shown = row and row.is_rendered and (row.title is None or value in row.title.lower())
-            # It is written in several ways, was in the base version, or is shown in the test's id.
+            # Skip a value that is written in several ways, was in the base version, or is shown in the test's id.
             if len({node.text for node in nodes}) > 1 or repr(constant[1]) in avoid or is_shown:
                 continue
             visited_nodes.update(nodes)

@@ -257,7 +257,7 @@ def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Sit
         spans = sorted(test.module.locate(node) for node in nodes)
         texts = {test.module.source[start:end] for start, end in spans}
         avoid = before.held_values(test, leaf) if before else set()
-        # It is written in several ways, or was in the base version.
+        # Skip a value that is written in several ways, or was in the base version.
         if len(texts) > 1 or key[1] in avoid:
             continue
         visited_nodes.update(nodes)

@@ -170,19 +170,19 @@ def read_parametrize(decorator: ast.expr) -> ParameterTable | None:
     """Return the table of a decorator, without rows if they are not a literal or pass through a fixture."""
     if not isinstance(decorator, ast.Call) or name_call(decorator) != "parametrize":
         return None
-    given: Mapping[str | None, ast.expr] = {
+    arguments: Mapping[str | None, ast.expr] = {
         **dict(zip(("argnames", "argvalues"), decorator.args, strict=False)),
         **{keyword.arg: keyword.value for keyword in decorator.keywords},
     }
-    match given.get("argnames"):
+    match arguments.get("argnames"):
         case ast.Constant(value=str() as text):
             names = [name.strip() for name in text.split(",") if name.strip()]
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             names = [str(part.value) for part in parts if isinstance(part, ast.Constant)]
         case _:
             names = []
-    values = given.get("argvalues")
-    if "indirect" in given or not isinstance(values, ast.List | ast.Tuple):
+    values = arguments.get("argvalues")
+    if "indirect" in arguments or not isinstance(values, ast.List | ast.Tuple):
         return ParameterTable(names)
     if any(isinstance(element, ast.Starred) for element in values.elts):
         return ParameterTable(names)

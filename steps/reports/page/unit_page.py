@@ -97,7 +97,7 @@ class ShownPatch:
     """A patch on the page."""
 
     runs: list[tuple[str, str]]
-    """As ``diff_runs``."""
+    """Marked runs of text, see ``diff_runs``."""
     files: list[PatchFile]
     files_left_out: int
     lines: int

@@ -17,7 +17,7 @@ seconds = st.lists(st.floats(1, 1000), min_size=1, max_size=60)
 
 
 @given(seconds, st.integers(1, 12))
-def test_one_shard_is_list_schedule(durations: list[float], places: int) -> None:
+def test_simulation_of_one_shard_is_ideal(durations: list[float], places: int) -> None:
     wide = Shape(places, shards=1, shard_units=len(durations), window=places)
     assert simulate(durations, wide, FREE).makespan_s == pytest.approx(list_schedule(durations, places))
 

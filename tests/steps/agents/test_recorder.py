@@ -146,15 +146,15 @@ import sys
 from pathlib import Path
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.trajectory import AgentInfo, Result, ToolCall, Usage
-kept = Recorder(AgentInfo(name="a", version="1"), "run", "i", 1, Path(sys.argv[1]))
-kept.add_message("user", "begin")
+recorder = Recorder(AgentInfo(name="a", version="1"), "run", "i", 1, Path(sys.argv[1]))
+recorder.add_message("user", "begin")
 print("ready", flush=True)
 number = 0
 while True:
     number += 1
-    kept.usage = Usage(calls=number)
-    kept.add_agent_turn(f"turn {number}", [ToolCall(tool_call_id="c", function_name="f", arguments={})])
-    kept.add_observations([Result(source_call_id="c", content="x" * (number % 300))])
+    recorder.usage = Usage(calls=number)
+    recorder.add_agent_turn(f"turn {number}", [ToolCall(tool_call_id="c", function_name="f", arguments={})])
+    recorder.add_observations([Result(source_call_id="c", content="x" * (number % 300))])
 """
 
 

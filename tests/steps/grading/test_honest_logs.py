@@ -146,7 +146,7 @@ def test_files_may_share_a_test_name(first: str) -> None:
     assert integrity.findings == []
 
 
-def test_one_file_has_unique_names() -> None:
+def test_integrity_sees_repeated_names() -> None:
     text = SYMPY.format(closing=COUNT).replace("test_mul ok", "test_add ok\ntest_mul ok")
     _, _, integrity = judge(make_log(text, closing=None, code=1), **OF_SYMPY)
     assert "passed_and_failed" in codes_of(integrity)

@@ -147,9 +147,9 @@ def test_late_system_text_becomes_user(wire: Wire) -> None:
 def test_media_results_become_user_parts(wire: Wire, kind: str) -> None:
     block, part = SHOWN[kind]
     if wire is ANTHROPIC:
-        given_ = [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a.png"}, block]}]
+        content = [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a.png"}, block]}]
         item = {"type": "tool_use", "id": "c1", "name": "view", "input": {}}
-        messages = [{"role": "assistant", "content": [item]}, {"role": "user", "content": given_}]
+        messages = [{"role": "assistant", "content": [item]}, {"role": "user", "content": content}]
         read = wire.chat_request({"messages": messages})["messages"]
     else:
         output = [{"type": "input_text", "text": "a.png"}, part]
@@ -235,17 +235,17 @@ CLIENT_CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)
 def test_openai_tools_are_functions(name: str) -> None:
-    field, given_, result, text = CLIENT_CALLS[name]
+    field, arguments, result, text = CLIENT_CALLS[name]
     tools = [{"type": name}]
-    written = json.dumps(given_, separators=(",", ":"))
+    written = json.dumps(arguments, separators=(",", ":"))
     call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": written}}
     native = RESPONSES.answer_of({"choices": [{"message": {"content": None, "tool_calls": [call]}}]}, {"tools": tools})
     item = native["output"][-1]
     assert (item["type"], item["call_id"]) == (f"{name}_call", "c1")
-    assert given_.items() <= item[field].items()
+    assert arguments.items() <= item[field].items()
     assert streamed(RESPONSES, native, {}) == native
     (recorded,) = RESPONSES.completion(native)["choices"][0]["message"]["tool_calls"]
-    assert json.loads(recorded["function"]["arguments"]) == given_
+    assert json.loads(recorded["function"]["arguments"]) == arguments
     output = {"type": f"{name}_call_output", "call_id": "c1"} | result
     chat = RESPONSES.chat_request({"input": [USER, *native["output"], output], "tools": tools})
     assert chat["messages"][1:] == [
@@ -254,7 +254,7 @@ def test_openai_tools_are_functions(name: str) -> None:
     ]
     function = chat["tools"][0]["function"]
     assert function["name"] == name
-    assert given_.keys() <= function["parameters"]["properties"].keys()
+    assert arguments.keys() <= function["parameters"]["properties"].keys()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What every backend must show of agent programs behind the gateway; ``Conformance`` has these tests, too."""
+"""Conformance tests of agent programs behind the gateway, for every backend; ``Conformance`` includes them."""
 
 from __future__ import annotations
 

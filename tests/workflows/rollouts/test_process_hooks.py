@@ -36,7 +36,7 @@ def run_hooks(spec, plan):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunFile]:
-    """Of a backend that writes into ``entered`` who is taken hooks of."""
+    """Use a backend that writes the owners of its hooks to ``entered``."""
     (tmp_path / "backend.py").write_text(BACKEND)
     monkeypatch.setenv("SWE_ARGO_LEASE", "somebody/0")
     settings.cache_clear()

@@ -49,40 +49,40 @@ def arguments_of(item: Body, tool: ClientTool) -> str:
     """Return a call item's arguments as JSON text."""
     field = item[tool.field].items()
     # Empty fields are no arguments; "exec" is the only type of an action, so it is none, either.
-    given = {name: entry for name, entry in field if entry not in (None, {}) and (name, entry) != ("type", "exec")}
-    return json.dumps(given, ensure_ascii=False)
+    arguments = {name: entry for name, entry in field if entry not in (None, {}) and (name, entry) != ("type", "exec")}
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 def call_item(arguments: str, name: str, tool: ClientTool) -> Body | None:
     """Return the tool's fields of a call item; None for malformed arguments, which the agent refuses."""
     try:
-        given = json.loads(arguments)
+        values = json.loads(arguments)
     except (ValueError, RecursionError):
         return None
-    field = tool.read(given) if isinstance(given, dict) else None
+    field = tool.read(values) if isinstance(values, dict) else None
     return None if field is None else {"type": f"{name}_call", tool.field: field}
 
 
-def _read_local_shell(given: Body) -> Body | None:
+def _read_local_shell(arguments: Body) -> Body | None:
     """Return the action of a local_shell call; a command line as one text is run by bash."""
-    command = given.get("command")
+    command = arguments.get("command")
     words = ["bash", "-lc", command] if isinstance(command, str) else command
-    return {"env": {}} | given | {"type": "exec", "command": words} if _are_words(words) else None
+    return {"env": {}} | arguments | {"type": "exec", "command": words} if _are_words(words) else None
 
 
-def _read_shell(given: Body) -> Body | None:
+def _read_shell(arguments: Body) -> Body | None:
     """Return the action of a shell call; a single command may be given as text."""
-    commands = given.get("commands")
+    commands = arguments.get("commands")
     commands = [commands] if isinstance(commands, str) else commands
-    limits = {name: given.get(name) for name in ("timeout_ms", "max_output_length")}
+    limits = {name: arguments.get(name) for name in ("timeout_ms", "max_output_length")}
     return {"commands": commands} | limits if _are_words(commands) else None
 
 
-def _read_patch(given: Body) -> Body | None:
+def _read_patch(arguments: Body) -> Body | None:
     """Return the operation of an apply_patch call; only delete_file has no diff."""
-    field_names = ("path",) if given.get("type") == "delete_file" else ("path", "diff")
-    legal = given.get("type") in _CHANGES and all(isinstance(given.get(name), str) for name in field_names)
-    return {name: given[name] for name in ("type", *field_names)} if legal else None
+    field_names = ("path",) if arguments.get("type") == "delete_file" else ("path", "diff")
+    legal = arguments.get("type") in _CHANGES and all(isinstance(arguments.get(name), str) for name in field_names)
+    return {name: arguments[name] for name in ("type", *field_names)} if legal else None
 
 
 def _are_words(value: object) -> bool:

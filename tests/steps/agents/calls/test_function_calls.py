@@ -115,7 +115,7 @@ def test_parser_tells_no_call_from_empty() -> None:
     assert "in the text does not count" in written.correction
 
 
-def test_one_rule_rejects_two_calls() -> None:
+def test_parser_rejects_two_calls() -> None:
     two = wrong(("execute_bash", '{"command": "ls"}'), ("finish", "{}"))
     assert two.problem is Problem.TWO_CALLS
     assert "2 tools (`execute_bash`, `finish`)" in two.correction

@@ -57,12 +57,12 @@ def drive(gateway: Gateway, answer: Callable[[GatewayRequest], GatewayResponse |
 
 
 def printed(events: list[GatewayEvent], stream: str = "stdout") -> bytes:
-    """What the agent printed."""
+    """Return the output of the agent."""
     return b"".join(event.data for event in events if isinstance(event, Printed) and event.stream == stream)
 
 
 def requests(events: list[GatewayEvent]) -> list[GatewayRequest]:
-    """What it asked."""
+    """Return the requests of the agent."""
     return [event for event in events if isinstance(event, GatewayRequest)]
 
 

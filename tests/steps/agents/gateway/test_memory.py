@@ -1,4 +1,4 @@
-"""What the gateway takes of its sandbox' memory, whatever is sent through it, and what it does where it has no disk."""
+"""Memory of the gateway, whatever is sent through it, and its behaviour without disk."""
 
 from __future__ import annotations
 

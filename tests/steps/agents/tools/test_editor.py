@@ -167,7 +167,7 @@ def test_invalid_replacement_is_refused(editor: Editor, old: str, new: str, mess
     assert read_file(editor) == b"a\n"
 
 
-def test_one_dialect_strips_white_space(tidy: Sandbox) -> None:
+def test_dialect_may_strip_white_space(tidy: Sandbox) -> None:
     forgiving = Editor(tidy, 20.0, Dialect(strips=True))
     write_file(forgiving, b"x = 1\n")
     with pytest.raises(RefusedError):
