@@ -8,17 +8,17 @@ from swe_argo.steps.entry import Flags, run_program
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.canary import describe_canary, read_canary
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 
 
 def main(flags: Flags) -> str:
     """Return the result of the canary in a sentence. Raises ConfigError if it failed and the spec stops the run."""
     store = open_store(flags["store"])
-    result = read_canary(store, record_of(store, Plan, flags["run"]))
+    result = read_canary(store, read_record(store, Plan, flags["run"]))
     if result is None:
         return "no canary"
     sentence = describe_canary(result)
-    if result.failed and record_of(store, RunFile, flags["run"]).spec.stop_on_canary:
+    if result.failed and read_record(store, RunFile, flags["run"]).spec.stop_on_canary:
         raise ConfigError(sentence)
     return sentence
 

@@ -14,7 +14,7 @@ from swe_argo.steps.reports.messages.terminal import comparison_lines
 from swe_argo.steps.reports.messages.webhook import WebhookError, post
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import no_report
+from swe_argo.steps.store.runs import missing_report_error
 
 MAX_PRINTED = 50
 """Maximum number of printed instances per list; compare.json has all of them."""
@@ -28,7 +28,7 @@ def compare(store: Store, run_id: str) -> str:
     """
     contents = store.get_many([key(Summary, run_id), key(Comparison, run_id)])
     if key(Summary, run_id) not in contents:
-        raise no_report(store, run_id)
+        raise missing_report_error(store, run_id)
     summary = Summary.from_bytes(contents[key(Summary, run_id)])
     data = contents.get(key(Comparison, run_id))
     comparison = Comparison.from_bytes(data) if data else None

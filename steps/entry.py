@@ -94,7 +94,7 @@ def run_step(step: Step, work: Work) -> NoReturn:
         flags["out"] / TRY,
         progress,
         store=flags["store"] or "",
-        kept_as=flags["kept-as"] or flags["try"],
+        stored_name=flags["kept-as"] or flags["try"],
     )
     inputs = Inputs(flags["in"])
     began, began_at = time.monotonic(), _now()

@@ -27,7 +27,7 @@ from swe_argo.steps.reports.text.formatting import count, unit_name
 from swe_argo.steps.reports.tries import read_failures
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.endpoint_marks import read_retracted
-from swe_argo.steps.store.runs import record_of, store_flag
+from swe_argo.steps.store.runs import read_record, store_flag
 from swe_argo.steps.training import sample_files
 from swe_argo.steps.training.export_samples import write_samples
 
@@ -61,7 +61,7 @@ def export(
     ConfigError if there is no such run or nothing to export, or ``out`` exists or is not writable; InfraError if the
     store fails.
     """
-    run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
+    run, plan = read_record(store, RunFile, run_id), read_record(store, Plan, run_id)
     target = out or Path(FOLDER) / run_id / form
     if form == "samples":
         return _samples(store, run, plan, target.expanduser(), force=force)
@@ -109,23 +109,23 @@ class _Export:
         for start in range(0, len(units), AT_ONCE):
             batch = units[start : start + AT_ONCE]
             if form in WITHOUT_TRAJECTORY:
-                self._patches(batch)
+                self._write_patches(batch)
             else:
-                self._whole(batch)
+                self._write_trajectories(batch)
         self._add_notices(form)
 
-    def _patches(self, units: list[Unit]) -> None:
+    def _write_patches(self, units: list[Unit]) -> None:
         """Write the patches of a few units, for a format without trajectories."""
         names = {key(Patch, self.run.run_id, unit.instance_id, unit.attempt): unit for unit in units}
         contents = self.store.get_many(names)
         for name, unit in names.items():
             if name in contents and (unit.instance_id, unit.attempt) not in self.retracted:
-                self.writers.patch(unit.instance_id, unit.attempt, Patch(contents[name]).text)
+                self.writers.add_patch(unit.instance_id, unit.attempt, Patch(contents[name]).text)
                 self.result.units += 1
             else:
                 self.skipped.append(unit_name(unit.instance_id, unit.attempt))
 
-    def _whole(self, units: list[Unit]) -> None:
+    def _write_trajectories(self, units: list[Unit]) -> None:
         """Write a few units with trajectory, patch and verdict; note those that lack one or have broken files."""
         kinds = (Trajectory, Patch, GradeRecord, *((TestLog,) if self.writers.wants_logs else ()))
         names = [(self.run.run_id, unit.instance_id, unit.attempt) for unit in units]
@@ -145,11 +145,11 @@ class _Export:
                 instance = Instance.from_bytes(contents[key(Instance, *name)])
                 if failed := list(read_failures(self.store, *name).values()):
                     reason = f"{failed[-1].failure_class.value}: {failed[-1].reason}"
-                    self.writers.failed(instance, unit.attempt, reason)
+                    self.writers.add_failed_unit(instance, unit.attempt, reason)
 
     def _write(self, solved: SolvedUnit) -> None:
         try:
-            self.writers.unit(solved)
+            self.writers.add_unit(solved)
         except ValueError as error:
             raise ConfigError(f"{solved.instance.instance_id} #{solved.attempt}: {error}", field="run") from error
         self.result.units += 1

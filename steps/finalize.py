@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from swe_argo.steps.argo import semaphores, shards, step_pods
-from swe_argo.steps.argo.recorded_failures import explain
+from swe_argo.steps.argo.recorded_failures import record_lost_tries
 from swe_argo.steps.argo.stored_units import StoredUnits, read_stored_units
 from swe_argo.steps.contracts.backends import BACKENDS, find_backend
 from swe_argo.steps.contracts.chain import FINALIZE, PAGE
@@ -24,9 +24,9 @@ from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
 from swe_argo.steps.entry import Flags, run_program, write_word
 from swe_argo.steps.errors import ConfigError, InfraError, StepError
 from swe_argo.steps.kube.client import Cluster
-from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.kubeconfig import find_cluster
 from swe_argo.steps.reports.figures.summary import Summary, page_key
-from swe_argo.steps.sandbox.kubernetes.orphans import sweep_run
+from swe_argo.steps.sandbox.kubernetes.orphans import remove_run_sandboxes
 from swe_argo.steps.sandbox.orphans import list_run
 from swe_argo.steps.settings import has_variables
 from swe_argo.steps.store import Store, open_store
@@ -43,12 +43,12 @@ class Finalize:
     def __init__(self, store: str, run_id: str, workflow: str, namespace: str | None = None) -> None:
         self.run_id, self.workflow = run_id, workflow
         self._url, self._namespace = store, namespace
-        self.troubles: list[Exception] = []
+        self.errors: list[Exception] = []
 
     @cached_property
     def cluster(self) -> Cluster:
         """The pod's own cluster, or the kubeconfig's. Raises ConfigError if there is none."""
-        return find(KubernetesSpec(namespace=self._namespace))
+        return find_cluster(KubernetesSpec(namespace=self._namespace))
 
     @cached_property
     def store(self) -> Store:
@@ -61,7 +61,7 @@ class Finalize:
 
     def unlock(self) -> None:
         """Release the semaphore places that units of ended shards still hold."""
-        semaphores.hand_over(self.cluster, self.run_id, self.workflow)
+        semaphores.move_holds_to_parent(self.cluster, self.run_id, self.workflow)
 
     def end(self) -> None:
         """Wait for the pods of the run's steps to end, then delete them."""
@@ -77,9 +77,9 @@ class Finalize:
             if backend.keys and (
                 backend_name == backend.name or (backend_name is None and has_variables(backend.keys))
             ):
-                self.part(partial(self._remove_run, backend.name))
+                self.run_part(partial(self._remove_run, backend.name))
         if backend_name is None or not find_backend(backend_name).keys:
-            self._log("removed", sweep_run(self.cluster, self.run_id))
+            self._log("removed", remove_run_sandboxes(self.cluster, self.run_id))
 
     def report(self, out: Path | None) -> None:
         """Write the known results of the units, and the report if it does not have them yet."""
@@ -89,20 +89,20 @@ class Finalize:
             if out:
                 write_word(out, "not planned")
             return
-        self.part(lambda: self.troubles.extend(explain(self.cluster, self.store, stored, self.workflow)))
+        self.run_part(lambda: self.errors.extend(record_lost_tries(self.cluster, self.store, stored, self.workflow)))
         summary = self._write_report(stored)
         if out:
             write_word(out, summary.word)
             (out / PAGE).write_bytes(self.store.get(page_key(self.run_id)))
 
-    def part(self, work: Callable[[], None]) -> None:
+    def run_part(self, work: Callable[[], None]) -> None:
         """Do one part; its error is reported at the end."""
         try:
             work()
         except OutOfTimeError:
             raise
         except Exception as error:  # noqa: BLE001 - the other parts must be done in any case
-            self.troubles.append(error)
+            self.errors.append(error)
 
     def _write_report(self, stored: StoredUnits) -> Summary:
         """Return the summary of the stored report if it counts all results, else write the report."""
@@ -111,7 +111,7 @@ class Finalize:
             if summary_counts(summary) == (
                 len(stored.planned),
                 len(stored.graded & stored.planned.keys()),
-                len(stored.failed),
+                len(stored.failed_tries),
             ):
                 return summary
         except (FileNotFoundError, ValueError):
@@ -171,7 +171,7 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def _worst(troubles: list[Exception]) -> Exception:
+def _deciding_error(troubles: list[Exception]) -> Exception:
     """Return the error that decides the exit code: first one that a retry may fix, then a bug, then a wrong request."""
 
     def rank(error: Exception) -> int:
@@ -195,10 +195,10 @@ def main(flags: Flags) -> None:
             clean_up.sweep,
             lambda: clean_up.report(flags["out"]),
         ):
-            clean_up.part(part)
-    if clean_up.troubles:
-        worst = _worst(clean_up.troubles)
-        for error in clean_up.troubles:
+            clean_up.run_part(part)
+    if clean_up.errors:
+        worst = _deciding_error(clean_up.errors)
+        for error in clean_up.errors:
             if error is not worst:
                 sys.stderr.write(f"{error}\n")
         raise worst

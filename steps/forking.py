@@ -45,7 +45,7 @@ class Request:
     """The start parameters of a program."""
 
     module: str
-    words: list[str]
+    arguments: list[str]
     """The command line, after ``python -m module``."""
     environment: dict[str, str]
     """The whole environment."""
@@ -74,7 +74,7 @@ class Request:
         sys.stdin, sys.stdout = _standard_stream(0, "rb"), _standard_stream(1, "wb")  # stderr is the same for all
         with suppress(OSError):  # the name that top shows, on Linux
             Path("/proc/self/comm").write_text(self.module)
-        sys.argv = [self.module, *self.words]
+        sys.argv = [self.module, *self.arguments]
         sys.modules.pop(self.module, None)  # it becomes the main program
         runpy.run_module(self.module, run_name="__main__", alter_sys=True)
 
@@ -164,7 +164,7 @@ class ForkServer:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._programs: dict[int, socket.socket] = {}
+        self._channels_by_pid: dict[int, socket.socket] = {}
         self._ready = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = os.pipe()
         os.set_blocking(self._wake_writer, False)
@@ -177,12 +177,12 @@ class ForkServer:
         """Return the request in a process forked for a program; None in this process when the socket closes."""
         while True:
             ready = [key.fileobj for key, _ in self._ready.select()]
-            for pid, channel in self._programs.items():
+            for pid, channel in self._channels_by_pid.items():
                 if channel in ready:
                     self._forward_signals(channel.recv(64), pid, channel)
             if self._wake_reader in ready:
                 os.read(self._wake_reader, 4096)
-            for pid in list(self._programs):
+            for pid in list(self._channels_by_pid):
                 self._report_exit(pid)
             if self._control in ready:
                 _, files, _, _ = socket.recv_fds(self._control, 1, 4)
@@ -207,7 +207,7 @@ class ForkServer:
         ended_pid, status = os.waitpid(pid, os.WNOHANG)
         if not ended_pid:
             return
-        channel = self._programs.pop(pid)
+        channel = self._channels_by_pid.pop(pid)
         with suppress(KeyError):
             self._ready.unregister(channel)
         with channel, suppress(OSError):
@@ -224,7 +224,7 @@ class ForkServer:
             if pid == 0:
                 self._begin(channel, streams)
                 return request
-            self._programs[pid] = channel
+            self._channels_by_pid[pid] = channel
             self._ready.register(channel, selectors.EVENT_READ)
         for stream in streams:
             os.close(stream)
@@ -238,7 +238,7 @@ class ForkServer:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         self._ready.close()
-        for connection in (self._control, channel, *self._programs.values()):
+        for connection in (self._control, channel, *self._channels_by_pid.values()):
             connection.close()
         for descriptor in (*streams, self._wake_reader, self._wake_writer):
             os.close(descriptor)

@@ -38,9 +38,9 @@ from swe_argo.steps.grading.procedure import ProcedureRun, official_folder
 from swe_argo.steps.grading.twins.confirmation import ConfirmationRequest, confirm, excuse_findings, weigh_confirmation
 from swe_argo.steps.grading.twins.runs import MakeReference, TestRuns
 from swe_argo.steps.grading.twins.twin_tests import TwinTests
-from swe_argo.steps.grading.verdict import OK, Verdict, after_doubt
-from swe_argo.steps.layers.listing import record
-from swe_argo.steps.layers.take import take
+from swe_argo.steps.grading.verdict import OK, Verdict, mark_second_run
+from swe_argo.steps.layers.listing import list_machine
+from swe_argo.steps.layers.take import create_layer
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 
@@ -66,7 +66,7 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     untouched = kind is AgentKind.CONTROL and not patch
     if not patch and not untouched:
         empty = Verdict(Outcome.EMPTY_PATCH, OK, failure_reason=problem or None)
-        yield _record(context, run_file, instance, patch, verdict=empty, run=ProcedureRun.nothing(), machine=None)
+        yield _record(context, run_file, instance, patch, verdict=empty, run=ProcedureRun.empty(), machine=None)
         return
     grader = family.make_grader(instance, answer)
     stored_twins = inputs.get(ValidatedTwins)
@@ -74,8 +74,8 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     graded_run = tests.run()
     if (doubt := graded_run.verdict.doubt) is not None:
         # A doubt of size is about memory or disk, so the second sandbox has twice as much.
-        second_run = tests.run(again=True, factor=2.0 if doubt.of_size else 1.0)
-        graded_run = replace(second_run, verdict=after_doubt(doubt, second_run.verdict))
+        second_run = tests.run(again=True, factor=2.0 if doubt.needs_resources else 1.0)
+        graded_run = replace(second_run, verdict=mark_second_run(doubt, second_run.verdict))
     confirmation, twins, verdict = None, None, graded_run.verdict
     if _is_to_confirm(run_file, context, verdict) and doubt is None and grader.twin_tests is not None:
         confirmation, twins = tests.confirm(grader.twin_tests)
@@ -83,7 +83,7 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
         if twins is not None:
             yield twins
     if verdict.resolved:
-        is_ours = _is_ours(run_file, context)
+        is_ours = _is_trusted_patch(run_file, context)
         validated = twins or stored_twins
         own_paths = [path for finding in verdict.integrity.findings for path in finding.paths] if is_ours else []
         integrity = excuse_findings(verdict.integrity, [*own_paths, *(validated.reference_paths if validated else ())])
@@ -110,16 +110,16 @@ def _run_reference(context: Context, run_file: RunFile, instance: Instance, answ
         deadline_s=grading.timeout_s + SANDBOX_MARGIN_S,
     ) as box:
         family.prepare(box, instance)
-        before = record(box)
+        before = list_machine(box)
         ending = family.run_reference(box, instance, answer)
-        layer = take(box, before)
+        layer = create_layer(box, before)
     problem = "; ".join(filter(None, (f"the reference solution {ending}" if ending else "", layer.note)))
     if problem:
         sys.stderr.write(f"grade: {problem}\n")
     return layer.data, problem
 
 
-def _is_ours(run_file: RunFile, context: Context) -> bool:
+def _is_trusted_patch(run_file: RunFile, context: Context) -> bool:
     """Return whether the patch is a reference or of a control run, which have no motive for a forged verdict."""
     kind = agent_of(run_file.spec.agent).kind
     return kind in (AgentKind.REFERENCE, AgentKind.CONTROL) or context.attempt == CANARY_ATTEMPT
@@ -130,7 +130,7 @@ def _is_to_confirm(run_file: RunFile, context: Context, verdict: Verdict) -> boo
     grading = run_file.spec.grading
     if not verdict.resolved or grading.confirm == "never" or grading.confirm_runs == 0:
         return False
-    return not _is_ours(run_file, context) or (grading.confirm == "always" and context.attempt == 1)
+    return not _is_trusted_patch(run_file, context) or (grading.confirm == "always" and context.attempt == 1)
 
 
 @dataclass(frozen=True)

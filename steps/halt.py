@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.chain import HALT
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
 from swe_argo.steps.contracts.workflow_marks import children_of
 from swe_argo.steps.entry import Flags, run_program
-from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.kubeconfig import find_cluster
 
 
 def main(flags: Flags) -> None:
@@ -18,7 +18,7 @@ def main(flags: Flags) -> None:
     Each of them ends those that it created itself. Raises InfraError if they do not end in time or the API server does
     not answer, ConfigError if a permission is missing.
     """
-    cluster = find(KubernetesSpec(namespace=flags["namespace"]))
+    cluster = find_cluster(KubernetesSpec(namespace=flags["namespace"]))
     title = f"the Workflows that {flags['workflow']} made"
     stopped = stop_workflows(cluster, children_of(flags["workflow"]), title, patience_s=flags["within"])
     if stopped:

@@ -49,9 +49,11 @@ def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
 def _remove_earlier_shards(spec: RunSpec, workflow: str) -> None:
     """Delete shards of the run's earlier Workflows, which would work on the same units."""
     from swe_argo.steps.argo import earlier_workflows
-    from swe_argo.steps.kube.kubeconfig import find
+    from swe_argo.steps.kube.kubeconfig import find_cluster
 
-    for name in earlier_workflows.remove_earlier_shards(find(spec.sandbox.kubernetes), spec.run_id or "", workflow):
+    for name in earlier_workflows.remove_earlier_shards(
+        find_cluster(spec.sandbox.kubernetes), spec.run_id or "", workflow
+    ):
         sys.stderr.write(f"note: deleted {name} of an earlier Workflow, which was still running\n")
 
 

@@ -22,7 +22,7 @@ def file_of(reference: str) -> Path | None:
     return Path(place).expanduser() if place.endswith(".py") or "/" in place else None
 
 
-def load(reference: str, field: str, *, as_of_now: bool = False) -> Any:
+def load_object(reference: str, field: str, *, as_of_now: bool = False) -> Any:
     """Import the object that a reference names. Raises ConfigError if it does not exist.
 
     ``as_of_now``: import a file again if it has changed. ``field``: the spec field for the error.
@@ -56,7 +56,7 @@ def load_module(reference: str, field: str, *, as_of_now: bool = False) -> Modul
 
 def load_agent(reference: str) -> type[Any]:
     """Import a user's own agent class. Raises ConfigError if it does not follow the protocol (agents/runner.py)."""
-    agent_class = load(reference, "agent.name", as_of_now=True)  # a notebook rewrites it again and again
+    agent_class = load_object(reference, "agent.name", as_of_now=True)  # a notebook rewrites it again and again
     act = getattr(agent_class, "act", None)
     if not inspect.isclass(agent_class) or not callable(act):
         raise ConfigError(f"{reference} is not an agent: expected a class with act(self, task)", field="agent.name")

@@ -79,7 +79,7 @@ def main(flags: Flags) -> None:
         refresh_s=flags["refresh"],
         context=flags["context"],
         tool_format=flags["tool-format"],
-        at_once=flags["at-once"],
+        max_concurrent=flags["at-once"],
         timeout_s=flags["timeout"],
         traces=flags["traces"],
         host=flags["host"],

@@ -49,7 +49,9 @@ def solve(context: Context, inputs: Inputs) -> Iterable[Record | Raw]:
                 if marks and isinstance(output, Trajectory):
                     marks.end(output.extra.stop_reason, output.answers, output.notes or "")
         except StepError as error:
-            marked_error = marks.fail(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
+            marked_error = (
+                marks.record_failure(error, foreign=isinstance(error, ForeignAnswerError)) if marks else error
+            )
             if solving.recorder is not None:
                 marked_error.partial_outputs = (
                     *error.partial_outputs,
@@ -89,9 +91,9 @@ def _calls(context: Context, run: RunFile, instance: Instance) -> Iterator[Solve
         log.warning("answers are not recorded for a retry, and earlier answers are not replayed: %s", error)
         yield SolveCalls()
         return
-    place = calls_prefix(context.kept_as, context.try_name)
+    place = calls_prefix(context.stored_name, context.try_name)
     keeper = CallRecorder(store, f"{Place.UNIT.format(run=unit[0], instance=unit[1], attempt=unit[2])}/{place}")
-    calls = SolveCalls(context.try_name, earlier.calls, keeper.keep, place, earlier.restart_reason)
+    calls = SolveCalls(context.try_name, earlier.calls, keeper.record, place, earlier.restart_reason)
     if earlier.calls:
         log.warning("resuming an earlier try: replaying %d recorded answers", len(earlier.calls))
     elif earlier.restart_reason:

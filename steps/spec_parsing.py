@@ -69,7 +69,7 @@ def current_name(name: str) -> str:
     return ".".join([*tables, EARLIER_NAMES.get(last, last)])
 
 
-def put(tables: Tables, path: tuple[str, ...], value: Any) -> None:
+def set_field(tables: Tables, path: tuple[str, ...], value: Any) -> None:
     """Set one field. Raises ConfigError if a value is in the place of a table."""
     table = tables
     for name in path[:-1]:
@@ -79,7 +79,7 @@ def put(tables: Tables, path: tuple[str, ...], value: Any) -> None:
     table[EARLIER_NAMES.get(path[-1], path[-1])] = value
 
 
-def has(tables: Tables, path: tuple[str, ...]) -> bool:
+def is_set(tables: Tables, path: tuple[str, ...]) -> bool:
     """Return whether a spec sets a field."""
     table: Any = tables
     for name in path:
@@ -92,7 +92,7 @@ def has(tables: Tables, path: tuple[str, ...]) -> bool:
 def agent_name(tables: Tables) -> str:
     """Return the name of the agent that a spec resolves to."""
     copy = merge_tables({}, tables)
-    follow(copy)
+    set_implied_fields(copy)
     agent = copy.get("agent", {})
     name = agent.get("name", RunSpec().agent.name) if isinstance(agent, dict) else ""
     return AGENT_ALIASES.get(name, name) if isinstance(name, str) else ""
@@ -107,7 +107,7 @@ def put_item(tables: Tables, item: str) -> None:
     if path[0] == "sandbox" and path[-1] in FLAT_FIELDS and len(path) == 2:
         path = ("sandbox", *FLAT_FIELDS[path[-1]])
     is_text = any(field.path == path and field.info.annotation in (str, str | None) for field in fields())
-    put(tables, path, value_of(text) if not is_text or text[:1] in "\"'" else text.strip())
+    set_field(tables, path, value_of(text) if not is_text or text[:1] in "\"'" else text.strip())
 
 
 def merge_tables(below: Tables, above: Tables) -> Tables:
@@ -121,12 +121,12 @@ def merge_tables(below: Tables, above: Tables) -> Tables:
     return merged
 
 
-def checked(tables: Tables, source: str, admit: Callable[[RunSpec], None] | None = None) -> RunSpec:
+def check_spec(tables: Tables, source: str, admit: Callable[[RunSpec], None] | None = None) -> RunSpec:
     """Return the checked spec. Raises ConfigError naming each wrong field, and the way out.
 
     ``admit`` gets the spec before code that it names is imported, and raises ConfigError to reject it.
     """
-    follow(tables)
+    set_implied_fields(tables)
     if admit:
         admit(_validate(tables, source))
     add_own_agent(tables)
@@ -138,7 +138,7 @@ def _validate(tables: Tables, source: str) -> RunSpec:
     try:
         return RunSpec.model_validate(tables)
     except ValidationError as error:
-        raise ConfigError(explain(error, source, [field.name for field in fields()], _spellings())) from None
+        raise ConfigError(format_errors(error, source, [field.name for field in fields()], _spellings())) from None
 
 
 def asks_model(tables: Tables) -> bool:
@@ -167,7 +167,7 @@ def value_of(text: str) -> Any:
         return text.strip()
 
 
-def follow(tables: Tables) -> None:
+def set_implied_fields(tables: Tables) -> None:
     """Set fields that follow from other fields, if they are not set.
 
     A predictions file means agent given, and the word gold its meaning in swebench; recorded trajectories mean replay,
@@ -210,7 +210,7 @@ def _spellings() -> dict[str, set[str]]:
     }
 
 
-def explain(
+def format_errors(
     error: ValidationError, source: str, names: list[str], spellings: Mapping[str, Collection[str]] | None = None
 ) -> str:
     """Return the errors of a spec from ``source`` in a line; ``names`` are all fields, ``spellings`` other names."""

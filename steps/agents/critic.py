@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from swe_argo.steps.contracts.trajectory import StopReason
 
-FINISHED = (StopReason.FINISHED, StopReason.MAX_STEPS)
+FINISHED_REASONS = (StopReason.FINISHED, StopReason.MAX_STEPS)
 """Stop reasons of an attempt whose agent declared itself done."""
-ERRORS = frozenset(
+ERROR_REASONS = frozenset(
     (
         StopReason.CALL_TIMEOUT,
         StopReason.CONTEXT_OVERFLOW,
@@ -51,7 +51,7 @@ def accepts(critic: str, result: AttemptResult) -> bool:
             return True
         case "empty_patch":
             return has_patch
-    return has_patch and result.reason in FINISHED
+    return has_patch and result.reason in FINISHED_REASONS
 
 
 def choose_best(critic: str, attempts: Sequence[AttemptResult]) -> int:
@@ -63,7 +63,7 @@ def choose_best(critic: str, attempts: Sequence[AttemptResult]) -> int:
     def rank(number: int) -> tuple[int, bool, int]:
         result = attempts[number]
         # 2: accepted; 1: not accepted, but ended without an error; 0: ended by an error.
-        worth = 2 if accepts(critic, result) else 0 if result.reason in ERRORS else 1
+        worth = 2 if accepts(critic, result) else 0 if result.reason in ERROR_REASONS else 1
         return worth, bool(result.patch.strip()), number
 
     return max(range(len(attempts)), key=rank)

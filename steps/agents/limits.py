@@ -13,7 +13,7 @@ from swe_argo.steps.errors import InfraError
 from swe_argo.steps.models.images import text_of
 from swe_argo.steps.models.reply import Message
 
-EXCUSED_S = 300.0
+MAX_EXCUSED_S = 300.0
 """Most seconds lost to the endpoint that extend the agent's time; a step's deadline includes them."""
 CHARACTERS_A_TOKEN = 3.5
 """Estimate for English code and prose if the endpoint does not count tokens."""
@@ -45,7 +45,7 @@ class Limits:
     @property
     def left_s(self) -> float:
         """Return the remaining seconds, always positive, for use as a timeout."""
-        return max(0.001, self._end + min(self._lost_s, EXCUSED_S) - self._clock())
+        return max(0.001, self._end + min(self._lost_s, MAX_EXCUSED_S) - self._clock())
 
     @property
     def command_s(self) -> float:
@@ -53,13 +53,13 @@ class Limits:
         return min(self.spec.command_timeout_s, self.left_s)
 
     @property
-    def out_of_time(self) -> bool:
+    def is_out_of_time(self) -> bool:
         """Return whether the time is used up; up to EXCUSED_S lost to the endpoint extend it.
 
         Raises InfraError if it is used up only because of longer delays of the endpoint.
         """
         over = self._clock() - self._end
-        if over < min(self._lost_s, EXCUSED_S):
+        if over < min(self._lost_s, MAX_EXCUSED_S):
             return False
         if over < self._lost_s:
             wait = f"the endpoint kept the agent waiting for {self._lost_s:.0f} of its {self.spec.timeout_s:.0f} s"
@@ -88,9 +88,9 @@ class Limits:
             self._context = metrics.prompt_tokens + (metrics.completion_tokens or 0)
 
     def reached(self, usage: Usage) -> StopReason | None:
-        """Return the limit that forbids another call, None if there is none. Raises InfraError, see ``out_of_time``."""
+        """Return the limit that forbids another call, if any. Raises InfraError, see ``is_out_of_time``."""
         spec = self.spec
-        if self.out_of_time or self._commands_s >= (spec.commands_timeout_s or math.inf):
+        if self.is_out_of_time or self._commands_s >= (spec.commands_timeout_s or math.inf):
             return StopReason.TIMEOUT
         if self.steps >= spec.hard_step_limit:
             return StopReason.ABSOLUTE_STEPS

@@ -33,7 +33,9 @@ class _Loop:
     def __init__(self, task: Task) -> None:
         self.task, self.recorder = task, task.recorder
         self.scaffold = SCAFFOLDS[task.spec.name]
-        self.opening = open_scaffold(task.spec, task.instance, task.instruction, task.words, fn_calling=task.fn_calling)
+        self.opening = open_scaffold(
+            task.spec, task.instance, task.instruction, task.scaffold_wording, fn_calling=task.fn_calling
+        )
         self.tools, self.format = self.opening.tools, self.opening.format
         self.session = Session(task.box, task.spec.command_timeout_s, task.spec.max_observation)
         self.limits = Limits(task.spec, task.clock)
@@ -45,7 +47,7 @@ class _Loop:
 
     def run(self) -> StopReason:
         """Run turns until the agent finishes or a limit is reached."""
-        self._open()
+        self._start_conversation()
         while True:
             if (reason := self.limits.reached(self.recorder.usage)) is not None:
                 return reason
@@ -67,7 +69,7 @@ class _Loop:
             elif self._perform(reply, parsed):
                 return StopReason.MAX_STEPS if is_out_of_steps else StopReason.FINISHED
 
-    def _open(self) -> None:
+    def _start_conversation(self) -> None:
         """Add the system message and the instruction."""
         task = self.task
         system, instruction = self.opening.system, self.opening.instruction
@@ -126,7 +128,7 @@ class _Loop:
                 for call, text, extra in zip(tool_calls, texts, extras, strict=False)
             ]
         )
-        self._answer(reply, [result.content or "" for result in results])
+        self._add_answer_messages(reply, [result.content or "" for result in results])
         return ends
 
     def _correct(self, reply: Reply, answer_message: Message, malformed: Malformed) -> StopReason | None:
@@ -145,7 +147,7 @@ class _Loop:
         if len(self.malformed) >= (self.task.spec.max_malformed or math.inf):
             empty = all(problem is Problem.EMPTY for problem in self.malformed)
             return StopReason.EMPTY_ANSWER if empty else StopReason.MALFORMED
-        corrections = self._answer(reply, [malformed.correction + self._step_suffix()])
+        corrections = self._add_answer_messages(reply, [malformed.correction + self._step_suffix()])
         if calls:
             self.recorder.add_observations(
                 [Result(source_call_id=message["tool_call_id"], content=message["content"]) for message in corrections]
@@ -154,7 +156,7 @@ class _Loop:
             self.recorder.add_message("user", "\n\n".join(message["content"] for message in corrections))
         return None
 
-    def _answer(self, reply: Reply, texts: list[str]) -> list[Message]:
+    def _add_answer_messages(self, reply: Reply, texts: list[str]) -> list[Message]:
         """Add the format's messages for results or a correction to the conversation, and return them."""
         answer = self.format.answer(reply, texts)
         for message in answer:

@@ -25,10 +25,10 @@ def find_endpoint(run: RunFile) -> str:
 def calls_of_attempt(solve: SolveCalls, agent: Agent, number: int, clock: AgentClock, workdir: str) -> AttemptCalls:
     """Return an attempt's recorded calls, in the class for its kind of agent."""
     if not agent.is_program:
-        return solve.of_attempt(number, clock, workdir)
+        return solve.attempt_calls(number, clock, workdir)
     from swe_argo.steps.agents.program.continued import ProgramCalls
 
-    return solve.of_attempt(number, clock, workdir, ProgramCalls)
+    return solve.attempt_calls(number, clock, workdir, ProgramCalls)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def ask(
             recorder.add_agent_turn("", [], metrics=error.metrics)
         limits.lost(model.lost_s)
         # The call's timeout was the agent's remaining time.
-        late = error.reason is StopReason.CALL_TIMEOUT and limits.out_of_time
+        late = error.reason is StopReason.CALL_TIMEOUT and limits.is_out_of_time
         return StopReason.TIMEOUT if late else error.reason
     except BaseException:
         recorder.set_usage(model.usage)  # count a failed call's usage however the process ends

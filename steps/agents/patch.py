@@ -24,13 +24,14 @@ _SCRIPT = Path(__file__).resolve().with_name("take_patch.sh")
 class Start:
     """Start state of a repository, before the agent works.
 
-    ``root`` is its folder, ``tree`` HEAD's tree with the files of submodules in place, ``dirty`` the entries in which
-    the working tree already differed, in the format of ``git diff-index --raw``: path -> modes, names and status.
+    ``root`` is its folder, ``tree`` HEAD's tree with the files of submodules in place, ``changed_before`` the entries
+    in which the working tree already differed, in the format of ``git diff-index --raw``: path -> modes, names and
+    status.
     """
 
     root: str
     tree: str
-    dirty: dict[bytes, bytes]
+    changed_before: dict[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def record_start(sandbox: Sandbox, head: str) -> Start:
     if result.exit_code != 0:
         raise script_failure("recording the state of the repository", result)
     root, tree, raw = result.stdout.split(b"\0", 2)
-    return Start(root=root.decode(), tree=tree.decode(), dirty=_entries(raw))
+    return Start(root=root.decode(), tree=tree.decode(), changed_before=_entries(raw))
 
 
 def extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
@@ -83,18 +84,20 @@ def _extract(sandbox: Sandbox, start: Start) -> ExtractedPatch:
     result = sandbox.exec(script, timeout_s=TIMEOUT_S, cwd="/", env=env | {"PHASE": "look"}, max_output_bytes=MAX_BYTES)
     if result.exit_code != 0 or result.truncated:
         return ExtractedPatch(b"", _failure_reason(result))
-    # ``side`` is the name of the script's git directory, which the second call uses again.
-    side, _, raw = result.stdout.partition(b"\0")
+    # ``git_dir`` is the name of the script's git directory, which the second call uses again.
+    git_dir, _, raw = result.stdout.partition(b"\0")
     changes, last_line = _entries(raw), _last_line(result)
     note = last_line if last_line.startswith("left out, ") else ""
-    if changes == start.dirty:
+    if changes == start.changed_before:
         return ExtractedPatch(b"", note)
     # Differences that existed before are reset to HEAD in the script's own index, so the diff omits them.
-    undo = b"".join(_undo(path, entry) for path, entry in changes.items() if start.dirty.get(path) == entry)
+    undo = b"".join(
+        _reset_line(path, entry) for path, entry in changes.items() if start.changed_before.get(path) == entry
+    )
     undo_file = f"/var/tmp/swe-argo-undo-{secrets.token_hex(8)}" if undo else ""  # noqa: S108 - path in the sandbox
     if undo:
         sandbox.write(undo_file, undo)
-    env |= {"PHASE": "diff", "SIDE": side.decode("ascii", "replace"), "UNDO": undo_file}
+    env |= {"PHASE": "diff", "SIDE": git_dir.decode("ascii", "replace"), "UNDO": undo_file}
     patch = sandbox.exec(script, timeout_s=TIMEOUT_S, cwd="/", env=env, max_output_bytes=MAX_BYTES)
     if patch.exit_code != 0:
         return ExtractedPatch(b"", _failure_reason(patch))
@@ -109,7 +112,7 @@ def _entries(raw: bytes) -> dict[bytes, bytes]:
     return dict(zip(fields[1::2], fields[0:-1:2], strict=False))
 
 
-def _undo(path: bytes, entry: bytes) -> bytes:
+def _reset_line(path: bytes, entry: bytes) -> bytes:
     """Return the line of ``git update-index --index-info`` that resets the path to HEAD; mode 0 removes it."""
     mode, _, name = entry.removeprefix(b":").split(b" ")[:3]
     return (b"0 " if mode == b"000000" else mode + b" ") + name + b"\t" + path + b"\0"

@@ -21,7 +21,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families import rows
 from swe_argo.steps.families.swebench import retrieval
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 
 
 @dataclass
@@ -115,7 +115,7 @@ def _no_prediction(instance_id: str, attempt: int) -> GradeRecord:
 def _from_run(spec: RunSpec, store: Store, ids: list[str]) -> Prepared:
     """Return the patches and layers of an earlier run, to grade them again; units without a patch get a verdict."""
     source = spec.agent.earlier_run or ""
-    run = record_of(store, RunFile, source)
+    run = read_record(store, RunFile, source)
     prepared = Prepared(spec.agent.model or run.model, draw_key=run.draw_key)
     for instance_id in ids:
         for attempt in range(1, spec.attempts + 1):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from swe_argo.steps.agents.trajectory_sums import (
     add_sums,
-    dump,
     dump_trajectory,
     embed_trajectories,
-    sum_up,
+    final_metrics,
+    to_compact_json,
     usage_of,
 )
 from swe_argo.steps.contracts.trajectory import (
@@ -44,7 +44,7 @@ class Recorder:
     """Recorder of an attempt's turns. ``file``, if given, always holds a complete, ``interrupted`` trajectory.
 
     The file also contains the ``earlier`` attempts of the same solve and the side conversations of this one
-    (``open_beside``). Earlier turns are not serialized again: their bytes are copied.
+    (``open_side_conversation``). Earlier turns are not serialized again: their bytes are copied.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Recorder:
         """A note about the whole trajectory, such as the endpoint's message that ended the conversation."""
         self.printed = ""
         """Output of an agent program."""
-        self.beside: list[SideRecorder] = []
+        self.side_recorders: list[SideRecorder] = []
         """Side conversations, such as those of sub-agents."""
         self.started_at = timestamp_now()
         self._calls, self._clock, self._began = calls, clock, clock()
@@ -84,12 +84,18 @@ class Recorder:
         self._file = file
         self._watch = watch
         self._agent_turns = 0
-        self._last = self._end = 0  # offsets in the file: where its last turn begins and ends
+        self._last_turn_start = self._last_turn_end = 0  # offsets in the file: where its last turn begins and ends
 
     def add_message(self, source: Literal["system", "user"], message: str, **extra: Any) -> None:
         """Add a system or user message."""
         self.add(
-            Turn(step_id=self._next, timestamp=timestamp_now(), source=source, message=message, extra=extra or None)
+            Turn(
+                step_id=self._next_step_id,
+                timestamp=timestamp_now(),
+                source=source,
+                message=message,
+                extra=extra or None,
+            )
         )
 
     def add_agent_turn(
@@ -105,7 +111,7 @@ class Recorder:
         """Add an agent's turn. Without ``metrics`` the turn involved no model call."""
         self.add(
             Turn(
-                step_id=self._next,
+                step_id=self._next_step_id,
                 timestamp=timestamp_now(),
                 source="agent",
                 model_name=None if metrics is None else self.agent.model_name,
@@ -125,15 +131,15 @@ class Recorder:
         A resumed agent is shown the recorded results instead. Raises DivergedError if the new ones differ.
         """
         if self._calls is not None:
-            results = self._calls.show(results)
+            results = self._calls.results_to_show(results)
         self.turns[-1] = self.turns[-1].model_copy(update={"observation": Observation(results=results)})
-        self._write(again=True)
+        self._write(replaces_last=True)
         return results
 
     def add(self, turn: Turn) -> None:
         """Add a turn."""
         self.turns.append(turn)
-        self._write(again=False)
+        self._write(replaces_last=False)
         self._count_turn(turn)
 
     def set_usage(self, usage: Usage) -> None:
@@ -141,24 +147,24 @@ class Recorder:
         if usage != self.usage or self.note:
             self.usage = usage
             if self.turns:
-                self._write(again=True)
+                self._write(replaces_last=True)
 
-    def open_beside(self, agent: AgentInfo) -> SideRecorder:
+    def open_side_conversation(self, agent: AgentInfo) -> SideRecorder:
         """Open a side conversation of this attempt. Its agent turns count as turns of this recorder."""
         run, instance_id, attempt = self._names
         side = SideRecorder(agent, run, instance_id, attempt, self._update_side)
-        self.beside.append(side)
+        self.side_recorders.append(side)
         return side
 
-    def set_aside(self) -> None:
+    def move_turns_to_side_conversation(self) -> None:
         """Move the turns so far to a side conversation; the main conversation starts with the next turn."""
-        side = self.open_beside(self.agent)
+        side = self.open_side_conversation(self.agent)
         side.turns, side.started_at, self.turns = self.turns, self.started_at, []
 
     def _update_side(self, turn: Turn | None) -> None:
         """Write a change of a side conversation. ``turn``: its new turn, None if only results were added."""
         if self.turns:
-            self._write(again=True)
+            self._write(replaces_last=True)
         if turn is not None:
             self._count_turn(turn)
 
@@ -169,17 +175,17 @@ class Recorder:
                 self._watch(turn, self._agent_turns)
 
     @property
-    def _next(self) -> int:
+    def _next_step_id(self) -> int:
         return len(self.turns) + 1
 
     def trajectory(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """Return the trajectory so far. ``seconds``: the agent's time, by default the time since the start."""
-        return embed_trajectories(self.alone(reason, seconds), self._earlier)
+        return embed_trajectories(self.attempt_trajectory(reason, seconds), self._earlier)
 
-    def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
+    def attempt_trajectory(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """Return this attempt's trajectory with its side conversations, without earlier attempts."""
-        beside = [side.alone(reason) for side in self.beside]
-        update = {"steps": self.turns or [_NOTHING], "subagent_trajectories": beside or None}
+        beside = [side.attempt_trajectory(reason) for side in self.side_recorders]
+        update = {"steps": self.turns or [_PLACEHOLDER_TURN], "subagent_trajectories": beside or None}
         return self._without_turns(reason, seconds).model_copy(update=update)
 
     def _without_turns(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
@@ -189,38 +195,40 @@ class Recorder:
             session_id=run,
             trajectory_id=f"{run}/{instance_id}/{attempt}",
             agent=self.agent,
-            steps=[_NOTHING],
+            steps=[_PLACEHOLDER_TURN],
             notes=self.note or None,
-            final_metrics=sum_up(self.usage, len(self.turns) + sum(len(side.turns) for side in self.beside)),
+            final_metrics=final_metrics(
+                self.usage, len(self.turns) + sum(len(side.turns) for side in self.side_recorders)
+            ),
             extra=TrajectoryExtra(
                 instance_id=instance_id,
                 attempt=attempt,
                 stop_reason=reason,
                 usage=self.usage,
-                inherited=self._calls.inherited if self._calls and self._calls.reused else None,
+                inherited=self._calls.replayed_usage if self._calls and self._calls.replayed else None,
                 started_at=self.started_at,
                 seconds=round(self._clock() - self._began if seconds is None else seconds, 3),
                 printed=self.printed or None,
             ),
         )
 
-    def _write(self, *, again: bool) -> None:
+    def _write(self, *, replaces_last: bool) -> None:
         """Write the last turn and the fields after it over the end of the file.
 
-        ``again``: the file already has an older form of this turn. A copy is written, which then replaces the file: a
-        SIGKILL may hit between two pages of a write, and the file must stay valid JSON. Copying a megabyte takes half a
-        millisecond.
+        ``replaces_last``: the file already has an older form of this turn. A copy is written, which then replaces the
+        file: a SIGKILL may hit between two pages of a write, and the file must stay valid JSON. Copying a megabyte
+        takes half a millisecond.
         """
         if self._file is None:
             return
-        turn = dump(self.turns[-1].model_dump(mode="json", exclude_none=True))
+        turn = to_compact_json(self.turns[-1].model_dump(mode="json", exclude_none=True))
         rest_fields = add_sums(self._without_turns(StopReason.INTERRUPTED), self._earlier)
-        late_fields = rest_fields.model_dump(mode="json", exclude_none=True, include=_LATE)
-        first = len(self.turns) == 1 and not again
+        late_fields = rest_fields.model_dump(mode="json", exclude_none=True, include=_FIELDS_AFTER_TURNS)
+        first = len(self.turns) == 1 and not replaces_last
         # Everything from this offset on is written anew.
-        offset = 0 if first else self._last if again else self._end
-        prefix = self._head() if first else b"" if again else b","
-        embedded = [*(side.to_bytes() for side in self.beside), *self._earlier_bytes]
+        offset = 0 if first else self._last_turn_start if replaces_last else self._last_turn_end
+        prefix = self._head() if first else b"" if replaces_last else b","
+        embedded = [*(side.to_bytes() for side in self.side_recorders), *self._earlier_bytes]
         suffix = b',"subagent_trajectories":[' + b",".join(embedded) + b"]" if embedded else b""
         part = self._file.with_name(f".{self._file.name}.part")
         if first:
@@ -230,18 +238,18 @@ class Recorder:
             shutil.copyfile(self._file, part)
         with part.open("r+b") as file:
             file.seek(offset)
-            file.write(prefix + turn + b"]," + dump(late_fields)[1:-1] + suffix + b"}\n")
+            file.write(prefix + turn + b"]," + to_compact_json(late_fields)[1:-1] + suffix + b"}\n")
             file.truncate()
         part.replace(self._file)
-        self._last = offset + len(prefix)
-        self._end = self._last + len(turn)
+        self._last_turn_start = offset + len(prefix)
+        self._last_turn_end = self._last_turn_start + len(turn)
 
     def _head(self) -> bytes:
         """Return the file's bytes before the turns."""
         early = self._without_turns(StopReason.INTERRUPTED).model_dump(
-            mode="json", exclude_none=True, exclude={*_LATE, "steps"}
+            mode="json", exclude_none=True, exclude={*_FIELDS_AFTER_TURNS, "steps"}
         )
-        return dump(early)[:-1] + b',"steps":['
+        return to_compact_json(early)[:-1] + b',"steps":['
 
 
 class SideRecorder(Recorder):
@@ -272,20 +280,20 @@ class SideRecorder(Recorder):
         self._changed(None)
         return shown_results
 
-    def alone(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
+    def attempt_trajectory(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """Return this conversation's trajectory."""
         self.usage = usage_of(self.turns)
-        whole = super().alone(reason, self.usage.seconds if seconds is None else seconds)
+        whole = super().attempt_trajectory(reason, self.usage.seconds if seconds is None else seconds)
         extra = whole.extra.model_copy(update={"beside": True})
         return whole.model_copy(update={"extra": extra, "trajectory_id": self.trajectory_id})
 
     def to_bytes(self) -> bytes:
         """Return the conversation as embedded in the file of its attempt."""
-        self._bytes = self._bytes or dump_trajectory(self.alone(StopReason.INTERRUPTED))
+        self._bytes = self._bytes or dump_trajectory(self.attempt_trajectory(StopReason.INTERRUPTED))
         return self._bytes
 
 
-_LATE = {"notes", "final_metrics", "extra"}
+_FIELDS_AFTER_TURNS = {"notes", "final_metrics", "extra"}
 """Fields that change from turn to turn, stored after the turns."""
-_NOTHING = Turn(step_id=1, source="user", message="")
+_PLACEHOLDER_TURN = Turn(step_id=1, source="user", message="")
 """Placeholder for missing turns: a trajectory has at least one."""

@@ -46,13 +46,13 @@ class AgentClock:
 
 @dataclass
 class SolveCalls:
-    """Recorded model calls of a solve: ``earlier`` come from previous tries, ``keep`` records new ones."""
+    """Recorded model calls of a solve: ``earlier`` come from previous tries, ``store`` records new ones."""
 
     try_name: str = ""
     """Name of the running try."""
     earlier: list[RecordedCall] = field(default_factory=list)
-    keep: Callable[[Iterable[RecordedCall]], None] = lambda _: None
-    kept_as: str = ""
+    store: Callable[[Iterable[RecordedCall]], None] = lambda _: None
+    stored_as: str = ""
     """File name of the recorded calls without its number, see ``SolveRecord.kept_calls``."""
     started_over: str = ""
     """Reason why the work of an earlier try is not, or only partly, reused."""
@@ -62,14 +62,14 @@ class SolveCalls:
     def begin(self) -> None:
         """Record the reused calls first, so that a further try needs only the newest record."""
         if self.earlier:
-            self.keep(self.earlier)
+            self.store(self.earlier)
 
     def start_over(self, attempt: int, reason: str) -> None:
         """Drop the recorded calls of an attempt and of later ones."""
         self.started_over = reason
         self.earlier = [call for call in self.earlier if call.attempt < attempt]
 
-    def of_attempt(
+    def attempt_calls(
         self, number: int, clock: AgentClock, workdir: str = WORKDIR, kind: type[AttemptCalls] | None = None
     ) -> AttemptCalls:
         """Return the calls of one attempt. ``kind``: their class; ``workdir``: the repository's folder."""
@@ -84,7 +84,7 @@ class AttemptCalls:
         self, solve: SolveCalls, number: int, recorded: list[RecordedCall], clock: AgentClock, workdir: str
     ) -> None:
         self.solve, self.recorded, self.clock = solve, recorded, clock
-        self.reused: list[RecordedCall] = []
+        self.replayed: list[RecordedCall] = []
         """The recorded calls that were replayed."""
         self.workdir = workdir
         self._number = number
@@ -94,28 +94,28 @@ class AttemptCalls:
         """Whether the next new call declares this attempt's older records void."""
 
     @property
-    def inherited(self) -> Usage:
+    def replayed_usage(self) -> Usage:
         """Return the usage of the replayed calls; each record holds the sum up to its call."""
-        return self.reused[-1].usage if self.reused else Usage()
+        return self.replayed[-1].usage if self.replayed else Usage()
 
     @property
     def lost_s(self) -> float:
         """Return the seconds lost to the endpoint up to the last replayed call."""
-        return self.reused[-1].lost_s if self.reused else 0.0
+        return self.replayed[-1].lost_s if self.replayed else 0.0
 
     @property
-    def _next(self) -> RecordedCall | None:
-        return self.recorded[len(self.reused)] if len(self.reused) < len(self.recorded) else None
+    def _next_recorded(self) -> RecordedCall | None:
+        return self.recorded[len(self.replayed)] if len(self.replayed) < len(self.recorded) else None
 
-    def show(self, results: list[Result]) -> list[Result]:
+    def results_to_show(self, results: list[Result]) -> list[Result]:
         """Return the results to show to the agent: the recorded ones while calls are replayed, else the new ones.
 
         Raises DivergedError if a new result differs from the recorded one, or has none.
         """
-        if (expected := self._next) is not None:
+        if (expected := self._next_recorded) is not None:
             # The next record has all results since the last answer; some may have been shown already.
             recorded_texts = expected.observations[len(self._shown_texts) :][: len(results)]
-            number = len(self.reused)
+            number = len(self.replayed)
             if len(recorded_texts) < len(results):
                 raise DivergedError(f"answer {number} has fewer results than recorded")
             for recorded_text, now in zip(recorded_texts, results, strict=True):
@@ -128,16 +128,16 @@ class AttemptCalls:
         self._shown_texts += [result.content for result in results]
         return results
 
-    def take(self, request: str) -> RecordedCall | None:
+    def take_recorded(self, request: str) -> RecordedCall | None:
         """Return the next recorded call, and set the clock to its time. None if none is left.
 
         ``request`` is a digest. Raises DivergedError if the recorded call has another.
         """
-        if (next_call := self._next) is None:
+        if (next_call := self._next_recorded) is None:
             return None
         if next_call.request != request:
-            raise DivergedError(f"request {len(self.reused) + 1} differs from the recorded one")
-        self.reused.append(next_call)
+            raise DivergedError(f"request {len(self.replayed) + 1} differs from the recorded one")
+        self.replayed.append(next_call)
         self._shown_texts = []
         self.clock.set(next_call.seconds)
         return next_call
@@ -145,10 +145,10 @@ class AttemptCalls:
     def add(self, request: str, answer: Reply | NoReplyError, model: ContinuedModel) -> None:
         """Record a new answer to ``request`` (a digest), with the results shown before it."""
         texts, self._shown_texts = self._shown_texts, []
-        usage = model.usage - self.inherited  # the model's includes the replayed calls
-        self.keep(request, usage, model.lost_s, shown=texts, metrics=answer.metrics, **describe_answer(answer))
+        usage = model.usage - self.replayed_usage  # the model's includes the replayed calls
+        self.store(request, usage, model.lost_s, shown=texts, metrics=answer.metrics, **describe_answer(answer))
 
-    def keep(self, request: str, usage: Usage, lost_s: float, **answer_fields: Any) -> None:
+    def store(self, request: str, usage: Usage, lost_s: float, **answer_fields: Any) -> None:
         """Record an answer by the fields of ``RecordedCall``.
 
         ``usage``: this try's usage for the attempt so far. ``lost_s``: seconds lost to the endpoint.
@@ -159,14 +159,14 @@ class AttemptCalls:
             attempt=self._number,
             starts_over=starts_over,
             request=request,
-            usage=self.inherited + usage,
+            usage=self.replayed_usage + usage,
             spent=self.solve.spent + usage,
             lost_s=lost_s,
             seconds=round(self.clock(), 3),
             at=datetime.now(UTC),
             **answer_fields,
         )
-        self.solve.keep([call])
+        self.solve.store([call])
 
 
 class ContinuedModel:
@@ -179,7 +179,7 @@ class ContinuedModel:
     @property
     def usage(self) -> Usage:
         """Return the usage of all calls of the attempt."""
-        return self._calls.inherited + self._client.usage
+        return self._calls.replayed_usage + self._client.usage
 
     @property
     def lost_s(self) -> float:
@@ -200,7 +200,7 @@ class ContinuedModel:
         Raises the errors of ``Model.ask``, and DivergedError if the request differs from the recorded one.
         """
         request = _digest(self.name, messages, tools, temperature, stop)
-        if (recorded := self._calls.take(request)) is not None:
+        if (recorded := self._calls.take_recorded(request)) is not None:
             answer = answer_of(recorded)
             if isinstance(answer, NoReplyError):
                 raise answer

@@ -55,7 +55,7 @@ def decisive_hashes(hashes: dict[str, str]) -> dict[str, str]:
 
 def identity_fields(spec: RunSpec) -> dict[str, Any]:
     """Return the flat decisive fields, without execution settings and without paths that are hashed."""
-    return dict(_flat(spec, ""))
+    return dict(_decisive_fields(spec, ""))
 
 
 def _hashed_fields() -> list[SpecField]:
@@ -63,11 +63,11 @@ def _hashed_fields() -> list[SpecField]:
     return [field for field in file_fields() if field.file and not field.file.or_name]
 
 
-def _flat(table: BaseModel, prefix: str) -> Iterable[tuple[str, Any]]:
+def _decisive_fields(table: BaseModel, prefix: str) -> Iterable[tuple[str, Any]]:
     """Yield the dotted name and the value of each decisive field, nested tables included."""
     for name, info in type(table).model_fields.items():
         value = getattr(table, name)
         if isinstance(value, BaseModel):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _decisive_fields(value, f"{prefix}{name}.")
         elif Mutable() not in info.metadata and File() not in info.metadata:
             yield f"{prefix}{name}", value

@@ -16,7 +16,7 @@ from swe_argo.steps.agents.model_access import calls_of_attempt, find_endpoint, 
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.resume import AgentClock, AttemptCalls, DivergedError, SolveCalls
 from swe_argo.steps.agents.runner import act
-from swe_argo.steps.agents.submission import Submission, WorkStart, describe_start, prepare, start_of
+from swe_argo.steps.agents.submission import Submission, WorkStart, describe_start, prepare, restore_start
 from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
 from swe_argo.steps.contracts.agents import AgentKind
@@ -29,14 +29,14 @@ from swe_argo.steps.contracts.solve_record import Continued, History, SolveRecor
 from swe_argo.steps.contracts.trajectory import AgentExtra, AgentInfo, StopReason, Trajectory, Turn, Usage
 from swe_argo.steps.contracts.unit_progress import Phase
 from swe_argo.steps.families.family import load_family
-from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.bundle_mounts import find_mount
 from swe_argo.steps.sandbox.groups import GroupMember, join_group
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
 log = logging.getLogger(__name__)
-AROUND_S = 3600.0
+OVERHEAD_S = 3600.0
 """Extra lifetime of a sandbox beyond its agent's, for hiding the history and extracting the patch."""
 
 
@@ -53,7 +53,7 @@ class FinishedAttempt(Attempt):
     machine: Machine
     note: str
     replayed: Replayed | None
-    calls: AttemptCalls
+    recorded_calls: AttemptCalls
 
 
 class Solving:
@@ -69,8 +69,8 @@ class Solving:
     ) -> None:
         """Set up a solve.
 
-        ``recording``: the actions to repeat, for a replaying agent. ``calls``: the recorded calls to resume from, and
-        the recorder of new ones; None neither resumes nor records.
+        ``recording``: the actions to repeat, for a replaying agent. ``recorded_calls``: the recorded calls to resume
+        from, and the recorder of new ones; None neither resumes nor records.
         """
         self.calls = calls or SolveCalls()
         self.context, self.run, self.instance, self.recording = context, run, instance, recording
@@ -101,7 +101,7 @@ class Solving:
             seconds={stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
             usage=iterative.total_usage(self.attempts),
             continued=self._continued(),
-            kept_calls=self.calls.kept_as,
+            kept_calls=self.calls.stored_as,
             patch_bytes=len(best_attempt.result.patch),
             layer_bytes=len(best_attempt.result.layer),
             layer=best_attempt.result.summary,
@@ -117,13 +117,13 @@ class Solving:
 
     def _continued(self) -> Continued | None:
         """Return a summary of the calls taken over from earlier tries; None if there were none to take over."""
-        reused = [call for attempt in self.attempts for call in attempt.calls.reused]
+        reused = [call for attempt in self.attempts for call in attempt.recorded_calls.replayed]
         if not reused and not self.calls.started_over:
             return None
         return Continued(
             tries=list(dict.fromkeys(call.try_name for call in reused)),
             calls=sum(call.ended is None for call in reused),  # the others got no answer
-            usage=sum((attempt.calls.inherited for attempt in self.attempts), Usage()),
+            usage=sum((attempt.recorded_calls.replayed_usage for attempt in self.attempts), Usage()),
             started_over=self.calls.started_over,
         )
 
@@ -137,16 +137,16 @@ class Solving:
         number = len(self.attempts) + 1
         worked_s = self._clock() if self._clock else 0.0
         try:
-            return self._attempt_once(number)
+            return self._run_attempt(number)
         except DivergedError as error:
             log.warning("attempt %d starts over, because the earlier try cannot be resumed: %s", number, error)
             self.calls.start_over(number, str(error))
             if self._clock:
                 # The abandoned replay has advanced the clock.
                 self._clock.set(worked_s)
-            return self._attempt_once(number)
+            return self._run_attempt(number)
 
-    def _attempt_once(self, number: int) -> bool:
+    def _run_attempt(self, number: int) -> bool:
         """Make one attempt in its own sandbox. Return False if creating that took all the remaining time."""
         began = time.monotonic()
         with (
@@ -157,11 +157,11 @@ class Solving:
                 self.instance,
                 step=SOLVE.name,
                 network=self.run.spec.sandbox.solve_network,
-                deadline_s=self.spec.timeout_s + AROUND_S,
+                deadline_s=self.spec.timeout_s + OVERHEAD_S,
                 isolated=self.agent.runs_commands,
                 number=number,
                 member=member,
-                bundle=mount_of(self.run.program),
+                bundle=find_mount(self.run.program),
             ) as box,
         ):
             self.seconds["create"] += time.monotonic() - began
@@ -178,9 +178,9 @@ class Solving:
             began_s = self._clock()
             with self._stage("agent"):
                 agent_end = self._act_in(box, spec, self.recorder, temperature, calls)
-            trajectory = self.recorder.alone(agent_end.reason, self._clock() - began_s)
+            trajectory = self.recorder.attempt_trajectory(agent_end.reason, self._clock() - began_s)
             # The usage of replayed calls was spent by an earlier try.
-            self.calls.spent += trajectory.extra.usage - calls.inherited
+            self.calls.spent += trajectory.extra.usage - calls.replayed_usage
             with self._stage("patch"):
                 result = start.take(self._untrusted(box)) if agent_end.patch is None else Submission(agent_end.patch)
         replayed = None
@@ -198,7 +198,7 @@ class Solving:
                 machine=box.machine,
                 note="; ".join(filter(None, (agent_end.note, result.note))),
                 replayed=replayed,
-                calls=calls,
+                recorded_calls=calls,
             )
         )
         return True
@@ -206,10 +206,10 @@ class Solving:
     def _prepare(self, box: Sandbox, member: GroupMember) -> WorkStart:
         """Prepare the sandbox for the agent, or return the start state of the snapshot from which it was made."""
         if member.snapshot is not None:
-            return start_of(member.start)
+            return restore_start(member.start)
         start = prepare(box, self.instance)
-        if member.prepares:
-            member.keep(describe_start(start))  # its group's other attempts start from this snapshot
+        if member.is_preparer:
+            member.take_snapshot(describe_start(start))  # its group's other attempts start from this snapshot
         return start
 
     def _recorder(self, temperature: float | None, calls: AttemptCalls, clock: AgentClock) -> Recorder:
@@ -222,7 +222,7 @@ class Solving:
         if run.program is not None:
             name, version = run.program.recipe.name, run.program.recipe.version
         info = AgentInfo(name=name, version=version, model_name=run.model, extra=extra)
-        file = self.context.leaves / Trajectory.file if self.context.leaves else None
+        file = self.context.partial_folder / Trajectory.file if self.context.partial_folder else None
         earlier = [
             iterative.with_attempt_number(attempt.trajectory, number) for number, attempt in enumerate(self.attempts, 1)
         ]
@@ -277,7 +277,7 @@ class Solving:
                 recorder=recorder,
                 model=model,
                 instruction=self.run.instruction,
-                words=self.run.words,
+                scaffold_wording=self.run.words,
                 fn_calling=bool(self.run.fn_calling),
                 temperature=temperature,
                 recording=self.recording,

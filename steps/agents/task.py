@@ -77,7 +77,7 @@ class Task:
     """Text of the prompt template, not yet rendered."""
     fn_calling: bool
     temperature: float | None = None
-    words: str = ""
+    scaffold_wording: str = ""
     """Text of the file with the scaffold's wording; empty for its own wording."""
     recording: Recording | None = None
     """Recorded actions, for replaying agents."""

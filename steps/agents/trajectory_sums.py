@@ -43,10 +43,10 @@ def add_sums(trajectory: Trajectory, added: list[Trajectory]) -> Trajectory:
     parts = [part.extra.inherited for part in (trajectory, *added) if part.extra.inherited is not None]
     inherited = sum(parts, Usage()) if parts else None
     extra = trajectory.extra.model_copy(update={"usage": usage, "inherited": inherited})
-    return trajectory.model_copy(update={"final_metrics": sum_up(usage, steps), "extra": extra})
+    return trajectory.model_copy(update={"final_metrics": final_metrics(usage, steps), "extra": extra})
 
 
-def sum_up(usage: Usage, steps: int) -> FinalMetrics:
+def final_metrics(usage: Usage, steps: int) -> FinalMetrics:
     """Return the sums in ATIF's form."""
     return FinalMetrics(
         total_prompt_tokens=usage.prompt_tokens,
@@ -59,9 +59,9 @@ def sum_up(usage: Usage, steps: int) -> FinalMetrics:
 
 def dump_trajectory(trajectory: Trajectory) -> bytes:
     """Return the trajectory as JSON for embedding in another, without fields that are None."""
-    return dump(trajectory.model_dump(mode="json", exclude_none=True))
+    return to_compact_json(trajectory.model_dump(mode="json", exclude_none=True))
 
 
-def dump(value: Any) -> bytes:
+def to_compact_json(value: Any) -> bytes:
     """Return JSON without spaces."""
     return to_json(value, separators=(",", ":")).encode()

@@ -12,12 +12,12 @@ from swe_argo.steps.contracts.workflow_marks import COMPLETED, KIND, PARENT, RUN
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.kube.client import Cluster
 
-PODS_S = 180.0
+PODS_END_S = 180.0
 """Seconds for the pods of deleted shards: 30 to remove a sandbox, the rest for delays of a busy cluster."""
 
 
 def remove_earlier_shards(
-    cluster: Cluster, run_id: str, own: str, *, patience_s: float = PODS_S, pause_s: float = 1.0
+    cluster: Cluster, run_id: str, own: str, *, patience_s: float = PODS_END_S, pause_s: float = 1.0
 ) -> list[str]:
     """Delete the run's running shards whose parent is not the Workflow ``own``; return their names.
 

@@ -18,7 +18,7 @@ class Reason:
     """A failure class, with a one-line explanation for a person."""
 
     failure_class: FailureClass
-    words: str
+    text: str
     exit_code: int = EXIT_INFRA
     """The step's own exit code, or that of a similar failure."""
 
@@ -35,10 +35,10 @@ def failure_reason(node: Plain) -> Reason | None:
     if was_stopped(node):
         return _stopped(step) if has_begun(node) else None
     if match := _CONTAINER.match(message):
-        return _container(step, match)
+        return _container_reason(step, match)
     if start_match := _NOT_STARTED.match(message):
         return _not_started(step, start_match)
-    return _pending(node) if message == "timeout" else _pod(step, message)
+    return _pending(node) if message == "timeout" else _pod_failure_reason(step, message)
 
 
 def was_stopped(status: Plain) -> bool:
@@ -46,7 +46,7 @@ def was_stopped(status: Plain) -> bool:
     return bool(_STOPPED.match(str(status.get("message") or "").strip()))
 
 
-def of_workflow(name: str, status: Plain) -> Reason | None:
+def workflow_failure_reason(name: str, status: Plain) -> Reason | None:
     """Return why a Workflow that ran no unit failed, by its status; None if it did not fail, or was stopped."""
     message = _line(str(status.get("message") or ""))
     if status.get("phase") not in FAILED or was_stopped(status):
@@ -56,12 +56,12 @@ def of_workflow(name: str, status: Plain) -> Reason | None:
     return Reason(FailureClass.CONFIG, f"the Workflow {name} failed: {message or 'no reason given'}", EXIT_CONFIG)
 
 
-def _pod(step: str, message: str) -> Reason:
+def _pod_failure_reason(step: str, message: str) -> Reason:
     """Return the reason of a failed pod by the first of ``_RULES`` that matches Argo's message."""
     for rule in _RULES:
         if rule.pattern.search(message):
             code = EXIT_CONFIG if rule.failure_class is FailureClass.CONFIG else EXIT_INFRA
-            return Reason(rule.failure_class, rule.words.format(step=step, message=_line(message)), code)
+            return Reason(rule.failure_class, rule.template.format(step=step, message=_line(message)), code)
     return Reason(FailureClass.STEP_KILLED, f"the pod of {step} failed: {_line(message) or 'no reason given'}")
 
 
@@ -79,7 +79,7 @@ def _stopped(step: str) -> Reason:
     return Reason(FailureClass.STOPPED, f"the run was stopped during {step}")
 
 
-def _container(step: str, match: re.Match[str]) -> Reason:
+def _container_reason(step: str, match: re.Match[str]) -> Reason:
     """Return the reason of a failed container: main runs the step; Argo's init and wait transfer its files."""
     name = match["name"]
     message = _line(_KUBECTL.sub("", match["message"] or ""))
@@ -89,12 +89,12 @@ def _container(step: str, match: re.Match[str]) -> Reason:
             FailureClass.OUT_OF_MEMORY, f"the pod of {step} ran out of memory{owner}: its own limit, not the sandbox's"
         )
     if name == "main":
-        return _main(step, match["why"], int(match["code"]), message)
+        return _main_container_reason(step, match["why"], int(match["code"]), message)
     template_text = "inputs of {} could not be fetched" if name == "init" else "outputs of {} could not be stored"
     return Reason(FailureClass.STORAGE, f"the {template_text.format(step)}{f': {message}' if message else ''}")
 
 
-def _main(step: str, cause: str, code: int, message: str) -> Reason:
+def _main_container_reason(step: str, cause: str, code: int, message: str) -> Reason:
     """Return the reason of a failed main container: our program's own if it printed its exit line."""
     own_message = message.removeprefix(format_exit_line(step, ""))
     if own_message != message and code in _OWN_EXIT_CODES:
@@ -161,7 +161,7 @@ def _pending(node: Plain) -> Reason:
 class _Rule:
     pattern: re.Pattern[str]
     failure_class: FailureClass
-    words: str
+    template: str
 
 
 def _rule(pattern: str, failure_class: FailureClass, words: str) -> _Rule:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from swe_argo.steps.argo.failure_reasons import Reason, failure_reason, of_workflow, was_stopped
+from swe_argo.steps.argo.failure_reasons import Reason, failure_reason, was_stopped, workflow_failure_reason
 from swe_argo.steps.argo.nodes import UnitName, has_begun, nodes, parameter, pod_name, pods, template, unit
 from swe_argo.steps.contracts.chain import GRADE, SOLVE
 from swe_argo.steps.contracts.data import Stage
@@ -15,14 +15,14 @@ from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.shard import shard_name
 from swe_argo.steps.contracts.workflow_marks import FAILED, SHARD
 from swe_argo.steps.errors import one_line
-from swe_argo.steps.kube.requests import Plain, moment
+from swe_argo.steps.kube.requests import Plain, parse_time
 
 LIST, CHILD = "list", "child"
 """Argo's own steps: reading the units of a shard; creating a shard's Workflow and waiting for it."""
 
 
 @dataclass(frozen=True)
-class LostAttempt:
+class LostTry:
     """A try that wrote no failure, with the name under which its failure is stored."""
 
     unit: UnitName
@@ -41,13 +41,13 @@ class FailedShard:
     name: str
     """Name of the pod or Workflow that failed."""
     reason: Reason
-    node: Plain
+    failed_node: Plain
     """The failed node, or the Workflow's status, with the times of the failure."""
 
     def failure(self, unit_name: UnitName, begins: Stage) -> Failure:
         """Return the shard's failure as a failure of one of its units, at the step ``begins``, which never started."""
-        reason = replace(self.reason, words=f"its shard never started it: {self.reason.words}")
-        return _failure(unit_name, begins.value, self.node, reason).model_copy(update={"seconds": 0.0})
+        reason = replace(self.reason, text=f"its shard never started it: {self.reason.text}")
+        return _failure(unit_name, begins.value, self.failed_node, reason).model_copy(update={"seconds": 0.0})
 
 
 def unit_failure(node: Plain) -> Failure | None:
@@ -56,12 +56,12 @@ def unit_failure(node: Plain) -> Failure | None:
     return _failure(unit_name, template(node), node, reason) if unit_name and reason else None
 
 
-def find_lost(workflow: Plain) -> Iterator[LostAttempt]:
+def find_lost(workflow: Plain) -> Iterator[LostTry]:
     """Yield the failed solve and grade tries of a shard's units. Raises InfraError if the nodes cannot be read."""
     for node in pods(workflow):
         unit_name = unit(node)
         if unit_name and template(node) in (SOLVE.name, GRADE.name) and (failure := unit_failure(node)):
-            yield LostAttempt(unit_name, pod_name(workflow, node), failure)
+            yield LostTry(unit_name, pod_name(workflow, node), failure)
 
 
 def failed_shard(workflow: Plain) -> FailedShard | None:
@@ -80,14 +80,14 @@ def failed_shard(workflow: Plain) -> FailedShard | None:
     # Refused as a whole (a missing template, an invalid list): use its own message, or that of its first node.
     messages = (str(item.get("message") or "") for item in (status, *all_nodes))
     summary = {**status, "message": next(filter(None, messages), "")}
-    return _failed_shard(shard, name, name, summary, of_workflow(name, summary))
+    return _failed_shard(shard, name, name, summary, workflow_failure_reason(name, summary))
 
 
 ENDED = (FailureClass.STEP_KILLED, FailureClass.STOPPED)
 """Failures that a stop signal to a waiting pod may cause."""
 
 
-def find_unmade_shards(workflow: Plain) -> list[FailedShard]:
+def find_shards_without_workflow(workflow: Plain) -> list[FailedShard]:
     """Return the shards whose Workflow could not be made or followed; some Workflows may exist all the same.
 
     Raises InfraError if the Workflow does not hold its nodes.
@@ -117,14 +117,14 @@ def _failed_shard(shard: str, workflow: str, name: str, node: Plain, reason: Rea
 
 def _failure(unit_name: UnitName, step: str, node: Plain, reason: Reason) -> Failure:
     """Return the record of a unit's failure at a step, with times and message of the node."""
-    began, finished = moment(node.get("startedAt")), moment(node.get("finishedAt"))
+    began, finished = parse_time(node.get("startedAt")), parse_time(node.get("finishedAt"))
     finished = finished or time.time()
     return Failure(
         step=step,
         instance_id=unit_name.instance_id,
         attempt=unit_name.attempt,
         failure_class=reason.failure_class,
-        reason=one_line(reason.words, 500),
+        reason=one_line(reason.text, 500),
         detail=f"Argo Workflows: {node.get('phase')}: {node.get('message') or 'no message'}",
         exit_code=reason.exit_code,
         occurred_at=datetime.fromtimestamp(finished, UTC).isoformat(timespec="seconds"),

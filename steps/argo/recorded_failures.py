@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.argo.node_failures import FailedShard, failed_shard, find_lost, find_unmade_shards
+from swe_argo.steps.argo.node_failures import FailedShard, failed_shard, find_lost, find_shards_without_workflow
 from swe_argo.steps.argo.nodes import UnitName
 from swe_argo.steps.argo.shards import failed_shards, read_parent
 from swe_argo.steps.argo.stored_units import StoredUnits, shard_units
@@ -15,7 +15,7 @@ from swe_argo.steps.kube.requests import Plain
 from swe_argo.steps.store import Store
 
 
-def explain(cluster: Cluster, store: Store, stored: StoredUnits, parent_name: str) -> list[StepError]:
+def record_lost_tries(cluster: Cluster, store: Store, stored: StoredUnits, parent_name: str) -> list[StepError]:
     """Write a failure for each failed try without a record of its own, of units without verdict; update ``stored``.
 
     A failure's key contains the name of the try's pod, as the try's own record would, so a second call writes nothing.
@@ -26,38 +26,38 @@ def explain(cluster: Cluster, store: Store, stored: StoredUnits, parent_name: st
     shards: set[str] = set()  # numbers of the shards that have a Workflow
     for workflow in failed_shards(cluster, stored.run_id, parent_name) if stored.open else ():
         shards.add(str(workflow["metadata"]["labels"].get(SHARD)))
-        records.enter(workflow)
+        records.record_workflow(workflow)
     if stored.open and (parent := read_parent(cluster, parent_name)):
-        records.enter_unmade(parent, shards)
-    return records.troubles
+        records.record_missing_shards(parent, shards)
+    return records.errors
 
 
 class _FailureRecords:
     def __init__(self, store: Store, stored: StoredUnits) -> None:
         self.store, self.stored = store, stored
-        self.troubles: list[StepError] = []
+        self.errors: list[StepError] = []
 
-    def enter(self, workflow: Plain) -> None:
+    def record_workflow(self, workflow: Plain) -> None:
         """Record the failures of a shard's Workflow: of its tries, or of all its units if it reached none."""
         try:
             items = {(attempt.unit, attempt.name): attempt.failure for attempt in find_lost(workflow)}
             if failed := failed_shard(workflow):
-                items |= self._all_of(failed)
+                items |= self._failures_of_units(failed)
         except StepError as error:
-            self.troubles.append(error)
+            self.errors.append(error)
             return
         self._write(items)
 
-    def enter_unmade(self, own: Plain, recorded_shards: set[str]) -> None:
+    def record_missing_shards(self, own: Plain, recorded_shards: set[str]) -> None:
         """Record the shards whose Workflow the run's Workflow ``own`` could not create, except ``recorded_shards``."""
         try:
-            for failed in find_unmade_shards(own):
+            for failed in find_shards_without_workflow(own):
                 if failed.shard not in recorded_shards:
-                    self._write(self._all_of(failed))
+                    self._write(self._failures_of_units(failed))
         except StepError as error:
-            self.troubles.append(error)
+            self.errors.append(error)
 
-    def _all_of(self, failed: FailedShard) -> dict[tuple[UnitName, str], Failure]:
+    def _failures_of_units(self, failed: FailedShard) -> dict[tuple[UnitName, str], Failure]:
         """Return (unit, name of the failed pod or Workflow) -> failure, for each planned unit of a failed shard."""
         units = shard_units(self.store, self.stored.run_id, failed.workflow)
         planned_units = [(unit, self.stored.planned[unit]) for unit in units if unit in self.stored.planned]
@@ -72,7 +72,7 @@ class _FailureRecords:
             for unit_try, failure in items.items()
             if unit_try[0] in self.stored.open
             # A step that gets SIGTERM records only that it was killed; that the run was stopped overrides its record.
-            and (unit_try not in self.stored.failed or failure.failure_class is FailureClass.STOPPED)
+            and (unit_try not in self.stored.failed_tries or failure.failure_class is FailureClass.STOPPED)
         }
         self.store.put_many(
             {
@@ -80,4 +80,4 @@ class _FailureRecords:
                 for (unit_name, name), failure in new.items()
             }
         )
-        self.stored.failed |= new.keys()
+        self.stored.failed_tries |= new.keys()

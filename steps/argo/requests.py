@@ -6,4 +6,4 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.kube.client import ApiRequests
 
 _REQUESTS = ApiRequests(FailureClass.ENGINE)
-call, refused = _REQUESTS.call, _REQUESTS.refused
+call, refusal_failure = _REQUESTS.call, _REQUESTS.refusal_failure

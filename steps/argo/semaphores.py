@@ -11,17 +11,17 @@ from __future__ import annotations
 from swe_argo.steps.argo.nodes import nodes, template
 from swe_argo.steps.argo.shards import change_workflow, failed_shards
 from swe_argo.steps.kube.client import Cluster
-from swe_argo.steps.kube.requests import Plain, moment
+from swe_argo.steps.kube.requests import Plain, parse_time
 
 LOCK = "ConfigMap/swe-argo-limits/units"
 """The semaphore that limits running units, by its name in a Workflow's status without the namespace."""
-UNIT = "unit"
+UNIT_TEMPLATE = "unit"
 """Template that holds the semaphore."""
-LAST_S = 60.0
+RELEASE_S = 60.0
 """Units that ended these seconds before their shard have released their holds, one poll of Argo's later."""
 
 
-def hand_over(cluster: Cluster, run_id: str, parent_name: str) -> list[str]:
+def move_holds_to_parent(cluster: Cluster, run_id: str, parent_name: str) -> list[str]:
     """Transfer possible leftover holds of the run's ended shards to the run's Workflow; return those shards' names.
 
     Releasing a hold that does not exist has no effect. Raises InfraError if the API server does not answer, ConfigError
@@ -42,10 +42,11 @@ def hand_over(cluster: Cluster, run_id: str, parent_name: str) -> list[str]:
 
 def nodes_with_locks(workflow: Plain) -> list[str]:
     """Return the ids of unit nodes that may still have a hold: those that did not end LAST_S before their shard."""
-    finished_at = moment((workflow.get("status") or {}).get("finishedAt"))
-    units = [node for node in nodes(workflow).values() if template(node) == UNIT]
+    finished_at = parse_time((workflow.get("status") or {}).get("finishedAt"))
+    units = [node for node in nodes(workflow).values() if template(node) == UNIT_TEMPLATE]
     return [
         str(node["id"])
         for node in units
-        if finished_at and ((finished := moment(node.get("finishedAt"))) is None or finished_at - finished < LAST_S)
+        if finished_at
+        and ((finished := parse_time(node.get("finishedAt"))) is None or finished_at - finished < RELEASE_S)
     ]

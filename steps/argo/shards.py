@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from kubernetes.client import ApiClient, ApiException
 
-from swe_argo.steps.argo.requests import call, refused
+from swe_argo.steps.argo.requests import call, refusal_failure
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.workflow_marks import COMPLETED, PHASE, RUN, Phase, shards_of
 from swe_argo.steps.errors import ConfigError, InfraError, StepError
@@ -18,9 +18,9 @@ from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, Plain, find
 
 T = TypeVar("T")
 
-PATIENCE = RetryPolicy(total_s=60.0)
+SHORT_RETRIES = RetryPolicy(total_s=60.0)
 """Retries of code that ends runs: it has a deadline, so it waits less than a step for an API server that is away."""
-_WHOLE_AT_ONCE = "10"
+_FULL_PAGE_SIZE = "10"
 """Objects per page when whole Workflows are listed: the Workflow of a shard may take a megabyte."""
 
 
@@ -36,9 +36,9 @@ def read_parent(cluster: Cluster, name: str) -> Plain | None:
 
 def failed_shards(cluster: Cluster, run_id: str, parent_name: str) -> Iterator[Plain]:
     """Yield the whole Workflows of the shards that failed or still run. Raises as ``read_parent``."""
-    labels = f"{_of(run_id, parent_name)},{PHASE}!={Phase.SUCCEEDED}"
+    labels = f"{_shard_selector(run_id, parent_name)},{PHASE}!={Phase.SUCCEEDED}"
     with cluster.client() as client:
-        yield from list_objects(client, cluster, "workflows", labels, limit=_WHOLE_AT_ONCE)
+        yield from list_objects(client, cluster, "workflows", labels, limit=_FULL_PAGE_SIZE)
 
 
 def stop_shards(
@@ -49,7 +49,9 @@ def stop_shards(
     A shard that appears meanwhile is stopped too. ``pause_s``: seconds between looks. Raises InfraError if some have
     not ended after ``patience_s``, or the API server does not answer; ConfigError without the rights.
     """
-    return stop_workflows(cluster, _of(run_id, parent_name), "the run's shards", patience_s=patience_s, pause_s=pause_s)
+    return stop_workflows(
+        cluster, _shard_selector(run_id, parent_name), "the run's shards", patience_s=patience_s, pause_s=pause_s
+    )
 
 
 def stop_workflows(cluster: Cluster, labels: str, title: str, *, patience_s: float, pause_s: float = 2.0) -> list[str]:
@@ -96,7 +98,7 @@ def names_only(client: ApiClient) -> ApiClient:
     return client
 
 
-def _of(run_id: str, parent_name: str) -> str:
+def _shard_selector(run_id: str, parent_name: str) -> str:
     """Return the label selector of a run's shards."""
     return f"{RUN}={run_id},{shards_of(parent_name)}"
 
@@ -122,7 +124,7 @@ def change_workflow(cluster: Cluster, name: str, patch: Plain, operation: str) -
             call(
                 partial(request_object, client, "PATCH", path("workflows", cluster.namespace, name), patch),
                 operation,
-                PATIENCE,
+                SHORT_RETRIES,
             )
         except ApiException as error:
             if error.status != 404:
@@ -137,16 +139,18 @@ def delete_object(cluster: Cluster, kind: str, name: str, *, field: str) -> None
     operation = f"deleting {name} of {kind}"
     with cluster.client() as client:
         try:
-            call(partial(request_object, client, "DELETE", path(kind, cluster.namespace, name)), operation, PATIENCE)
+            call(
+                partial(request_object, client, "DELETE", path(kind, cluster.namespace, name)), operation, SHORT_RETRIES
+            )
         except ApiException as error:
             if error.status != 404:
-                raise refused(error, operation, field=field) from error
+                raise refusal_failure(error, operation, field=field) from error
 
 
 def _call(act: Callable[[], T], operation: str) -> T:
     """Make a request with retries; raise a refusal as ConfigError or InfraError. ``operation`` is for messages."""
     try:
-        return call(act, operation, PATIENCE)
+        return call(act, operation, SHORT_RETRIES)
     except ApiException as error:
         raise _refusal(error, operation) from error
 
@@ -155,4 +159,4 @@ def _refusal(error: ApiException, operation: str) -> StepError:
     """Return the failure of a refused request; 404 for a list of Workflows means that Argo is not installed."""
     if error.status == 404:
         return ConfigError(f"{operation}: this cluster has no Argo Workflows", field="--workflow")
-    return refused(error, operation, field="--workflow")
+    return refusal_failure(error, operation, field="--workflow")

@@ -21,7 +21,7 @@ class StoredUnits:
     run_id: str
     planned: dict[UnitName, Unit]
     graded: set[UnitName] = field(default_factory=set)
-    failed: set[tuple[UnitName, str]] = field(default_factory=set)
+    failed_tries: set[tuple[UnitName, str]] = field(default_factory=set)
     """Tries with a stored failure: (unit, name of the try)."""
 
     @property
@@ -52,16 +52,16 @@ def read_stored_units(store: Store, run_id: str) -> StoredUnits | None:
         instance, attempt, file = (*name.removeprefix(prefix).split("/", 2), "", "")[:3]
         unit_name = UnitName(instance, int(attempt)) if attempt.isdigit() else None
         if unit_name in stored.planned:
-            _note(stored, unit_name, file)
+            _add_file(stored, unit_name, file)
     return stored
 
 
-def _note(stored: StoredUnits, unit_name: UnitName, file: str) -> None:
+def _add_file(stored: StoredUnits, unit_name: UnitName, file: str) -> None:
     """Add what the existence of a unit's file says: grade.json is a verdict, tries/<try>/failure.json a failed try."""
     if file == GradeRecord.file:
         stored.graded.add(unit_name)
     elif file.startswith("tries/") and file.endswith(f"/{Failure.file}"):
-        stored.failed.add((unit_name, file.split("/")[1]))
+        stored.failed_tries.add((unit_name, file.split("/")[1]))
 
 
 def shard_units(store: Store, run_id: str, workflow: str) -> list[UnitName]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from swe_argo.steps.bundles.npm import install_npm, lock_npm
 from swe_argo.steps.bundles.pypi import install_pypi, lock_pypi
 from swe_argo.steps.bundles.recipes import ChosenRecipe
-from swe_argo.steps.bundles.stored import Made, StoredBundle, copy_folder, find_stored_bundle, keep_bundle
+from swe_argo.steps.bundles.stored import BundleInputs, StoredBundle, copy_folder, create_bundle, find_stored_bundle
 from swe_argo.steps.bundles.tree import digest_tree
 from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.contracts.recipe import Architecture, Recipe
@@ -22,12 +22,12 @@ def architecture_here() -> Architecture:
     return "arm64" if platform.machine().lower() in ("arm64", "aarch64") else "amd64"
 
 
-def bundle_id_of(chosen: ChosenRecipe, architecture: Architecture) -> Made:
+def bundle_id_of(chosen: ChosenRecipe, architecture: Architecture) -> BundleInputs:
     """Return the inputs that determine a package's files: its recipe's source, version and lock, and the machine."""
     recipe = chosen.recipe
     source = hashlib.sha256(recipe.source.model_dump_json().encode())
     source.update(chosen.lock or b"")
-    return Made(recipe.name, recipe.version, source.hexdigest(), architecture, recipe.libc)
+    return BundleInputs(recipe.name, recipe.version, source.hexdigest(), architecture, recipe.libc)
 
 
 def build_bundle(chosen: ChosenRecipe, architecture: Architecture) -> StoredBundle:
@@ -49,7 +49,7 @@ def build_bundle(chosen: ChosenRecipe, architecture: Architecture) -> StoredBund
         with temporary_folder() as scratch:
             return install(chosen, architecture, files, scratch)
 
-    return keep_bundle(bundle_id, fill)
+    return create_bundle(bundle_id, fill)
 
 
 def lock_package(chosen: ChosenRecipe) -> bytes:
@@ -62,7 +62,7 @@ def lock_package(chosen: ChosenRecipe) -> bytes:
         return lock(chosen, scratch)
 
 
-def keep_folder(recipe: Recipe, architecture: Architecture) -> StoredBundle:
+def bundle_folder(recipe: Recipe, architecture: Architecture) -> StoredBundle:
     """Return a bundle with a copy of the recipe's local folder as it is now.
 
     Raises ConfigError if the folder is missing or unreadable, ResourceError if the disk is full.
@@ -74,5 +74,5 @@ def keep_folder(recipe: Recipe, architecture: Architecture) -> StoredBundle:
         digest = digest_tree(folder).removeprefix("sha256:")
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {folder}: {error}", field="agent.folder") from error
-    bundle_id = Made(recipe.name, recipe.version, digest, architecture, recipe.libc)
-    return find_stored_bundle(bundle_id) or keep_bundle(bundle_id, copy_folder(folder))
+    bundle_id = BundleInputs(recipe.name, recipe.version, digest, architecture, recipe.libc)
+    return find_stored_bundle(bundle_id) or create_bundle(bundle_id, copy_folder(folder))

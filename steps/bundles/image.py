@@ -57,12 +57,12 @@ def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
     """Write the image as an OCI layout into ``layout``. Return its manifest's digest."""
     blobs = layout / "blobs" / "sha256"
     blobs.mkdir(parents=True)
-    layer, plain = _write_layer(bundle, blobs, copier)
+    layer, tar_hash = _write_layer(bundle, blobs, copier)
     config = {
         "architecture": bundle.facts.architecture,
         "os": "linux",
         "config": {"Labels": {"swe-argo.agent": bundle.name, "swe-argo.digest": bundle.facts.digest}},
-        "rootfs": {"type": "layers", "diff_ids": [plain]},
+        "rootfs": {"type": "layers", "diff_ids": [tar_hash]},
     }
     manifest = {
         "schemaVersion": 2,
@@ -81,15 +81,15 @@ def _write_layer(bundle: StoredBundle, blobs: Path, copier: bytes) -> tuple[dict
     """Write the layer as a blob. Return its descriptor, and the digest of the uncompressed tar."""
     part = blobs / "layer"
     with part.open("wb") as file:
-        packed = _Hashing(file)
+        packed = _HashingWriter(file)
         with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=3, mtime=0) as zipped:
-            plain = _Hashing(cast("IO[bytes]", zipped))
-            write_tar(bundle.files, plain, programs={COPIER: copier})
+            tar_hash = _HashingWriter(cast("IO[bytes]", zipped))
+            write_tar(bundle.files, tar_hash, programs={COPIER: copier})
     part.rename(blobs / packed.digest.removeprefix("sha256:"))
-    return {"mediaType": _LAYER, "size": packed.size, "digest": packed.digest}, plain.digest
+    return {"mediaType": _LAYER, "size": packed.size, "digest": packed.digest}, tar_hash.digest
 
 
-class _Hashing(io.RawIOBase):
+class _HashingWriter(io.RawIOBase):
     """Stream that passes data on and computes its digest."""
 
     def __init__(self, out: IO[bytes]) -> None:

@@ -29,15 +29,15 @@ def install_npm(chosen: ChosenRecipe, architecture: Architecture, files: Path, s
     if chosen.lock is not None:
         (scratch / "package-lock.json").write_bytes(chosen.lock)
     # Not ci, which refuses a lock without all machines' packages: a mirror may lack some of those.
-    words = [*npm(), "install", *_options(architecture, chosen.recipe.libc)]
-    run_tool(words, title, cwd=scratch, package=source.package)
+    command = [*npm(), "install", *_options(architecture, chosen.recipe.libc)]
+    run_tool(command, title, cwd=scratch, package=source.package)
     modules = scratch / _MODULES
     packages = _installed(modules)
     if source.node:
         _take_node(modules, files)
     shutil.rmtree(modules / ".bin", ignore_errors=True)
     (modules / ".package-lock.json").unlink(missing_ok=True)
-    _keep(scratch, files, source.keep or [_MODULES], title)
+    _copy_matching(scratch, files, source.keep or [_MODULES], title)
     _link(files, source.links, title)
     return packages
 
@@ -48,9 +48,9 @@ def lock_npm(chosen: ChosenRecipe, scratch: Path) -> bytes:
     Raises ConfigError if there is no such version, InfraError if the registry cannot be reached.
     """
     _write_package(chosen, scratch)
-    words = [*npm(), "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
+    command = [*npm(), "install", "--package-lock-only", "--ignore-scripts", "--no-audit", "--no-fund"]
     package = _source(chosen).package
-    run_tool(words, f"{package} {chosen.recipe.version}", cwd=scratch, package=package)
+    run_tool(command, f"{package} {chosen.recipe.version}", cwd=scratch, package=package)
     return (scratch / "package-lock.json").read_bytes()
 
 
@@ -97,7 +97,7 @@ def _take_node(modules: Path, files: Path) -> None:
         shutil.rmtree(package)
 
 
-def _keep(root: Path, files: Path, patterns: list[str], title: str) -> None:
+def _copy_matching(root: Path, files: Path, patterns: list[str], title: str) -> None:
     """Copy what matches the patterns into the bundle. Raises ConfigError, about ``title``, if one matches nothing."""
     for pattern in patterns:
         matches = sorted(root.glob(pattern.removesuffix("/**")))

@@ -40,11 +40,11 @@ def install_pypi(chosen: ChosenRecipe, architecture: Architecture, files: Path, 
         requirements = ["--require-hashes", "--no-deps", "--requirement", str(scratch / "lock")]
     _make_wheels(source, scratch)
     report = _pip(chosen, architecture, scratch, ["--target", str(site), *requirements])
-    packages = {name: version for name, version, _ in _reported(report)}
+    packages = {name: version for name, version, _ in _read_report(report)}
     if chosen.lock is not None and source.sources:
         built_sources = ["--no-index", "--no-deps", *(line.split()[0] for line in source.sources)]
         report = _pip(chosen, architecture, scratch, ["--target", str(site), *built_sources])
-        packages |= {name: version for name, version, _ in _reported(report)}
+        packages |= {name: version for name, version, _ in _read_report(report)}
     _compile(files, interpreter_here(source.python, scratch))
     return {"python": version, **packages}
 
@@ -58,7 +58,7 @@ def lock_pypi(chosen: ChosenRecipe, scratch: Path) -> bytes:
     _make_wheels(_source(chosen), scratch)
     for architecture in get_args(Architecture):
         if architecture in chosen.recipe.architectures:
-            for name, version, sha256 in _reported(
+            for name, version, sha256 in _read_report(
                 _pip(
                     chosen,
                     architecture,
@@ -79,9 +79,15 @@ def _make_wheels(source: PypiSource, scratch: Path) -> None:
     """Build wheels of the recipe's ``sources``. The build only knows this machine, so they must be pure Python."""
     if source.sources:
         (scratch / "sources").write_text("\n".join(source.sources), "utf-8")
-        words = [*pip(), "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:"]
-        words += ["--require-hashes", "--wheel-dir", str(scratch / _WHEELS), "--requirement", str(scratch / "sources")]
-        run_tool(words, f"{', '.join(line.split()[0] for line in source.sources)} of {source.package}", cwd=scratch)
+        command = [*pip(), "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary=:all:"]
+        command += [
+            "--require-hashes",
+            "--wheel-dir",
+            str(scratch / _WHEELS),
+            "--requirement",
+            str(scratch / "sources"),
+        ]
+        run_tool(command, f"{', '.join(line.split()[0] for line in source.sources)} of {source.package}", cwd=scratch)
 
 
 def _source(chosen: ChosenRecipe) -> PypiSource:
@@ -100,7 +106,7 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, requir
     # pip takes only wheels for the listed platforms, so every glibc up to the newest is listed, newest first.
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_NEWEST_GLIBC, 4, -1)]
     platforms += [f"manylinux2014_{machine}", f"manylinux2010_{machine}", f"manylinux1_{machine}", f"linux_{machine}"]
-    words = [
+    command = [
         *(*pip(), "install", "--quiet", "--disable-pip-version-check", "--no-compile", "--only-binary=:all:"),
         *("--implementation", "cp", "--python-version", source.python, "--report", str(report)),
         *(word for name in platforms for word in ("--platform", name)),
@@ -109,7 +115,7 @@ def _pip(chosen: ChosenRecipe, architecture: Architecture, scratch: Path, requir
         *requirements,
     ]
     title = f"{source.package} {chosen.recipe.version} for Python {source.python} on {architecture}"
-    run_tool(words, title, cwd=scratch, package=source.package)
+    run_tool(command, title, cwd=scratch, package=source.package)
     answer: dict[str, Any] = json.loads(report.read_text("utf-8"))
     if not source.any_python:
         _require_python(answer, source.python, title)
@@ -126,7 +132,7 @@ def _require_python(report: dict[str, Any], python: str, title: str) -> None:
             raise ConfigError(f"{title} cannot be installed: {reason}", field="agent")
 
 
-def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
+def _read_report(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
     """Yield name, version and sha256 of each wheel; "" for those built here, as builds are not reproducible."""
     for item in report["install"]:
         metadata = item["metadata"]
@@ -138,11 +144,11 @@ def _reported(report: dict[str, Any]) -> Iterable[tuple[str, str, str]]:
 
 def _compile(files: Path, interpreter: Path) -> None:
     """Compile all files now, as bundles are read-only later; the bytes do not depend on the machine."""
-    words = [
+    command = [
         *(str(interpreter), "-I", "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash"),
         *("-s", str(files), "-p", BUNDLE_PLACE, str(files / "python" / "lib")),
     ]
-    result = subprocess.run(words, env={}, capture_output=True, check=False)
+    result = subprocess.run(command, env={}, capture_output=True, check=False)
     if result.returncode not in (0, 1):  # 1: some files are not valid Python of this version, such as templates
         message = one_line(result.stderr.decode(errors="replace"), 300)
         raise InfraError(FailureClass.STORAGE, f"could not compile the agent's files: {message}")

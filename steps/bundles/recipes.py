@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.agents import PROGRAM
 from swe_argo.steps.contracts.recipe import Recipe, Source, legal_name, legal_version
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.spec_parsing import explain
+from swe_argo.steps.spec_parsing import format_errors
 
 SHIPPED = Path(__file__).resolve().parent / "recipes"
 """Folder with NAME.toml and NAME.lock of each shipped recipe."""
@@ -39,7 +39,7 @@ def choose_recipe(spec: AgentSpec) -> ChosenRecipe:
     if spec.command is not None:
         if spec.file is not None:
             raise ConfigError("use either --agent-file or --agent-command, not both", field="agent.command")
-        return ChosenRecipe(of_command(spec))
+        return ChosenRecipe(recipe_of_command(spec))
     if spec.folder:
         raise ConfigError("set the command to run: --agent-command", field="agent.folder")
     if spec.file is None and spec.name == PROGRAM:
@@ -100,14 +100,14 @@ def read_recipe(file: Path) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{file} is not a recipe: {error}", field="agent.file") from None
     except ValidationError as error:
-        raise ConfigError(explain(error, str(file), list(_fields(Recipe))), field="agent.file") from None
+        raise ConfigError(format_errors(error, str(file), list(_fields(Recipe))), field="agent.file") from None
     if recipe.source.folder is not None:
         source = Source(folder=str((file.parent / Path(recipe.source.folder).expanduser()).absolute()))
         return recipe.model_copy(update={"source": source})
     return recipe
 
 
-def of_command(spec: AgentSpec) -> Recipe:
+def recipe_of_command(spec: AgentSpec) -> Recipe:
     """Return the recipe of ``--agent-command``; a first word with ``./`` is a path in the bundle.
 
     Raises ConfigError if the command is invalid.
@@ -124,7 +124,7 @@ def of_command(spec: AgentSpec) -> Recipe:
     try:
         return Recipe(name=_name_of(words), protocol=spec.protocol, command=words, source=source)
     except ValidationError as error:
-        raise ConfigError(explain(error, "--agent-command", []), field="agent.command") from None
+        raise ConfigError(format_errors(error, "--agent-command", []), field="agent.command") from None
 
 
 def _name_of(words: list[str]) -> str:

@@ -44,7 +44,7 @@ class StoredBundle:
 
 
 @dataclass(frozen=True)
-class Made:
+class BundleInputs:
     """The inputs that determine a bundle's files."""
 
     name: str
@@ -79,13 +79,13 @@ def find_bundle(digest: str) -> StoredBundle | None:
     return next((bundle for bundle in stored_bundles() if bundle.facts.digest == digest), None)
 
 
-def find_stored_bundle(bundle_id: Made) -> StoredBundle | None:
+def find_stored_bundle(bundle_id: BundleInputs) -> StoredBundle | None:
     """Return the bundle built from these inputs, None if there is none."""
     file = bundle_id.folder / _FACTS
     return next((bundle for bundle in stored_bundles() if bundle.files.parent == file.parent), None)
 
 
-def keep_bundle(bundle_id: Made, fill: Callable[[Path], dict[str, str]]) -> StoredBundle:
+def create_bundle(bundle_id: BundleInputs, fill: Callable[[Path], dict[str, str]]) -> StoredBundle:
     """Create a bundle: ``fill`` writes its files into an empty folder and returns their packages and versions.
 
     The bundle appears complete or not at all; of concurrent builds, one is kept. Raises what ``fill`` raises,
@@ -131,7 +131,7 @@ def remove_bundle(bundle: StoredBundle) -> str | None:
 
 
 def copy_folder(source: Path) -> Callable[[Path], dict[str, str]]:
-    """Return a function for ``keep_bundle`` that copies a local folder; it reports no packages."""
+    """Return a function for ``create_bundle`` that copies a local folder; it reports no packages."""
 
     def fill(files: Path) -> dict[str, str]:
         shutil.copytree(source, files, symlinks=True, dirs_exist_ok=True)

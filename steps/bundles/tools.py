@@ -73,7 +73,7 @@ def find_skopeo() -> str:
 
 
 def run_tool(
-    words: Sequence[str], title: str, *, cwd: Path, env: Mapping[str, str] | None = None, package: str = ""
+    command: Sequence[str], title: str, *, cwd: Path, env: Mapping[str, str] | None = None, package: str = ""
 ) -> str:
     """Run a package client and return its output.
 
@@ -88,19 +88,19 @@ def run_tool(
         ConfigError: The registry does not have the package, or has no fitting form of a dependency.
         InfraError: Anything else went wrong.
     """
-    folder = str(Path(words[0]).parent)  # npm is a script that looks for node beside it
+    folder = str(Path(command[0]).parent)  # npm is a script that looks for node beside it
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), folder)))
     environment = {**os.environ, "PATH": path, **(env or {})}
     try:
-        result = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, check=False)
+        result = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, check=False)
     except OSError as error:
-        raise ConfigError(f"{words[0]} does not run: {error}", field="agent") from error
+        raise ConfigError(f"{command[0]} does not run: {error}", field="agent") from error
     if result.returncode == 0:
         return result.stdout.decode(errors="replace")
-    raise _failed(title, (result.stdout + result.stderr).decode(errors="replace"), package)
+    raise _client_error(title, (result.stdout + result.stderr).decode(errors="replace"), package)
 
 
-def _failed(title: str, text: str, package: str) -> StepError:
+def _client_error(title: str, text: str, package: str) -> StepError:
     """Return the error of a failed package client by ``text``, its output."""
     missing = _MISSING.search(text)
     if missing and (why := _explain_missing(missing, text, package)):

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, cast
 
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 """Bytes read at a time."""
 
 
@@ -23,16 +23,16 @@ def digest_tree(root: Path) -> str:
     """
     whole = hashlib.sha256()
     for path in _entries(root):
-        kind, content = _described(path)
+        kind, content = _describe_entry(path)
         name = path.relative_to(root).as_posix()
         whole.update(f"{kind}\0{name}\0{content}\0".encode("utf-8", "surrogateescape"))
     return f"sha256:{whole.hexdigest()}"
 
 
 def write_tar(
-    root: Path, out: io.RawIOBase | IO[bytes], place: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
+    root: Path, out: io.RawIOBase | IO[bytes], prefix: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
-    """Write the tree as a tar, owned by root. ``place`` is prefixed to its paths.
+    """Write the tree as a tar, owned by root. ``prefix`` is added to its paths.
 
     ``programs``: path -> content of executable files to add, without that prefix. Raises what ``digest_tree`` raises.
     """
@@ -42,8 +42,8 @@ def write_tar(
             member.size, member.mode = len(data), 0o755
             archive.addfile(member, io.BytesIO(data))
         for path in _entries(root):
-            member = tarfile.TarInfo(f"{place}{path.relative_to(root).as_posix()}")
-            kind, content = _described(path, with_content=False)
+            member = tarfile.TarInfo(f"{prefix}{path.relative_to(root).as_posix()}")
+            kind, content = _describe_entry(path, with_content=False)
             member.mode = 0o755 if kind in "dx" else 0o777 if kind == "l" else 0o644
             match kind:
                 case "d":
@@ -67,7 +67,7 @@ def _entries(root: Path) -> Iterator[Path]:
             yield from _entries(path)
 
 
-def _described(path: Path, *, with_content: bool = True) -> tuple[str, str]:
+def _describe_entry(path: Path, *, with_content: bool = True) -> tuple[str, str]:
     """Return the kind (folder d, link l, file f, executable x), and the content's digest or the link's target."""
     mode = path.lstat().st_mode
     if stat.S_ISDIR(mode):
@@ -81,6 +81,6 @@ def _described(path: Path, *, with_content: bool = True) -> tuple[str, str]:
         return kind, ""
     content = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(_CHUNK_BYTES):
             content.update(piece)
     return kind, content.hexdigest()

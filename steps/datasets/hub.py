@@ -49,15 +49,15 @@ def read_hub(hub_id: str, split: str, revision: str | None) -> _Read:
     hub_id, _, config = hub_id.partition(":")
     endpoint = settings().hf_endpoint.rstrip("/")
     datasets, huggingface_hub = _libraries(endpoint)
-    with _explained(hub_id, revision, endpoint):
+    with _explain_errors(hub_id, revision, endpoint):
         if huggingface_hub.constants.HF_HUB_OFFLINE:
-            return _cached(huggingface_hub, hub_id, split, revision)
+            return _read_cached(huggingface_hub, hub_id, split, revision)
         api = huggingface_hub.HfApi(endpoint=endpoint)
 
         def read() -> _Read:
             commit = str(api.dataset_info(hub_id, revision=revision, timeout=_TIMEOUT_S).sha)
-            files = _files_of_split(_builder(datasets, hub_id, commit, name=config or None), hub_id, split, commit)
-            builder = _builder(datasets, hub_id, commit, name=config or None, data_files={split: files})
+            files = _files_of_split(_make_builder(datasets, hub_id, commit, name=config or None), hub_id, split, commit)
+            builder = _make_builder(datasets, hub_id, commit, name=config or None, data_files={split: files})
             # The card's row counts are of all splits; each file's integrity is checked by the hub's own ETag and size.
             builder.download_and_prepare(verification_mode="no_checks")
             rows = list_rows(builder.as_dataset(split=split).with_format("arrow")[:])
@@ -122,7 +122,7 @@ def _libraries(endpoint: str) -> tuple[Any, Any]:
     return datasets, huggingface_hub
 
 
-def _builder(datasets: Any, hub_id: str, commit: str, **more: Any) -> Any:
+def _make_builder(datasets: Any, hub_id: str, commit: str, **more: Any) -> Any:
     """Return the library's builder for a commit. Raises ConnectionError if it silently chose another commit."""
     # Without hf:// a local folder of that name would take precedence.
     builder = datasets.load_dataset_builder(f"hf://datasets/{hub_id}", revision=commit, **more)
@@ -140,7 +140,7 @@ def _files_of_split(builder: Any, hub_id: str, split: str, commit: str) -> list[
     return [url.partition(f"@{commit}/")[2] for url in urls[split]]
 
 
-def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None) -> _Read:
+def _read_cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None) -> _Read:
     """Return the rows of a cached dataset and their commit. Raises ConfigError if it is not in the cache."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -158,7 +158,7 @@ def _cached(huggingface_hub: Any, hub_id: str, split: str, revision: str | None)
 
 
 @contextmanager
-def _explained(hub_id: str, revision: str | None, endpoint: str) -> Iterator[None]:
+def _explain_errors(hub_id: str, revision: str | None, endpoint: str) -> Iterator[None]:
     """Convert errors of the two libraries to one line with the object and a remedy."""
     from datasets.exceptions import DatasetsError
     from huggingface_hub import errors

@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 
 Row = dict[str, Any]
 
-OWN = "swe_argo"
+OWN_KEY = "swe_argo"
 """Key in the free-form ``test_result`` of rows that this project wrote."""
 SET_UP = ("pyproject.toml", "tox.ini", "setup.py")
 """Files whose hunks OpenHands' eval_infer drops, since its images change them before the agent starts."""
@@ -56,7 +56,7 @@ class Patches:
     models: dict[str, None] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     """Instances without a prediction, whose rows all end in an infrastructure failure."""
-    several: list[str] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     """Instances whose patch lost hunks of SET_UP or text before the diff."""
 
@@ -73,8 +73,8 @@ def choose_patches(rows: Iterable[Row]) -> Patches:
         instance_id = row["instance_id"]
         if row["model"]:
             result.models[row["model"]] = None
-        if instance_id in best and instance_id not in result.several:
-            result.several.append(instance_id)
+        if instance_id in best and instance_id not in result.repeated:
+            result.repeated.append(instance_id)
         rank = (row["rank"], row["attempt"], number)
         if instance_id not in best or rank > best[instance_id][0]:
             best[instance_id] = rank, row
@@ -106,7 +106,7 @@ def strip_row(row: Row) -> Row:
     return {
         "instance_id": row.get("instance_id"),
         "patch": patch,
-        "own": OWN in result,
+        "own": OWN_KEY in result,
         "model": _model(row.get("metadata")),
         "attempt": attempt if isinstance(attempt, int) else 0,
         "rank": (2 if accepted else 1) if not error or read_end(error)[0] else 0,

@@ -45,7 +45,7 @@ def read(
     """
     path = local_path(str(path), _FIELD)
     is_trajectory = path.is_dir() or path.suffix in (sweagent.SUFFIX, sweagent.PREDICTION_SUFFIX)
-    rows, failed = _trajectories(path) if is_trajectory else (_rows(path), [])
+    rows, failed = _trajectories(path) if is_trajectory else (_read_rows(path), [])
     if not rows:
         raise ConfigError(f"{path} contains no predictions", field=_FIELD)
     are_openhands = [openhands.is_stripped(row) for _, row in rows]
@@ -87,7 +87,7 @@ _Read = tuple[str, dict[str, str | None], list[str], list[str]]
 
 def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]], model: str | None) -> _Read:
     """Read rows in swebench's format; ``name``: the file, for messages; ``model``: for rows that name none."""
-    ids = [_key(where, row, "instance_id") for where, row in rows]
+    ids = [_required_text(where, row, "instance_id") for where, row in rows]
     patches = dict(zip(ids, (_patch(where, row) for where, row in rows), strict=True))
     models = [_model(where, row, model) for where, row in rows]
     notices = []
@@ -100,13 +100,13 @@ def _swebench(name: str, rows: list[tuple[str, dict[str, Any]]], model: str | No
 
 def _openhands(name: str, rows: list[tuple[str, dict[str, Any]]]) -> _Read:
     """Read rows in OpenHands' format: of several attempts at an instance the best one counts."""
-    ids = [_key(where, row, "instance_id") for where, row in rows]
+    ids = [_required_text(where, row, "instance_id") for where, row in rows]
     read = openhands.choose_patches(row for _, row in rows)
     models = list(read.models) or ["OpenHands"]
     notices = []
-    if read.several:
+    if read.repeated:
         notices.append(
-            f"{name} has several attempts at {list_first(read.several)}; the best one counts: finished with a patch, "
+            f"{name} has several attempts at {list_first(read.repeated)}; the best one counts: finished with a patch, "
             "else without an error"
         )
     if read.failed:
@@ -132,7 +132,7 @@ def _trajectories(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], list[st
     for file in _sweagent_files(path) if path.is_dir() else [path]:
         row = read_json(file, _FIELD)
         if file.suffix == sweagent.PREDICTION_SUFFIX:
-            rows += [(where, _small(where, value)) for where, value in _keyed_or_listed(file.name, row)]
+            rows += [(where, _strip_row(where, value)) for where, value in _keyed_or_listed(file.name, row)]
             continue
         if not isinstance(row, dict) or not sweagent.is_row(row):
             raise ConfigError(f"{file} is not a trajectory of SWE-agent", field=_FIELD)
@@ -156,7 +156,7 @@ def _sweagent_files(folder: Path) -> list[Path]:
     return [files[path] for path in sorted(files)]
 
 
-def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _read_rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return the rows of a file and their places, without irrelevant parts. Raises ConfigError if it is unreadable."""
     if str(path) == "gold":
         raise ConfigError("'gold' is not a file: --agent gold grades the reference patches", field=_FIELD)
@@ -167,10 +167,10 @@ def _rows(path: Path) -> list[tuple[str, dict[str, Any]]]:
         lines = iter(_keyed_or_listed(path.name, read_json(path, _FIELD)))
     else:
         raise ConfigError(f"{path} is neither .json nor .jsonl, nor a .traj or .pred of SWE-agent", field=_FIELD)
-    return [(where, _small(where, row)) for where, row in lines]
+    return [(where, _strip_row(where, row)) for where, row in lines]
 
 
-def _small(where: str, row: Any) -> dict[str, Any]:
+def _strip_row(where: str, row: Any) -> dict[str, Any]:
     """Return the row without irrelevant parts, such as OpenHands' conversations."""
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: not an object with instance_id and model_patch", field=_FIELD)
@@ -202,7 +202,7 @@ def _with_id(name: str, key: str, row: Any) -> Any:
     return {**row, "instance_id": key}
 
 
-def _key(where: str, row: dict[str, Any], key: str) -> str:
+def _required_text(where: str, row: dict[str, Any], key: str) -> str:
     """Return the text under ``key``. Raises ConfigError if it is missing or blank."""
     value = row.get(key)
     if value is None:
@@ -218,7 +218,7 @@ def _model(where: str, row: dict[str, Any], default: str | None) -> str:
         if default:
             return default
         raise ConfigError(f"{where}: model_name_or_path is missing: name the model with --model", field=_FIELD)
-    return _key(where, row, "model_name_or_path")
+    return _required_text(where, row, "model_name_or_path")
 
 
 def _patch(where: str, row: dict[str, Any]) -> str | None:

@@ -12,7 +12,7 @@ from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
 
 FIELD = "sandbox.resource_factors"
-MOST = 1e6
+MAX_FACTOR = 1e6
 """Maximum factor, larger than any machine."""
 
 
@@ -27,14 +27,14 @@ def read(path: str | None, instance_ids: Collection[str]) -> dict[str, float]:
         text = read_bytes(file, FIELD).decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not JSON: {error}", field=FIELD) from None
-    return of_text(text, path, instance_ids)
+    return parse_factors(text, path, instance_ids)
 
 
-def of_text(text: str, path: str, instance_ids: Collection[str]) -> dict[str, float]:
+def parse_factors(text: str, path: str, instance_ids: Collection[str]) -> dict[str, float]:
     """Return the factors in a file's text. Raises ConfigError naming the first wrong entry."""
     try:
         # A repeated name would hide a factor.
-        table = json.loads(text, object_pairs_hook=_once)
+        table = json.loads(text, object_pairs_hook=_refuse_duplicates)
     except (ValueError, RecursionError) as error:  # ValueError: also a number of too many digits
         raise ConfigError(f"{path} is not JSON: {error}", field=FIELD) from None
     if not isinstance(table, dict):
@@ -44,7 +44,7 @@ def of_text(text: str, path: str, instance_ids: Collection[str]) -> dict[str, fl
             near = difflib.get_close_matches(name, instance_ids, 1, 0.6)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ConfigError(f"{path}: the dataset has no instance {name!r}{hint}", field=FIELD)
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < MOST:
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 0 < factor < MAX_FACTOR:
             raise ConfigError(f"{path}: the factor of {name} is {factor!r}, not a number above 0", field=FIELD)
     return {name: float(factor) for name, factor in table.items()}
 
@@ -60,7 +60,7 @@ def notices(spec: SandboxSpec, factors: Collection[float]) -> list[str]:
     ]
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the object of these pairs, for ``json.loads``. Raises ConfigError if a name appears twice."""
     table = dict(pairs)
     if len(table) < len(pairs):

@@ -13,7 +13,7 @@ Row = dict[str, Any]
 SUFFIX = ".traj"
 PREDICTION_SUFFIX = ".pred"
 """Suffix of a prediction in swebench's format, beside a trajectory. Its patch is null without a submission."""
-OWN = "swe_argo"
+OWN_KEY = "swe_argo"
 """Key in the free-form ``info`` of files that this project wrote."""
 SUBMITTED = "submitted"
 
@@ -61,7 +61,7 @@ def as_table(value: object) -> Row:
 
 def model_name(row: Row) -> str | None:
     """Return the model's name; None if the file, which may be old, has none."""
-    own = as_table(as_table(row.get("info")).get(OWN)).get("model")
+    own = as_table(as_table(row.get("info")).get(OWN_KEY)).get("model")
     name = own or as_table(as_table(as_table(row.get("replay_config")).get("agent")).get("model")).get("name")
     return name if isinstance(name, str) and name else None
 
@@ -74,10 +74,10 @@ def submitted_patch(row: Row) -> str | None:
     info = as_table(row.get("info"))
     text = info.get("submission")
     if text is None:
-        return "" if OWN in info else None
+        return "" if OWN_KEY in info else None
     if not isinstance(text, str):
         raise ValueError(f"info.submission is {type(text).__name__}, not text or null")  # noqa: TRY004 - of a file
-    is_terminal_output = OWN not in info and "\r\n" in text and not re.search(r"(?<!\r)\n", text.rstrip("\n"))
+    is_terminal_output = OWN_KEY not in info and "\r\n" in text and not re.search(r"(?<!\r)\n", text.rstrip("\n"))
     return text.replace("\r\n", "\n") if is_terminal_output else text
 
 
@@ -87,7 +87,7 @@ def read_end(row: Row) -> tuple[bool, StopReason | None]:
     A patch taken after an infrastructure failure does not count as submitted by the agent.
     """
     info = as_table(row.get("info"))
-    status, own = info.get("exit_status"), as_table(info.get(OWN)).get("stop_reason")
+    status, own = info.get("exit_status"), as_table(info.get(OWN_KEY)).get("stop_reason")
     if isinstance(own, str) and own in set(StopReason):
         return own != StopReason.INTERRUPTED, StopReason(own)
     if status == SUBMITTED:

@@ -31,7 +31,7 @@ def read_task_repo(folder: Path, split: str) -> tuple[list[SourcedValue], list[S
     Other rows run only if selected by id, as in swebench's load_instances (a ``deprecated`` instance can be repaired).
     Raises ConfigError for an unknown or unpublished split and for an incomplete task.
     """
-    splits = _published(folder)
+    splits = _published_splits(folder)
     if split not in splits:
         if split == DEPRECATED:
             raise ConfigError(
@@ -41,14 +41,14 @@ def read_task_repo(folder: Path, split: str) -> tuple[list[SourcedValue], list[S
             )
         raise ConfigError(f"{folder} has no split {split!r}; it has {', '.join(splits)}", field="split")
     tasks = sorted(path.parent for path in (folder / "tasks").glob("*/task.yaml"))
-    rows = [SourcedValue(f"tasks/{task.name}", _task(task)) for task in tasks]
+    rows = [SourcedValue(f"tasks/{task.name}", _read_task(task)) for task in tasks]
     return (
         [row for row in rows if row.value.get("split") == split],
         [row for row in rows if row.value.get("split") != split],
     )
 
 
-def _published(folder: Path) -> list[str]:
+def _published_splits(folder: Path) -> list[str]:
     """Return the published splits in sweb.yaml. Raises ConfigError if the file is not that of a task repo."""
     config = _yaml(folder / CONFIG, CONFIG)
     splits = config.get("splits", ["test"])
@@ -59,7 +59,7 @@ def _published(folder: Path) -> list[str]:
     return splits
 
 
-def _task(folder: Path) -> dict[str, Any]:
+def _read_task(folder: Path) -> dict[str, Any]:
     """Return the row of a task's folder. Raises ConfigError if a file is missing or malformed."""
     where = f"tasks/{folder.name}"
     row = _yaml(folder / "task.yaml", f"{where}/task.yaml")

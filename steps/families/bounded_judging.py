@@ -33,10 +33,10 @@ def judge_bounded(family: str, source: dict[str, Any], log: bytes) -> FamilyVerd
 def _judge(job: tuple[str, dict[str, Any], bytes]) -> FamilyVerdict:
     """Return the family's verdict for a job: its name, the row's columns for grading, and the log."""
     family, source, log = job
-    return trim(load_family(family).judge(log.decode(errors="replace"), source))  # type: ignore[attr-defined]
+    return limit_tests(load_family(family).judge(log.decode(errors="replace"), source))  # type: ignore[attr-defined]
 
 
-def trim(verdict: FamilyVerdict) -> FamilyVerdict:
+def limit_tests(verdict: FamilyVerdict) -> FamilyVerdict:
     """Return a verdict with at most MOST tests; expected tests are kept first."""
     differences = verdict.differences
     if len(differences) > MOST:

@@ -12,7 +12,7 @@ from swe_argo.steps.families.columns import RowColumns, SourceRow
 from swe_argo.steps.grading.procedure import ProcedureRun
 from swe_argo.steps.grading.twins.twin_tests import TwinTests
 from swe_argo.steps.grading.verdict import Verdict
-from swe_argo.steps.plugins import load
+from swe_argo.steps.plugins import load_object
 from swe_argo.steps.sandbox.protocol import Sandbox
 
 Row = dict[str, Any]
@@ -98,7 +98,7 @@ class LayerFamily(Family, Protocol):
 def load_family(name: str) -> Family:
     """Return a built-in or a user's own family by name. Raises ConfigError for an unknown name."""
     if is_own_family(name):
-        return cast(Family, load(name, FIELD))
+        return cast(Family, load_object(name, FIELD))
     if name not in FAMILIES:
         raise ConfigError(f"unknown task family {name!r}; known: {', '.join(FAMILIES)}", field=FIELD)
     return cast(Family, import_module(FAMILIES[name]).FAMILY)

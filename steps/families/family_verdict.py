@@ -41,7 +41,7 @@ class FamilyVerdict:
 
     reports_failure: bool | None = None
     """Whether the log reports any test, listed or not, as failed; by default from ``statuses``."""
-    exit_code_tells: bool = True
+    exit_code_is_runners: bool = True
     """Whether the exit code is a test runner's, which is 0 if nothing failed."""
     partial_reward: float | None = None
     """The reward, if the rule has more values than resolved and unresolved."""

@@ -81,7 +81,13 @@ def machines_of(rows: Iterable[Row]) -> dict[str, TaskMachine]:
 
 
 def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:
-    """Return the parts that an agent may see. ``hints`` adds the discussion, ``style`` the retrieved files it shows."""
+    """Return the parts of a row that an agent may see.
+
+    Args:
+        row: A normalised row.
+        hints: Whether to add the issue's discussion.
+        style: The layout in which to add the row's retrieved files; None: without them.
+    """
     difficulty = row.get("difficulty")
     return Instance(
         instance_id=row["instance_id"],

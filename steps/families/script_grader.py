@@ -153,7 +153,7 @@ def _exit_code_findings(exit_code: int | None, judged: FamilyVerdict) -> list[Fi
     if exit_code is None:
         return [Finding(code="exit_code_unconfirmed", detail="the shell that ran the tests did not report their end")]
     failed = judged.reports_failure
-    if judged.exit_code_tells and judged.statuses and failed != (exit_code != 0):
+    if judged.exit_code_is_runners and judged.statuses and failed != (exit_code != 0):
         reported = "some tests" if failed else "no test"
         detail = f"the test command ended with {exit_code}, {reported} reported as failed"
         return [Finding(code="exit_code_mismatch", detail=detail)]

@@ -19,7 +19,7 @@ from swe_argo.steps.grading.twins.listed_tests import ListedTwinTests, PatchedFi
 from swe_argo.steps.sandbox.apply_commands import APPLY_COMMANDS
 from swe_argo.steps.sandbox.protocol import Sandbox
 
-_UNUSABLE = "<unusable>"
+_NOT_GRADEABLE = "<unusable>"
 """Column of a normalised row: why it cannot be graded, if so."""
 
 
@@ -88,7 +88,7 @@ class ScriptedFamily:
     """Exit code of the set-up scripts -> problem of the image."""
     offline_failures: Mapping[int, str] = field(default_factory=dict)
     """Exit code -> problem of the image, on a machine without network; with network, the network failed."""
-    outside: str = ""
+    files_outside: str = ""
     """Description of files outside the repository, which need an isolated sandbox."""
 
     def recognizes(self, row: SourceRow) -> bool:
@@ -109,13 +109,13 @@ class ScriptedFamily:
                 if column == "instance_id":
                     reason = error.reason.removeprefix("dataset: ")
                     raise ConfigError(f"{where}: {reason}", field="dataset") from error
-                normalised |= {column: "", _UNUSABLE: normalised.get(_UNUSABLE) or _reason(error)}
+                normalised |= {column: "", _NOT_GRADEABLE: normalised.get(_NOT_GRADEABLE) or _reason(error)}
         try:
             for column in self.json_columns:
                 source[column] = read_json(row, column, normalised["instance_id"])
             self.check(row)
         except ConfigError as error:
-            normalised.setdefault(_UNUSABLE, _reason(error))
+            normalised.setdefault(_NOT_GRADEABLE, _reason(error))
         return normalised
 
     def to_answer(self, row: Row) -> SourceAnswer:
@@ -124,7 +124,7 @@ class ScriptedFamily:
 
     def why_not_gradeable(self, row: Row) -> str | None:
         """See ``Family.why_not_gradeable``."""
-        return row.get(_UNUSABLE)
+        return row.get(_NOT_GRADEABLE)
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:
         """See ``Family.prepare``."""
@@ -149,8 +149,8 @@ class ScriptedFamily:
 
     def _set_up(self, box: Sandbox, script: str | None) -> None:
         """Prepare a fresh machine with a script. Raises ConfigError if the image or the backend cannot be used."""
-        if self.outside:
-            require_isolation(box, self.outside)
+        if self.files_outside:
+            require_isolation(box, self.files_outside)
         if script is not None:
             failures = {**({} if box.machine.network else self.offline_failures), **self.setup_failures}
             run_setup(box, script, failures)

@@ -49,7 +49,7 @@ def grade(
     report of a large log does not contain the text that its statuses were read from.
     """
     if log.stat().st_size <= SMALL_BYTES:
-        return _here(spec, log, prediction, patch, channel_report)
+        return _grade_in_process(spec, log, prediction, patch, channel_report)
     job = (spec, log, prediction, patch, channel_report)
     report, data, statuses, evidence, integrity = run_in_bounds("swe_argo.steps.grading.bounded", job)
     reading = ParserReading(official.official_parser(spec), [("", statuses_found) for statuses_found in statuses])
@@ -66,7 +66,7 @@ def grade_bytes(
         return grade(spec, path, prediction, patch, channel_report)
 
 
-def _here(
+def _grade_in_process(
     spec: Any, log: Path, prediction: dict[str, Any], patch: bytes, channel_report: ChannelReport | None
 ) -> BoundedReport:
     """Grade a log in this process, whatever its size."""
@@ -77,7 +77,7 @@ def _here(
 
 def _report_parts(job: Any) -> tuple[Any, ...]:
     """Grade the log of a job of ``grade``; return the parts of the report that can be pickled."""
-    bounded = _here(*job)
+    bounded = _grade_in_process(*job)
     statuses = [parsed for _, parsed in bounded.graded.reading.calls]
     return bounded.graded.report, bounded.graded.data, statuses, bounded.evidence, bounded.integrity
 

@@ -46,7 +46,7 @@ class ExitCodeChannel:
 
     def open(self, box: Sandbox) -> str:
         """Write the hook and return the command that runs the official script under it."""
-        # Written first so that the sandbox knows the name as its own; the hook removes it before the script begins.
+        # Written once so that a local sandbox without isolation translates this path; the hook removes the empty file.
         box.write(self._file, b"")
         box.write(self._hook, self._script().encode())
         return f"BASH_ENV={self._hook} /bin/bash {EVAL_FILE}"
@@ -72,10 +72,10 @@ class ExitCodeChannel:
 $(cd "${{{_SUMS}_folder-.}}" && {sums})" || :; trap - DEBUG;;
 esac; }} 2>/dev/null"""
 
-    def hear(self, box: Sandbox, script: bytes) -> ChannelReport:
+    def read_report(self, box: Sandbox, script: bytes) -> ChannelReport:
         """Return the values from the second channel, and whether the script in the sandbox is still ``script``."""
-        code, _, sums = _content(box, self._file, 1 << 20).decode(errors="replace").partition("\n")
-        intact = _content(box, EVAL_FILE, len(script)) == script
+        code, _, sums = _read_or_empty(box, self._file, 1 << 20).decode(errors="replace").partition("\n")
+        intact = _read_or_empty(box, EVAL_FILE, len(script)) == script
         return ChannelReport(int(code) if code.isdecimal() else None, intact, _changed_files(sums))
 
 
@@ -90,9 +90,9 @@ def _changed_files(sums: str) -> tuple[str, ...]:
     return tuple(line.partition("  ")[2].removeprefix("./") for line in lines if line not in unchanged)
 
 
-def _content(box: Sandbox, path: str, most: int) -> bytes:
-    """Read a file that tests may have replaced; return nothing if it cannot be read or has over ``most`` bytes."""
+def _read_or_empty(box: Sandbox, path: str, max_bytes: int) -> bytes:
+    """Read a file that tests may have replaced; return nothing if it cannot be read or has over ``max_bytes`` bytes."""
     try:
-        return box.read(path, max_bytes=most)
+        return box.read(path, max_bytes=max_bytes)
     except OSError:
         return b""

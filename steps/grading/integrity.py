@@ -18,7 +18,7 @@ from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity
 from swe_argo.steps.grading import official
 from swe_argo.steps.grading.exit_code_channel import ChannelReport
 from swe_argo.steps.grading.official import Graded
-from swe_argo.steps.grading.runner_summary import closing_of
+from swe_argo.steps.grading.runner_summary import find_summary_reader
 
 # Codes of the findings that make only a resolved verdict suspect.
 _ONLY_IF_RESOLVED = {"test_files_changed"}
@@ -53,23 +53,23 @@ def examine(
     evidence = Evidence(
         exit_code=channel_report.exit_code if channel_report else None,
         logged_exit_codes=codes,
-        start_markers=_printed(log, words.START_TEST_OUTPUT, spec),
-        end_markers=_printed(log, words.END_TEST_OUTPUT, spec),
+        start_markers=_count_marker(log, words.START_TEST_OUTPUT, spec),
+        end_markers=_count_marker(log, words.END_TEST_OUTPUT, spec),
     )
     findings = [
         *_markers(evidence, log, channel_report),
         *_exit_codes(log, end, evidence, spec, channel_report),
         *_statuses(evidence, spec, graded),
-        *_after_end(log, end, spec, graded),
-        *_region(spec, graded),
+        *_find_results_after_end(log, end, spec, graded),
+        *_check_region(spec, graded),
         *examine_patch(patch),
     ]
-    return evidence, _weighed(findings, resolved=bool(graded.inner["resolved"]))
+    return evidence, _make_integrity(findings, resolved=bool(graded.inner["resolved"]))
 
 
-def examine_unread(patch: bytes) -> Integrity:
+def examine_patch_only(patch: bytes) -> Integrity:
     """Return the integrity of a patch without a graded log: the findings of the patch alone."""
-    return _weighed(examine_patch(patch), resolved=False)
+    return _make_integrity(examine_patch(patch), resolved=False)
 
 
 def examine_patch(patch: bytes) -> list[Finding]:
@@ -80,7 +80,7 @@ def examine_patch(patch: bytes) -> list[Finding]:
         for word in (words.START_TEST_OUTPUT, words.END_TEST_OUTPUT, words.TEST_EXIT_CODE)
         if word.encode() in patch
     ]
-    names = next((names for names in _names(patch) if _GIT_FOLDER.search(names)), None)
+    names = next((names for names in _iterate_name_lines(patch) if _GIT_FOLDER.search(names)), None)
     if names is not None:
         quoted_paths = ascii(names[:120].decode(errors="replace").strip())
         findings.append(
@@ -89,7 +89,7 @@ def examine_patch(patch: bytes) -> list[Finding]:
     return findings
 
 
-def _names(patch: bytes) -> Iterator[bytes]:
+def _iterate_name_lines(patch: bytes) -> Iterator[bytes]:
     """Yield the text of each line outside of hunks that may name a file."""
     # The lines that the current hunk still has in the old and in the new file. They only look like names.
     old = new = 0
@@ -115,7 +115,7 @@ def examine_files(channel_report: ChannelReport) -> list[Finding]:
     return findings
 
 
-def _weighed(findings: list[Finding], *, resolved: bool) -> Integrity:
+def _make_integrity(findings: list[Finding], *, resolved: bool) -> Integrity:
     """Return the integrity for these findings: suspect if one of them counts, given whether it is ``resolved``."""
     suspect = any(resolved or finding.code not in _ONLY_IF_RESOLVED for finding in findings)
     return Integrity(verdict="suspect" if suspect else "ok", findings=findings)
@@ -127,7 +127,7 @@ def has_markers(log: str) -> bool:
     return words.START_TEST_OUTPUT in log or words.END_TEST_OUTPUT in log
 
 
-def _printed(log: str, marker: str, spec: Any) -> int:
+def _count_marker(log: str, marker: str, spec: Any) -> int:
     """Count a marker in the log, without the trace of a script that echoes it."""
     count = log.count(marker)
     if count < 2 or not _echoes(spec, marker):
@@ -207,7 +207,7 @@ def _statuses(evidence: Evidence, spec: Any, graded: Graded) -> list[Finding]:
     return findings
 
 
-def _after_end(log: str, end: int, spec: Any, graded: Graded) -> list[Finding]:
+def _find_results_after_end(log: str, end: int, spec: Any, graded: Graded) -> list[Finding]:
     """Return a finding if the official parser reads results after the END marker, whose offset is ``end``."""
     if end < 0:
         return []
@@ -220,7 +220,7 @@ def _after_end(log: str, end: int, spec: Any, graded: Graded) -> list[Finding]:
     return [Finding(code="results_after_end", detail=f"{len(statuses_after)} after the END marker: {name} {status}")]
 
 
-def _region(spec: Any, graded: Graded) -> list[Finding]:
+def _check_region(spec: Any, graded: Graded) -> list[Finding]:
     """Check results within the marked region against each other and against the runner's own count."""
     if not graded.reading.calls:
         return []
@@ -231,11 +231,11 @@ def _region(spec: Any, graded: Graded) -> list[Finding]:
     findings = []
     if skipped:
         findings.append(Finding(code="tests_skipped", detail=f"{len(skipped)} listed tests, {skipped[0]} first"))
-    read_closing = closing_of(graded.reading.parser)
+    read_closing = find_summary_reader(graded.reading.parser)
     if read_closing is None:
         return findings
     lines = graded.reading.calls[-1][0].split("\n")  # of the text from which the graded statuses were read
-    findings += _both_ways(lines, passed, spec, graded)
+    findings += _find_contradictory_results(lines, passed, spec, graded)
     closing = read_closing(lines)
     listed_passed = sum(1 for test in passed if statuses[test] == "PASSED")
     if closing is None:
@@ -280,7 +280,7 @@ def _test_paths(spec: Any) -> set[str]:
     return {posixpath.normpath(path) for path in paths} - {"."}
 
 
-def _both_ways(lines: list[str], passed: list[str], spec: Any, graded: Graded) -> list[Finding]:
+def _find_contradictory_results(lines: list[str], passed: list[str], spec: Any, graded: Graded) -> list[Finding]:
     """Return a finding if lines of the log report some of the ``passed`` tests as failed."""
     both: set[str] = set()
     for section in _sections(lines, graded):

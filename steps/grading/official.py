@@ -116,10 +116,10 @@ def classify(text: str) -> tuple[str, str] | None:
     return cast("tuple[str, str] | None", swebench_harness.import_harness("infra_failure").classify_text(text))
 
 
-def call_quietly(of: Parser, text: str, spec: Any) -> StatusMap:
+def call_quietly(parser: Parser, text: str, spec: Any) -> StatusMap:
     """Call a parser with its prints on standard error: two parsers print, and standard output is the caller's."""
     with contextlib.redirect_stdout(sys.stderr):
-        return of(text, spec)
+        return parser(text, spec)
 
 
 def exit_code_pattern() -> re.Pattern[str]:

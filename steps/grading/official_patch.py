@@ -46,10 +46,10 @@ class PatchedFile:
         old = lines_of(base)
         edits: list[Edit] = []
         at = 0
-        for start, body in _bodies(self.hunks):
+        for start, body in _parse_hunks(self.hunks):
             old_lines = [line for sign, line in body if sign != "+"]
             # A hunk without old lines states the line before it.
-            begin = _place(old, old_lines, at, start - 1 if old_lines else start)
+            begin = _find_hunk(old, old_lines, at, start - 1 if old_lines else start)
             if begin is None:
                 raise PatchFormError(f"{self.path}: the official test patch does not fit the file at the base commit")
             edits += [*((" ", unchanged) for unchanged in old[at:begin]), *body]
@@ -73,10 +73,12 @@ class PatchedFile:
                 changed += [("-", line), ("+", new)]
             else:
                 changed.append((sign, new))
-        # The rule for headings with which the unchanged edits give the official hunks.
-        headings = next((candidate for candidate in _HEADINGS if _hunks(edits, candidate) == self.hunks), _HEADINGS[0])
-        header = [_reindexed(line, text) for line in self.header]
-        return replace(self, header=header, hunks=_hunks(changed, headings))
+        # Hunk headings follow one of several rules: use the one that reproduces the official hunks.
+        headings = next(
+            (candidate for candidate in _HEADINGS if _render_hunks(edits, candidate) == self.hunks), _HEADINGS[0]
+        )
+        header = [_update_index_line(line, text) for line in self.header]
+        return replace(self, header=header, hunks=_render_hunks(changed, headings))
 
     def added_lines(self, base: str) -> set[int]:
         """Return the numbers of the lines that the patch adds, from 1. Raises PatchFormError as ``edits``."""
@@ -179,7 +181,7 @@ def _file(section: list[str]) -> PatchedFile | None:
     return PatchedFile(new.removeprefix("+++ b/"), before, header, hunks)
 
 
-def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
+def _parse_hunks(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
     """Yield each hunk's first line in the old file and its edits. Raises PatchFormError for a malformed hunk."""
     rest = iter(hunks)
     line = next(rest, None)
@@ -203,17 +205,19 @@ def _bodies(hunks: list[str]) -> Iterator[tuple[int, list[Edit]]]:
         yield int(head[1]), body
 
 
-def _place(old: list[str], hunk_lines: list[str], least: int, begin: int) -> int | None:
+def _find_hunk(old: list[str], hunk_lines: list[str], first: int, stated: int) -> int | None:
     """Return the index in ``old`` where a hunk's old lines are, as ``git apply`` searches; None if nowhere.
 
-    It is ``begin`` if they are there, else the nearest index from ``least`` on.
+    It is ``stated`` if they are there, else the nearest index from ``first`` on.
     """
-    places = range(least, len(old) - len(hunk_lines) + 1)
-    fits = (at for at in sorted(places, key=lambda at: abs(at - begin)) if old[at : at + len(hunk_lines)] == hunk_lines)
-    return begin if old[begin : begin + len(hunk_lines)] == hunk_lines and begin >= least else next(fits, None)
+    places = range(first, len(old) - len(hunk_lines) + 1)
+    fits = (
+        at for at in sorted(places, key=lambda at: abs(at - stated)) if old[at : at + len(hunk_lines)] == hunk_lines
+    )
+    return stated if old[stated : stated + len(hunk_lines)] == hunk_lines and stated >= first else next(fits, None)
 
 
-def _reindexed(line: str, text: str) -> str:
+def _update_index_line(line: str, text: str) -> str:
     """Return an ``index`` line with the blob hash of ``text``; any other header line as it is."""
     match = _INDEX.fullmatch(line)
     if match is None:
@@ -223,7 +227,7 @@ def _reindexed(line: str, text: str) -> str:
     return f"index {match[1]}..{blob[: len(match[2])]}{match[3]}"
 
 
-def _hunks(edits: list[Edit], headings: re.Pattern[str]) -> list[str]:
+def _render_hunks(edits: list[Edit], headings: re.Pattern[str]) -> list[str]:
     """Return the lines of all hunks, as git writes them; ``headings`` matches lines that become hunk headings."""
     changed = [number for number, edit in enumerate(edits) if edit[0] != " "]
     spans: list[list[int]] = []

@@ -43,7 +43,7 @@ class ProcedureRun:
     """The path at which the harness would have written its log; log lines contain it."""
 
     @classmethod
-    def nothing(cls) -> ProcedureRun:
+    def empty(cls) -> ProcedureRun:
         """Return the empty result for a patch that was not run."""
         return cls(InstanceLogWriter())
 
@@ -133,7 +133,7 @@ def _run(
     if run.timed_out:
         return
     try:
-        run.channel_report = channel.hear(box, run.script)
+        run.channel_report = channel.read_report(box, run.script)
         after = git_diff(box)
     except ResourceError as error:  # the log is complete: a larger machine could not change it
         raise SandboxBroken(error.failure_class, error.reason, detail=error.detail) from error

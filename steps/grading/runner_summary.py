@@ -30,7 +30,7 @@ class RunnerSummary:
     failed: int
 
 
-def closing_of(parser: Parser) -> Callable[[list[str]], RunnerSummary | None] | None:
+def find_summary_reader(parser: Parser) -> Callable[[list[str]], RunnerSummary | None] | None:
     """Return the reader of closing lines for an official parser; None if its runner is unknown."""
     return _READERS.get(getattr(parser, "__name__", ""))
 

@@ -48,7 +48,7 @@ def read_log(row: dict[str, Any], log: Path, patch: Path | None = None) -> Saved
     type.
     """
     spec = _spec(row)
-    diff = _bytes(patch, "--patch") if patch else None
+    diff = _read_bytes(patch, "--patch") if patch else None
     # Only the id of a prediction matters, and whether it has a patch.
     prediction = {
         "instance_id": spec.instance_id,
@@ -93,7 +93,7 @@ def grade_text(spec: Any, text: str, prediction: dict[str, Any]) -> Graded:
         return official.grade(spec, path, prediction)
 
 
-def as_read(text: str) -> str:
+def normalise_line_ends(text: str) -> str:
     """Return ``text`` as read from a file in text mode, as most harnesses read: each kind of line end is a newline."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -112,7 +112,7 @@ def _graded(spec: Any, log: Path, prediction: dict[str, Any], patch: bytes) -> S
     # Bytes that are not text must not stop the grader; the harness replaces them too when it writes a log.
     text = log.read_bytes().decode(errors="replace")
     graded = grade_text(spec, text, prediction)
-    read = as_read(text)
+    read = normalise_line_ends(text)
     return SavedLog(graded, has_markers(read), lambda: BoundedReport(graded, *examine(read, patch, spec, graded)))
 
 
@@ -127,7 +127,7 @@ def _spec(row: dict[str, Any]) -> Any:
         ) from error
 
 
-def _bytes(path: Path, field: str) -> bytes:
+def _read_bytes(path: Path, field: str) -> bytes:
     """Read a file. Raises ConfigError, for the command-line option ``field``, if it cannot be read."""
     try:
         return path.read_bytes()

@@ -12,7 +12,7 @@ from typing import Any
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity, Outcome, TestCounts
 from swe_argo.steps.grading.bounded import SMALL_BYTES, BoundedReport, grade_bytes
-from swe_argo.steps.grading.integrity import examine_unread
+from swe_argo.steps.grading.integrity import examine_patch_only
 from swe_argo.steps.grading.official import Graded
 from swe_argo.steps.grading.procedure import ProcedureRun
 
@@ -25,7 +25,7 @@ class RunDoubt:
 
     reason: str
     """The reason in one line for a person."""
-    of_size: bool
+    needs_resources: bool
     """Whether more memory or disk may help."""
 
 
@@ -60,17 +60,17 @@ class Verdict:
 def judge(run: ProcedureRun, spec: Any, patch: bytes) -> Verdict:
     """Return the verdict on a run of the procedure, and write its lines to the run's log."""
     if run.log is None:
-        return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, examine_unread(patch)))
+        return weigh_broken_sandbox(run, Verdict(Outcome.PATCH_FAILED, examine_patch_only(patch)))
     if run.timed_out:
-        return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, examine_unread(patch)))
+        return weigh_broken_sandbox(run, Verdict(Outcome.TESTS_TIMED_OUT, examine_patch_only(patch)))
     name = spec.instance_id
     run.recorder.info(f"Grading answer for {name}...")
     try:
-        examined = _examined(run, spec, patch)
+        examined = _grade_and_examine(run, spec, patch)
     except Exception as error:  # noqa: BLE001 - official parsers fail on hostile logs, each in ways of its own
         reason = f"the official parser failed on the log: {type(error).__name__}: {error}"
         run.recorder.error(reason)
-        unread = Verdict(Outcome.LOG_UNREADABLE, examine_unread(patch), failure_reason=reason[:300])
+        unread = Verdict(Outcome.LOG_UNREADABLE, examine_patch_only(patch), failure_reason=reason[:300])
         return weigh_broken_sandbox(run, unread)
     graded, evidence, integrity = examined.graded, examined.evidence, examined.integrity
     resolved = graded.inner["resolved"]
@@ -80,7 +80,7 @@ def judge(run: ProcedureRun, spec: Any, patch: bytes) -> Verdict:
     else:
         outcome = Outcome.RESOLVED if resolved else Outcome.UNRESOLVED
     verdict = _official_verdict(outcome, integrity, graded)
-    return weigh_broken_sandbox(run, replace(verdict, evidence=evidence, doubt=_environment(graded)))
+    return weigh_broken_sandbox(run, replace(verdict, evidence=evidence, doubt=_find_environment_doubt(graded)))
 
 
 def _official_verdict(outcome: Outcome, integrity: Integrity, graded: Graded) -> Verdict:
@@ -104,7 +104,7 @@ def _official_verdict(outcome: Outcome, integrity: Integrity, graded: Graded) ->
     )
 
 
-def _examined(run: ProcedureRun, spec: Any, patch: bytes) -> BoundedReport:
+def _grade_and_examine(run: ProcedureRun, spec: Any, patch: bytes) -> BoundedReport:
     """Return the official report; if a log cannot be graded in the available memory, that of its beginning."""
     assert run.log is not None
     # Only the id of a prediction matters, and whether it has a patch.
@@ -117,12 +117,12 @@ def _examined(run: ProcedureRun, spec: Any, patch: bytes) -> BoundedReport:
         return grade_bytes(spec, run.log, prediction, patch, run.channel_report)
 
 
-def after_doubt(doubt: RunDoubt, verdict: Verdict) -> Verdict:
+def mark_second_run(doubt: RunDoubt, verdict: Verdict) -> Verdict:
     """Return a second run's verdict with a finding that names the first run's doubt; ``suspect`` if it is resolved."""
     return _with_finding(verdict, "second_run", f"the first run ended so: {doubt.reason}", suspect=verdict.resolved)
 
 
-def _environment(graded: Graded) -> RunDoubt | None:
+def _find_environment_doubt(graded: Graded) -> RunDoubt | None:
     """Return a doubt if a log is not gradeable and has words of tier ``environment`` (swebench's infra_failure)."""
     if not graded.inner["infra_failure"]:
         return None

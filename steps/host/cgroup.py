@@ -15,10 +15,10 @@ from pathlib import Path
 
 REQUIRED = ("pids", "memory")
 """Controllers without which a group is of no use; ``cpu`` is optional."""
-ENTER = 'while [ "$1" != : ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"'
+ENTER_SCRIPT = 'while [ "$1" != : ]; do echo 0 >"$1" || exit 125; shift; done; shift; exec "$@"'
 """Script that enters the groups before ``:`` and then runs the command after it. Writing ``0`` into cgroup.procs moves
 the process that writes."""
-LAST_S = 5.0
+KILL_WAIT_S = 5.0
 """Seconds to wait for killed processes."""
 
 
@@ -47,10 +47,10 @@ class Cgroup:
             else:
                 self._write("cpu", "cpu.cfs_quota_us", quota)
 
-    def entering(self, command: list[str]) -> list[str]:
+    def wrap_command(self, command: list[str]) -> list[str]:
         """Return the command that becomes ``command`` inside the group."""
         places = dict.fromkeys(str(folder / "cgroup.procs") for folder in self.folders.values())
-        return ["/bin/sh", "-c", ENTER, "sh", *places, ":", *command]
+        return ["/bin/sh", "-c", ENTER_SCRIPT, "sh", *places, ":", *command]
 
     def oom_kills(self) -> int:
         """Return the number of processes that its memory limit has killed."""
@@ -69,12 +69,12 @@ class Cgroup:
         return None
 
     def end(self) -> None:
-        """Kill its processes, evict the files they read from the page cache, and remove it. Idempotent.
+        """Kill the group's processes, evict the files that they read from the page cache, and remove it. Idempotent.
 
-        Cached pages of shared files would reveal to the next group what this one did. A group that cannot be removed
-        stays, empty.
+        Otherwise the next sandbox could learn from cached pages which files this one read. A cgroup that cannot be
+        removed stays, empty.
         """
-        deadline = time.monotonic() + LAST_S
+        deadline = time.monotonic() + KILL_WAIT_S
         while any(folder.exists() for folder in self.folders.values()) and time.monotonic() < deadline:
             for folder in set(self.folders.values()):
                 with suppress(OSError):
@@ -95,7 +95,7 @@ class Cgroup:
 
 def make_cgroup(name: str) -> Cgroup | None:
     """Create a group of that name in the first parent that allows it; return None if none does."""
-    for version, parents in _parents():
+    for version, parents in _parent_folders():
         group = Cgroup({controller: parent / name for controller, parent in parents.items()}, version)
         try:
             for folder in set(group.folders.values()):
@@ -109,7 +109,7 @@ def make_cgroup(name: str) -> Cgroup | None:
 
 def find_cgroups(name: str) -> Iterator[Cgroup]:
     """Yield the existing groups of that name, also those of other processes."""
-    for version, parents in _parents():
+    for version, parents in _parent_folders():
         folders = {controller: parent / name for controller, parent in parents.items()}
         if any(folder.exists() for folder in folders.values()):
             yield Cgroup(folders, version)
@@ -126,7 +126,7 @@ def probe_cgroup() -> Cgroup | None:
         return None
     try:
         group.limit(64, 64 << 20, 1.0)
-        result = subprocess.run(group.entering(["/bin/true"]), capture_output=True, check=False, timeout=60)
+        result = subprocess.run(group.wrap_command(["/bin/true"]), capture_output=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     finally:
@@ -134,14 +134,14 @@ def probe_cgroup() -> Cgroup | None:
     return group if result.returncode == 0 else None
 
 
-def _parents() -> list[tuple[int, dict[str, Path]]]:
+def _parent_folders() -> list[tuple[int, dict[str, Path]]]:
     """Return (version, controller -> folder in which a group may be made): version 2 before 1.
 
     For version 2, these are this process's own group and its ancestors, nearest first, that delegate all REQUIRED
     controllers: a group can only use the controllers that its parent delegates.
     """
     parents: list[tuple[int, dict[str, Path]]] = []
-    own = _own()
+    own = _own_groups()
     mounts = list(_mounts())
     for kind, root, place, _ in mounts:
         if kind == "cgroup2" and "" in own:
@@ -165,7 +165,7 @@ def _parents() -> list[tuple[int, dict[str, Path]]]:
     return parents
 
 
-def _own() -> dict[str, str]:
+def _own_groups() -> dict[str, str]:
     """Return controller -> path of this process's group; version 2 has the name ""."""
     own: dict[str, str] = {}
     with suppress(OSError):

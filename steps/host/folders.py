@@ -67,7 +67,7 @@ def _private_folders() -> list[tuple[Path, bool]]:
     return [(folder, alive) for _, folder, alive in sorted(folders)]
 
 
-def clean(folders: Iterable[Path]) -> dict[Path, str]:
+def remove_with_processes(folders: Iterable[Path]) -> dict[Path, str]:
     """Remove private folders and their processes; return those that remain, each with the reason."""
     failures = {}
     for folder in folders:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 BATCH = 10_000
 """Maximum directory entries held in memory at a time."""
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags to open a folder: a link in its place is an error."""
 
 
 def remove(folder: Path) -> str | None:
     """Remove a folder tree; return None, or how many entries remain and why. Its parent must exist."""
-    parent = os.open(folder.parent, FOLDER)
+    parent = os.open(folder.parent, OPEN_FOLDER_FLAGS)
     try:
         root = _open(folder.name, parent)
     except FileNotFoundError:
@@ -118,10 +118,10 @@ class _Tree:
 def _open(name: str, parent: int) -> int:
     """Open a folder and make it readable and writable for its owner; return the descriptor."""
     try:
-        folder = os.open(name, FOLDER, dir_fd=parent)
+        folder = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
     except PermissionError:
         _make_writable(name, parent)
-        folder = os.open(name, FOLDER, dir_fd=parent)
+        folder = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=parent)
     if os.fstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
         with suppress(OSError):
             os.fchmod(folder, stat.S_IRWXU)

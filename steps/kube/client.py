@@ -69,35 +69,35 @@ class ApiRequests:
 
     failure_class: FailureClass
 
-    def call(self, act: Callable[[], T], doing: str, patience: RetryPolicy | None = None) -> T:
-        """Make one request ``act``, with retries while the cluster is away, busy, cutting connections or just starting.
+    def call(self, request: Callable[[], T], action: str, retries: RetryPolicy | None = None) -> T:
+        """Make a request, with retries while the cluster is away, busy, cutting connections or just starting.
 
-        ``doing``: the action for messages, such as "creating pod x". Raises ApiException for an answered refusal (4xx
+        ``action``: the action for messages, such as "creating pod x". Raises ApiException for an answered refusal (4xx
         except 429), InfraError after the last retry.
         """
-        patience = patience or RetryPolicy()
-        starting = FailureStreak(patience.rights_s)  # a new API server may not know our rights yet
+        retries = retries or RetryPolicy()
+        starting = FailureStreak(retries.rights_s)  # a new API server may not know our rights yet
         try:
-            return patience.retrying(lambda error: starting.goes_on(without_right(error)) or transient(error))(act)
+            return retries.retrying(lambda error: starting.may_retry(without_right(error)) or transient(error))(request)
         except (HTTPError, OSError) as error:
             raise InfraError(
-                self.failure_class, f"{doing}: the API server does not answer", detail=str(error)
+                self.failure_class, f"{action}: the API server does not answer", detail=str(error)
             ) from error
         except ApiException as error:
             if not transient(error):
                 raise
-            raise InfraError(self.failure_class, f"{doing}: {error_message(error)}", detail=str(error)) from error
+            raise InfraError(self.failure_class, f"{action}: {error_message(error)}", detail=str(error)) from error
 
-    def insist(
-        self, act: Callable[[], T], doing: str, patience: RetryPolicy | None = None, *, field: str = "sandbox"
+    def call_or_fail(
+        self, request: Callable[[], T], action: str, retries: RetryPolicy | None = None, *, field: str = "sandbox"
     ) -> T:
-        """Make a request as ``call``, but raise a refusal as the error of ``refused``."""
+        """Make a request as ``call``, but raise a refusal as the error of ``refusal_failure``."""
         try:
-            return self.call(act, doing, patience)
+            return self.call(request, action, retries)
         except ApiException as error:
-            raise self.refused(error, doing, field=field) from error
+            raise self.refusal_failure(error, action, field=field) from error
 
-    def refused(self, error: ApiException, doing: str, *, field: str = "sandbox") -> StepError:
+    def refusal_failure(self, error: ApiException, action: str, *, field: str = "sandbox") -> StepError:
         """Return the failure for an answered refusal.
 
         InfraError for a full quota, which frees up again, and for unknown refusals; ConfigError, which names the
@@ -105,22 +105,24 @@ class ApiRequests:
         """
         text = error_message(error)
         if error.status == 403 and ("exceeded quota" in text or "status unknown for quota" in text):
-            return InfraError(FailureClass.ADMISSION, f"{doing}: {text}", detail=str(error))
+            return InfraError(FailureClass.ADMISSION, f"{action}: {text}", detail=str(error))
         if error.status == 403 and (match := _RIGHT.search(text)):
             user, verb, resource, namespace = match.groups()
             return ConfigError(
-                f"{doing}: {user} may not {verb} {resource}{f' in namespace {namespace}' if namespace else ''}; "
+                f"{action}: {user} may not {verb} {resource}{f' in namespace {namespace}' if namespace else ''}; "
                 "the chart's Role swe-argo-runner has what is needed",
                 field=field,
                 detail=text,
             )
         if error.status in (400, 403, 422):
-            return ConfigError(f"{doing}: {text}", field=field, failure_class=FailureClass.ADMISSION, detail=str(error))
+            return ConfigError(
+                f"{action}: {text}", field=field, failure_class=FailureClass.ADMISSION, detail=str(error)
+            )
         if error.status == 401:
-            return ConfigError(f"{doing}: the cluster rejected the credentials", field=field, detail=text)
+            return ConfigError(f"{action}: the cluster rejected the credentials", field=field, detail=text)
         if error.status == 404 and "namespaces" in text:
-            return ConfigError(f"{doing}: {text}", field="sandbox.kubernetes.namespace")
-        return InfraError(self.failure_class, f"{doing}: {text}", detail=str(error))
+            return ConfigError(f"{action}: {text}", field="sandbox.kubernetes.namespace")
+        return InfraError(self.failure_class, f"{action}: {text}", detail=str(error))
 
 
 def transient(error: BaseException) -> bool:
@@ -146,7 +148,7 @@ class FailureStreak:
         self._seconds = seconds
         self._began: float | None = None
 
-    def goes_on(self, is_failure: bool) -> bool:
+    def may_retry(self, is_failure: bool) -> bool:
         """Return whether a retry is allowed: the last error was of the kind (``is_failure``), and the time is not over.
 
         An error of another kind ends the streak.

@@ -28,14 +28,14 @@ POOL = 64
 """Connections a client keeps: the number of sandboxes that one process waits for at a time."""
 
 
-def find(spec: KubernetesSpec) -> Cluster:
+def find_cluster(spec: KubernetesSpec) -> Cluster:
     """Return the cluster and namespace of the spec: the pod's own inside a cluster, else those of a kubeconfig.
 
     Raises ConfigError if there is no kubeconfig, it is broken, or it lacks the context or credentials.
     """
     configuration = Configuration()
     try:
-        if inside(spec):
+        if is_own_cluster(spec):
             InClusterConfigLoader(str(ACCOUNT / "token"), str(ACCOUNT / "ca.crt")).load_and_set(configuration)
             _use_token_file(configuration, ACCOUNT / "token")
             own_namespace, name = (ACCOUNT / "namespace").read_text().strip(), "this cluster"
@@ -56,7 +56,7 @@ def find(spec: KubernetesSpec) -> Cluster:
     return Cluster(configuration, spec.namespace or own_namespace, name)
 
 
-def inside(spec: KubernetesSpec) -> bool:
+def is_own_cluster(spec: KubernetesSpec) -> bool:
     """Return whether the spec means the cluster that this process runs in."""
     return (ACCOUNT / "namespace").is_file() and not spec.context
 
@@ -72,7 +72,7 @@ def _load(context_name: str | None, configuration: Configuration) -> tuple[str, 
         )
     context = by_name[context_name] if context_name else active
     with _capture_warnings() as errors:
-        config.load_kube_config(context=context_name, client_configuration=configuration, temp_file_path=_keys())
+        config.load_kube_config(context=context_name, client_configuration=configuration, temp_file_path=_key_folder())
     if errors:
         raise ConfigError(
             f"the credentials program of {context['name']} in the kubeconfig failed: {errors[0]}",
@@ -108,7 +108,7 @@ def _use_token_file(configuration: Configuration, path: Path) -> None:
 
 
 @cache
-def _keys() -> str:
+def _key_folder() -> str:
     """Return the folder for files that the client writes: certificates, and keys from a kubeconfig.
 
     It names this process as its owner, so that the leftovers of a killed one are found and removed.

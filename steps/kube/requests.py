@@ -46,7 +46,7 @@ def path(kind: str, namespace: str = "", name: str = "") -> str:
     return "/" + "/".join(part for part in parts if part)
 
 
-def opened(
+def send_request(
     client: ApiClient,
     method: str,
     where: str,
@@ -86,7 +86,9 @@ def request_object(
     headers: Mapping[str, str] | None = None,
 ) -> Plain:
     """Send one request; return the answered object. Raises ApiException if refused, HTTPError or OSError if lost."""
-    with closing(opened(client, method, where, body, timeout_s=timeout_s, query=query, headers=headers)) as response:
+    with closing(
+        send_request(client, method, where, body, timeout_s=timeout_s, query=query, headers=headers)
+    ) as response:
         return cast(Plain, json.loads(response.data))
 
 
@@ -100,7 +102,7 @@ def find_object(client: ApiClient, where: str) -> Plain | None:
         return None
 
 
-def items(client: ApiClient, where: str, **query: str) -> list[Plain]:
+def list_objects(client: ApiClient, where: str, **query: str) -> list[Plain]:
     """Return all objects at a path, fetched page by page. ``query``: labelSelector, fieldSelector.
 
     Raises as ``request_object``.
@@ -115,7 +117,7 @@ def items(client: ApiClient, where: str, **query: str) -> list[Plain]:
     return objects
 
 
-def moment(text: str | None) -> float | None:
+def parse_time(text: str | None) -> float | None:
     """Parse a time of Kubernetes (RFC 3339, UTC, with or without fractions) into Unix seconds; None stays None."""
     return datetime.fromisoformat(text).timestamp() if text else None
 

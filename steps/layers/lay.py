@@ -14,7 +14,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 TIMEOUT_S = 900.0
 """Timeout of the script that applies a layer."""
-_LAY = """export LC_ALL=C
+_APPLY_SCRIPT = """export LC_ALL=C
 xargs -0 rm -rf -- <"$STEM.first" || exit 1
 gzip -dc "$STEM.tgz" | tar -xpf - -C / || echo "tar: exit code $?" >&2
 xargs -0 rm -rf -- <"$STEM.last"
@@ -23,7 +23,7 @@ rm -f "$STEM.first" "$STEM.last" "$STEM.tgz" """
 
 
 @dataclass(frozen=True)
-class LaidLayer:
+class AppliedLayer:
     """The content of an applied layer, the paths not written because they are protected, and the machine's output."""
 
     content: LayerContent
@@ -31,7 +31,7 @@ class LaidLayer:
     output: str
 
 
-def lay(box: Sandbox, layer: bytes, *, keep_out: Iterable[str]) -> LaidLayer:
+def apply_layer(box: Sandbox, layer: bytes, *, keep_out: Iterable[str]) -> AppliedLayer:
     """Write the files of a layer to a fresh machine, except paths at, above or below ``keep_out`` and SYSTEM.
 
     The content is untrusted (``as_untrusted``). Raises one of ``archive.BROKEN`` for an invalid layer, and what
@@ -62,11 +62,13 @@ def lay(box: Sandbox, layer: bytes, *, keep_out: Iterable[str]) -> LaidLayer:
     box.write(f"{prefix}.first", _list(path for path in deleted if path in content.changed))
     box.write(f"{prefix}.last", _list(path for path in deleted if path not in content.changed))
     box.write(f"{prefix}.tgz", writer.data)
-    result = box.exec(_LAY, timeout_s=TIMEOUT_S, cwd="/", env={"STEM": prefix}, merge=True, max_output_bytes=64 << 10)
+    result = box.exec(
+        _APPLY_SCRIPT, timeout_s=TIMEOUT_S, cwd="/", env={"STEM": prefix}, merge=True, max_output_bytes=64 << 10
+    )
     output = result.stdout.decode(errors="replace").strip()
     if result.timed_out or result.exit_code != 0:
         output = f"{output}\napplying the layer ended with exit code {result.exit_code}".strip()
-    return LaidLayer(content, sorted(set(blocked)), output)
+    return AppliedLayer(content, sorted(set(blocked)), output)
 
 
 def _is_within(path: bytes, folder: bytes) -> bool:

@@ -76,7 +76,7 @@ class Listing:
             begin = end + 1
 
 
-def record(box: Sandbox) -> Listing:
+def list_machine(box: Sandbox) -> Listing:
     """List a machine before untrusted code runs.
 
     Raises ConfigError if the image lacks one of PROGRAMS, InfraError or ResourceError if a command fails.
@@ -89,9 +89,9 @@ def record(box: Sandbox) -> Listing:
     if missing := result.stderr.split():
         names = b", ".join(missing).decode(errors="replace")
         raise ConfigError(f"{box.machine.image} lacks {names}, needed to collect changed files", field="image")
-    mounts = _outside(box, read_mounts(result.stdout))
+    mounts = _excluded_mounts(box, read_mounts(result.stdout))
     listed = list_files(box, mounts)
-    if not is_whole(listed):
+    if not is_complete(listed):
         raise script_failure("listing the machine's files", listed)
     return Listing.of(listed.stdout, mounts)
 
@@ -118,7 +118,7 @@ fi""",
     )
 
 
-def is_whole(listed: ExecResult) -> bool:
+def is_complete(listed: ExecResult) -> bool:
     """Return whether a listing is complete: it has the root among its first entries and was not truncated.
 
     Exit code 1 is accepted: find returns it if a file vanished meanwhile.
@@ -140,7 +140,7 @@ def read_mounts(mountinfo: bytes) -> dict[bytes, bool]:
     return {place: writable for place, writable in mounts.items() if place != b"/"}
 
 
-def _outside(box: Sandbox, mounts: dict[bytes, bool]) -> tuple[bytes, ...]:
+def _excluded_mounts(box: Sandbox, mounts: dict[bytes, bool]) -> tuple[bytes, ...]:
     """Return the excluded mounts, without mounts inside others.
 
     Writable folders outside SYSTEM are volumes and therefore not excluded. Raises InfraError or ResourceError.

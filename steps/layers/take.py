@@ -12,11 +12,11 @@ from swe_argo.steps.contracts.layer import LayerSummary
 from swe_argo.steps.errors import ResourceError
 from swe_argo.steps.layers import archive
 from swe_argo.steps.layers.archive import BROKEN, MAX_CONTENT, LayerWriter, is_inside
-from swe_argo.steps.layers.listing import OURS, TIMEOUT_S, ListedFile, Listing, is_whole, list_files
+from swe_argo.steps.layers.listing import OURS, TIMEOUT_S, ListedFile, Listing, is_complete, list_files
 from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken
 
-_PACK = """export LC_ALL=C
+_PACK_SCRIPT = """export LC_ALL=C
 if tar --null -T /dev/null -cf /dev/null 2>/dev/null
 then tar --format=gnu --no-recursion --null -T "$NAMES" -cf -
 else xargs -0 tar -cf - <"$NAMES"
@@ -30,12 +30,12 @@ MAX_CHANGES = 400_000
 """Maximum changed files and folders of a layer, which are all in memory."""
 SHOWN = 200
 """Maximum changes in a summary."""
-NOTHING = "the machine's changes could not be collected"
+NOT_COLLECTED = "the machine's changes could not be collected"
 """Beginning of the note for an empty layer."""
 
 
 @dataclass(frozen=True)
-class TakenLayer:
+class CreatedLayer:
     """A layer's archive, empty without changes, and a note if it is empty or incomplete for another reason."""
 
     data: bytes
@@ -60,44 +60,45 @@ class _Changes:
         return bool(self.files or self.folders or self.deleted)
 
 
-def take(box: Sandbox, before: Listing) -> TakenLayer:
+def create_layer(box: Sandbox, before: Listing) -> CreatedLayer:
     """Return a machine's changes since ``before``: content, kind, mode and owner, without mounts.
 
-    An agent has worked in the machine (``as_untrusted``). If its actions prevent this (replaced tools, a full disk,
-    more than MAX_CONTENT bytes or MAX_CHANGES files), the layer is empty, with a note, at the agent's expense. Sockets,
-    devices and files larger than MAX_CONTENT are skipped. Raises InfraError if the machine's host reports its loss.
+    ``box`` comes from ``as_untrusted``, because an agent has worked in it. If the agent's actions prevent this
+    (replaced tools, a full disk, more than MAX_CONTENT bytes or MAX_CHANGES files), the layer is empty, with a note, at
+    the agent's expense. Sockets, devices and files larger than MAX_CONTENT are skipped. Raises InfraError if the
+    machine's host reports its loss.
     """
     try:
         return _take(box, before)
     except (SandboxBroken, ResourceError) as error:
-        return TakenLayer(b"", f"{NOTHING}: {error.reason}")
+        return CreatedLayer(b"", f"{NOT_COLLECTED}: {error.reason}")
     except BROKEN as error:
-        return TakenLayer(b"", f"{NOTHING}: {' '.join(str(error).split())[:300] or type(error).__name__}")
+        return CreatedLayer(b"", f"{NOT_COLLECTED}: {' '.join(str(error).split())[:300] or type(error).__name__}")
 
 
-def _take(box: Sandbox, before: Listing) -> TakenLayer:
-    """Return the layer. Raises SandboxBroken, ResourceError or one of BROKEN where ``take`` returns an empty one."""
+def _take(box: Sandbox, before: Listing) -> CreatedLayer:
+    """Return the layer. Raises SandboxBroken, ResourceError or one of BROKEN where create_layer returns none."""
     listed = list_files(box, before.mounts)
-    if not is_whole(listed):
-        return TakenLayer(b"", f"{NOTHING}: {_why(listed)}")
+    if not is_complete(listed):
+        return CreatedLayer(b"", f"{NOT_COLLECTED}: {_describe_failure(listed)}")
     changes = _compare(before, Listing.of(listed.stdout, before.mounts))
     if not changes.any:
-        return TakenLayer(b"", _describe_skipped(changes))
+        return CreatedLayer(b"", _describe_skipped(changes))
     size = sum(file.size for file in changes.files.values() if file.kind == "f")
     if size > MAX_CONTENT:
-        return TakenLayer(b"", f"the changed files are {size >> 20} MiB, more than {MAX_CONTENT >> 20}")
+        return CreatedLayer(b"", f"the changed files are {size >> 20} MiB, more than {MAX_CONTENT >> 20}")
     packed, note = b"", ""
     if changes.files:
         result = _pack(box, changes)
         packed, note = result.stdout, _first_line(result)
         if result.truncated:
-            return TakenLayer(b"", f"the changed files exceed {archive.MAX_BYTES >> 20} MiB when packed")
+            return CreatedLayer(b"", f"the changed files exceed {archive.MAX_BYTES >> 20} MiB when packed")
         if not packed:
-            return TakenLayer(b"", f"{NOTHING}: {_why(result)}")
+            return CreatedLayer(b"", f"{NOT_COLLECTED}: {_describe_failure(result)}")
     data, sizes = _write(changes, packed)
     unread = len(changes.files) - len(sizes)
     notes = (_describe_skipped(changes), f"{unread} changed files could not be read" if unread else "", note)
-    return TakenLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes))
+    return CreatedLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes))
 
 
 def _compare(before: Listing, now: Listing) -> _Changes:
@@ -112,7 +113,7 @@ def _compare(before: Listing, now: Listing) -> _Changes:
         if file.kind == "d":
             folders.add(file.path)
         facts, kind = old.pop(file.path, (b"", ""))
-        if facts == file.facts or not is_inside(_name(file.path)) or _CACHE in file.path + b"/":
+        if facts == file.facts or not is_inside(_member_name(file.path)) or _CACHE in file.path + b"/":
             continue
         if len(changes.files) + len(changes.folders) + len(changes.skipped) >= MAX_CHANGES:
             raise ValueError(f"more than {MAX_CHANGES} files changed")
@@ -131,7 +132,7 @@ def _compare(before: Listing, now: Listing) -> _Changes:
     last = b"\0"
     for path in sorted(old):
         # Files in a deleted folder are deleted with it.
-        if not path.startswith(last) and is_inside(_name(path)):
+        if not path.startswith(last) and is_inside(_member_name(path)):
             changes.deleted.append(path)
             last = path + b"/"
     return changes
@@ -141,7 +142,9 @@ def _pack(box: Sandbox, changes: _Changes) -> ExecResult:
     """Run the command that packs the changed files, whose names it reads from a file in the machine."""
     names = f"/var/tmp/swe-argo-{secrets.token_hex(8)}"  # noqa: S108 - of the sandbox
     box.write(names, b"".join(b"." + path + b"\0" for path in sorted(changes.files)))
-    return box.exec(_PACK, timeout_s=TIMEOUT_S, cwd="/", env={"NAMES": names}, max_output_bytes=archive.MAX_BYTES)
+    return box.exec(
+        _PACK_SCRIPT, timeout_s=TIMEOUT_S, cwd="/", env={"NAMES": names}, max_output_bytes=archive.MAX_BYTES
+    )
 
 
 def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
@@ -150,13 +153,13 @@ def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
         writer.add_list(archive.DELETED, changes.deleted)
         writer.add_list(archive.REPLACED, changes.replaced)
         for folder in sorted(changes.folders):
-            member = tarfile.TarInfo(_name(folder.path))
+            member = tarfile.TarInfo(_member_name(folder.path))
             member.type, member.mode = tarfile.DIRTYPE, folder.mode
             member.uid, member.gid, member.mtime = folder.uid, folder.gid, int(folder.mtime)
             writer.add(member, None)
         sizes: dict[bytes, int] = {}
         for member, content in archive.members(packed) if packed else ():
-            path = _path(member.name)
+            path = _absolute_path(member.name)
             if member.isdir() or path in sizes or path not in changes.files:
                 continue
             sizes[path] = changes.files[path].size if member.islnk() else member.size
@@ -182,11 +185,11 @@ def _summarize(changes: _Changes, sizes: dict[bytes, int]) -> LayerSummary:
     )
 
 
-def _name(path: bytes) -> str:
+def _member_name(path: bytes) -> str:
     return path[1:].decode(errors="surrogateescape")
 
 
-def _path(name: str) -> bytes:
+def _absolute_path(name: str) -> bytes:
     return b"/" + name.encode(errors="surrogateescape")
 
 
@@ -197,7 +200,7 @@ def _describe_skipped(changes: _Changes) -> str:
     return f"skipped, as too large or not a regular file: {changes.skipped[0].decode(errors='replace')[:200]}"
 
 
-def _why(result: ExecResult) -> str:
+def _describe_failure(result: ExecResult) -> str:
     """Return why a command gave no usable output."""
     if result.timed_out:
         return f"timed out after {TIMEOUT_S:.0f} s"

@@ -40,26 +40,26 @@ class ResponseTimeoutError(Exception):
     """The call's time limit passed while the model was still generating."""
 
 
-def read_body(response: Any, headers: Mapping[str, str], until: float, wire: Wire) -> dict[str, Any]:
-    """Return the body of a response, in its protocol. ``until`` is the deadline in monotonic time.
+def read_body(response: Any, headers: Mapping[str, str], deadline: float, wire: Wire) -> dict[str, Any]:
+    """Return the body of a response, in its protocol. ``deadline`` is in monotonic time.
 
     Raises DroppedError if the body is incomplete or malformed, or if no output came in time, and ResponseTimeoutError
     if the model was still generating at the deadline.
     """
     if "event-stream" in headers.get("content-type", ""):
-        return _streamed(response.iter_bytes(), until, wire)
-    return _whole(response.iter_bytes(), until, wire)
+        return _read_stream(response.iter_bytes(), deadline, wire)
+    return _read_plain(response.iter_bytes(), deadline, wire)
 
 
-def _in_time(parts: Iterable[Any], until: float) -> Iterator[Any]:
+def _until_deadline(parts: Iterable[Any], deadline: float) -> Iterator[Any]:
     """Yield the parts. Raises ResponseTimeoutError if one arrives after the deadline."""
     for part in parts:
         yield part
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise ResponseTimeoutError
 
 
-def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
+def _read_plain(parts: Iterable[bytes], deadline: float, wire: Wire) -> dict[str, Any]:
     """Return a plain body; a stream with the wrong content type is read as a stream.
 
     Raises DroppedError if it is incomplete or not a JSON object.
@@ -67,7 +67,7 @@ def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
     # Some proxies keep a connection open with blanks; these are not part of the answer.
     data = bytearray()
     try:
-        for part in _in_time(parts, until):
+        for part in _until_deadline(parts, deadline):
             data += part
     except ResponseTimeoutError:
         raise DroppedError("no complete answer within the call's timeout", silent=True) from None
@@ -75,21 +75,21 @@ def _whole(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
         body = json.loads(bytes(data))
     except (ValueError, RecursionError):
         if is_event_stream(bytes(data[:100])):
-            return _streamed([bytes(data)], math.inf, wire)
+            return _read_stream([bytes(data)], math.inf, wire)
         raise DroppedError(f"the answer is not JSON: {bytes(data[:200])!r}", foreign=True) from None
     if not isinstance(body, dict):
         raise DroppedError(f"the answer is not a JSON object: {bytes(data[:200])!r}", foreign=True)
     return body
 
 
-def _streamed(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any]:
+def _read_stream(parts: Iterable[bytes], deadline: float, wire: Wire) -> dict[str, Any]:
     """Return the body of a stream; a plain body labelled as a stream is read as one.
 
     Raises DroppedError and ResponseTimeoutError as ``read_body`` does.
     """
-    answer, odd = wire.assembly(), list[str]()
+    answer, other_lines = wire.assembly(), list[str]()
     try:
-        for data in stream_events(stream_lines(_in_time(parts, until)), odd):
+        for data in stream_events(stream_lines(_until_deadline(parts, deadline)), other_lines):
             if (error := answer.add(data)) is not None:
                 return error
     except ResponseTimeoutError:
@@ -101,7 +101,7 @@ def _streamed(parts: Iterable[bytes], until: float, wire: Wire) -> dict[str, Any
     except (AttributeError, KeyError, TypeError):  # JSON of another shape
         raise DroppedError(f"the stream is not a {wire.answer}") from None
     if answer.is_complete:
-        return answer.whole()
-    if odd and not answer.has_output:
-        return _whole([line.encode() + b"\n" for line in odd], math.inf, wire)
+        return answer.build_body()
+    if other_lines and not answer.has_output:
+        return _read_plain([line.encode() + b"\n" for line in other_lines], math.inf, wire)
     raise DroppedError("the stream ended before the answer was complete")

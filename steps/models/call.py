@@ -15,7 +15,7 @@ from swe_argo.steps.models.request_body import RequestDialect
 from swe_argo.steps.models.response_body import ModelResponse
 
 
-class PassingError(Exception):
+class TransientError(Exception):
     """A failure that a retry may fix."""
 
     def __init__(
@@ -35,7 +35,7 @@ class PassingError(Exception):
         super().__init__(message)
 
 
-class NotSpokenError(Exception):
+class UnsupportedProtocolError(Exception):
     """The endpoint does not support the protocol of a request; the message quotes its response."""
 
 
@@ -52,22 +52,22 @@ class Answered:
 class Call:
     """The state of a running call."""
 
-    write: Callable[[], dict[str, Any]]
+    build_body: Callable[[], dict[str, Any]]
     """Builds the body of the next request, in the dialect learnt from the endpoint so far."""
-    wording: RequestDialect
+    dialect: RequestDialect
     """Dialect of the request; it learns from refusals."""
-    goes_on: bool
+    was_accepted: bool
     """Whether the endpoint accepted an earlier request of this conversation; a refusal is then about newer messages."""
-    until: float = math.inf
+    deadline: float = math.inf
     """Deadline in monotonic time."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    probes: bool = False
+    is_probe: bool = False
     """Whether the call only tests if the endpoint supports this protocol."""
     requests: int = 0
     """Number of requests sent so far, including failed ones."""
     failures: int = 0
     """Number of failures that a retry may fix."""
-    tested: bool = False
+    small_request_succeeded: bool = False
     """Whether a small request succeeded after a refusal without a clear reason. The next such refusal is final."""
     answering_s: float = 0.0
     """Duration of the answer, without the failures before it."""
@@ -75,4 +75,4 @@ class Call:
     @property
     def remaining_s(self) -> float:
         """Return the seconds left until the deadline."""
-        return self.until - time.monotonic()
+        return self.deadline - time.monotonic()

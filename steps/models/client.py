@@ -19,17 +19,17 @@ from swe_argo.steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, Metr
 from swe_argo.steps.errors import StepError
 from swe_argo.steps.models.backoff import wait_s
 from swe_argo.steps.models.body_reading import DroppedError, ResponseTimeoutError
-from swe_argo.steps.models.call import Answered, Call, NotSpokenError, PassingError
+from swe_argo.steps.models.call import Answered, Call, TransientError, UnsupportedProtocolError
 from swe_argo.steps.models.connection import Connection, ModelRefusedError
 from swe_argo.steps.models.endpoint import Endpoint, resolve_endpoint
 from swe_argo.steps.models.errors import (
     ErrorMeaning,
     Refusal,
-    can_be_waited_for,
     error_meaning,
-    is_in_doubt,
-    is_unknown_page,
-    later_meaning,
+    has_unclear_scope,
+    is_surely_temporary,
+    is_unknown_path,
+    meaning_in_conversation,
 )
 from swe_argo.steps.models.failures import exhausted_error, refusal_error
 from swe_argo.steps.models.protocols.chat_shape import find_form_fault
@@ -61,21 +61,21 @@ class Client:
     """A client of the endpoint for one unit. ``forward`` is thread-safe; ``ask`` serves one conversation."""
 
     def __init__(
-        self, spec: RunSpec, where: Endpoint, limiter: RequestLimiter, first_wait_s: float = FIRST_WAIT_S
+        self, spec: RunSpec, endpoint: Endpoint, limiter: RequestLimiter, first_wait_s: float = FIRST_WAIT_S
     ) -> None:
         self.name = spec.agent.model or ""
-        self.where = where
+        self.resolved_endpoint = endpoint
         self.usage = Usage()
         self.lost_s = 0.0
-        self.wording = RequestDialect(where.model, spec.llm)
+        self.dialect = RequestDialect(endpoint.model, spec.llm)
         """Dialect of this client's own requests, as learnt from the endpoint's refusals."""
-        self.connection = Connection(where)
+        self.connection = Connection(endpoint)
         self.is_probe = False
         """Whether its requests are the small test requests themselves; their refusals are not tested further."""
-        self._llm, self._gate, self._first_wait_s = spec.llm, limiter, first_wait_s
-        self._shared = SharedIds()
+        self._llm, self._limiter, self._first_wait_s = spec.llm, limiter, first_wait_s
+        self._shared_ids = SharedIds()
         # _lost_until: monotonic time up to which lost time is counted already
-        self._counting, self._lost_until = threading.Lock(), -math.inf
+        self._usage_lock, self._lost_until = threading.Lock(), -math.inf
 
     def __repr__(self) -> str:
         return f"Client({self.name!r}, {self.endpoint!r})"
@@ -83,12 +83,12 @@ class Client:
     @property
     def endpoint(self) -> str:
         """Return the URL without parts that may be secret."""
-        return self.where.display_url
+        return self.resolved_endpoint.display_url
 
     @property
     def wire_model(self) -> str:
         """Return the model's name at the endpoint."""
-        return self.where.model
+        return self.resolved_endpoint.model
 
     def __enter__(self) -> Client:
         return self
@@ -102,7 +102,7 @@ class Client:
 
     def recall(self, metrics: Metrics) -> None:
         """Register a recorded answer that precedes the next request of this conversation."""
-        self._shared.recall(metrics)
+        self._shared_ids.recall(metrics)
 
     def ask(
         self,
@@ -119,15 +119,15 @@ class Client:
         with reason ``call_timeout`` is raised only if streams repeatedly run past their deadline, or if less than
         ``llm.timeout`` seconds were left and no request failed before. Otherwise raises what ``Model.ask`` raises.
         """
-        goes_on = any(message.get("role") == "assistant" for message in messages)
+        was_accepted = any(message.get("role") == "assistant" for message in messages)
         call = Call(
-            lambda: self.wording.body(messages, tools=tools, temperature=temperature, stop=stop),
-            self.wording,
-            goes_on,
-            _end(timeout_s),
+            lambda: self.dialect.body(messages, tools=tools, temperature=temperature, stop=stop),
+            self.dialect,
+            was_accepted,
+            _deadline(timeout_s),
         )
         answered = self._answer(call)
-        metrics = self._shared.add_token_ids(answered.metrics, messages)
+        metrics = self._shared_ids.add_token_ids(answered.metrics, messages)
         if isinstance(answered.outcome, NoReplyError):
             answered.outcome.metrics = metrics
             raise answered.outcome
@@ -136,41 +136,41 @@ class Client:
     def forward(
         self,
         request: dict[str, Any],
-        wording: RequestDialect,
+        dialect: RequestDialect,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-        goes_on: bool = False,
+        was_accepted: bool = False,
     ) -> Answered:
         """Answer an agent program's own request with the retries of ``ask``; all token ids of the prompt are included.
 
-        ``wording`` is the dialect learnt from earlier requests in this protocol and for this model. ``goes_on``:
+        ``dialect`` is the dialect learnt from earlier requests in this protocol and for this model. ``was_accepted``:
         whether the endpoint accepted requests of the program in an earlier try. Raises what ``ask`` raises, except for
         an answer that is itself a refusal: this is returned as the outcome.
         """
-        is_accepted = goes_on or self.usage.calls > 0
+        is_accepted = was_accepted or self.usage.calls > 0
         return self._answer(
-            Call(lambda: wording.rewrite(request), wording, is_accepted, _end(timeout_s), headers or {})
+            Call(lambda: dialect.rewrite(request), dialect, is_accepted, _deadline(timeout_s), headers or {})
         )
 
-    def probe(self, request: dict[str, Any], wording: RequestDialect) -> Answered:
-        """Send a test request in ``wording``'s protocol. Raises NotSpokenError if the endpoint does not support it."""
-        return self._answer(Call(lambda: wording.rewrite(request), wording, goes_on=False, probes=True))
+    def probe(self, request: dict[str, Any], dialect: RequestDialect) -> Answered:
+        """Send a test request in ``dialect``'s protocol. Raises UnsupportedProtocolError if it is not supported."""
+        return self._answer(Call(lambda: dialect.rewrite(request), dialect, was_accepted=False, is_probe=True))
 
     def _answer(self, call: Call) -> Answered:
         """Return the answer, after retries if needed, and add the time spent on failures to ``lost_s``."""
         began = time.monotonic()
         retrying = Retrying(
-            wait=self._wait,
+            wait=self._seconds_before_retry,
             stop=lambda state: not self._may_retry(call, state),
-            retry=retry_if_exception_type(PassingError),
+            retry=retry_if_exception_type(TransientError),
             reraise=True,
         )
         try:
             return retrying(self._attempt, call)
-        except PassingError as error:
+        except TransientError as error:
             if error.outcome is None:
-                raise self._exhausted(error, call) from None
+                raise self._make_exhausted_error(error, call) from None
             call.answering_s = time.monotonic() - began  # the model was answering all the time: none is lost
             raise error.outcome from None
         except NoReplyError:
@@ -178,134 +178,139 @@ class Client:
             raise
         finally:
             # All time before the final answer began is lost.
-            self._count_lost(began, time.monotonic() - call.answering_s)
+            self._add_lost_time(began, time.monotonic() - call.answering_s)
 
-    def _exhausted(self, error: PassingError, call: Call) -> StepError:
+    def _make_exhausted_error(self, error: TransientError, call: Call) -> StepError:
         """Return the error of a call whose retries are used up.
 
         A 429 that mentions no wait is taken for a spent quota if a small test request is refused, too.
         """
         refusal = error.refusal
-        if refusal and not self.is_probe and not can_be_waited_for(refusal, error.requested_s):
-            with suppress(PassingError):
-                if not self._takes_small_request(call, "tools" in call.write()):
-                    return self._no_access(refusal, call)
-        return exhausted_error(str(error), call.requests, self.where, foreign=error.foreign)
+        if refusal and not self.is_probe and not is_surely_temporary(refusal, error.requested_s):
+            with suppress(TransientError):
+                if not self._answers_small_request(call, "tools" in call.build_body()):
+                    return self._access_error(refusal, call)
+        return exhausted_error(str(error), call.requests, self.resolved_endpoint, foreign=error.foreign)
 
-    def _no_access(self, refusal: Refusal, call: Call) -> StepError:
+    def _access_error(self, refusal: Refusal, call: Call) -> StepError:
         """Return the ConfigError for an endpoint that refuses all requests; it quotes ``refusal``."""
-        endpoint = replace(self.where, model=call.wording.model)
+        endpoint = replace(self.resolved_endpoint, model=call.dialect.model)
         error = refusal_error(refusal, ErrorMeaning.ACCESS, endpoint, "")
         assert isinstance(error, StepError)
         return error
 
-    def _takes_small_request(self, call: Call, with_tools: bool) -> bool:
+    def _answers_small_request(self, call: Call, with_tools: bool) -> bool:
         """Return whether the endpoint answers the small test request that plan sends, too.
 
-        Raises PassingError if that is unknown, because the endpoint is busy or does not answer.
+        Raises TransientError if that is unknown, because the endpoint is busy or does not answer.
         """
-        wording = replace(call.wording, llm=small_settings(call.wording.llm))
+        dialect = replace(call.dialect, llm=small_settings(call.dialect.llm))
         request = {
-            name: value for name, value in REQUESTS[wording.wire.protocol].items() if with_tools or name != "tools"
+            name: value for name, value in REQUESTS[dialect.wire.protocol].items() if with_tools or name != "tools"
         }
-        small = Call(lambda: wording.rewrite(request), wording, goes_on=False, until=call.until, headers=call.headers)
+        small = Call(
+            lambda: dialect.rewrite(request), dialect, was_accepted=False, deadline=call.deadline, headers=call.headers
+        )
         try:
-            response = self._request(small.write(), small)
+            response = self._request(small.build_body(), small)
         except ModelRefusedError as error:
-            passing = error_meaning(error.refusal) is ErrorMeaning.PASSING
-            if passing and can_be_waited_for(error.refusal, error.requested_s):
-                raise PassingError(str(error), error.requested_s) from None
+            passing = error_meaning(error.refusal) is ErrorMeaning.TEMPORARY
+            if passing and is_surely_temporary(error.refusal, error.requested_s):
+                raise TransientError(str(error), error.requested_s) from None
             return False
         except (DroppedError, ResponseTimeoutError) as error:
-            raise PassingError(str(error) or "the answer did not end in time") from None
-        self._count(self._billed(response) or Usage(calls=1, requests=1, seconds=response.seconds))
+            raise TransientError(str(error) or "the answer did not end in time") from None
+        self._add_usage(self._usage_of_failed(response) or Usage(calls=1, requests=1, seconds=response.seconds))
         return True
 
-    def _count_lost(self, began: float, answered: float) -> None:
+    def _add_lost_time(self, began: float, answered: float) -> None:
         """Add the seconds from ``began`` until the answer began, both in monotonic time, to ``lost_s``.
 
         Time that several concurrent calls lose counts once.
         """
-        with self._counting:
+        with self._usage_lock:
             self.lost_s += max(0.0, answered - max(began, self._lost_until))
             self._lost_until = max(self._lost_until, answered)
 
-    def _count(self, usage: Usage) -> None:
-        with self._counting:
+    def _add_usage(self, usage: Usage) -> None:
+        with self._usage_lock:
             self.usage += usage
 
     def _attempt(self, call: Call) -> Answered:
         """Send a request until it is answered, adapting the dialect to parameters that the endpoint refuses."""
         while True:
-            body = call.write()
+            body = call.build_body()
             try:
                 return self._read(self._request(body, call), call)
             except ModelRefusedError as error:
-                self._try_other_wording(error, body, call)
+                self._adapt_to_refusal(error, body, call)
             except DroppedError as error:
                 if error.silent and error.was_sent and call.remaining_s <= 0 and not call.failures:
                     raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time ended before an answer") from None
-                raise PassingError(str(error), foreign=error.foreign) from None
+                raise TransientError(str(error), foreign=error.foreign) from None
             except ResponseTimeoutError:
                 late = NoReplyError(StopReason.CALL_TIMEOUT, "the answer did not end in time")
-                raise PassingError(late.detail, outcome=late) from None
+                raise TransientError(late.detail, outcome=late) from None
 
-    def _try_other_wording(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
+    def _adapt_to_refusal(self, error: ModelRefusedError, body: dict[str, Any], call: Call) -> None:
         """Prepare to send the request again: rephrased or, once after an unclear refusal, unchanged.
 
-        If it must not be sent again at once, raises PassingError if a later retry may succeed, NotSpokenError for a
-        probe of an unsupported protocol, and else the error of the refusal (NoReplyError or ConfigError).
+        If it must not be sent again at once, raises TransientError if a later retry may succeed,
+        UnsupportedProtocolError for a probe of an unsupported protocol, and else the error of the refusal (NoReplyError
+        or ConfigError).
         """
-        if call.probes and is_unknown_page(error.refusal):
-            raise NotSpokenError(str(error)) from None
-        means = error_meaning(error.refusal)
-        if means is ErrorMeaning.PARAMETER and call.wording.learn(error.refusal, body):
+        if call.is_probe and is_unknown_path(error.refusal):
+            raise UnsupportedProtocolError(str(error)) from None
+        meaning = error_meaning(error.refusal)
+        if meaning is ErrorMeaning.PARAMETER and call.dialect.learn(error.refusal, body):
             return
         # The endpoint accepted the conversation before, so its settings are not at fault.
-        if call.goes_on:
-            means = later_meaning(means)
-        if means is ErrorMeaning.PASSING:
+        if call.was_accepted:
+            meaning = meaning_in_conversation(meaning)
+        if meaning is ErrorMeaning.TEMPORARY:
             foreign = error.refusal.is_foreign
-            raise PassingError(str(error), error.requested_s, refusal=error.refusal, foreign=foreign) from None
-        field = call.wording.field_of(error.refusal, body)
+            raise TransientError(str(error), error.requested_s, refusal=error.refusal, foreign=foreign) from None
+        field = call.dialect.field_of(error.refusal, body)
         # A setting of the spec other than the model is at fault: no test is needed.
-        is_of_spec = not call.goes_on and field not in ("", "agent.model")
-        if not self.is_probe and not is_of_spec and is_in_doubt(error.refusal, means):
-            if not call.tested:
-                if not self._takes_small_request(call, "tools" in body):
-                    raise self._no_access(error.refusal, call) from None
-                call.tested = True
+        is_of_spec = not call.was_accepted and field not in ("", "agent.model")
+        if not self.is_probe and not is_of_spec and has_unclear_scope(error.refusal, meaning):
+            if not call.small_request_succeeded:
+                if not self._answers_small_request(call, "tools" in body):
+                    raise self._access_error(error.refusal, call) from None
+                call.small_request_succeeded = True
                 return
-            means = ErrorMeaning.UNANSWERABLE if call.goes_on else ErrorMeaning.REFUSED
-        endpoint = replace(self.where, model=call.wording.model)
-        outcome = refusal_error(error.refusal, means, endpoint, field)
-        if means is ErrorMeaning.UNANSWERABLE and isinstance(outcome, NoReplyError):
+            meaning = ErrorMeaning.UNANSWERABLE if call.was_accepted else ErrorMeaning.REFUSED
+        endpoint = replace(self.resolved_endpoint, model=call.dialect.model)
+        outcome = refusal_error(error.refusal, meaning, endpoint, field)
+        if meaning is ErrorMeaning.UNANSWERABLE and isinstance(outcome, NoReplyError):
             with suppress(*_SHAPE):
-                if fault := find_form_fault(call.wording.wire.chat_request(body)["messages"]):
+                if fault := find_form_fault(call.dialect.wire.chat_request(body)["messages"]):
                     outcome.detail = f"{MALFORMED_REQUEST} ({fault}); the endpoint: {outcome.detail}"
         raise outcome from None
 
     def _request(self, body: dict[str, Any], call: Call) -> ModelResponse:
         """Send one request when the limiter allows it. Only a failed request is counted here, others by ``_read``."""
-        with self._gate.turn(call.remaining_s):
+        with self._limiter.turn(call.remaining_s):
             began = time.monotonic()
             try:
                 response = self.connection.send(
                     body,
                     max(min(self._llm.timeout, call.remaining_s), MOMENT_S),
-                    wire=call.wording.wire,
+                    wire=call.dialect.wire,
                     headers=call.headers,
                 )
             except (ModelRefusedError, DroppedError, ResponseTimeoutError) as error:
                 if not isinstance(error, DroppedError) or error.was_sent:
                     call.requests += 1
-                    came = None if isinstance(error, ResponseTimeoutError) else error.response
-                    self._count(self._billed(came) or Usage(requests=1, seconds=time.monotonic() - began))
+                    partial_response = None if isinstance(error, ResponseTimeoutError) else error.response
+                    self._add_usage(
+                        self._usage_of_failed(partial_response) or Usage(requests=1, seconds=time.monotonic() - began)
+                    )
                 raise
         call.requests += 1
         return response
 
-    def _billed(self, response: ModelResponse | None) -> Usage | None:
+    def _usage_of_failed(self, response: ModelResponse | None) -> Usage | None:
         """Return the usage of a failed response, if the endpoint reports it."""
         try:
             if response is None or not usage_of(response.body):
@@ -324,10 +329,10 @@ class Client:
             return Answered(response, metrics or Metrics(), error)
         except _SHAPE as error:
             call.answering_s = 0.0
-            problem = f"the answer is not a {call.wording.wire.answer}: {type(error).__name__}: {error}"
-            raise PassingError(problem) from None
+            problem = f"the answer is not a {call.dialect.wire.answer}: {type(error).__name__}: {error}"
+            raise TransientError(problem) from None
         finally:
-            self._count(_usage(metrics) if metrics else Usage(requests=1, seconds=response.seconds))
+            self._add_usage(_usage(metrics) if metrics else Usage(requests=1, seconds=response.seconds))
             self._log(metrics)
 
     def _log(self, metrics: Metrics | None) -> None:
@@ -343,10 +348,10 @@ class Client:
             extra.seconds,
         )
 
-    def _wait(self, state: RetryCallState) -> float:
+    def _seconds_before_retry(self, state: RetryCallState) -> float:
         """Return the seconds to wait before the next retry (tenacity's callback)."""
         error = state.outcome.exception() if state.outcome else None
-        requested_s = error.requested_s if isinstance(error, PassingError) else None
+        requested_s = error.requested_s if isinstance(error, TransientError) else None
         return wait_s(state.attempt_number - 1, requested_s, self._first_wait_s)
 
     def _may_retry(self, call: Call, state: RetryCallState) -> bool:
@@ -355,7 +360,7 @@ class Client:
         return call.failures <= self._llm.num_retries and state.upcoming_sleep < call.remaining_s
 
 
-def _end(timeout_s: float | None) -> float:
+def _deadline(timeout_s: float | None) -> float:
     return math.inf if timeout_s is None else time.monotonic() + timeout_s
 
 

@@ -13,13 +13,13 @@ from pydantic import SecretStr
 from swe_argo.steps.contracts.run_spec import LlmSpec
 from swe_argo.steps.errors import ConfigError
 
-_OURS = (
+_SAME_KEYS = (
     "base_url", "temperature", "top_p", "seed", "max_output_tokens", "reasoning_effort", "native_tool_calling",
     "input_cost_per_token", "output_cost_per_token", "timeout", "num_retries", "extra_body",
 )  # fmt: skip
 """Keys with the same meaning under ``llm`` here."""
 _SECRET = ("api_key",)
-_HEEDLESS = (
+_IGNORED = (
     "aws_access_key_id", "aws_secret_access_key", "aws_region_name", "openrouter_site_url", "openrouter_app_name",
     "retry_multiplier", "retry_min_wait", "retry_max_wait", "max_message_chars", "ollama_base_url", "drop_params",
     "modify_params", "disable_vision", "disable_stop_word", "caching_prompt", "log_completions", "custom_tokenizer",
@@ -29,7 +29,14 @@ _HEEDLESS = (
 )  # fmt: skip
 """Keys of OpenHands' LLMConfig without a meaning here. Keys that change what is sent are reported, for OpenHands would
 run differently; the others only configure OpenHands itself."""
-_STEERING = ("custom_llm_provider", "api_version", "completion_kwargs", "safety_settings", "top_k", "max_input_tokens")
+_IGNORED_BUT_SENT = (
+    "custom_llm_provider",
+    "api_version",
+    "completion_kwargs",
+    "safety_settings",
+    "top_k",
+    "max_input_tokens",
+)
 """Keys that would change the requests; they are reported as ignored."""
 
 
@@ -87,7 +94,9 @@ def _group(settings: dict[str, Any], source: str) -> ModelGroup:
     key = settings.get("api_key")
     if key is not None and not isinstance(key, str):
         raise ConfigError(f"api_key in {source} is not a text", field="llm.config")
-    fields: dict[str, Any] = {"llm": {name: settings[name] for name in _OURS if settings.get(name) not in (None, "")}}
+    fields: dict[str, Any] = {
+        "llm": {name: settings[name] for name in _SAME_KEYS if settings.get(name) not in (None, "")}
+    }
     if settings.get("model"):
         fields["agent"] = {"model": settings["model"]}
     for name in ("timeout", "max_output_tokens"):
@@ -100,10 +109,10 @@ def _group(settings: dict[str, Any], source: str) -> ModelGroup:
 
 def _notes(settings: dict[str, Any], source: str) -> list[str]:
     """Return notices about unknown keys, and about ignored keys that would change what is sent."""
-    recognised = {*_OURS, *_SECRET, "model", *_HEEDLESS, *LlmSpec.model_fields}
+    recognised = {*_SAME_KEYS, *_SECRET, "model", *_IGNORED, *LlmSpec.model_fields}
     notes = []
     if unknown := sorted(set(settings) - recognised):
         notes.append(f"unknown fields in {source} are ignored: {', '.join(unknown)}")
-    if steering := [name for name in _STEERING if settings.get(name) not in (None, "", 0, {})]:
+    if steering := [name for name in _IGNORED_BUT_SENT if settings.get(name) not in (None, "", 0, {})]:
         notes.append(f"ignored in {source}: {', '.join(steering)}; llm.extra_body adds fields to each request")
     return notes

@@ -35,7 +35,7 @@ UNREACHABLE = (
     "is on a host that cannot be reached",
 )
 """Messages for an endpoint that cannot be reached."""
-BROKEN_OFF = ("abort", "error")
+ABORTED = ("abort", "error")
 """Finish reasons of answers that the endpoint did not complete: vLLM and SGLang while shutting down, OpenRouter when
 its provider failed, LMDeploy when it could not process the request."""
 LMDEPLOY = "internal error happened, status code"
@@ -74,20 +74,20 @@ class ModelRefusedError(Exception):
 class Connection:
     """The openai library's client for one endpoint. Raises ConfigError for an invalid address."""
 
-    def __init__(self, where: Endpoint, connect_s: float = CONNECT_S) -> None:
+    def __init__(self, endpoint: Endpoint, connect_s: float = CONNECT_S) -> None:
         import openai  # takes a second of CPU: imported only by runs that ask a model
 
         self.connect_s = connect_s
-        key = where.key.get_secret_value() if where.key else ""
+        key = endpoint.key.get_secret_value() if endpoint.key else ""
         try:
-            self._client = openai.OpenAI(base_url=where.url, api_key=key or NO_KEY, max_retries=0)
+            self._client = openai.OpenAI(base_url=endpoint.url, api_key=key or NO_KEY, max_retries=0)
         except _address_errors() as error:
-            raise ConfigError(f"{where.display_url} is not a valid address: {error}", field="llm.base_url") from None
+            raise ConfigError(f"{endpoint.display_url} is not a valid address: {error}", field="llm.base_url") from None
         self._headers = {} if key else {"Authorization": openai.Omit()}
         self._anthropic: dict[str, Any] = {"anthropic-version": VERSION}
         if key:
             self._anthropic["x-api-key"] = key
-        if vendor_of_host(urlsplit(where.url).hostname or "") is ANTHROPIC:
+        if vendor_of_host(urlsplit(endpoint.url).hostname or "") is ANTHROPIC:
             self._anthropic["Authorization"] = openai.Omit()  # Anthropic takes one of the two; other servers, either
 
     def close(self) -> None:
@@ -137,9 +137,9 @@ class Connection:
                 },
             )
             with closing(response):
-                came = {name.lower(): value for name, value in response.headers.items()}
-                native = read_body(response, came, began + timeout_s, wire)
-                result = _response(native, came, time.monotonic() - began, wire)
+                response_headers = {name.lower(): value for name, value in response.headers.items()}
+                native = read_body(response, response_headers, began + timeout_s, wire)
+                result = _to_model_response(native, response_headers, time.monotonic() - began, wire)
         except UnicodeEncodeError:
             if (clean := _encodable(body)) == body:  # a header is the cause: OPENAI_ORG_ID
                 raise ConfigError(
@@ -147,11 +147,11 @@ class Connection:
                 ) from None
             return self.send(clean, timeout_s, wire=wire, headers=headers)
         except openai.APIStatusError as error:
-            came = _headers(error)
-            if (generated := _generated(error.body)) is None:
+            response_headers = _headers(error)
+            if (generated := _quoted_answer(error.body)) is None:
                 refusal = Refusal.of(error.status_code, _error_body(error))
-                raise ModelRefusedError(refusal, requested_wait_s(came, words=refusal.message)) from None
-            result = ModelResponse(generated, came, time.monotonic() - began)
+                raise ModelRefusedError(refusal, requested_wait_s(response_headers, words=refusal.message)) from None
+            result = ModelResponse(generated, response_headers, time.monotonic() - began)
         except openai.APITimeoutError as error:
             was_sent = _is_sent(error)
             problem = (
@@ -160,13 +160,13 @@ class Connection:
             raise DroppedError(problem, was_sent=was_sent, silent=True) from None
         except openai.APIConnectionError as error:
             cause = error.__cause__
-            problem = _unreached(cause) or f"{type(cause).__name__}: {cause}"
+            problem = _describe_unreachable(cause) or f"{type(cause).__name__}: {cause}"
             raise DroppedError(problem, was_sent=_is_sent(error)) from None
         except _transport_errors() as error:
             silent = "Timeout" in type(error).__name__
             problem = f"no complete answer within {timeout_s:g} s" if silent else f"{type(error).__name__}: {error}"
             raise DroppedError(problem, silent=silent) from None
-        return _checked(result)
+        return _check_response(result)
 
     def _headers_of(self, wire: Wire) -> dict[str, Any]:
         return self._headers | (self._anthropic if wire.protocol is WireProtocol.ANTHROPIC else {})
@@ -179,7 +179,7 @@ def _encodable(body: dict[str, Any]) -> dict[str, Any]:
     return clean
 
 
-def _generated(refusal: object) -> dict[str, Any] | None:
+def _quoted_answer(refusal: object) -> dict[str, Any] | None:
     """Return the answer quoted in an error because the server could not parse a call in it; None if none is."""
     fields = refusal if isinstance(refusal, dict) else {}
     text = fields.get("failed_generation")
@@ -211,7 +211,7 @@ def _is_sent(error: BaseException) -> bool:
     return not type(error.__cause__).__name__.startswith("Connect")
 
 
-def _unreached(error: BaseException | None) -> str:
+def _describe_unreachable(error: BaseException | None) -> str:
     """Return why the endpoint cannot be reached, or "". The HTTP client wraps the operating system's error."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
@@ -239,7 +239,7 @@ def _http_clients() -> list[Any]:
     return [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
 
 
-def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float, wire: Wire) -> ModelResponse:
+def _to_model_response(native: dict[str, Any], headers: Mapping[str, str], seconds: float, wire: Wire) -> ModelResponse:
     """Return the answer, translated to a chat completion. Raises DroppedError if it has an unexpected shape."""
     if wire is CHAT:
         return ModelResponse(with_plain_calls(native), headers, seconds)
@@ -249,7 +249,7 @@ def _response(native: dict[str, Any], headers: Mapping[str, str], seconds: float
         raise DroppedError(f"the answer is not a {wire.answer}") from None
 
 
-def _checked(response: ModelResponse) -> ModelResponse:
+def _check_response(response: ModelResponse) -> ModelResponse:
     """Return the response; if it is an error that quotes the model's answer, return that answer.
 
     Raises ModelRefusedError if it contains another error, DroppedError if it was aborted or has no message. A filtered
@@ -259,14 +259,14 @@ def _checked(response: ModelResponse) -> ModelResponse:
     message, finish = choice.get("message"), choice.get("finish_reason")
     text = message.get("content") if isinstance(message, dict) else None
     error = body.get("error") or choice.get("error")
-    if not error and finish in BROKEN_OFF and isinstance(text, str) and text.startswith(LMDEPLOY):
+    if not error and finish in ABORTED and isinstance(text, str) and text.startswith(LMDEPLOY):
         error, text = text, None
     if error and not text:
-        if (generated := _generated(error)) is not None:
+        if (generated := _quoted_answer(error)) is not None:
             return replace(response, body=generated)
         refusal = Refusal.of(_status(error), {"error": error})
         raise ModelRefusedError(refusal, requested_wait_s(response.headers, words=refusal.message), response)
-    if finish in BROKEN_OFF:
+    if finish in ABORTED:
         raise DroppedError(f"the endpoint aborted the answer (finish reason {finish})", response=response)
     if not isinstance(message, dict) and finish != "content_filter":
         raise DroppedError(f"the answer has no {'message' if choice else 'choices'}", response=response)

@@ -47,8 +47,8 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
         raise ConfigError(
             f"agent {spec.agent.name!r} requires a model: --model openai/NAME, or {group}", field="agent.model"
         )
-    ours = settings()
-    base_url = (spec.llm.base_url or ours.llm_base_url or ours.proxy_url or "").strip()
+    environment = settings()
+    base_url = (spec.llm.base_url or environment.llm_base_url or environment.proxy_url or "").strip()
     url = base_url or OPENAI.url
     model = wire_name(spec.agent.model)
     if not _is_address(url):
@@ -56,12 +56,12 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
             "an address starts with http:// or https:// and ends with its path, as in http://host:8000/v1",
             field="llm.base_url",
         )
-    key = ours.proxy_key if base_url and base_url == ours.proxy_url else ours.llm_api_key
-    theirs = vendor_of_host(urlsplit(url).hostname or "")
-    if theirs is OPENAI:
+    key = environment.proxy_key if base_url and base_url == environment.proxy_url else environment.llm_api_key
+    host_vendor = vendor_of_host(urlsplit(url).hostname or "")
+    if host_vendor is OPENAI:
         _require_openai_model(spec, model, has_base_url=bool(base_url))
-    _refuse_foreign(spec, key, theirs)
-    if key is None and theirs is OPENAI:
+    _refuse_foreign(spec, key, host_vendor)
+    if key is None and host_vendor is OPENAI:
         raise ConfigError(
             "no API key for api.openai.com: set OPENAI_API_KEY, or give another endpoint with --base-url",
             field="llm.base_url",
@@ -73,7 +73,7 @@ def resolve_endpoint(spec: RunSpec) -> Endpoint:
 def _require_openai_model(spec: RunSpec, model: str, *, has_base_url: bool) -> None:
     """Refuse other vendors' models if no address is set: OpenAI would get another vendor's key."""
     if "/" in model:
-        line = _address_line(spec, f"URL ({OPENAI.url} has no such names)")
+        line = _address_hint(spec, f"URL ({OPENAI.url} has no such names)")
         raise ConfigError(
             f"no endpoint is known for model {model}: {line}",
             field="llm.base_url",
@@ -85,24 +85,24 @@ def _require_openai_model(spec: RunSpec, model: str, *, has_base_url: bool) -> N
     url = owner.url if owner else f"URL ({OPENAI.url} if it is OpenAI's)"
     raise ConfigError(
         f"no endpoint is set, so requests for {model} would go to api.openai.com, but {owner_text}: "
-        f"{_address_line(spec, url)}",
+        f"{_address_hint(spec, url)}",
         field="llm.base_url",
     )
 
 
-def _refuse_foreign(spec: RunSpec, key: SecretStr | None, theirs: Vendor | None) -> None:
+def _refuse_foreign(spec: RunSpec, key: SecretStr | None, host_vendor: Vendor | None) -> None:
     """Refuse to send one vendor's key to another vendor."""
     owner = vendor_of_key(key.get_secret_value()) if key else None
-    if owner is None or theirs is None or owner is theirs:
+    if owner is None or host_vendor is None or owner is host_vendor:
         return
     raise ConfigError(
-        f"the API key is {owner.name}'s but the address is {theirs.name}'s, so the key is not sent: "
-        f"{_address_line(spec, owner.url)}, or give {theirs.name}'s key",
+        f"the API key is {owner.name}'s but the address is {host_vendor.name}'s, so the key is not sent: "
+        f"{_address_hint(spec, owner.url)}, or give {host_vendor.name}'s key",
         field="llm.base_url",
     )
 
 
-def _address_line(spec: RunSpec, url: str) -> str:
+def _address_hint(spec: RunSpec, url: str) -> str:
     """Return a hint for setting the endpoint's address to ``url``, which may have a note after a blank."""
     if spec.llm.config is None:
         return f"give its endpoint with --base-url or LLM_BASE_URL: {url}"
@@ -124,7 +124,7 @@ def key_place() -> str:
     return f"{name} of Secret {secret}" if secret else name
 
 
-def way_to_give_a_key() -> str:
+def key_hint() -> str:
     """Return a hint for setting the missing key."""
     environment = settings()
     if environment.credentials:

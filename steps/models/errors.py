@@ -16,7 +16,7 @@ from typing import Any
 class ErrorMeaning(StrEnum):
     """The cause of an error, which decides how the client continues."""
 
-    PASSING = "passing"
+    TEMPORARY = "passing"
     """Retry: 429, 5xx, timeouts, dropped connections."""
     ACCESS = "access"
     """An invalid key or a spent quota: requests fail until a person fixes it."""
@@ -80,13 +80,13 @@ class Refusal:
         return not self.structured and self.status < 500 and self.status not in _BUSY
 
 
-def _any(*patterns: str) -> re.Pattern[str]:
+def _compile_any(*patterns: str) -> re.Pattern[str]:
     """Return one pattern that matches where any of ``patterns`` does, in upper or lower case."""
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 _SUBJECT = r"\b(prompts?|inputs?|messages?|conversation)\b"
-_OVERFLOW = _any(
+_OVERFLOW = _compile_any(
     # Codes and names of errors: OpenAI, LiteLLM, llama.cpp, Anthropic, GitHub Models, LMDeploy.
     r"context_(length|window)_exceeded|ContextWindowExceeded|exceed_context_size|request_too_large",
     r"tokens_limit_reached|INPUT_LENGTH_ERROR",
@@ -106,52 +106,55 @@ _OVERFLOW = _any(
     r"inputs`? (tokens \+ `?max_new_tokens`? must be|must have less than)|range of input length should be",
     r"max_(completion_)?tokens.{0,20}must be at least 1, got -?\d+",
 )
-_DYING = _any(
+_SERVER_FAILURE = _compile_any(
     r"engine.{0,20}(died|dead|fail)|crash|unavailable|overloaded|out of memory|shutting down|time[d ]*out|deadline"
 )
 """Wordings of a server that is itself failing."""
-_RATE = _any(r"rate[ _-]?limit|throttl|too many requests|(tokens|requests) per (min|hour|day)")
+_RATE = _compile_any(r"rate[ _-]?limit|throttl|too many requests|(tokens|requests) per (min|hour|day)")
 """Rate limits. Groq sends these with 413, proxies of Bedrock with 400 and 500."""
-_QUOTA = _any(
+_QUOTA = _compile_any(
     r"insufficient[_ ](quota|credit|balance|funds)|exceeded_current_quota|billing_(hard_limit|not_active)",
     r"credit balance is too low",
     r"budget has been exceeded|budget_exceeded|ExceededBudget|exceeded.{0,30}(budget|spend|credit) ?limit",
     r"credit limit exceeded|out of credits|key limit exceeded|account is not active|payment required",
     r"(account|organization).{0,20}(deactivated|disabled|suspended|arrears)|overdue balance",
 )
-_PLAN_QUOTA = _any(r"exceeded your current quota")
+_PLAN_QUOTA = _compile_any(r"exceeded your current quota")
 """OpenAI's wording for a spent quota; Gemini also uses it for a limit per minute."""
-_PASSING_QUOTA = _any(r"retry in|retryDelay|per[ _-]?minute|resource_exhausted")
+_PASSING_QUOTA = _compile_any(r"retry in|retryDelay|per[ _-]?minute|resource_exhausted")
 """Wordings that tell a limit per minute from a spent quota."""
-_WAIT = _any(
-    _RATE.pattern, _PASSING_QUOTA.pattern, _DYING.pattern, r"try again|later|slow down|busy|capacity|concurren|tempora"
+_TEMPORARY = _compile_any(
+    _RATE.pattern,
+    _PASSING_QUOTA.pattern,
+    _SERVER_FAILURE.pattern,
+    r"try again|later|slow down|busy|capacity|concurren|tempora",
 )
 """Wordings of a failure that ends by itself."""
-_KEY = _any(
+_KEY = _compile_any(
     r"(incorrect|invalid) api[ _-]?key|api[ _-]?key (is )?(not valid|invalid|expired)|invalid (proxy server )?token",
     r"token_not_found|no api key passed|authentication_error|invalid x-api-key|key (has )?expired",
     r"security token.{0,40}expired",
 )
-_FILTERED = _any(
+_FILTERED = _compile_any(
     r"content[_ ]filter|content[_ ]?policy|ContentPolicyViolation|ResponsibleAI|content filtering policy|usage polic",
     r"data_inspection_failed|prohibited_content|flagged (as|by|for)|was flagged|content management policy",
 )
-_NO_TOOLS = _any(
+_NO_TOOLS = _compile_any(
     r"enable-auto-tool-choice|tool[- ]call[- ]parser|does not support (tool|function)|tools? (is|are) not supported",
     r"(tool use|tool calling|function calling|tools?).{0,30}(not|un)[ -]?(supported|available|enabled)",
     r"no endpoints found that support tool",
 )
-_NO_MODEL = _any(
+_NO_MODEL = _compile_any(
     r"model_not_found|invalid model name|unknown model|no such model|not a valid model|model_not_supported",
     r"model [`'\"]?[^ ]{1,200} ?(does not exist|not found|is not (available|supported)|was not found)",
     r"model .{0,200}(does not exist|not found)|not_found_error.{0,20}model|no endpoints found|deploymentnotfound",
 )
-_PARAMETER = _any(
+_PARAMETER = _compile_any(
     r"unsupported|not supported|unrecognized|unknown (name|parameter|field|argument)|extra (inputs|fields)",
     r"not permitted|unexpected (keyword|field|parameter)|does not support|cannot be used|deprecated|extra_forbidden",
     r"is not allowed|not compatible",
 )
-_NO_PAGE = _any(
+_NO_PAGE = _compile_any(
     # OpenAI, Groq, LM Studio (with status 200), Express.
     r"(invalid|unknown request) url|unexpected endpoint or method|cannot post /",
     r"(unknown|unsupported|no such|invalid) (path|endpoint|route)",
@@ -164,10 +167,10 @@ def error_meaning(refusal: Refusal) -> ErrorMeaning:
     Spent quotas are checked before most statuses, because endpoints send them with 400, 403 and 429, too.
     """
     text = f"{refusal.code} {refusal.type} {refusal.message}"
-    return next((means for applies, means in _RULES if applies(refusal, text)), ErrorMeaning.REFUSED)
+    return next((meaning for applies, meaning in _RULES if applies(refusal, text)), ErrorMeaning.REFUSED)
 
 
-def is_unknown_page(refusal: Refusal) -> bool:
+def is_unknown_path(refusal: Refusal) -> bool:
     """Return whether a probe's error means that its path does not exist.
 
     An error page of a proxy counts, too. For other requests such a page is a temporary failure.
@@ -178,46 +181,46 @@ def is_unknown_page(refusal: Refusal) -> bool:
     return is_missing_page or error_meaning(refusal) is ErrorMeaning.NO_PAGE
 
 
-def later_meaning(means: ErrorMeaning) -> ErrorMeaning:
+def meaning_in_conversation(meaning: ErrorMeaning) -> ErrorMeaning:
     """Return the meaning of an error for a conversation that the endpoint accepted so far.
 
     The earlier parts are not at fault: a missing model may come back, and any other refusal is about newer messages.
     """
-    if means in (ErrorMeaning.NO_MODEL, ErrorMeaning.NO_PAGE):
-        return ErrorMeaning.PASSING
+    if meaning in (ErrorMeaning.NO_MODEL, ErrorMeaning.NO_PAGE):
+        return ErrorMeaning.TEMPORARY
     return (
         ErrorMeaning.UNANSWERABLE
-        if means in (ErrorMeaning.NO_TOOLS, ErrorMeaning.PARAMETER, ErrorMeaning.REFUSED)
-        else means
+        if meaning in (ErrorMeaning.NO_TOOLS, ErrorMeaning.PARAMETER, ErrorMeaning.REFUSED)
+        else meaning
     )
 
 
 def _is_access(refusal: Refusal, text: str) -> bool:
     """Return whether the wording or status is that of an invalid key or a spent quota (402: Payment Required)."""
-    if refusal.status == 402 or _QUOTA.search(text) or is_of_key(refusal):
+    if refusal.status == 402 or _QUOTA.search(text) or is_about_key(refusal):
         return True
     return bool(_PLAN_QUOTA.search(text)) and not _PASSING_QUOTA.search(text)
 
 
-def is_in_doubt(refusal: Refusal, means: ErrorMeaning) -> bool:
+def has_unclear_scope(refusal: Refusal, meaning: ErrorMeaning) -> bool:
     """Return whether it is unclear if a refusal is about this request or about all requests."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     # ACCESS without a known wording is a plain 403, which does not say what is forbidden.
     doubtful = (ErrorMeaning.REFUSED, ErrorMeaning.UNANSWERABLE)
-    return means in doubtful or (means is ErrorMeaning.ACCESS and not _is_access(refusal, text))
+    return meaning in doubtful or (meaning is ErrorMeaning.ACCESS and not _is_access(refusal, text))
 
 
-def can_be_waited_for(refusal: Refusal, requested_s: float | None) -> bool:
+def is_surely_temporary(refusal: Refusal, requested_s: float | None) -> bool:
     """Return whether a temporary refusal says so by its status, its message or ``requested_s``, the wait it asks for.
 
     A 429 that does not may be a spent quota (xAI).
     """
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     says_so = refusal.status != 429 or not refusal.structured or requested_s is not None
-    return says_so or _WAIT.search(text) is not None
+    return says_so or _TEMPORARY.search(text) is not None
 
 
-def is_of_key(refusal: Refusal) -> bool:
+def is_about_key(refusal: Refusal) -> bool:
     """Return whether a refusal is about the key itself, not about its quota or permissions."""
     text = f"{refusal.code} {refusal.type} {refusal.message}"
     return refusal.status == 401 or (refusal.status in (400, 403) and _KEY.search(text) is not None)
@@ -225,19 +228,19 @@ def is_of_key(refusal: Refusal) -> bool:
 
 def _is_disguised_overflow(text: str) -> bool:
     """Return whether the text of a 5xx names a context overflow, and neither a failing server nor a rate limit."""
-    return bool(_OVERFLOW.search(text)) and not _DYING.search(text) and not _RATE.search(text)
+    return bool(_OVERFLOW.search(text)) and not _SERVER_FAILURE.search(text) and not _RATE.search(text)
 
 
 _BUSY = (408, 409, 423, 424, 425, 429, 498, 499)
 """Statuses of temporary failures. Bedrock and Hugging Face's server send 424 if the model itself failed."""
 _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
     (lambda refusal, text: refusal.status >= 500 and _is_disguised_overflow(text), ErrorMeaning.OVERFLOW),
-    (lambda refusal, _: refusal.status >= 500 and refusal.status != 501, ErrorMeaning.PASSING),
-    (lambda refusal, _: refusal.is_page and refusal.status not in (401, 402, 413), ErrorMeaning.PASSING),
+    (lambda refusal, _: refusal.status >= 500 and refusal.status != 501, ErrorMeaning.TEMPORARY),
+    (lambda refusal, _: refusal.is_page and refusal.status not in (401, 402, 413), ErrorMeaning.TEMPORARY),
     (_is_access, ErrorMeaning.ACCESS),
-    (lambda refusal, text: refusal.status in _BUSY or _RATE.search(text), ErrorMeaning.PASSING),
+    (lambda refusal, text: refusal.status in _BUSY or _RATE.search(text), ErrorMeaning.TEMPORARY),
     # A proxy's page without a server behind it; the endpoint itself answers in JSON.
-    (lambda refusal, _: refusal.status in (404, 405) and not refusal.structured, ErrorMeaning.PASSING),
+    (lambda refusal, _: refusal.status in (404, 405) and not refusal.structured, ErrorMeaning.TEMPORARY),
     (lambda refusal, text: refusal.status == 413 or _OVERFLOW.search(text), ErrorMeaning.OVERFLOW),
     (lambda _, text: _FILTERED.search(text), ErrorMeaning.FILTERED),
     (lambda refusal, _: refusal.status == 403 and refusal.structured, ErrorMeaning.ACCESS),
@@ -245,7 +248,7 @@ _RULES: tuple[tuple[Callable[[Refusal, str], object], ErrorMeaning], ...] = (
     (lambda _, text: _NO_MODEL.search(text), ErrorMeaning.NO_MODEL),
     (lambda refusal, _: refusal.status in (404, 405), ErrorMeaning.NO_PAGE),
     (lambda _, text: _PARAMETER.search(text), ErrorMeaning.PARAMETER),
-    (lambda refusal, _: refusal.is_foreign, ErrorMeaning.PASSING),
+    (lambda refusal, _: refusal.is_foreign, ErrorMeaning.TEMPORARY),
 )
 """Rules in order; the first match decides."""
 

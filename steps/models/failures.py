@@ -8,8 +8,8 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import ConfigError, ForeignAnswerError, InfraError, one_line
 from swe_argo.steps.models.connection import UNREACHABLE
-from swe_argo.steps.models.endpoint import Endpoint, key_place, way_to_give_a_key
-from swe_argo.steps.models.errors import ErrorMeaning, Refusal, is_of_key
+from swe_argo.steps.models.endpoint import Endpoint, key_hint, key_place
+from swe_argo.steps.models.errors import ErrorMeaning, Refusal, is_about_key
 from swe_argo.steps.models.reply import NoReplyError
 from swe_argo.steps.models.scrub import scrub
 
@@ -22,22 +22,24 @@ def clean_error_text(text: str, key: SecretStr | None) -> str:
     return one_line(scrub(text, key), SHORT)
 
 
-def refusal_error(refusal: Refusal, means: ErrorMeaning, where: Endpoint, field: str) -> NoReplyError | ConfigError:
+def refusal_error(
+    refusal: Refusal, meaning: ErrorMeaning, endpoint: Endpoint, field: str
+) -> NoReplyError | ConfigError:
     """Return the error of a refusal that a retry cannot fix. ``field``: the spec's field at fault, if known.
 
     It is a NoReplyError if the conversation is the cause, else a ConfigError.
     """
-    detail = scrub(refusal.message, where.key)
-    if means in _REASONS:
-        return NoReplyError(_REASONS[means], detail)
-    line, about = _LINES.get(means, ("the endpoint {url} refused the request ({words})", field))
-    if means is ErrorMeaning.ACCESS and where.key is None and is_of_key(refusal):
-        line = f"the endpoint {{url}} requires an API key ({{words}}): {way_to_give_a_key()}"
-    words = f"{refusal.status}: {clean_error_text(refusal.message, where.key)}"
+    detail = scrub(refusal.message, endpoint.key)
+    if meaning in _REASONS:
+        return NoReplyError(_REASONS[meaning], detail)
+    line, about = _LINES.get(meaning, ("the endpoint {url} refused the request ({words})", field))
+    if meaning is ErrorMeaning.ACCESS and endpoint.key is None and is_about_key(refusal):
+        line = f"the endpoint {{url}} requires an API key ({{words}}): {key_hint()}"
+    words = f"{refusal.status}: {clean_error_text(refusal.message, endpoint.key)}"
     return ConfigError(
-        line.format(url=where.display_url, model=where.model, words=words, key=key_place()),
+        line.format(url=endpoint.display_url, model=endpoint.model, words=words, key=key_place()),
         field=about,
-        failure_class=FailureClass.MODEL_ACCESS if means is ErrorMeaning.ACCESS else FailureClass.CONFIG,
+        failure_class=FailureClass.MODEL_ACCESS if meaning is ErrorMeaning.ACCESS else FailureClass.CONFIG,
         detail=detail,
     )
 
@@ -66,17 +68,17 @@ _LINES = {
 """Meaning -> the message, and the spec's field at fault."""
 
 
-def exhausted_error(message: str, requests: int, where: Endpoint, *, foreign: bool = False) -> InfraError:
+def exhausted_error(message: str, requests: int, endpoint: Endpoint, *, foreign: bool = False) -> InfraError:
     """Return the error of an endpoint whose retries are used up.
 
     ``message`` is the last failure, ``requests`` the number of requests sent. ``foreign``: whether the last body was
     not the API's JSON.
     """
     if message in UNREACHABLE:
-        return InfraError(FailureClass.MODEL, f"the model endpoint at {where.display_url} {message}", detail=message)
+        return InfraError(FailureClass.MODEL, f"the model endpoint at {endpoint.display_url} {message}", detail=message)
     times = f", the last of {requests} requests" if requests > 1 else ""
-    words, detail = clean_error_text(message, where.key), scrub(message, where.key)
-    line = f"the endpoint {where.display_url} failed: {words}{times}"
+    words, detail = clean_error_text(message, endpoint.key), scrub(message, endpoint.key)
+    line = f"the endpoint {endpoint.display_url} failed: {words}{times}"
     if foreign:
         line += "; the response is not JSON: check for a firewall or a proxy in between"
     return (ForeignAnswerError if foreign else InfraError)(FailureClass.MODEL, line, detail=detail)

@@ -35,20 +35,20 @@ from swe_argo.steps.models.program_requests import (
     wire_at,
 )
 from swe_argo.steps.models.protocols.table import WIRES, endpoint_wire
-from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
+from swe_argo.steps.models.protocols.wire import AgentError, Body, Wire
 from swe_argo.steps.models.reply import Message, NoReplyError
 from swe_argo.steps.models.request_body import RequestDialect
 
 ANTHROPIC, CHAT = WIRES[WireProtocol.ANTHROPIC], WIRES[WireProtocol.CHAT]
-PASSED = ("anthropic-version", "anthropic-beta")
+FORWARDED_HEADERS = ("anthropic-version", "anthropic-beta")
 """Headers of an agent that are passed on to the endpoint."""
-TOKEN = 4
+CHARACTERS_PER_TOKEN = 4
 """Estimated characters per token if the endpoint does not count (OpenAI's rule of thumb for English)."""
-IMAGE = 1500
+TOKENS_PER_IMAGE = 1500
 """Estimated tokens per image: about the count of Anthropic's models for 1.15 megapixels."""
 _SHAPE = (AttributeError, KeyError, TypeError, ValueError)
 """Errors raised by reading JSON of an unexpected shape."""
-_HEADER = re.compile(r"[ -~]+")
+_HEADER_VALUE = re.compile(r"[ -~]+")
 """Header values that every server can read."""
 
 
@@ -72,11 +72,11 @@ class RequestSender(Protocol):
     def forward(  # noqa: D102
         self,
         request: Body,
-        wording: RequestDialect,
+        dialect: RequestDialect,
         *,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
-        goes_on: bool = False,
+        was_accepted: bool = False,
     ) -> Answered: ...
 
 
@@ -85,9 +85,9 @@ class Forwarder:
 
     def __init__(self, spec: RunSpec, client: RequestSender, speaks: Collection[WireProtocol]) -> None:
         self._spec, self._client, self._speaks = spec, client, speaks  # speaks: the endpoint's protocols
-        self._wordings: dict[tuple[WireProtocol, str], RequestDialect] = {}
+        self._dialects: dict[tuple[WireProtocol, str], RequestDialect] = {}
         """Dialect of the endpoint, per protocol and model."""
-        self.goes_on = False
+        self.was_accepted = False
         """Whether the endpoint accepted requests of this agent in an earlier try."""
 
     @property
@@ -135,25 +135,25 @@ class Forwarder:
         failed despite retries, and ConfigError for an invalid key, a spent quota or a request that the endpoint refuses
         at once.
         """
-        place, client_wire, counts = api_path(path), wire_at(path), f"{ANTHROPIC.path}/count_tokens"
-        if method == "POST" and (client_wire or place == counts):
+        place, client_wire, count_path = api_path(path), wire_at(path), f"{ANTHROPIC.path}/count_tokens"
+        if method == "POST" and (client_wire or place == count_path):
             wire = client_wire or ANTHROPIC
             try:
                 request = read_request(headers, body, wire)
             except ValueError as error:
-                return refuse_request(wire, Trouble.WRONG, str(error))
+                return refuse_request(wire, AgentError.WRONG, str(error))
             return (
                 self._ask(request, client_wire, _passed_headers(headers), timeout_s)
                 if client_wire
-                else self._count(request)
+                else self._estimate_tokens(request)
             )
         if method == "GET" and (place == "/models" or place.startswith("/models/")):
-            return self._models(place.removeprefix("/models").removeprefix("/"))
+            return self._list_models(place.removeprefix("/models").removeprefix("/"))
         if method in ("GET", "HEAD") and not place:
             return answer_json({})
         spoken = ANTHROPIC if "anthropic-version" in headers else CHAT
         why = f"there is nothing but a model here: no {method} {urlsplit(path).path[:200]}"
-        return refuse_request(spoken, Trouble.NO_PAGE, why)
+        return refuse_request(spoken, AgentError.NO_PAGE, why)
 
     def read_call(self, path: str, body: bytes) -> ModelCall | None:
         """Return the model call of a request, to be recorded until it is answered; None if it calls no model."""
@@ -166,7 +166,7 @@ class Forwarder:
 
     def refuse(self, path: str, why: str) -> Forwarded:
         """Return an error response for a request beyond a limit of the run."""
-        return refuse_request(wire_at(path) or CHAT, Trouble.ENDED, why)
+        return refuse_request(wire_at(path) or CHAT, AgentError.ENDED, why)
 
     def _ask(
         self, request: ProgramRequest, client_wire: Wire, headers: dict[str, str], timeout_s: float | None
@@ -178,13 +178,13 @@ class Forwarder:
         """
         wire = endpoint_wire(client_wire.protocol, self._speaks, self._spec)
         model = self._model_of(request.body)
-        wording = self._wordings.setdefault((wire.protocol, model), RequestDialect(model, self._spec.llm, wire=wire))
+        dialect = self._dialects.setdefault((wire.protocol, model), RequestDialect(model, self._spec.llm, wire=wire))
         sent_body = request.body if wire is client_wire else request.chat
         extra_headers = headers if wire is client_wire and wire.protocol is WireProtocol.ANTHROPIC else {}
         call = unanswered_call(client_wire, model, request)
         try:
             answered = self._client.forward(
-                sent_body, wording, headers=extra_headers, timeout_s=timeout_s, goes_on=self.goes_on
+                sent_body, dialect, headers=extra_headers, timeout_s=timeout_s, was_accepted=self.was_accepted
             )
         except NoReplyError as error:
             return forward_error(error, client_wire, request.body, replace(call, metrics=error.metrics or Metrics()))
@@ -209,13 +209,13 @@ class Forwarder:
         model = str(body.get("model") or "")
         return self.model if model in ("", self.model) else self.helper_model
 
-    def _count(self, request: ProgramRequest) -> Forwarded:
+    def _estimate_tokens(self, request: ProgramRequest) -> Forwarded:
         """Return an estimated token count: only Anthropic counts, and agents only check their context window."""
         messages, images = _without_images(request.chat["messages"])
         text = json.dumps([messages, request.chat.get("tools")], ensure_ascii=False)
-        return answer_json({"input_tokens": max(1, len(text) // TOKEN + images * IMAGE)})
+        return answer_json({"input_tokens": max(1, len(text) // CHARACTERS_PER_TOKEN + images * TOKENS_PER_IMAGE)})
 
-    def _models(self, name: str) -> Forwarded:
+    def _list_models(self, name: str) -> Forwarded:
         """Return a model's entry, or without a name the list, with the fields of OpenAI's and Anthropic's protocol."""
         names = [name] if name else list(dict.fromkeys((self.model, self.helper_model)))
         models = [
@@ -251,4 +251,4 @@ def _without_images(messages: list[Message]) -> tuple[list[Message], int]:
 
 def _passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers to pass on to the endpoint, unless they have characters that some servers cannot read."""
-    return {name: headers[name] for name in PASSED if _HEADER.fullmatch(headers.get(name, ""))}
+    return {name: headers[name] for name in FORWARDED_HEADERS if _HEADER_VALUE.fullmatch(headers.get(name, ""))}

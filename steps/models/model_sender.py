@@ -45,21 +45,21 @@ class ModelSender:
     def forward(
         self,
         request: dict[str, Any],
-        wording: RequestDialect,  # noqa: ARG002 - the training decides how to sample
+        dialect: RequestDialect,  # noqa: ARG002 - the training decides how to sample
         *,
         headers: Mapping[str, str] | None = None,  # noqa: ARG002
         timeout_s: float | None = None,
-        goes_on: bool = False,  # noqa: ARG002
+        was_accepted: bool = False,  # noqa: ARG002
     ) -> Answered:
         """Return the answer to a chat completion request. ``timeout_s`` includes the wait for earlier requests.
 
         Raises NoReplyError if that wait takes too long, and what ``Model.ask`` raises.
         """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
             raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time ended before its turn")
         try:
-            left_s = None if until is None else max(0.001, until - time.monotonic())
+            left_s = None if deadline is None else max(0.001, deadline - time.monotonic())
             reply = self._model.ask(request["messages"], tools=request.get("tools"), timeout_s=left_s)
         finally:
             self._lock.release()

@@ -44,14 +44,14 @@ def probe(spec: RunSpec, *, tools: bool, fn_calling: bool | None = None) -> Endp
     unsupported tools, a cost limit without prices. Raises InfraError if the endpoint does not answer.
     """
     with open_for_probing(spec) as model:
-        asking = _Probe(spec, model)
+        model_probe = _Probe(spec, model)
         with_calls = _wants_fn_calling(spec, fn_calling) if tools else False
-        works = None if with_calls is False else asking.with_tool(with_calls)
+        works = None if with_calls is False else model_probe.with_tool(with_calls)
         if works is None:
-            asking.without_tools()
+            model_probe.without_tools()
         if spec.agent.issue_images:
-            asking.with_image()
-        return asking.facts(fn_calling=bool(works) if tools else None)
+            model_probe.with_image()
+        return model_probe.facts(fn_calling=bool(works) if tools else None)
 
 
 def _wants_fn_calling(spec: RunSpec, fn_calling: bool | None) -> bool | None:
@@ -73,15 +73,17 @@ class _Probe(Probing):
         except ConfigError as error:
             if required or error.field != "agent.use_fn_calling":
                 raise
-            self._tell(f"does not accept tools, so {self.agent} calls them in text ({one_line(error.detail, 120)})")
+            self._add_notice(
+                f"does not accept tools, so {self.agent} calls them in text ({one_line(error.detail, 120)})"
+            )
             return None
         called = bool(reply.calls)
         if required:
             if not called:
-                self._tell(f"answered in text although a tool was offered: {self.agent} may get no calls from it")
+                self._add_notice(f"answered in text although a tool was offered: {self.agent} may get no calls from it")
             return True
         how = "by function calling" if called else "in text, because the model did not call the offered tool"
-        self._tell(f"test request succeeded: {self.agent} calls tools {how}")
+        self._add_notice(f"test request succeeded: {self.agent} calls tools {how}")
         return called
 
     def without_tools(self) -> None:
@@ -97,7 +99,7 @@ class _Probe(Probing):
             reason = f"{self.model.endpoint} accepts no images for {self.model.name}: {one_line(error.detail, 200)}"
             raise ConfigError(reason, field="agent.issue_images", detail=error.detail) from None
 
-    def _tell(self, words: str) -> None:
+    def _add_notice(self, words: str) -> None:
         self.notices.append(f"{self.model.name} {words}")
 
     def _ask(self, messages: list[Message], tools: list[ToolDefinition] | None) -> Reply:
@@ -106,9 +108,9 @@ class _Probe(Probing):
         with self.explain_failures():
             reply = model.ask(messages, tools=tools)
             extra = reply.metrics.extra
-            if extra and extra.finish_reason == "length" and not reply.calls and model.wording.llm.max_output_tokens:
+            if extra and extra.finish_reason == "length" and not reply.calls and model.dialect.llm.max_output_tokens:
                 # Reasoning used up the test's small token limit: ask again with the spec's own limit.
-                model.wording.llm = self.spec.llm
+                model.dialect.llm = self.spec.llm
                 reply = model.ask(messages, tools=tools)
         self.metrics = reply.metrics
         return reply

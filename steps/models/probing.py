@@ -58,15 +58,15 @@ class Probing:
 
     def facts(self, *, fn_calling: bool | None = None, speaks: list[WireProtocol] | None = None) -> EndpointFacts:
         """Return all findings. Raises ConfigError if a cost limit cannot be enforced."""
-        self._price()
+        self._check_cost_limit()
         notices = [*self.notices, *self._describe_findings()]
         return EndpointFacts(fn_calling, speaks or [], notices, self.model.usage)
 
-    def _price(self) -> None:
+    def _check_cost_limit(self) -> None:
         """Refuse a cost limit if the cost of a call is unknown; add a notice if only one price is set."""
         llm = self.spec.llm
-        free = {"llm.input_cost_per_token": "completion", "llm.output_cost_per_token": "prompt"}
-        priced = [name for name in free if getattr(llm, name.removeprefix("llm.")) is not None]
+        free_tokens = {"llm.input_cost_per_token": "completion", "llm.output_cost_per_token": "prompt"}
+        priced = [name for name in free_tokens if getattr(llm, name.removeprefix("llm.")) is not None]
         agent = self.spec.agent
         # The agent's default limit is not the user's wish: it may go unenforced.
         max_cost = agent.max_cost_usd if agent.max_cost_usd != agent_of(agent).defaults.max_cost_usd else None
@@ -74,17 +74,17 @@ class Probing:
         limited = next((name for name, value in limits.items() if value is not None), None)
         if limited and (self.metrics is None or self.metrics.cost_usd is None):
             missing = "does not report tokens" if priced else "does not report costs"
-            mend = "remove the limit" if priced else f"give the prices, {' and '.join(free)}"
+            mend = "remove the limit" if priced else f"give the prices, {' and '.join(free_tokens)}"
             raise ConfigError(
                 f"{self.model.endpoint} {missing}, so this limit cannot be enforced: {mend}", field=limited
             )
         if len(priced) == 1:
-            self.notices.append(f"only {priced[0]} is given: {free[priced[0]]} tokens count as free")
+            self.notices.append(f"only {priced[0]} is given: {free_tokens[priced[0]]} tokens count as free")
 
     def _describe_findings(self) -> list[str]:
         """Return notices about settings of the spec that the endpoint does not support."""
         model = self.model
-        left_out = sorted(model.wording.without & {"temperature", "stop"})
+        left_out = sorted(model.dialect.refused_parameters & {"temperature", "stop"})
         lines = [f"{model.endpoint} does not accept {name} for {model.name}: requests omit it" for name in left_out]
         if self.spec.llm.logprobs and self.metrics:
             missing = {"logprobs": self.metrics.logprobs, "token ids": self.metrics.completion_token_ids}
@@ -113,9 +113,9 @@ class Probing:
                 line += "; on a cluster the chart's network.allow must let steps through to it"
             raise InfraError(error.failure_class, line, detail=error.detail) from None
         except ConfigError as error:
-            raise self._with_models(error) from None
+            raise self._add_model_names(error) from None
 
-    def _with_models(self, error: ConfigError) -> ConfigError:
+    def _add_model_names(self, error: ConfigError) -> ConfigError:
         """Return the error of an unknown model with the endpoint's model names added."""
         if error.field != "agent.model":
             return error

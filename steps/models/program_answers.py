@@ -12,7 +12,7 @@ from swe_argo.steps.models.call import Answered
 from swe_argo.steps.models.plain_completion import plain_completion
 from swe_argo.steps.models.program_requests import ModelCall
 from swe_argo.steps.models.protocols.chat import CHAT
-from swe_argo.steps.models.protocols.wire import STATUS, Body, Trouble, Wire, dump
+from swe_argo.steps.models.protocols.wire import STATUS, AgentError, Body, Wire, dump
 from swe_argo.steps.models.reply import Message, NoReplyError, Reply
 from swe_argo.steps.models.response_body import choice_of
 
@@ -23,9 +23,9 @@ FINAL = {"x-should-retry": "false"}
 _LINE = 1000
 """Longest error message, in characters."""
 _TROUBLES = {
-    StopReason.CONTEXT_OVERFLOW: Trouble.TOO_LONG,
-    StopReason.CONTENT_FILTER: Trouble.FILTERED,
-    StopReason.CALL_TIMEOUT: Trouble.ENDED,
+    StopReason.CONTEXT_OVERFLOW: AgentError.TOO_LONG,
+    StopReason.CONTENT_FILTER: AgentError.FILTERED,
+    StopReason.CALL_TIMEOUT: AgentError.ENDED,
 }
 """Reason of a missing reply -> the error that the agent gets; other reasons give WRONG."""
 
@@ -95,7 +95,7 @@ def forward_answer(answered: Answered, client_wire: Wire, wire: Wire, request: B
     return Forwarded(200, dict(JSON), dump(native), call)
 
 
-def refuse_request(wire: Wire, trouble: Trouble, why: str, call: ModelCall | None = None) -> Forwarded:
+def refuse_request(wire: Wire, trouble: AgentError, why: str, call: ModelCall | None = None) -> Forwarded:
     """Return an error in the protocol's own format, which no agent retries."""
     body = wire.error(trouble, one_line(why, _LINE))
     return Forwarded(STATUS.get(trouble, 400), JSON | FINAL, dump(body), call)
@@ -103,7 +103,7 @@ def refuse_request(wire: Wire, trouble: Trouble, why: str, call: ModelCall | Non
 
 def forward_error(error: NoReplyError, client_wire: Wire, request: Body, call: ModelCall) -> Forwarded:
     """Return the error response for a call without a usable answer."""
-    trouble, why = _TROUBLES.get(error.reason, Trouble.WRONG), one_line(error.detail or str(error.reason), _LINE)
+    trouble, why = _TROUBLES.get(error.reason, AgentError.WRONG), one_line(error.detail or str(error.reason), _LINE)
     call = replace(call, ended=error.reason, detail=error.detail)
     if request.get("stream") and (stream := client_wire.error_stream(trouble, why)) is not None:
         return Forwarded(200, dict(STREAM), stream, call)

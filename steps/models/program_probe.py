@@ -8,7 +8,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.wire_protocol import NAMES, WireProtocol
 from swe_argo.steps.errors import ConfigError, one_line
-from swe_argo.steps.models.call import NotSpokenError
+from swe_argo.steps.models.call import UnsupportedProtocolError
 from swe_argo.steps.models.endpoint import wire_name
 from swe_argo.steps.models.probing import EndpointFacts, Probing, open_for_probing
 from swe_argo.steps.models.protocols.table import WIRES
@@ -19,65 +19,69 @@ CHAT = WireProtocol.CHAT
 HELPER = "agent.helper_model"
 
 
-def probe_for_program(spec: RunSpec, asks_in: WireProtocol, settled: Sequence[WireProtocol] = ()) -> EndpointFacts:
-    """Return the protocols for a program that uses ``asks_in``: that one, or chat completions to translate to.
+def probe_for_program(
+    spec: RunSpec, program_protocol: WireProtocol, earlier_protocols: Sequence[WireProtocol] = ()
+) -> EndpointFacts:
+    """Return the protocols for a program that uses ``program_protocol``: that one, or chat completions to translate to.
 
-    Recorded token ids need chat completions, too: no other protocol returns them. ``settled``: the protocols that an
-    earlier plan of this run found; ``llm.speaks`` of the spec overrides them. Raises what ``probe`` raises, and
+    Recorded token ids need chat completions, too: no other protocol returns them. ``earlier_protocols``: the protocols
+    that an earlier plan of this run found; ``llm.speaks`` of the spec overrides them. Raises what ``probe`` raises, and
     ConfigError if neither protocol works.
     """
     with open_for_probing(spec) as model:
-        asking = _ProgramProbe(spec, model)
-        declared = list(spec.llm.speaks or settled)
-        spoken = asking.keep(asks_in, declared) if declared else asking.find(asks_in)
+        probe = _ProgramProbe(spec, model)
+        declared = list(spec.llm.speaks or earlier_protocols)
+        spoken = (
+            probe.check_declared(program_protocol, declared) if declared else probe.discover_protocols(program_protocol)
+        )
         if spec.agent.helper_model:
-            asking.helper(spec.agent.helper_model, asks_in if asks_in in spoken else CHAT)
-        return asking.facts(speaks=spoken)
+            probe.helper(spec.agent.helper_model, program_protocol if program_protocol in spoken else CHAT)
+        return probe.facts(speaks=spoken)
 
 
 class _ProgramProbe(Probing):
-    def keep(self, asks_in: WireProtocol, declared: list[WireProtocol]) -> list[WireProtocol]:
+    def check_declared(self, program_protocol: WireProtocol, declared: list[WireProtocol]) -> list[WireProtocol]:
         """Return the protocols among ``declared`` that the program can use, after a test request in the first one.
 
         Raises ConfigError if there is none, or if the endpoint does not support it.
         """
-        serves = [protocol for protocol in (asks_in, CHAT) if protocol in declared]
+        serves = [protocol for protocol in (program_protocol, CHAT) if protocol in declared]
         if not serves:
-            raise self._neither(asks_in, field="llm.speaks")
+            raise self._unsupported_error(program_protocol, field="llm.speaks")
         try:
             self._ask(serves[0])
-        except NotSpokenError as error:
+        except UnsupportedProtocolError as error:
             raise ConfigError(
                 f"{self.model.endpoint} does not speak {NAMES[serves[0]]}: {one_line(str(error), 200)}",
                 field="llm.speaks" if self.spec.llm.speaks else "llm.base_url",
             ) from None
-        self._tell_translated(asks_in, serves)
+        self._tell_translated(program_protocol, serves)
         return list(dict.fromkeys(serves))
 
-    def find(self, asks_in: WireProtocol) -> list[WireProtocol]:
+    def discover_protocols(self, program_protocol: WireProtocol) -> list[WireProtocol]:
         """Return the usable protocols found by test requests; chat completions are tested only if needed.
 
         Raises ConfigError if neither the program's protocol nor chat completions work.
         """
-        spoken = [asks_in] if asks_in is not CHAT and self._serves(asks_in) else []
+        spoken = [program_protocol] if program_protocol is not CHAT and self._serves(program_protocol) else []
         if not spoken or self.spec.llm.logprobs:
             try:
                 self._ask(CHAT)
                 spoken.append(CHAT)
-            except NotSpokenError as error:
+            except UnsupportedProtocolError as error:
                 if not spoken:
-                    raise self._neither(asks_in, str(error)) from None
+                    raise self._unsupported_error(program_protocol, str(error)) from None
             except ConfigError:
                 if not spoken:
                     raise
-        self._tell_translated(asks_in, spoken)
+        self._tell_translated(program_protocol, spoken)
         return spoken
 
     def helper(self, name: str, protocol: WireProtocol) -> None:
         """Check that the endpoint serves the helper model ``name``. Raises ConfigError if not."""
         try:
             self._ask(protocol, wire_name(name))
-        except NotSpokenError as error:
+        except UnsupportedProtocolError as error:
             raise ConfigError(f"{self.model.endpoint} does not answer for {name}: {error}", field=HELPER) from None
         except ConfigError as error:
             if error.field != "agent.model":
@@ -90,7 +94,7 @@ class _ProgramProbe(Probing):
         """Return whether a protocol works. Raises ConfigError if the key or model is refused; others become notices."""
         try:
             self._ask(protocol)
-        except NotSpokenError:
+        except UnsupportedProtocolError:
             return False
         except ConfigError as error:
             if error.failure_class is FailureClass.MODEL_ACCESS or error.field == "agent.model":
@@ -102,45 +106,49 @@ class _ProgramProbe(Probing):
     def _ask(self, protocol: WireProtocol, name: str | None = None) -> None:
         """Send a test request, without tools if the model supports none.
 
-        Raises NotSpokenError if the endpoint does not support the protocol, else what ``probe`` raises.
+        Raises UnsupportedProtocolError if the endpoint does not support the protocol, else what ``probe`` raises.
         """
-        wording = RequestDialect(name or self.model.where.model, self.model.wording.llm, wire=WIRES[protocol])
+        dialect = RequestDialect(
+            name or self.model.resolved_endpoint.model, self.model.dialect.llm, wire=WIRES[protocol]
+        )
         request = REQUESTS[protocol]
         with self.explain_failures():
             try:
-                answered = self.model.probe(request, wording)
+                answered = self.model.probe(request, dialect)
             except ConfigError as error:
                 if error.field != "agent.use_fn_calling":
                     raise
-                answered = self.model.probe({name: request[name] for name in request if name != "tools"}, wording)
+                answered = self.model.probe({name: request[name] for name in request if name != "tools"}, dialect)
                 self.notices.append(
-                    f"{self.model.endpoint} accepts no tools for {wording.model}, which {self.agent} may need: start "
+                    f"{self.model.endpoint} accepts no tools for {dialect.model}, which {self.agent} may need: start "
                     f"its server with tool calls ({one_line(error.detail, 120)})"
                 )
             if isinstance(answered.outcome, Exception):
                 raise answered.outcome
         self.metrics = answered.metrics
-        self.model.wording.without |= wording.without
+        self.model.dialect.refused_parameters |= dialect.refused_parameters
 
-    def _tell_translated(self, asks_in: WireProtocol, spoken: list[WireProtocol]) -> None:
+    def _tell_translated(self, program_protocol: WireProtocol, spoken: list[WireProtocol]) -> None:
         """Add a notice if the program's protocol is not supported, so that its calls are translated."""
-        if asks_in not in spoken:
+        if program_protocol not in spoken:
             self.notices.append(
-                f"{self.model.endpoint} does not speak {NAMES[asks_in]}, which {self.agent} uses: its calls are "
-                f"translated to {NAMES[CHAT]}"
+                f"{self.model.endpoint} does not speak {NAMES[program_protocol]}, which {self.agent} uses: its calls "
+                f"are translated to {NAMES[CHAT]}"
             )
 
-    def _neither(self, asks_in: WireProtocol, declared: str = "", field: str = "llm.base_url") -> ConfigError:
+    def _unsupported_error(
+        self, program_protocol: WireProtocol, response_text: str = "", field: str = "llm.base_url"
+    ) -> ConfigError:
         """Return the error of an endpoint that supports neither the program's protocol nor chat completions.
 
-        ``declared`` is the endpoint's response, if any; ``field`` is the spec's field to change.
+        ``response_text`` is the endpoint's response, if any; ``field`` is the spec's field to change.
         """
-        protocol_text = f"{NAMES[asks_in]}, which {self.agent} uses"
+        protocol_text = f"{NAMES[program_protocol]}, which {self.agent} uses"
         lacks = (
             f"does not speak {protocol_text}"
-            if asks_in is CHAT
+            if program_protocol is CHAT
             else f"speaks neither {protocol_text}, nor {NAMES[CHAT]}, to which calls could be translated"
         )
-        words = f" ({one_line(declared, 200)})" if declared else ""
+        words = f" ({one_line(response_text, 200)})" if response_text else ""
         where = "" if field == "llm.speaks" else ": check --base-url, which usually ends in /v1"
         return ConfigError(f"{self.model.endpoint} {lacks}{words}{where}", field=field)

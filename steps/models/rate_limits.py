@@ -61,7 +61,7 @@ class RunnerLimiter:
                 line.connect(str(self._path))
                 go = line.recv(1)
             except TimeoutError:
-                raise _late(timeout_s) from None
+                raise _timeout_error(timeout_s) from None
             except OSError as error:
                 raise InfraError(
                     FailureClass.MODEL, f"the runner's request limiter cannot be reached: {error}"
@@ -87,27 +87,27 @@ class UnitShare:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Seconds between the starts of requests, and seconds of rest per second of a call. None means no limit.
-        self._space_s = 60.0 * units / requests_per_minute if requests_per_minute else 0.0
-        self._rest = max(units / concurrency - 1.0, 0.0) if concurrency else 0.0
+        self._spacing_s = 60.0 * units / requests_per_minute if requests_per_minute else 0.0
+        self._rest_per_second = max(units / concurrency - 1.0, 0.0) if concurrency else 0.0
         self._sleep, self._clock = sleep, clock
         self._spacing = threading.Lock()
         # Number of concurrent calls: the whole calls of the share, at least one.
         self._at_once = threading.BoundedSemaphore(max(1, int(concurrency / units))) if concurrency else None
         # Earliest time of the next request. The random offset keeps units that start together from sending together.
-        self._next = clock() + random.uniform(0, self._space_s)
+        self._next = clock() + random.uniform(0, self._spacing_s)
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
         """Hold a turn. Raises InfraError if the wait would exceed ``timeout_s``."""
         waiting_since = self._clock()
         if self._at_once and not self._at_once.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
-            raise _late(timeout_s)
+            raise _timeout_error(timeout_s)
         try:
             with self._spacing:
                 began = max(self._clock(), self._next)
                 if began - waiting_since > timeout_s:
-                    raise _late(timeout_s)
-                self._next = began + self._space_s
+                    raise _timeout_error(timeout_s)
+                self._next = began + self._spacing_s
             if (wait := began - self._clock()) > 0:
                 self._sleep(wait)
             try:
@@ -115,13 +115,13 @@ class UnitShare:
             finally:
                 finished = self._clock()
                 with self._spacing:
-                    self._next = max(self._next, finished + (finished - began) * self._rest)
+                    self._next = max(self._next, finished + (finished - began) * self._rest_per_second)
         finally:
             if self._at_once:
                 self._at_once.release()
 
 
-def _late(timeout_s: float) -> InfraError:
+def _timeout_error(timeout_s: float) -> InfraError:
     """Return the error of a request that got no turn in time."""
     return InfraError(
         FailureClass.MODEL,

@@ -16,7 +16,7 @@ LIMIT, NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 name with a clear error. The older one is therefore sent until refused."""
 _DISPENSABLE = ("temperature", "stop", "return_token_ids", "stream_options", "reasoning")
 """Optional parameters of a request. Dropping any other parameter would change the run."""
-_UNASKED = (
+_PROGRAM_PARAMETERS = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "reasoning_effort",
     "response_format", "safety_identifier", "service_tier", "store", "top_k", "top_p", "user", "verbosity",
     "context_management",
@@ -49,9 +49,9 @@ class RequestDialect:
     llm: LlmSpec
     limit: str = LIMIT
     """Name of the parameter for the token limit."""
-    without: set[str] = field(default_factory=set)
+    refused_parameters: set[str] = field(default_factory=set)
     """Optional parameters that the endpoint refused."""
-    unreturned: set[str] = field(default_factory=set)
+    refused_fields: set[str] = field(default_factory=set)
     """Fields of the endpoint's own answers that it refuses in requests."""
     wire: Wire = CHAT
 
@@ -65,18 +65,18 @@ class RequestDialect:
         body = {name: value for name, value in request.items() if name not in ("stream", "stream_options")}
         body["model"] = self.model
         for name in ("temperature", "top_p", "seed", "reasoning_effort"):
-            _set(body, wire.fields.get(name, (name,)), getattr(llm, name))
+            _set_at_path(body, wire.fields.get(name, (name,)), getattr(llm, name))
         limits = [body.pop(name, None) for name in (NEWER_LIMIT, *wire.fields["max_output_tokens"])]
         set_limits = [limit for limit in (*limits, llm.max_output_tokens) if isinstance(limit, int)]
         limit = self.limit if wire is CHAT else wire.fields["max_output_tokens"][0]
-        _set(body, (limit,), min(set_limits, default=None))
+        _set_at_path(body, (limit,), min(set_limits, default=None))
         if llm.stream and body.get("n") in (None, 1):  # several answers in one stream would be merged into one
             body |= {"stream": True} | ({"stream_options": {"include_usage": True}} if wire is CHAT else {})
         if llm.logprobs and wire is CHAT:
             body |= {"logprobs": True, "return_token_ids": True}
         if wire is CHAT:
             body["messages"] = self._messages(body["messages"])
-        return {name: value for name, value in body.items() if name not in self.without} | llm.extra_body
+        return {name: value for name, value in body.items() if name not in self.refused_parameters} | llm.extra_body
 
     def body(
         self,
@@ -103,21 +103,23 @@ class RequestDialect:
             optional |= {"stream": True, "stream_options": {"include_usage": True}}
         if llm.logprobs:
             optional |= {"logprobs": True, "return_token_ids": True}
-        fields = {name: value for name, value in optional.items() if value is not None and name not in self.without}
+        fields = {
+            name: value for name, value in optional.items() if value is not None and name not in self.refused_parameters
+        }
         return fields | llm.extra_body
 
     def _messages(self, messages: list[Message]) -> list[Message]:
         """Return the messages without the returned fields that the endpoint refused."""
-        if not self.unreturned:
+        if not self.refused_fields:
             return messages
         return [self._without_refused(message) if message["role"] == "assistant" else message for message in messages]
 
     def _without_refused(self, message: Message) -> Message:
-        """Return an assistant message, and its calls, without the fields in ``unreturned``."""
-        fields = {name: value for name, value in message.items() if name not in self.unreturned}
+        """Return an assistant message, and its calls, without the fields in ``refused_fields``."""
+        fields = {name: value for name, value in message.items() if name not in self.refused_fields}
         if calls := message.get("tool_calls"):
             fields["tool_calls"] = [
-                {name: value for name, value in call.items() if name not in self.unreturned} for call in calls
+                {name: value for name, value in call.items() if name not in self.refused_fields} for call in calls
             ]
         return fields
 
@@ -127,18 +129,18 @@ class RequestDialect:
         That is so if the refused part can be renamed or omitted without changing the run.
         """
         if self.wire is CHAT and (returned := parameter_of(refusal, _returned_fields(body["messages"]))):
-            self.unreturned.add(returned)
+            self.refused_fields.add(returned)
             return True
         name = parameter_of(refusal, tuple(body))
         if name == LIMIT and self.limit == LIMIT:
             self.limit = NEWER_LIMIT
             return True
         neutral = name == "top_p" and body.get(name) == 1  # sent by many projects by default
-        unasked = name in _UNASKED and getattr(self.llm, str(name), None) is None
+        unasked = name in _PROGRAM_PARAMETERS and getattr(self.llm, str(name), None) is None
         dispensable = neutral or unasked or name in _DISPENSABLE
-        if name is None or not dispensable or name in self.without or name in self.llm.extra_body:
+        if name is None or not dispensable or name in self.refused_parameters or name in self.llm.extra_body:
             return False
-        self.without.add(name)
+        self.refused_parameters.add(name)
         return True
 
     def field_of(self, refusal: Refusal, body: dict[str, Any]) -> str:
@@ -160,7 +162,7 @@ def _returned_fields(messages: list[Message]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _set(body: dict[str, Any], path: tuple[str, ...], value: object) -> None:
+def _set_at_path(body: dict[str, Any], path: tuple[str, ...], value: object) -> None:
     """Set the value at a nested path, unless it is None, without changing nested objects in place."""
     if value is None:
         return
@@ -169,4 +171,4 @@ def _set(body: dict[str, Any], path: tuple[str, ...], value: object) -> None:
         body[name] = value
         return
     body[name] = dict(body.get(name) or {})
-    _set(body[name], tuple(inner), value)
+    _set_at_path(body[name], tuple(inner), value)

@@ -36,7 +36,7 @@ def with_plain_calls(body: dict[str, Any]) -> dict[str, Any]:
     calls = message.get("tool_calls") if isinstance(message, dict) else None
     for call in calls if isinstance(calls, list) else []:
         if isinstance(call, dict):
-            call["id"] = _word(call.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
+            call["id"] = _text_or_none(call.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
             function = call.get("function")
             if isinstance(function, dict) and isinstance(function.get("arguments"), dict | list):
                 function["arguments"] = json.dumps(function["arguments"])
@@ -55,7 +55,7 @@ def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
     ``requests`` is the number of requests that the call has sent, including failed ones.
     """
     body, choice, usage = response.body, choice_of(response.body), usage_of(response.body)
-    cached = _inner(usage, "prompt_tokens_details", "cached_tokens")
+    cached = _nested_field(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
         cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek
     logprobs, ids = (choice.get("logprobs") or {}).get("content"), choice.get("token_ids")
@@ -69,26 +69,26 @@ def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
         completion_token_ids=ids,
         logprobs=None if logprobs is None else [item.get("logprob") for item in logprobs],
         extra=MetricsExtra(
-            reasoning_tokens=_inner(usage, "completion_tokens_details", "reasoning_tokens"),
+            reasoning_tokens=_nested_field(usage, "completion_tokens_details", "reasoning_tokens"),
             seconds=round(response.seconds, 3),
-            finish_reason=_word(choice.get("finish_reason")),
-            request_id=_word(
+            finish_reason=_text_or_none(choice.get("finish_reason")),
+            request_id=_text_or_none(
                 response.headers.get("x-request-id") or response.headers.get("request-id") or body.get("id")
             ),
-            fingerprint=_word(body.get("system_fingerprint")),
+            fingerprint=_text_or_none(body.get("system_fingerprint")),
             requests=requests,
         ),
     )
     return metrics.model_copy(update={"cost_usd": dollars(_cost(metrics, llm, usage, response.headers))})
 
 
-def _inner(usage: dict[str, Any], table: str, name: str) -> Any:
+def _nested_field(usage: dict[str, Any], table: str, name: str) -> Any:
     """Return a field of a nested usage table, None if either is absent."""
     details = usage.get(table)
     return details.get(name) if isinstance(details, dict) else None
 
 
-def _word(value: object) -> str | None:
+def _text_or_none(value: object) -> str | None:
     """Return an id as text; some servers send numbers."""
     return None if value is None else str(value)
 
@@ -110,7 +110,10 @@ def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mappin
         cached_price = price if llm.cached_cost_per_token is None else llm.cached_cost_per_token
         return (into - cached) * price + cached * cached_price + out * (llm.output_cost_per_token or 0.0)
     if usage.get("is_byok"):  # OpenRouter's own fee, in addition to the provider's bill for the user's key
-        fee, bill = dollars(usage.get("cost") or 0), dollars(_inner(usage, "cost_details", "upstream_inference_cost"))
+        fee, bill = (
+            dollars(usage.get("cost") or 0),
+            dollars(_nested_field(usage, "cost_details", "upstream_inference_cost")),
+        )
         return None if fee is None or bill is None else fee + bill
     stated = (usage.get("cost"), usage.get("estimated_cost"), headers.get("x-litellm-response-cost"))
     return next((cost for cost in map(dollars, stated) if cost is not None), None)
@@ -127,7 +130,7 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
     called = [item for item in reply_message.get("tool_calls") or [] if isinstance(item, dict)]
     if not called and isinstance(reply_message.get("function_call"), dict):  # OpenAI's form before tools
         called = [{"function": reply_message["function_call"]}]
-    calls = tuple(map(_call, called))
+    calls = tuple(map(_read_call, called))
     finish = choice.get("finish_reason")
     if finish == "content_filter":
         raise NoReplyError(StopReason.CONTENT_FILTER, "the endpoint's content filter removed the answer", metrics)
@@ -144,7 +147,7 @@ def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": legal_arguments(call.arguments)}
+                "function": {"name": call.name, "arguments": valid_arguments(call.arguments)}
                 | fields_to_return(item.get("function") or {}, "function"),
                 **fields_to_return(item, "call"),
             }
@@ -183,13 +186,13 @@ def read_content(content: object) -> tuple[str, str]:
     return "".join(text), "".join(thoughts)
 
 
-def _call(call: dict[str, Any]) -> RequestedCall:
+def _read_call(call: dict[str, Any]) -> RequestedCall:
     """Return a tool call with its arguments as text; a call without an id gets a random one."""
     function = call.get("function") or {}
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments or {})
-    name = _word(call.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
+    name = _text_or_none(call.get("id")) or f"call_{uuid.uuid4().hex[:16]}"
     return RequestedCall(name, str(function.get("name") or ""), arguments or "{}")
 
 
@@ -202,7 +205,7 @@ def read_arguments(text: str | None) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {"unreadable": text}
 
 
-def legal_arguments(text: str | None) -> str:
+def valid_arguments(text: str | None) -> str:
     """Return the text of a call's arguments; if it is not a JSON object, wrapped as by ``read_arguments``."""
     arguments = read_arguments(text)
     return json.dumps(arguments) if not text or arguments == {"unreadable": text} else text

@@ -24,10 +24,10 @@ def stream_lines(parts: Iterable[bytes]) -> Iterator[str]:
     yield rest.decode("utf-8", "replace")
 
 
-def stream_events(lines: Iterable[str], odd: list[str]) -> Iterator[str]:
+def stream_events(lines: Iterable[str], other_lines: list[str]) -> Iterator[str]:
     """Yield the data of each event (WHATWG server-sent events), without the comments that keep a connection open.
 
-    Other lines are appended to ``odd``: some endpoints label a plain answer as a stream.
+    Other lines are appended to ``other_lines``: some endpoints label a plain answer as a stream.
     """
     data: list[str] = []
     for line in lines:
@@ -37,12 +37,12 @@ def stream_events(lines: Iterable[str], odd: list[str]) -> Iterator[str]:
             yield "\n".join(data)
             data = []
         elif not line.startswith(_FIELDS):
-            odd.append(line)
+            other_lines.append(line)
     if data:
         yield "\n".join(data)
 
 
-_SET = ("id", "type", "name", "format", "index")
+_REPLACED_FIELDS = ("id", "type", "name", "format", "index")
 """Fields of message parts that a delta replaces; some endpoints repeat them in every chunk."""
 
 
@@ -62,7 +62,11 @@ def merge_delta(current: Any, delta: Any, name: str = "") -> Any:
         return _merge_lists(current, delta)
     if isinstance(current, dict) and isinstance(delta, dict) and name != "arguments":
         return current | {key: merge_delta(current.get(key), value, key) for key, value in delta.items()}
-    return current + delta if isinstance(current, str) and isinstance(delta, str) and name not in _SET else delta
+    return (
+        current + delta
+        if isinstance(current, str) and isinstance(delta, str) and name not in _REPLACED_FIELDS
+        else delta
+    )
 
 
 def _parts(content: str | None) -> list[Any]:
@@ -74,7 +78,7 @@ def _merge_lists(current: list[Any], delta: list[Any]) -> list[Any]:
     merged = list(current)
     for position, piece in enumerate(delta):
         # A single piece without an index continues the last element; several are matched by position.
-        place = _place(merged, piece, position if len(delta) > 1 else len(merged) - 1)
+        place = _find_element(merged, piece, position if len(delta) > 1 else len(merged) - 1)
         if place is None:
             merged.append(piece)
         else:
@@ -82,7 +86,7 @@ def _merge_lists(current: list[Any], delta: list[Any]) -> list[Any]:
     return merged
 
 
-def _place(merged: list[Any], piece: Any, position: int) -> int | None:
+def _find_element(merged: list[Any], piece: Any, position: int) -> int | None:
     """Return the index of the element that a piece continues (by its index, else ``position``); None for a new one.
 
     A different type or id under the same index means a new element (OpenRouter's summaries and encrypted thoughts,
@@ -98,7 +102,7 @@ def _place(merged: list[Any], piece: Any, position: int) -> int | None:
         return None
     element = merged[places[-1]]
     if index is None and element.get("signature"):
-        return None if any(piece[key] for key in piece if key not in (*_SET, "signature")) else places[-1]
+        return None if any(piece[key] for key in piece if key not in (*_REPLACED_FIELDS, "signature")) else places[-1]
     differing = {name for name in ("id", "type") if piece.get(name) and element.get(name, piece[name]) != piece[name]}
     if isinstance(piece.get("function"), dict) and not piece["function"].get("name"):
         differing.discard("id")  # some servers send a new id in every chunk of one call
@@ -138,10 +142,10 @@ class Assembly:
             if chunk.get(name) is not None:
                 self._body[name] = chunk[name]
         for choice in chunk.get("choices") or []:
-            self._choice(choice)
+            self._merge_choice(choice)
         return None
 
-    def _choice(self, choice: dict[str, Any]) -> None:
+    def _merge_choice(self, choice: dict[str, Any]) -> None:
         """Merge the delta of one choice; all choices form one message. Raises TypeError if a tool call is malformed."""
         delta = {name: value for name, value in (choice.get("delta") or {}).items() if name != "role"}
         if called := delta.pop("function_call", None):  # OpenAI's form before tools
@@ -160,7 +164,7 @@ class Assembly:
         if choice.get("finish_reason"):
             self.finish_reason, self.is_complete = choice["finish_reason"], True
 
-    def whole(self) -> dict[str, Any]:
+    def build_body(self) -> dict[str, Any]:
         """Return the body of the equivalent answer without streaming."""
         message = dict(self._message)
         if calls := message.pop("tool_calls", None):

@@ -39,9 +39,9 @@ class SharedIds:
         return metrics.model_copy(update={"prompt_token_ids": prompt[shared:], "extra": extra})
 
 
-def count_common(one: list[int], other: list[int]) -> int:
+def count_common(first: list[int], second: list[int]) -> int:
     """Return the length of the common prefix."""
-    shorter = min(len(one), len(other))
-    if one[:shorter] == other[:shorter]:
+    shorter = min(len(first), len(second))
+    if first[:shorter] == second[:shorter]:
         return shorter
-    return next(place for place in range(shorter) if one[place] != other[place])
+    return next(place for place in range(shorter) if first[place] != second[place])

@@ -30,10 +30,12 @@ OPENAI = Vendor(
 )
 """Default vendor if a spec names no URL."""
 ANTHROPIC = Vendor("Anthropic", "https://api.anthropic.com/v1", ("*.anthropic.com",), ("sk-ant-",), ("claude",))
-OPEN = Vendor("whoever serves it", "URL", (), (), ("gpt-oss", "gpt-j", "gpt-neo", "llama", "phi-", "olmo", "starcoder"))
+OPEN_WEIGHTS = Vendor(
+    "whoever serves it", "URL", (), (), ("gpt-oss", "gpt-j", "gpt-neo", "llama", "phi-", "olmo", "starcoder")
+)
 """Open weights without a vendor of their own."""
 VENDORS = (
-    OPEN,
+    OPEN_WEIGHTS,
     OPENAI,
     ANTHROPIC,
     Vendor(

@@ -19,9 +19,9 @@ from swe_argo.steps.families.family import LayerFamily
 from swe_argo.steps.families.rows import family_of
 from swe_argo.steps.store import Store
 
-USUAL = 3
+DEFAULT_SIZE = 3
 """The default number of instances."""
-FROM_UNITS = 50
+MIN_UNITS = 50
 """The smallest number of units to do with which a run on a cluster has a canary by default."""
 
 
@@ -43,7 +43,7 @@ def canary_size(spec: RunSpec, to_do: int, previous_size: int = 0) -> int:
         return 0  # such a run measures the machines itself
     if spec.canary is not None:
         return spec.canary
-    default = USUAL if find_backend(spec.sandbox.backend).on_cluster and to_do >= FROM_UNITS else 0
+    default = DEFAULT_SIZE if find_backend(spec.sandbox.backend).on_cluster and to_do >= MIN_UNITS else 0
     return max(default, previous_size)
 
 
@@ -69,7 +69,7 @@ def plan_canary(
             notices=[f"no canary: all instances {reason}; nothing tests whether the machines can be trusted"]
         )
     run_id = spec.run_id or ""
-    chosen = _spread(usable)[:size]
+    chosen = _alternate_repositories(usable)[:size]
     names = {row["instance_id"]: key(GradeRecord, run_id, row["instance_id"], CANARY_ATTEMPT) for row in chosen}
     earlier_grades = {name: GradeRecord.from_bytes(data) for name, data in store.get_many(names.values()).items()}
     outdated = [name for name, grade in earlier_grades.items() if not grade.resolved]
@@ -106,7 +106,7 @@ def _has_reference(row: dict[str, Any]) -> bool:
     return bool(row["patch"]) if family.hands_on == "patch" else cast(LayerFamily, family).has_reference(row)
 
 
-def _spread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _alternate_repositories(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows in another order: the first of each repository, then the second of each, and so on."""
     by_repo = defaultdict(list)
     for row in rows:

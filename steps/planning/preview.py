@@ -27,7 +27,7 @@ from swe_argo.steps.planning.refuse import refuse_changes, refuse_model
 from swe_argo.steps.planning.sandbox_cost import EarlierRun, find_earlier
 from swe_argo.steps.planning.units import plan_units
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def preview_run(spec: RunSpec) -> RunPreview:
     Raises ConfigError if a check fails, InfraError if the hub or store does not answer.
     """
     store, run_id = open_store(spec.store), spec.run_id or ""
-    previous = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
+    previous = read_record(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
     with fetch_inputs(spec) as local_spec:
         if previous:
             refuse_changes(previous, spec, run_identity.input_hashes(local_spec))

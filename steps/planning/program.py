@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 
-from swe_argo.steps.bundles.build import architecture_here, bundle_id_of, keep_folder
+from swe_argo.steps.bundles.build import architecture_here, bundle_folder, bundle_id_of
 from swe_argo.steps.bundles.recipes import ChosenRecipe, choose_recipe
 from swe_argo.steps.bundles.stored import find_stored_bundle
 from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
@@ -36,7 +36,7 @@ def resolve_program(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None
         reason = f"{chosen.recipe.name} runs on {supported}, but the sandboxes are {architecture}"
         raise ConfigError(reason, field="sandbox.platform")
     _refuse_libc(spec.sandbox, chosen)
-    program = AgentProgram(recipe=chosen.recipe, bundle=_bundle(spec, chosen, architecture))
+    program = AgentProgram(recipe=chosen.recipe, bundle=_resolve_files(spec, chosen, architecture))
     if previous is not None and previous.program != program:
         raise ConfigError(
             f"run {previous.run_id!r} began with another recipe or other files of {chosen.recipe.name}; "
@@ -53,7 +53,7 @@ def architecture_of(spec: SandboxSpec) -> Architecture:
     return "arm64" if spec.platform.endswith("/arm64") else "amd64"
 
 
-def _bundle(run: RunSpec, chosen: ChosenRecipe, architecture: Architecture) -> BundleFacts | None:
+def _resolve_files(run: RunSpec, chosen: ChosenRecipe, architecture: Architecture) -> BundleFacts | None:
     """Return the facts about the program's files: from its image, its folder or its built package; None if it has none.
 
     Raises ConfigError with the command to run if the files are not available in that form.
@@ -71,14 +71,14 @@ def _bundle(run: RunSpec, chosen: ChosenRecipe, architecture: Architecture) -> B
         raise ConfigError(_image_command(spec, chosen, architecture), field="agent.image")
     if recipe.source.folder is not None:
         print_progress(f"packing the files of {recipe.source.folder}")
-        return keep_folder(recipe, architecture).facts
+        return bundle_folder(recipe, architecture).facts
     if not recipe.is_package:
         return None
     stored = find_stored_bundle(bundle_id_of(chosen, architecture))
     if stored is None:
         raise ConfigError(
             f"the files of {recipe.name} {recipe.version} for {architecture} are not built: "
-            f"run {_command('build', spec, chosen, architecture)}",
+            f"run {_agents_command('build', spec, chosen, architecture)}",
             field="agent.name",
         )
     return stored.facts
@@ -92,11 +92,13 @@ def _image_command(spec: AgentSpec, chosen: ChosenRecipe, architecture: Architec
             f"pods get the files of {name} from an image: write a recipe FILE.toml with the folder as its source, run "
             "swe-argo agents push FILE.toml IMAGE, and pass the printed address as --agent-image"
         )
-    command = _command("push", spec, chosen, architecture, "IMAGE")
+    command = _agents_command("push", spec, chosen, architecture, "IMAGE")
     return f"pods get the files of {name} from an image: run {command}, and pass the printed address as --agent-image"
 
 
-def _command(verb: str, spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture, *arguments: str) -> str:
+def _agents_command(
+    verb: str, spec: AgentSpec, chosen: ChosenRecipe, architecture: Architecture, *arguments: str
+) -> str:
     """Return ``swe-argo agents VERB`` for the recipe, as the user has to type it."""
     recipe = spec.file or chosen.recipe.name
     words = [f"swe-argo agents {verb}", f"{recipe}@{spec.version}" if spec.version else recipe, *arguments]

@@ -59,11 +59,11 @@ def plan_redo(spec: RunSpec, rows: list[dict[str, Any]], store: Store, stored_ke
     """
     plan = _plan_requested(spec, rows, store, stored_keys)
     if stored_keys and agent_of(spec.agent).asks_model:
-        _retract(plan, spec.run_id or "", store, stored_keys)
+        _archive_retracted(plan, spec.run_id or "", store, stored_keys)
     return plan
 
 
-def _retract(plan: RedoPlan, run_id: str, store: Store, stored_keys: set[str]) -> None:
+def _archive_retracted(plan: RedoPlan, run_id: str, store: Store, stored_keys: set[str]) -> None:
     """Archive solves that a failure of the endpoint ended, as failed tries, and remove all marks of such failures."""
     marks = read_marks(store, run_id)
     retracted = retracted_units(marks, solved_units(run_id, stored_keys)) if marks else {}
@@ -112,7 +112,7 @@ def _plan_requested(spec: RunSpec, rows: list[dict[str, Any]], store: Store, sto
         place = Place.TRY.format(run=run_id, instance=unit[0], attempt=unit[1], name=archive_name(grades[name]))
         if f"{place}/{Redone.file}" in stored_keys:
             unfinished += 1
-        elif record := _choose(
+        elif record := _make_redone(
             unit, grades[name], solves.get(key(SolveRecord, run_id, *unit)), chosen, solves=solves_again
         ):
             plan.files[f"{place}/{Redone.file}"] = record.to_bytes()
@@ -131,7 +131,7 @@ def _plan_requested(spec: RunSpec, rows: list[dict[str, Any]], store: Store, sto
     return plan
 
 
-def _choose(
+def _make_redone(
     unit: tuple[str, int], graded: bytes, solved: bytes | None, chosen: set[str], *, solves: bool
 ) -> Redone | None:
     """Return the record of the unit's old verdict if a word of --redo names the unit, else None.

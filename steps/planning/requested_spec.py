@@ -14,13 +14,13 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.planning.submitted_spec import refuse_local
 from swe_argo.steps.spec_parsing import (
     Tables,
-    checked,
+    check_spec,
     current_name,
-    follow,
     merge_tables,
     of_text,
     put_item,
     read_spec_file,
+    set_implied_fields,
 )
 
 OVERRIDING_FIELDS = ("run_id", "store")
@@ -45,9 +45,9 @@ def read_spec(flags: Mapping[str, Any]) -> RunSpec:
     spec_tables = merge_tables(
         read_spec_file(flags["spec"]) if flags["spec"] else {}, of_text(flags["spec-text"], "spec")
     )
-    follow(spec_tables)  # an agent that the fields imply counts as set
+    set_implied_fields(spec_tables)  # an agent that the fields imply counts as set
     admit = partial(refuse_local, plugins=flags["plugins"].split(",")) if flags["submitted"] else None
-    return checked(merge_tables(merge_tables(defaults, spec_tables), overrides), "spec", admit)
+    return check_spec(merge_tables(merge_tables(defaults, spec_tables), overrides), "spec", admit)
 
 
 def fit_to_limits(spec: RunSpec, limits: Mapping[str, float]) -> RunSpec:

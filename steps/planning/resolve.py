@@ -27,7 +27,7 @@ from swe_argo.steps.planning.sandboxes import prepare_sandboxes
 from swe_argo.steps.planning.units import plan_units
 from swe_argo.steps.reports.known import known_doubts
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.steps.versions import versions
 
 
@@ -55,7 +55,7 @@ def resolve(spec: RunSpec, local_spec: RunSpec, store: Store) -> Resolution:
     answer.
     """
     run_id = spec.run_id or ""
-    previous = record_of(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
+    previous = read_record(store, RunFile, run_id) if store.get_many([key(RunFile, run_id)]) else None
     hashes = run_identity.input_hashes(local_spec)
     if previous:
         refuse_changes(previous, spec, hashes)
@@ -79,7 +79,7 @@ def resolve(spec: RunSpec, local_spec: RunSpec, store: Store) -> Resolution:
     if spec.agent.model and solves:
         print_progress("testing the model endpoint with one small request")
     to_do = sum(unit.begins is not Stage.NONE for unit in units)
-    canary = plan_canary(spec, dataset.rows, to_do, store, _doubtful(spec, store, dataset))
+    canary = plan_canary(spec, dataset.rows, to_do, store, _find_doubtful(spec, store, dataset))
     model = probe.probe_for_run(spec, solves=solves, before=previous, program=program)
     unpredicted = sum(name.endswith(f"/{GradeRecord.file}") for name in submissions.files)
     notices = [
@@ -98,7 +98,9 @@ def resolve(spec: RunSpec, local_spec: RunSpec, store: Store) -> Resolution:
     ]
     run = RunFile(
         run_id=run_id,
-        spec=spec.model_copy(update={"redo": [], "tags": _tags(spec, previous)}),  # this plan does the redo, once
+        spec=spec.model_copy(
+            update={"redo": [], "tags": _choose_tags(spec, previous)}
+        ),  # this plan does the redo, once
         dataset=dataset.lock,
         model=submissions.model,
         versions=previous.versions if previous else versions(),
@@ -126,12 +128,12 @@ def resolve(spec: RunSpec, local_spec: RunSpec, store: Store) -> Resolution:
     )
 
 
-def _tags(spec: RunSpec, previous: RunFile | None) -> list[str]:
+def _choose_tags(spec: RunSpec, previous: RunFile | None) -> list[str]:
     """Return the given tags, else those of the run."""
     return spec.tags or (previous.spec.tags if previous else [])
 
 
-def _doubtful(spec: RunSpec, store: Store, dataset: SelectedDataset) -> set[str]:
+def _find_doubtful(spec: RunSpec, store: Store, dataset: SelectedDataset) -> set[str]:
     """Return instances that cannot test a machine: unfit by a validation, or with tests that flip."""
     if spec.canary == 0:
         return set()

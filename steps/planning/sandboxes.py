@@ -15,7 +15,7 @@ from swe_argo.steps.datasets import mini, names, task_images
 from swe_argo.steps.families.rows import machines_of
 from swe_argo.steps.planning.selection_words import selection_words
 from swe_argo.steps.sandbox import mini_images, readiness
-from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.bundle_mounts import find_mount
 from swe_argo.steps.sandbox.group_folders import group_notices
 from swe_argo.steps.settings import settings
 
@@ -54,7 +54,7 @@ def prepare_sandboxes(
         grading_network=spec.grading.network,
         timeout_s=max(spec.grading.timeout_s, spec.agent.timeout_s if agent.takes_time else 0.0),
         machines=machines_of(selected),
-        bundle=mount_of(program),
+        bundle=find_mount(program),
         selection=selection_words(spec),
     )
     result = readiness.ready(spec.sandbox, sandbox_needs)

@@ -115,7 +115,7 @@ def is_name(field: str, value: str) -> bool:
         case "agent.instruction_template":
             from swe_argo.steps.agents.prompts import templates
 
-            return templates.is_own(value)
+            return templates.is_bundled(value)
         case "select.validated":
             return value == LAST_VALIDATION
         case "agent.predictions":

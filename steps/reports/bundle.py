@@ -11,7 +11,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.batches import batches
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import no_report
+from swe_argo.steps.store.runs import missing_report_error
 
 BATCH = 500
 """Number of files in memory at once."""
@@ -31,7 +31,7 @@ def write_bundle(store: Store, run_id: str, file: Path) -> int:
     run = Place.RUN.format(run=run_id)
     names = [name for folder in ("report", "units") for name in store.keys(f"{run}/{folder}/")]
     if key(Summary, run_id) not in names:
-        raise no_report(store, run_id)
+        raise missing_report_error(store, run_id)
     part = file.with_name(f".{file.name}.part")
     try:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -19,7 +19,7 @@ Files = Mapping[tuple[str, int], list[str]]
 
 
 def add_lost_usage(store: Store, run_id: str, units: list[StoredUnit], files: Files, *, running: str = "") -> None:
-    """Add the usage of failed tries to the units' known tries, or else to the units' ``unexplained`` usage.
+    """Add the usage of failed tries to the units' known tries, or else to the units' ``unrecorded_usage`` usage.
 
     ``running``: location of the recorded calls of a try in progress, which is not lost. Raises InfraError if the store
     fails.
@@ -45,7 +45,7 @@ def _add_from_trajectories(store: Store, run_id: str, units: list[StoredUnit], f
         for unit, place, name in batch:
             usage = usage_of_trajectory(contents.get(place))
             if not any(failed_try.name == name for failed_try in unit.tries):
-                unit.unexplained += usage
+                unit.unrecorded_usage += usage
             unit.tries = [
                 replace(failed_try, usage=usage) if failed_try.name == name else failed_try for failed_try in unit.tries
             ]
@@ -64,7 +64,7 @@ def _add_from_answered_calls(store: Store, folder: str, unit: StoredUnit, names:
         if not _has_usage(unit, name) and f"tries/{name.split('/')[1]}/{Trajectory.file}" not in names
     ]
     for (_, writer), calls in read_answered(store, unrecorded).items() if unrecorded else ():
-        unit.unexplained += usage_of_try(writer, calls)
+        unit.unrecorded_usage += usage_of_try(writer, calls)
 
 
 def _has_usage(unit: StoredUnit, name: str) -> bool:

@@ -179,7 +179,7 @@ class _StoreReader:
         read: list[StoredUnit] = []
         for batch in batches(unread, RECORDS_AT_ONCE):
             self.progress = len(units) - len(unread) + len(read), len(units)
-            read += self._records(batch, instances)
+            read += self._read_units(batch, instances)
         by_name = unchanged | {_name(unit): unit for unit in read}
         stored_units = [by_name[_name(unit)] for unit in units]
         if self.whole:
@@ -193,7 +193,7 @@ class _StoreReader:
     def read_unit(self, unit: Unit) -> StoredUnit:
         """Return one unit with everything that a whole report has about it."""
         self._index(f"{unit.instance_id}/{unit.attempt}/")
-        stored_units = self._records([unit], self._instances([unit.instance_id]))
+        stored_units = self._read_units([unit], self._instances([unit.instance_id]))
         add_log_tails(self.store, self.run_id, stored_units, self.line_width)
         add_lost_usage(self.store, self.run_id, stored_units, self.files, running=self.running)
         return self._without_retracted(stored_units)[0]
@@ -236,15 +236,15 @@ class _StoreReader:
                     )
         return facts
 
-    def _records(self, units: list[Unit], instances: dict[str, _InstanceFacts]) -> list[StoredUnit]:
+    def _read_units(self, units: list[Unit], instances: dict[str, _InstanceFacts]) -> list[StoredUnit]:
         """Read the records of a few units and return the units."""
         names = [
             f"{self._folder(unit)}/{name}" for unit in units for name in self._files(unit) if self._is_record(name)
         ]
         contents = self.store.get_many(names)
-        return [self._unit(unit, contents, instances.get(unit.instance_id, _InstanceFacts())) for unit in units]
+        return [self._make_unit(unit, contents, instances.get(unit.instance_id, _InstanceFacts())) for unit in units]
 
-    def _unit(self, unit: Unit, contents: dict[str, bytes], facts: _InstanceFacts) -> StoredUnit:
+    def _make_unit(self, unit: Unit, contents: dict[str, bytes], facts: _InstanceFacts) -> StoredUnit:
         """Return a unit, made from its files (``contents``) and the facts about its issue."""
         folder, names = self._folder(unit), self._files(unit)
         verdict = contents.get(f"{folder}/{GradeRecord.file}")

@@ -107,7 +107,7 @@ class StoredUnit:
     """Verdicts that --redo replaced, oldest first."""
     earlier_grades: list[GradeRecord] = field(default_factory=list)
     """Grades of replaced verdicts, unordered; only those with a complete list of failing tests."""
-    unexplained: Usage = field(default_factory=Usage)
+    unrecorded_usage: Usage = field(default_factory=Usage)
     """Usage of tries that were killed before they could record a failure."""
     files: tuple[str, ...] = ()
     """Names of the files in the unit's folder."""
@@ -170,12 +170,12 @@ class StoredUnit:
     def usage(self) -> Usage:
         """Usage of the successful solve, of replaced solves, and of all failed tries."""
         usages = [self.solve.usage] if self.solve else []
-        return add_usage([*usages, *(earlier.usage for earlier in self.redone), self.wasted])
+        return add_usage([*usages, *(earlier.usage for earlier in self.redone), self.failed_usage])
 
     @property
-    def wasted(self) -> Usage:
+    def failed_usage(self) -> Usage:
         """Usage of the failed tries alone, without calls that the successful solve reused."""
-        usage = add_usage([*(failed_try.usage for failed_try in self.tries), self.unexplained])
+        usage = add_usage([*(failed_try.usage for failed_try in self.tries), self.unrecorded_usage])
         continued = self.solve.continued if self.solve else None
         return usage if continued is None else usage - continued.usage
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 from swe_argo.steps.contracts.backends import MiniImages, find_backend, is_own_backend
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, extra_hint
-from swe_argo.steps.plugins import load, load_module
+from swe_argo.steps.plugins import load_module, load_object
 from swe_argo.steps.sandbox.protocol import Backend
 
 FIELD = "sandbox.backend"
@@ -28,7 +28,7 @@ def load_backend(name: str) -> Callable[[SandboxSpec], Backend]:
     """Return a backend's function ``connect``. Raises ConfigError if it cannot be imported or is no function."""
     if not is_own_backend(name):
         return cast("Callable[[SandboxSpec], Backend]", load_part(name, "backend", "connect"))
-    connect = load(name, FIELD)
+    connect = load_object(name, FIELD)
     if not callable(connect):
         raise ConfigError(f"{name} is not a backend: expected a function connect(spec)", field=FIELD)
     return cast("Callable[[SandboxSpec], Backend]", connect)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class BothEnds:
+class HeadTailBuffer:
     """A buffer of bytes; if it exceeds twice ``end_bytes``, only the first and the last ``end_bytes`` stay."""
 
     def __init__(self, end_bytes: int) -> None:

@@ -10,7 +10,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.protocol import BundleMount
 
 
-def mount_of(program: AgentProgram | None) -> BundleMount | None:
+def find_mount(program: AgentProgram | None) -> BundleMount | None:
     """Return the bundle to mount for an agent program; None without a program, or if it needs no files."""
     if program is None or program.bundle is None:
         return None
@@ -18,7 +18,7 @@ def mount_of(program: AgentProgram | None) -> BundleMount | None:
     return BundleMount(program.bundle.digest, stored.files if stored else None, program.bundle.image)
 
 
-def folder_of(bundle: BundleMount) -> Path:
+def bundle_folder(bundle: BundleMount) -> Path:
     """Return the folder of a bundle's files. Raises ConfigError if this machine does not have them."""
     if bundle.folder is None:
         raise ConfigError(

@@ -12,7 +12,7 @@ from swe_argo.steps.bundles.tree import write_tar
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.bundle_mounts import bundle_folder
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 _PARTS = "/opt/swe-argo/.parts"
@@ -32,7 +32,7 @@ def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
     """
     if request.bundle is None or _has(box, request.bundle.digest):
         return
-    folder = folder_of(request.bundle)
+    folder = bundle_folder(request.bundle)
     with tempfile.TemporaryFile() as packed:
         with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=3, mtime=0) as zipped:
             write_tar(folder, cast("IO[bytes]", zipped))
@@ -40,7 +40,7 @@ def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
     place, parts = map(shlex.quote, (BUNDLE_PLACE, _PARTS))
     result = box.exec(
         f"set -e -o pipefail; rm -rf {place}; mkdir -p {place}; cat {parts}/* | tar -xzf - -C {place}; "
-        f"rm -rf {parts}; {sealing(request.bundle.digest)}",
+        f"rm -rf {parts}; {seal_command(request.bundle.digest)}",
         timeout_s=_UNPACK_S,
         cwd="/",
         merge=True,
@@ -50,7 +50,7 @@ def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
         raise InfraError(FailureClass.SANDBOX_CREATE, f"could not unpack the agent's files in the sandbox: {output}")
 
 
-def sealing(digest: str) -> str:
+def seal_command(digest: str) -> str:
     """Return the shell command that makes the unpacked files read-only and records their digest."""
     return f"chmod -R a-w {shlex.quote(BUNDLE_PLACE)} && printf %s {shlex.quote(digest)} >{shlex.quote(_MARK)}"
 

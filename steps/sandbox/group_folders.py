@@ -18,7 +18,7 @@ from swe_argo.steps.sandbox.orphans import Orphans
 from swe_argo.steps.sandbox.protocol import Snapshots
 from swe_argo.steps.settings import settings
 
-ADDRESS = "SWE_ARGO_GROUPS"
+GROUPS_VARIABLE = "SWE_ARGO_GROUPS"
 """Environment variable that names the folder to the steps."""
 _OWNER, _SPEC = "owner", "sandbox.json"
 """Files of the folder: the runner's process, and the sandbox spec with which its snapshots are removed."""
@@ -55,7 +55,7 @@ def groups_of(spec: SandboxSpec, plan: Plan) -> Iterator[Mapping[str, str]]:
     (folder / _OWNER).write_text(process_owner(), "utf-8")
     (folder / _SPEC).write_text(spec.model_dump_json(), "utf-8")
     try:
-        yield {ADDRESS: str(folder)}
+        yield {GROUPS_VARIABLE: str(folder)}
     finally:
         _remove(folder)  # anything left over is removed by the next run or by `swe-argo clean`
 

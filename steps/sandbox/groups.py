@@ -58,16 +58,16 @@ class GroupMember:
         """Forget the snapshot, which cannot be used, and start from the image."""
         self.snapshot = None
 
-    def has(self, backend: Backend, box: Sandbox) -> None:
-        """Record the machine of this attempt, of which ``keep`` takes the snapshot."""
+    def set_machine(self, backend: Backend, box: Sandbox) -> None:
+        """Record the machine of this attempt, of which ``take_snapshot`` takes the snapshot."""
         self._machine = (backend, box)
 
     @property
-    def prepares(self) -> bool:
+    def is_preparer(self) -> bool:
         """Whether other attempts wait for this attempt's machine."""
         return self._lock is not None
 
-    def keep(self, start: dict[str, Any] | None) -> None:
+    def take_snapshot(self, start: dict[str, Any] | None) -> None:
         """Take a snapshot of the prepared machine, and release the other attempts. A failure prints a note.
 
         ``start``: the data that they need about the machine; None if the machine cannot be shared.

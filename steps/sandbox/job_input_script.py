@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.sandbox.job_script import INLINE_BYTES, in_pieces
+from swe_argo.steps.sandbox.job_script import INLINE_BYTES, quote_in_pieces
 
 STDIN_BYTES = 4 << 20
 """Longer input is sent as a file, in pieces."""
@@ -23,9 +23,9 @@ def input_script(path: str, number: int, data: bytes) -> tuple[str, bytes]:
     file = f"$d.input{number}"
     take, write = "", f"cat {file} && rm -f {file}"
     if len(data) <= INLINE_BYTES:
-        write = f"printf %s {in_pieces(data)}"
+        write = f"printf %s {quote_in_pieces(data)}"
     elif len(data) <= STDIN_BYTES:
-        take = _TAKE.format(file=file, number=number, size=len(data))
+        take = _RECEIVE_INPUT.format(file=file, number=number, size=len(data))
     script = _INPUT.format(d=path, take=take, ready=_ready(path), number=number, before=number - 1, write=write)
     return f"({script}) || exit 1\n", data if take else b""
 
@@ -67,7 +67,7 @@ exit 0
 """
 
 # Reads an input of known size from the script's stdin into a file, unless it was already taken.
-_TAKE = """[ -e $d.w{number} ] ||
+_RECEIVE_INPUT = """[ -e $d.w{number} ] ||
 {{ head -c {size} >{file}.$$ && [ $(wc -c <{file}.$$) = {size} ] && mv {file}.$$ {file}; }} || exit 1
 """
 

@@ -66,10 +66,10 @@ class JobSandbox(Generic[T_co]):
         max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
         """Run a command, see ``Sandbox.exec``. Raises InfraError (EXEC) if a running machine runs no commands."""
-        with self.checked():
+        with self.machine_failures_first():
             result = self._jobs.run(Job(command, timeout_s, cwd, env or {}, merge, max_output_bytes))
-        self.judge(result.oom_kills, result.stdout, is_lost=result.is_lost)
-        return result.require_end()
+        self.raise_machine_failure(result.oom_kills, result.stdout, is_lost=result.is_lost)
+        return result.to_exec_result()
 
     def start(
         self,
@@ -102,7 +102,7 @@ class JobSandbox(Generic[T_co]):
         return self.transport.outside_failure()
 
     @contextmanager
-    def checked(self) -> Iterator[None]:
+    def machine_failures_first(self) -> Iterator[None]:
         """If the block raises an EXEC failure because the machine failed, raise the machine's failure instead."""
         try:
             yield
@@ -111,7 +111,7 @@ class JobSandbox(Generic[T_co]):
                 self._check(error.output)
             raise
 
-    def judge(self, oom_kills: int, output: bytes, *, is_lost: bool) -> None:
+    def raise_machine_failure(self, oom_kills: int, output: bytes, *, is_lost: bool) -> None:
         """Raise the machine's failure, if a job's result shows one.
 
         ``is_lost``: the job's leader is gone without an exit code. If the machine still runs, no failure is raised:
@@ -142,19 +142,21 @@ class _CheckedJob:
 
     def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
         """Poll the job, see ``StartedJob.poll``; a result that shows the machine's failure raises it."""
-        with self._box.checked():
+        with self._box.machine_failures_first():
             progress, result = self._job.poll(**options)
-        self._box.judge(result.oom_kills, progress.output, is_lost=result.has_ended and result.rc is None)
+        self._box.raise_machine_failure(
+            result.oom_kills, progress.output, is_lost=result.has_ended and result.exit_code is None
+        )
         return progress
 
     def send(self, data: bytes) -> None:
-        with self._box.checked():
+        with self._box.machine_failures_first():
             self._job.send(data)
 
     def close_input(self) -> None:
-        with self._box.checked():
+        with self._box.machine_failures_first():
             self._job.close_input()
 
     def interrupt(self) -> None:
-        with self._box.checked():
+        with self._box.machine_failures_first():
             self._job.interrupt()

@@ -24,9 +24,9 @@ INLINE_BYTES = 16 << 10
 """Longer commands are sent as files, since Linux limits a quoted argument to 128 KiB."""
 ARGUMENT_BYTES = 96 << 10
 """Longer commands run as files, not by ``bash -c``, since they would exceed Linux's limit of 128 KiB."""
-QUIET_TURN_S = 0.5
+OUTPUT_CHECK_S = 0.5
 """Seconds between measurements when waiting for silence."""
-TURN_S = 1.0
+LEADER_CHECK_S = 1.0
 """Seconds between checks that the leader lives, since a killed leader writes no wake-up byte."""
 _NEVER_S = 10**9
 """Timeout of a job without a timeout."""
@@ -43,7 +43,7 @@ class ScriptOptions:
     """Whether stderr goes to stdout."""
     most_bytes: int
     """Maximum size of a stream, to protect the machine's disk; the rest is dropped."""
-    forget: list[str]
+    finished_jobs: list[str]
     """Job paths of finished jobs whose files are removed after this job. Their locks stay, in case a delayed start
     script arrives."""
 
@@ -83,16 +83,16 @@ def _prepare_files(path: str, *, merge: bool, input_open: bool) -> str:
 
 
 def _leader(
-    way: dict[str, str], path: str, command: bytes, options: ScriptOptions, *, input_open: bool
+    transport_parts: dict[str, str], path: str, command: bytes, options: ScriptOptions, *, input_open: bool
 ) -> tuple[str, str]:
     """Return the assignment of the variable that holds a short command ("" for a long one), and the leader's script.
 
-    ``way``: _DETACHED or _STREAMED.
+    ``transport_parts``: _DETACHED or _STREAMED.
     """
     # take: shell code that puts the command into $c; word: bash's arguments.
     assign, take, word = "", "", '-c "$c"'
     if len(command) <= INLINE_BYTES:
-        assign, take = f"__cmd={in_pieces(command)}", "c=$__cmd; unset __cmd; "
+        assign, take = f"__cmd={quote_in_pieces(command)}", "c=$__cmd; unset __cmd; "
     elif len(command) <= ARGUMENT_BYTES:
         take = f"c=$(cat {path}.cmd); "
     else:
@@ -101,7 +101,7 @@ def _leader(
     exports = f"env {pairs} " if pairs else ""  # an image may have no env
     write_pid = f"echo $$ >{path}.pid; " if input_open else ""
     run = shlex.quote(f"{write_pid}{take}exec {exports}/bin/bash {word}")
-    work = _TALK if input_open else _WORK
+    work = _RUN_WITH_INPUT if input_open else _RUN
     lead = _LEAD.format(
         d=path,
         work=work.format(
@@ -115,12 +115,14 @@ def _leader(
             most_s=_NEVER_S,
         ),
         # ulimit counts blocks of 512 bytes; 16 more, so that the mark fits behind the output.
-        copy=way["copy"].format(blocks=(options.most_bytes >> 9) + 16),
+        copy=transport_parts["copy"].format(blocks=(options.most_bytes >> 9) + 16),
         hundredths=int((_NEVER_S if input_open else options.timeout_s) * 100),
         # [!l]: all files but .lock
-        forget=f"rm -f {' '.join(f'{finished}.[!l]*' for finished in options.forget)}" if options.forget else "",
+        forget=f"rm -f {' '.join(f'{finished}.[!l]*' for finished in options.finished_jobs)}"
+        if options.finished_jobs
+        else "",
         copy_err="" if options.merge else _COPY_ERR,
-        end=way["end"].format(mark=mark(path).decode()),
+        end=transport_parts["end"].format(mark=mark(path).decode()),
         mark_err="" if options.merge else f"printf %s '{mark(path).decode()}' >&9\n",
     )
     return assign, lead
@@ -139,15 +141,15 @@ def poll_script(
 ) -> str:
     """Return the script that waits up to ``wait_s`` for the end, then prints a header and each stream's new output.
 
-    It prints each stream from its offset on (nothing if None), at most ``chunk_bytes`` in all; ``frames`` returns the
-    text before, between and after the two. The header is ``job``, then claimed, pid, alive, rc, late, oom_kills and
-    still of ``PollResult``, - for none. ``flood_bytes`` is set for a job with open input: the wait also ends after
-    ``quiet_s`` without output, or with that much output, and the header counts the turns of ``QUIET_TURN_S`` without
-    output. ``note``: a file whose lines are printed at the end. ``until_output``, for such a job: the wait also ends
-    with any output of the first stream after its offset.
+    It prints each stream from its offset on (nothing if None), at most ``chunk_bytes`` in all; ``stream_separators``
+    returns the text before, between and after the two. The header is ``job``, then the values claimed, has_pid, alive,
+    exit_code, timed_out, oom_kills and quiet_turns of ``PollResult``, - for none. ``flood_bytes`` is set for a job with
+    open input: the wait also ends after ``quiet_s`` without output, or with that much output, and the header
+    counts the turns of ``OUTPUT_CHECK_S`` without output. ``note``: a file whose lines are printed at the end.
+    ``until_output``, for such a job: the wait also ends with any output of the first stream after its offset.
     """
     watched = flood_bytes is not None
-    turn_s = max(0.01, min(wait_s, QUIET_TURN_S if watched else TURN_S))
+    turn_s = max(0.01, min(wait_s, OUTPUT_CHECK_S if watched else LEADER_CHECK_S))
     turns = max(1, round(wait_s / turn_s)) if wait_s > 0 else 0
     measure = new = soon = ""
     offset = offsets[0] or 0
@@ -173,13 +175,13 @@ def poll_script(
     read_note = _NOTE.format(note=shlex.quote(note)) if note else ""
     look = _LOOK.format(d=path, wait=wait, lives=_LIVES, note=read_note)
     most = chunk_bytes // (2 - offsets.count(None) or 1)  # the chunk is shared by the streams to print
-    if offsets == (0, 0):  # one process prints both streams, and itself the lines of ``frames``
+    if offsets == (0, 0):  # one process prints both streams, and itself the lines of ``stream_separators``
         return f"{look}head -c {most} $d.out $d.err\n{_END}"
-    out, err = (_piece(f"$d.{name}", at, most) for name, at in zip(("out", "err"), offsets, strict=True))
+    out, err = (_print_stream(f"$d.{name}", at, most) for name, at in zip(("out", "err"), offsets, strict=True))
     return f'{look}echo "==> $d.out <=="\n{out}echo; echo "==> $d.err <=="\n{err}{_END}'
 
 
-def _piece(file: str, at: int | None, most: int) -> str:
+def _print_stream(file: str, at: int | None, most: int) -> str:
     """Return the command that prints ``most`` bytes of a file from offset ``at``; nothing if that is None."""
     if at is None:
         return ""
@@ -191,7 +193,7 @@ def tail_script(path: str, ends_bytes: int) -> str:
     return f"s=$(wc -c <{path}.out); echo tail $((s))\ntail -c +$((s-{ends_bytes}+1)) {path}.out | head -c {ends_bytes}"
 
 
-def frames(path: str) -> tuple[bytes, bytes, bytes]:
+def stream_separators(path: str) -> tuple[bytes, bytes, bytes]:
     """Return the text before, between and after the two streams, as ``head`` prints it for two files."""
     return (
         f"==> {path}.out <==\n".encode(),
@@ -205,7 +207,7 @@ def mark(path: str) -> bytes:
     return f"<end {path.rpartition('/')[2]}>".encode()
 
 
-def in_pieces(command: bytes) -> str:
+def quote_in_pieces(command: bytes) -> str:
     """Return the command as one shell word, in pieces of three letters.
 
     The word may be on a command line, where ``pkill -f`` must not match the command.
@@ -264,13 +266,13 @@ printf '%s %s %s %s\\n' '{mark}' $rc $late $oom >&8""",
 }
 
 # Runs a command with a timeout; the exit code goes to $rc.
-_WORK = """(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
+_RUN = """(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
 exec timeout -k {kill} {t} sh -c {run} >$d.fout 2>$d.{fifo} </dev/null 7<&- 8<&- 9<&-)
 rc=$?; """
 
 # The leader holds the input open until a signal tells it to close it; the signal interrupts its `wait` once. Background
 # processes ignore interrupts for good: `timeout`, here with a timeout that never comes, restores them.
-_TALK = """exec 6<>$d.in; shut=
+_RUN_WITH_INPUT = """exec 6<>$d.in; shut=
 trap 'exec 6>&-; shut=1; trap "" USR1' USR1
 (cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
 exec timeout {most_s} setsid sh -c {run} <$d.in >$d.fout 2>$d.{fifo} 6>&- 7<&- 8<&- 9<&-) & pid=$!

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.sandbox.job_script import frames, poll_script
+from swe_argo.steps.sandbox.job_script import poll_script, stream_separators
 from swe_argo.steps.sandbox.short_exec import ShortExec
 
-_LEAST_BYTES = 64 << 10
+_MIN_CHUNK_BYTES = 64 << 10
 """Minimum chunk size: any transport can deliver such an answer."""
 
 _FAST_BYTES_S = 10e6
@@ -36,26 +36,26 @@ class PollTimes:
 class PollResult:
     """The result of one poll.
 
-    ``claimed``: the job has a lock, so its start script need not be sent again. ``pid``: the lock has the leader's pid;
-    ``alive``: that process lives. ``rc``: the exit code, None before the end. ``late``: the timeout ended the job.
+    ``claimed``: the job has a lock, so its start script need not be sent again. ``has_pid``: the lock has the leader's
+    pid; ``alive``: that process lives. ``exit_code``: None before the end. ``timed_out``: the timeout ended the job.
     ``pieces``: new output of stdout and stderr.
     """
 
     claimed: bool
-    pid: bool
+    has_pid: bool
     alive: bool
-    rc: int | None
-    late: bool
+    exit_code: int | None
+    timed_out: bool
     oom_kills: int
     pieces: tuple[bytes, bytes]
-    still: int = 0
+    quiet_turns: int = 0
     """The number of turns without output, if measured."""
     note: tuple[str, ...] = ()
 
     @property
     def has_ended(self) -> bool:
         """Whether the job ended, or its leader is gone."""
-        return self.rc is not None or (self.pid and not self.alive)
+        return self.exit_code is not None or (self.has_pid and not self.alive)
 
 
 class JobWatch:
@@ -70,7 +70,7 @@ class JobWatch:
         self._times = times
         self._most_wait_s = times.start_wait_s
 
-    def look(
+    def poll(
         self,
         offsets: tuple[int | None, int | None],
         *,
@@ -102,10 +102,10 @@ class JobWatch:
             )
             code, answer = self._exec(self._script + before[0] + poll, before[1], wait_s=wait_s)
             result = _parse(code, answer, self._job_path)
-            if result is not None and result.pid:
+            if result is not None and result.has_pid:
                 break
             faults += 1
-            self.chunk_bytes = min(self.chunk_bytes, max(self.chunk_bytes // 2, _LEAST_BYTES))
+            self.chunk_bytes = min(self.chunk_bytes, max(self.chunk_bytes // 2, _MIN_CHUNK_BYTES))
             if faults > self._times.attempts:
                 detail = f"exit code {code}, answer {answer[:300]!r}"
                 raise InfraError(FailureClass.EXEC, "the sandbox does not run commands", detail=detail)
@@ -128,7 +128,7 @@ def _parse(code: int, answer: bytes, job_path: str) -> PollResult | None:
     while body.startswith(b"note "):
         line, _, body = body.partition(b"\n")
         note.append(line[5:].decode(errors="replace"))
-    before, between, behind = frames(job_path)
+    before, between, behind = stream_separators(job_path)
     if code != 0 or len(words) != 8 or words[0] != "job" or not body.startswith(before) or not body.endswith(behind):
         return None
     out, separator, err = body[len(before) : -len(behind)].partition(between)
@@ -139,12 +139,12 @@ def _parse(code: int, answer: bytes, job_path: str) -> PollResult | None:
         return None  # not written by our script
     return PollResult(
         claimed=claimed == "1",
-        pid=pid != "-",
+        has_pid=pid != "-",
         alive=alive == "1",
-        rc=None if rc == "-" else int(rc),
-        late=late == "yes",
+        exit_code=None if rc == "-" else int(rc),
+        timed_out=late == "yes",
         oom_kills=int(oom),
         pieces=(out, err),
-        still=int(still) if still.isdigit() else 0,
+        quiet_turns=int(still) if still.isdigit() else 0,
         note=tuple(note),
     )

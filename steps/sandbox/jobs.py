@@ -26,7 +26,7 @@ FLUSH_S = 3.0
 
 LISTEN_S = 20.0
 """Seconds to read a command's stream; later the job is polled, since streams are lost with connections."""
-_BEHIND_BYTES = 100
+_END_LINE_BYTES = 100
 """Maximum bytes kept after a stream's mark, enough for the leader's line."""
 _LATE_S = 60.0
 """Seconds by which a job may end later than its timeout."""
@@ -63,7 +63,7 @@ class JobResult:
     oom_kills: int
     is_lost: bool
 
-    def require_end(self) -> ExecResult:
+    def to_exec_result(self) -> ExecResult:
         """Return the result as an ExecResult. A lost leader was killed (137), as the machine is known to run."""
         return ExecResult(
             exit_code=137 if self.is_lost else self.exit_code,
@@ -87,19 +87,19 @@ class _Stream:
         self.limit = limit
         self.end = end
         self.complete = False
-        self.behind = bytearray()
+        self.after_mark = bytearray()
         """The bytes after the end mark."""
 
     def take(self, piece: bytes) -> None:
         """Add the next bytes; cut the mark off."""
         if self.complete:
-            self.behind += piece[: _BEHIND_BYTES - len(self.behind)]
+            self.after_mark += piece[: _END_LINE_BYTES - len(self.after_mark)]
             return
         searched = max(0, len(self.data) - len(self.end))  # the mark may begin in the previous piece
         self.data += piece
         at = self.data.find(self.end, searched)
         if at >= 0:
-            self.behind += self.data[at + len(self.end) :][:_BEHIND_BYTES]
+            self.after_mark += self.data[at + len(self.end) :][:_END_LINE_BYTES]
             del self.data[at:]
         self.complete = at >= 0 or len(self.data) >= self.limit + len(self.end)
 
@@ -109,11 +109,11 @@ class _Stream:
         return len(self.data) >= self.limit + len(self.end)
 
     @property
-    def at(self) -> int | None:
+    def next_offset(self) -> int | None:
         """The offset of the next bytes to read; None if the stream is complete."""
         return None if self.complete else len(self.data)
 
-    def cut(self) -> tuple[bytes, bool]:
+    def limited_output(self) -> tuple[bytes, bool]:
         """Return the output up to the limit, and whether there was more."""
         return bytes(self.data[: self.limit]), len(self.data) > self.limit
 
@@ -147,7 +147,7 @@ class Jobs:
         try:
             return self._run(job, job_path, streams)
         except StepError as error:
-            error.output = streams[0].cut()[0]
+            error.output = streams[0].limited_output()[0]
             raise
 
     def start(
@@ -172,7 +172,7 @@ class Jobs:
             self.short_exec, job_path, start_script(job_path, text, options, input_open=True), times
         )
 
-    def forget(self, job_path: str) -> None:
+    def schedule_removal(self, job_path: str) -> None:
         """Let the next job remove the files of this ended one."""
         self._finished.append(job_path)
 
@@ -183,13 +183,13 @@ class Jobs:
         command, options = self._prepare(job_path, job)
         if self._stream_exec is not None:
             script = stream_script(job_path, command, options)
-            if (end := _listen(self._stream_exec(script), streams)) is not None:
-                self.forget(job_path)
+            if (end := _read_stream(self._stream_exec(script), streams)) is not None:
+                self.schedule_removal(job_path)
                 return _result(end, streams, time.monotonic() - began)
         watch = JobWatch(self.short_exec, job_path, start_script(job_path, command, options), self._poll_times)
         wait_s, ended_at = math.inf, 0.0  # the watch limits the wait; ended_at: when an ended job last had new output
         while True:
-            poll = watch.look((streams[0].at, streams[1].at), wait_s=wait_s)
+            poll = watch.poll((streams[0].next_offset, streams[1].next_offset), wait_s=wait_s)
             for stream, piece in zip(streams, poll.pieces, strict=True):
                 if not stream.complete:
                     stream.take(piece)
@@ -197,7 +197,7 @@ class Jobs:
                 wait_s, ended_at = 0.0, ended_at or time.monotonic()
                 if any(poll.pieces):
                     ended_at = time.monotonic()
-                elif poll.rc is None or time.monotonic() - ended_at > FLUSH_S:  # nobody will write the mark
+                elif poll.exit_code is None or time.monotonic() - ended_at > FLUSH_S:  # nobody will write the mark
                     break
                 else:
                     time.sleep(0.02)
@@ -206,7 +206,7 @@ class Jobs:
             patience_s = self._poll_times.poll_wait_s + (_FETCH_S if poll.has_ended else _LATE_S)
             if time.monotonic() - began > job.timeout_s + patience_s:
                 raise InfraError(FailureClass.EXEC, f"a command did not end after its timeout of {job.timeout_s:g} s")
-        self.forget(job_path)
+        self.schedule_removal(job_path)
         return _result(poll, streams, time.monotonic() - began)
 
     def _job_path(self) -> str:
@@ -224,36 +224,38 @@ class Jobs:
             env=job.env,
             merge=job.merge,
             most_bytes=job.max_output_bytes,
-            forget=forget,
+            finished_jobs=forget,
         )
 
 
-def _listen(pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]) -> PollResult | None:
+def _read_stream(
+    pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]
+) -> PollResult | None:
     """Read a job's streamed output for LISTEN_S. Return its end; None if it did not arrive and must be polled."""
     until = time.monotonic() + LISTEN_S
     with closing(pieces):
         for number, piece in pieces:
             streams[number].take(piece)
-            if streams[0].complete and streams[1].complete and (end := _end_behind(streams[0].behind)):
+            if streams[0].complete and streams[1].complete and (end := _parse_end_line(streams[0].after_mark)):
                 return end
             if time.monotonic() > until or any(stream.is_full for stream in streams):
                 break
     for stream in streams:
-        stream.behind.clear()
+        stream.after_mark.clear()
     return None
 
 
-def _end_behind(line: bytearray) -> PollResult | None:
+def _parse_end_line(line: bytearray) -> PollResult | None:
     """Parse the leader's line after the mark: exit code, late, OOM kills. Return None if it is not such a line."""
     words = line.decode("ascii", "replace").split()
     if not line.endswith(b"\n") or len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
         return None
     return PollResult(
         claimed=True,
-        pid=True,
+        has_pid=True,
         alive=False,
-        rc=int(words[0]),
-        late=words[1] == "yes",
+        exit_code=int(words[0]),
+        timed_out=words[1] == "yes",
         oom_kills=int(words[2]),
         pieces=(b"", b""),
     )
@@ -261,14 +263,14 @@ def _end_behind(line: bytearray) -> PollResult | None:
 
 def _result(poll: PollResult, streams: tuple[_Stream, _Stream], seconds: float) -> JobResult:
     """Return the result of an ended job, by its last poll and the streams received."""
-    (out, out_cut), (err, err_cut) = streams[0].cut(), streams[1].cut()
+    (out, out_cut), (err, err_cut) = streams[0].limited_output(), streams[1].limited_output()
     return JobResult(
-        exit_code=None if poll.late else poll.rc,
+        exit_code=None if poll.timed_out else poll.exit_code,
         stdout=out,
         stderr=err,
-        timed_out=poll.late,
+        timed_out=poll.timed_out,
         truncated=out_cut or err_cut,
         seconds=seconds,
         oom_kills=poll.oom_kills,
-        is_lost=poll.rc is None,
+        is_lost=poll.exit_code is None,
     )

@@ -10,7 +10,7 @@ import time
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.sandbox.both_ends import BothEnds
+from swe_argo.steps.sandbox.both_ends import HeadTailBuffer
 from swe_argo.steps.sandbox.job_input_script import (
     STDIN_BYTES,
     close_input_script,
@@ -18,7 +18,7 @@ from swe_argo.steps.sandbox.job_input_script import (
     interrupt_script,
     kill_script,
 )
-from swe_argo.steps.sandbox.job_script import QUIET_TURN_S, mark, tail_script
+from swe_argo.steps.sandbox.job_script import OUTPUT_CHECK_S, mark, tail_script
 from swe_argo.steps.sandbox.job_watch import PollResult
 from swe_argo.steps.sandbox.jobs import FLUSH_S, Jobs
 from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
@@ -54,14 +54,14 @@ class PolledJob:
         )
         self._ends_bytes = ends_bytes
         self._note = note
-        self._output = BothEnds(ends_bytes)
+        self._output = HeadTailBuffer(ends_bytes)
         self._offset = 0  # of the next byte to fetch
-        self._still_s = 0.0  # seconds without output so far
+        self._quiet_s = 0.0  # seconds without output so far
         self._inputs = 0
         self._counting = threading.Lock()
         self._interrupts = 0
         self._end = mark(self._job_path)
-        self._has_end = False  # whether the mark was read; the rest is not the command's output
+        self._has_mark = False  # whether the mark was read; the rest is not the command's output
 
     def poll(
         self,
@@ -74,19 +74,19 @@ class PolledJob:
     ) -> tuple[JobProgress, PollResult]:
         """Poll the job, see ``StartedJob.poll``. Also return the last poll's result."""
         until = time.monotonic() + wait_s
-        self._still_s = 0.0
+        self._quiet_s = 0.0
         before = self._input(data) if data else ("", b"")
         while True:
-            remaining_s = max(_SOON_S if self._has_end else 0.0, until - time.monotonic())
-            calm_s = None if quiet_s is None else max(0.01, quiet_s - self._still_s)
-            look = self._look(remaining_s, calm_s, until_output=until_output and not self._has_end, before=before)
+            remaining_s = max(_SOON_S if self._has_mark else 0.0, until - time.monotonic())
+            calm_s = None if quiet_s is None else max(0.01, quiet_s - self._quiet_s)
+            look = self._look(remaining_s, calm_s, until_output=until_output and not self._has_mark, before=before)
             before = ("", b"")
-            quiet = quiet_s is not None and self._still_s >= quiet_s - 0.01
+            quiet = quiet_s is not None and self._quiet_s >= quiet_s - 0.01
             flooded = self._offset > FLOOD_BYTES
             # The exit code follows the mark, unless a command has printed text like the mark.
-            over_at = until + (FLUSH_S if self._has_end else -0.01)
+            over_at = until + (FLUSH_S if self._has_mark else -0.01)
             # After the mark only the exit code is awaited, so neither silence nor output ends the poll.
-            enough = not self._has_end and (quiet or (until_output and len(self._output) > 0))
+            enough = not self._has_mark and (quiet or (until_output and len(self._output) > 0))
             if look.has_ended or flooded or enough or time.monotonic() >= over_at:
                 break
         ended_here = not look.has_ended and (flooded or (kill and not quiet))
@@ -97,13 +97,13 @@ class PolledJob:
                 raise InfraError(FailureClass.EXEC, "a command survived its kill")
         if look.has_ended:
             self._fetch_rest(look)
-            self._jobs.forget(self._job_path)
+            self._jobs.schedule_removal(self._job_path)
         output, tail = self._output.take()
         progress = JobProgress(
             running=not look.has_ended,
             output=output,
             tail=tail,
-            exit_code=None if ended_here or not look.has_ended else 137 if look.rc is None else look.rc,
+            exit_code=None if ended_here or not look.has_ended else 137 if look.exit_code is None else look.exit_code,
             quiet=quiet and not look.has_ended,
             timed_out=ended_here and not flooded,
             flooded=ended_here and flooded,
@@ -154,12 +154,12 @@ class PolledJob:
         until_output: bool = False,
         before: tuple[str, bytes] = ("", b""),
     ) -> PollResult:
-        """Poll the job once and take its output; see ``poll`` and ``JobWatch.look`` for the arguments.
+        """Poll the job once and take its output; see ``poll`` and ``JobWatch.poll`` for the arguments.
 
         A full chunk is followed by the next one, until both ends of a long output are full; then skip to its end.
         """
         at, chunk = self._offset, self._watch.chunk_bytes
-        look = self._watch.look(
+        look = self._watch.poll(
             (self._offset, None),
             wait_s=wait_s,
             quiet_s=quiet_s,
@@ -171,23 +171,23 @@ class PolledJob:
         self._take(look.pieces[0])
         while len(self._output) < 2 * self._ends_bytes and self._offset - at >= min(chunk, self._watch.chunk_bytes):
             at = self._offset
-            more = self._watch.look((self._offset, None), wait_s=0.0, flood_bytes=FLOOD_BYTES).pieces[0]
+            more = self._watch.poll((self._offset, None), wait_s=0.0, flood_bytes=FLOOD_BYTES).pieces[0]
             if not more:
                 break
             self._take(more)
-        if len(self._output) >= 2 * self._ends_bytes and not self._has_end:
+        if len(self._output) >= 2 * self._ends_bytes and not self._has_mark:
             self._skip_to_end()
         # The length of a turn, as in poll_script. New output begins the silence anew.
-        still_s = look.still * min(QUIET_TURN_S, max(wait_s, 0.01))
-        self._still_s = still_s if self._offset > at or look.pieces[0] else self._still_s + still_s
+        still_s = look.quiet_turns * min(OUTPUT_CHECK_S, max(wait_s, 0.01))
+        self._quiet_s = still_s if self._offset > at or look.pieces[0] else self._quiet_s + still_s
         return look
 
     def _take(self, piece: bytes) -> None:
         """Add fetched output, up to the mark."""
         self._offset += len(piece)
-        if not self._has_end:
+        if not self._has_mark:
             self._output.add(piece)
-            self._has_end = self._output.cut_at(self._end)
+            self._has_mark = self._output.cut_at(self._end)
 
     def _skip_to_end(self) -> None:
         """Fetch the last bytes of the output so far, and skip the bytes between."""
@@ -213,7 +213,9 @@ class PolledJob:
         """
         start = time.monotonic()
         quiet_deadline, final_deadline = start + FLUSH_S, start + _ATTEMPTS * FLUSH_S
-        while not self._has_end and look.rc is not None and time.monotonic() < min(quiet_deadline, final_deadline):
+        while (
+            not self._has_mark and look.exit_code is not None and time.monotonic() < min(quiet_deadline, final_deadline)
+        ):
             time.sleep(0.02)
             new_output = self._look(0.0, None).pieces[0]
             if new_output:

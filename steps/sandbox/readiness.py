@@ -47,7 +47,7 @@ class ReadinessResult:
     """Average price of a running sandbox over the images; None if it costs nothing."""
 
 
-def places_notice(most: int, where: str) -> list[str]:
+def unit_limit_notice(most: int, where: str) -> list[str]:
     """Return a notice if more units may run at a time in this namespace than the provider allows sandboxes.
 
     ``most``: the account's maximum; ``where``: the provider for the message. No notice outside a namespace.

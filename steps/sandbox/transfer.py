@@ -77,7 +77,7 @@ def _raise_for(code: int, path: str, answer: bytes) -> None:
     """
     if _NO_SPACE in answer and code != 0:
         raise ResourceError(FailureClass.OUT_OF_DISK, f"no space left in the sandbox to write {path}")
-    if (number := _FORBIDDEN.get(code)) is not None:
+    if (number := _ERRNO_BY_EXIT_CODE.get(code)) is not None:
         raise OSError(number, os.strerror(number), path)
 
 
@@ -88,7 +88,7 @@ def _error_text(code: int, answer: bytes) -> str:
 _NO_SPACE = b"No space left on device"
 _MISSING, _DIRECTORY, _BELOW, _DENIED, _LINK, _TOO_LARGE = 41, 42, 43, 44, 45, 46
 """Exit codes of the scripts below."""
-_FORBIDDEN = {
+_ERRNO_BY_EXIT_CODE = {
     _MISSING: errno.ENOENT,
     _DIRECTORY: errno.EISDIR,
     _BELOW: errno.ENOTDIR,

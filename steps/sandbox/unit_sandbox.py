@@ -30,13 +30,13 @@ class Context:
     attempt: int
     try_name: str
     resource_factor: float = 1.0
-    leaves: Path | None = None
+    partial_folder: Path | None = None
     """Folder for partial outputs, which is uploaded if this try fails and removed if it succeeds."""
     progress: ProgressWriter = NO_PROGRESS
     """Writer of this try's progress."""
     store: str = ""
     """The run's store, for files of earlier tries and for later tries."""
-    kept_as: str = ""
+    stored_name: str = ""
     """Name of this try's folder in the store."""
 
 
@@ -110,7 +110,7 @@ def _create(backend: Backend, member: GroupMember, request: SandboxRequest) -> S
             raise
         member.start_from_image()  # the snapshot is gone; any other fault repeats
         box = backend.create(request)
-    member.has(backend, box)
+    member.set_machine(backend, box)
     return box
 
 

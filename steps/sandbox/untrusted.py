@@ -56,7 +56,7 @@ class _UntrustedSandbox(SandboxWrapper):
         self._enlarged = enlarged
         self._failed: StepError | None = None
 
-    def around(self, act: Callable[[], T]) -> T:
+    def guard_call(self, act: Callable[[], T]) -> T:
         """Make a call; raise its failure as attributed, and the same failure for every later call."""
         if self._failed is not None:
             raise self._failed

@@ -64,25 +64,25 @@ class SandboxWrapper:
 
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
         """Run a command, see ``Sandbox.exec``."""
-        return self.around(lambda: self.inner.exec(command, **options))
+        return self.guard_call(lambda: self.inner.exec(command, **options))
 
     def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
         """Start a command, see ``JobStarter.start``."""
-        return _WrappedJob(self.around(lambda: start_job(self.inner, command, **options)), self)
+        return _WrappedJob(self.guard_call(lambda: start_job(self.inner, command, **options)), self)
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Read a file, see ``Sandbox.read``."""
-        return self.around(lambda: self.inner.read(path, max_bytes=max_bytes))
+        return self.guard_call(lambda: self.inner.read(path, max_bytes=max_bytes))
 
     def write(self, path: str, data: bytes) -> None:
         """Write a file, see ``Sandbox.write``."""
-        self.around(lambda: self.inner.write(path, data))
+        self.guard_call(lambda: self.inner.write(path, data))
 
     def outside_failure(self) -> StepError | None:
         """Return the failure known from outside, see ``Sandbox.outside_failure``."""
         return self.inner.outside_failure()
 
-    def around(self, act: Callable[[], T]) -> T:
+    def guard_call(self, act: Callable[[], T]) -> T:
         """Make the call ``act`` to the inner sandbox; subclasses override this to check every call."""
         return act()
 
@@ -107,23 +107,23 @@ class _SandboxWithVariables(SandboxWrapper):
 
 
 class _WrappedJob:
-    """A started job whose calls go through its sandbox's ``around``."""
+    """A started job whose calls go through its sandbox's ``guard_call``."""
 
     def __init__(self, inner: StartedJob, box: SandboxWrapper) -> None:
         self._inner = inner
         self._box = box
 
     def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
-        return self._box.around(lambda: self._inner.poll(**options))
+        return self._box.guard_call(lambda: self._inner.poll(**options))
 
     def send(self, data: bytes) -> None:
-        self._box.around(lambda: self._inner.send(data))
+        self._box.guard_call(lambda: self._inner.send(data))
 
     def close_input(self) -> None:
-        self._box.around(self._inner.close_input)
+        self._box.guard_call(self._inner.close_input)
 
     def interrupt(self) -> None:
-        self._box.around(self._inner.interrupt)
+        self._box.guard_call(self._inner.interrupt)
 
 
 def at_folder(box: Sandbox, workdir: str) -> Sandbox:

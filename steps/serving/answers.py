@@ -35,23 +35,23 @@ def tool_format_of(template: str) -> ToolFormat | None:
 
 
 def parse_answer(
-    text: str, form: ToolFormat | None, tools: list[dict[str, Any]] | None, stops: list[str]
+    text: str, tool_format: ToolFormat | None, tools: list[dict[str, Any]] | None, stops: list[str]
 ) -> ParsedAnswer:
     """Return the parts of an answer, cut before the first of ``stops``.
 
-    Calls are parsed only if there are ``tools`` and a format (``form``). If any call is malformed, the whole answer is
-    text, so that the agent can report it: nothing is guessed.
+    Calls are parsed only if there are ``tools`` and a format (``tool_format``). If any call is malformed, the whole
+    answer is text, so that the agent can report it: nothing is guessed.
     """
-    reasoning, text = _thoughts(cut_at(text, stops))
-    if not tools or form is None:
+    reasoning, text = _split_reasoning(cut_at(text, stops))
+    if not tools or tool_format is None:
         return ParsedAnswer(text, reasoning)
     prose, mark, _ = text.partition("<tool_call>")
-    if not mark and form == "qwen3_coder":
+    if not mark and tool_format == "qwen3_coder":
         prose, mark, _ = text.partition("<function=")
     if not mark:
         return ParsedAnswer(text, reasoning)
     try:
-        calls = _hermes(text) if form == "hermes" else _qwen3_coder(text, tools)
+        calls = _parse_hermes(text) if tool_format == "hermes" else _parse_qwen3_coder(text, tools)
     except (ValueError, TypeError, KeyError, RecursionError):
         calls = []
     return ParsedAnswer(prose.rstrip("\n"), reasoning, calls) if calls else ParsedAnswer(text, reasoning)
@@ -63,7 +63,7 @@ def cut_at(text: str, stops: list[str]) -> str:
     return text[: min(ends, default=len(text))]
 
 
-def _thoughts(text: str) -> tuple[str, str]:
+def _split_reasoning(text: str) -> tuple[str, str]:
     """Return reasoning and rest; many templates open the reasoning themselves, so that the text has only its end."""
     before, end, after = text.partition(_END)
     if end:
@@ -81,7 +81,7 @@ def _call(name: str, arguments: str) -> dict[str, Any]:
     }
 
 
-def _hermes(text: str) -> list[dict[str, Any]]:
+def _parse_hermes(text: str) -> list[dict[str, Any]]:
     """Return the calls of a text in hermes' format. Raises ValueError or KeyError if one is malformed."""
     calls, place = [], 0
     while begins := _CALL_BEGINS.search(text, place):
@@ -94,7 +94,7 @@ def _hermes(text: str) -> list[dict[str, Any]]:
     return calls
 
 
-def _qwen3_coder(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _parse_qwen3_coder(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the calls of a text in qwen3_coder's format; ``tools`` give the types of their arguments."""
     by_name = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     calls = []

@@ -37,13 +37,13 @@ class AnsweredCall:
         }
 
 
-def chat_completion(call: AnsweredCall, template: ChatTemplate, form: ToolFormat | None) -> dict[str, Any]:
+def chat_completion(call: AnsweredCall, template: ChatTemplate, tool_format: ToolFormat | None) -> dict[str, Any]:
     """Return the body of a response to ``POST /v1/chat/completions``."""
     assert isinstance(call.body, ChatBody)
     choices = []
     for index, sequence in enumerate(call.sequences):
         text = text_of(sequence, template)
-        parsed = parse_answer(text, form, call.body.offered_tools, call.body.stop or [])
+        parsed = parse_answer(text, tool_format, call.body.offered_tools, call.body.stop or [])
         choice = {
             "index": index,
             "message": _message(parsed),

@@ -55,12 +55,12 @@ class _SamplingBody(BaseModel):
 
     @field_validator("stop", mode="before")
     @classmethod
-    def _one_stop(cls, value: Any) -> Any:
+    def _wrap_single_stop(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
     @field_validator("stop")
     @classmethod
-    def _some_text(cls, value: list[str] | None) -> list[str] | None:
+    def _refuse_empty_stop(cls, value: list[str] | None) -> list[str] | None:
         if value and "" in value:
             raise ValueError("a stop text must not be empty")
         return value

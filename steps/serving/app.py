@@ -43,27 +43,27 @@ class Proxy:
     traces: Traces | None = None
     pointer: str | None = None
     """Key of the file that the proxy follows, for a training that asks for it."""
-    quiet_s: float = 15.0
+    silence_s: float = 15.0
     """Seconds without an answer after which a stream begins, with comments: proxies drop silent connections."""
     metrics: ProxyMetrics = field(default_factory=ProxyMetrics)
 
     def app(self, lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None) -> Starlette:
         """Return the server. ``lifespan`` opens resources before the first request and closes them after the last."""
         api = [
-            Route("/v1/models", self._answering(self._models), methods=["GET"]),
-            Route("/v1/chat/completions", self._answering(self._chat), methods=["POST"]),
-            Route("/v1/completions", self._answering(self._text), methods=["POST"]),
+            Route("/v1/models", self._make_route(self._models), methods=["GET"]),
+            Route("/v1/chat/completions", self._make_route(self._chat), methods=["POST"]),
+            Route("/v1/completions", self._make_route(self._text), methods=["POST"]),
         ]
         routes = [
             Route("/health", self._health, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
-            Route("/admin/weights", self._answering(self._swap, admin=True), methods=["POST"]),
-            Mount("/t/{trace}", routes=[*api, Route("/trace", self._answering(self._trace), methods=["GET"])]),
+            Route("/admin/weights", self._make_route(self._swap, admin=True), methods=["POST"]),
+            Mount("/t/{trace}", routes=[*api, Route("/trace", self._make_route(self._trace), methods=["GET"])]),
             *api,
         ]
         return Starlette(routes=routes, lifespan=lifespan)
 
-    def _answering(
+    def _make_route(
         self, handler: Callable[[Request], Awaitable[Response]], *, admin: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         """Return a route that checks the key, converts errors to OpenAI's format, and counts responses."""
@@ -144,8 +144,8 @@ class Proxy:
     async def _chat(self, request: Request) -> Response:
         body = read_body(ChatBody, await request.body())
         self._check_model(body.model)
-        template, form = self.calls.template, self.calls.tool_format
-        return await self._complete(request, body, lambda call: chat_completion(call, template, form))
+        template, tool_format = self.calls.template, self.calls.tool_format
+        return await self._complete(request, body, lambda call: chat_completion(call, template, tool_format))
 
     async def _text(self, request: Request) -> Response:
         body = read_body(TextBody, await request.body())
@@ -160,45 +160,46 @@ class Proxy:
             )
 
     async def _complete(
-        self, request: Request, body: ChatBody | TextBody, shape: Callable[[AnsweredCall], dict[str, Any]]
+        self, request: Request, body: ChatBody | TextBody, build_body: Callable[[AnsweredCall], dict[str, Any]]
     ) -> Response:
-        """Sample an answer and return it in the form that ``shape`` gives it.
+        """Sample an answer and return it in the form that ``build_body`` gives it.
 
-        Sampling is cancelled if the client hangs up. A stream begins after ``quiet_s`` seconds even without an answer.
+        Sampling is cancelled if the client hangs up. A stream begins after ``silence_s`` seconds even without an
+        answer.
         """
         sampling = asyncio.ensure_future(self._sample(body))
-        leaving = asyncio.ensure_future(_hung_up(request))
+        disconnect = asyncio.ensure_future(_hung_up(request))
         try:
             await asyncio.wait(
-                {sampling, leaving}, timeout=self.quiet_s if body.stream else None, return_when="FIRST_COMPLETED"
+                {sampling, disconnect}, timeout=self.silence_s if body.stream else None, return_when="FIRST_COMPLETED"
             )
             if sampling.done():
-                completion = self._finish(request, sampling.result(), shape)
+                completion = self._finish(request, sampling.result(), build_body)
                 return (
                     _events(completion, body)
                     if body.stream
                     else Response(orjson.dumps(completion), media_type="application/json")
                 )
-            if leaving.done():
+            if disconnect.done():
                 sampling.cancel()
                 return Response(status_code=HUNG_UP)
         finally:
-            leaving.cancel()
-        return StreamingResponse(self._slow_stream(request, body, sampling, shape), media_type="text/event-stream")
+            disconnect.cancel()
+        return StreamingResponse(self._slow_stream(request, body, sampling, build_body), media_type="text/event-stream")
 
     async def _slow_stream(
         self,
         request: Request,
         body: ChatBody | TextBody,
         sampling: asyncio.Future[AnsweredCall],
-        shape: Callable[[AnsweredCall], dict[str, Any]],
+        build_body: Callable[[AnsweredCall], dict[str, Any]],
     ) -> AsyncIterator[bytes]:
         """Yield comments until there is an answer, then its events. A failure can only be an event in the stream."""
         try:
             while not sampling.done():
                 yield b": sampling\n\n"
-                await asyncio.wait({sampling}, timeout=self.quiet_s)
-            completion = self._finish(request, sampling.result(), shape)
+                await asyncio.wait({sampling}, timeout=self.silence_s)
+            completion = self._finish(request, sampling.result(), build_body)
             for chunk in events_of(completion, with_usage=_with_usage(body)):
                 yield chunk
         except ApiError as error:
@@ -219,10 +220,10 @@ class Proxy:
         return call
 
     def _finish(
-        self, request: Request, call: AnsweredCall, shape: Callable[[AnsweredCall], dict[str, Any]]
+        self, request: Request, call: AnsweredCall, build_body: Callable[[AnsweredCall], dict[str, Any]]
     ) -> dict[str, Any]:
         """Return the body of the response, and record the call if the request is below /t/NAME."""
-        completion = shape(call)
+        completion = build_body(call)
         if (trace := request.path_params.get("trace")) and self.traces is not None:
             for sequence, choice in zip(call.sequences, completion["choices"], strict=True):
                 self.traces.add(trace, call.prompt, sequence, call.weights, choice["finish_reason"])

@@ -18,16 +18,21 @@ THREAD_FROM = 20_000
 class CallMaker:
     """A sampler of calls.
 
-    ``context``: most tokens of prompt and answer; ``at_once``: most concurrent calls; ``timeout_s``: for one call with
-    retries.
+    ``context``: most tokens of prompt and answer; ``max_concurrent``: most concurrent calls; ``timeout_s``: for one
+    call with retries.
     """
 
     def __init__(
-        self, template: ChatTemplate, tool_format: ToolFormat | None, context: int, at_once: int, timeout_s: float
+        self,
+        template: ChatTemplate,
+        tool_format: ToolFormat | None,
+        context: int,
+        max_concurrent: int,
+        timeout_s: float,
     ) -> None:
         self.template, self.tool_format, self.context = template, tool_format, context
         self._timeout_s = timeout_s
-        self._turns = asyncio.Semaphore(at_once)
+        self._slots = asyncio.Semaphore(max_concurrent)
 
     async def make(self, body: ChatBody | TextBody, weights: OpenWeights, model: str) -> AnsweredCall:
         """Sample an answer with the open ``weights``; ``model``: the model's name in the answer.
@@ -49,7 +54,7 @@ class CallMaker:
             seed=body.seed,
         )
         try:
-            async with asyncio.timeout(self._timeout_s), self._turns:
+            async with asyncio.timeout(self._timeout_s), self._slots:
                 sequences = await weights.sampler.sample(request)
         except TimeoutError:
             raise SamplingError(504, f"no answer within {self._timeout_s:g} s", 1) from None

@@ -59,9 +59,9 @@ class ChatTemplate:
         own = self._tokenizer.token_to_id(self._special.get("eos_token", ""))
         return ids if own is None or own in ids else [own, *ids]
 
-    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, **more: Any) -> list[int]:
-        """Return the next prompt's ids. ``more``: template variables. Raises UnrenderableError if it rejects them."""
-        names = {**self._special, **more}
+    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, **variables: Any) -> list[int]:
+        """Return the next prompt's ids, given template ``variables``. Raises UnrenderableError if it rejects them."""
+        names = {**self._special, **variables}
         try:
             text = self._template.render(messages=messages, tools=tools, add_generation_prompt=True, **names)
         except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
@@ -122,8 +122,8 @@ def _source(folder: Path, config: dict[str, Any]) -> str:
         return file.read_text()
     source = config.get("chat_template")
     if isinstance(source, list):
-        end_ids = {item.get("name"): item.get("template") for item in source}
-        source = end_ids.get("default") or end_ids.get("tool_use")
+        templates_by_name = {item.get("name"): item.get("template") for item in source}
+        source = templates_by_name.get("default") or templates_by_name.get("tool_use")
     if not isinstance(source, str):
         raise ConfigError(f"{folder} has no chat template", field="tokenizer")
     return source

@@ -32,7 +32,8 @@ class ProxyOptions:
 
     ``weights``: a ``tinker://`` path, None for the base model. ``pointer``: key in ``store`` of the file that names the
     weights instead, read every ``refresh_s`` seconds. ``context`` None: as the service reports it. ``tool_format``
-    None: that of the chat template. ``at_once``: most concurrent calls. ``traces``: folder for the calls of rollouts.
+    None: that of the chat template. ``max_concurrent``: most concurrent calls. ``traces``: folder for the calls of
+    rollouts.
     """
 
     tokenizer: Path
@@ -43,7 +44,7 @@ class ProxyOptions:
     refresh_s: float = 5.0
     context: int | None = None
     tool_format: ToolFormat | None = None
-    at_once: int = 256
+    max_concurrent: int = 256
     timeout_s: float = 1800.0
     traces: Path | None = None
     host: str = "127.0.0.1"
@@ -65,7 +66,7 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
     weights = ServedWeights(source)
     try:
         context = options.context or await source.context_length()
-        await weights.swap(_first(options))
+        await weights.swap(_initial_pointer(options))
     except SamplingError as error:
         # 4xx: the key, the account or the model's name is wrong.
         if error.status < 500:
@@ -74,8 +75,8 @@ async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable
         raise InfraError(FailureClass.MODEL, str(error)) from None
     if context is None:
         raise ConfigError("the service does not report it for this model: set it", field="--context")
-    form = options.tool_format or tool_format_of(template.source)
-    calls = CallMaker(template, form, context, options.at_once, options.timeout_s)
+    tool_format = options.tool_format or tool_format_of(template.source)
+    calls = CallMaker(template, tool_format, context, options.max_concurrent, options.timeout_s)
     traces = Traces(options.traces) if options.traces else None
     proxy = Proxy(calls, weights, options.model, options.key, options.admin_key, traces, options.pointer)
     with listen(options.host, options.port) as listening:
@@ -106,7 +107,7 @@ async def _following(weights: ServedWeights, options: ProxyOptions):  # type: ig
         task.cancel()
 
 
-def _first(options: ProxyOptions) -> WeightsPointer:
+def _initial_pointer(options: ProxyOptions) -> WeightsPointer:
     """Return the weights to begin with: those of the pointer if its file exists, else the option's."""
     if options.store is not None and options.pointer is not None:
         with contextlib.suppress(FileNotFoundError):

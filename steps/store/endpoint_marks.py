@@ -127,7 +127,7 @@ class UnitMarks:
             reason_text = f"{count_text} ({one_line(words, 200)}): fix the cause"
             raise ConfigError(reason_text, failure_class=FailureClass.MODEL_ACCESS, detail=words)
 
-    def fail(self, error: StepError, *, foreign: bool) -> StepError:
+    def record_failure(self, error: StepError, *, foreign: bool) -> StepError:
         """Record the error of a failed solve; return the error to raise.
 
         ``foreign``: something other than the endpoint's API answered. After THRESHOLD such units in a row, the error is

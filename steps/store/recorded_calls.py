@@ -20,7 +20,7 @@ from swe_argo.steps.store.protocol import Store
 log = logging.getLogger(__name__)
 WAIT_S = 5.0
 """Maximum seconds that an agent waits until its last call is stored, so that an unreachable store does not block it."""
-OF_MACHINE = frozenset(
+SANDBOX_FAILURES = frozenset(
     {FailureClass.SANDBOX_LOST, FailureClass.OUT_OF_MEMORY, FailureClass.OUT_OF_DISK, FailureClass.EXEC}
 )
 """Failures of the sandbox, which repeating the same actions may cause again."""
@@ -59,12 +59,12 @@ def find_earlier_calls(store: Store, run: str, instance: str, attempt: int) -> E
         # Its last call is another try's: it replayed the newest recording and got no further answer.
         has_resumed = calls[-1] == newest[-1] and calls[-1].try_name != writer
         failure = contents.get(f"{folder}/{Failure.file}")
-        if has_resumed and failure and Failure.from_bytes(failure).failure_class in OF_MACHINE:
+        if has_resumed and failure and Failure.from_bytes(failure).failure_class in SANDBOX_FAILURES:
             return EarlierCalls(restart_reason="a try that resumed from there lost its sandbox before the next answer")
-    return EarlierCalls(_without_ends(newest))
+    return EarlierCalls(_without_refusals(newest))
 
 
-def _without_ends(calls: list[RecordedCall]) -> list[RecordedCall]:
+def _without_refusals(calls: list[RecordedCall]) -> list[RecordedCall]:
     """Return the calls without those at which the endpoint ended a conversation: it may answer them by now.
 
     Such a call in the middle of our own agent's conversation stays, because later requests depend on it.
@@ -145,7 +145,7 @@ class CallRecorder:
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
-    def keep(self, calls: Iterable[RecordedCall]) -> None:
+    def record(self, calls: Iterable[RecordedCall]) -> None:
         """Record calls. Returns when they are stored, or after WAIT_S; at once while the store is slow. Thread-safe."""
         lines = [call.to_line() for call in calls]
         with self._changed:

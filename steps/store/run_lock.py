@@ -33,7 +33,7 @@ class Lock(Record):
     began_at: float = 0.0
     """The time at which it took the run, likewise; 0 in locks of older versions."""
 
-    def is_over(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Return whether its owner is dead: its process, if of this machine, has ended, or it sent no heartbeat."""
         return is_dead(self.process) or time.time() - self.alive_at > DEAD_S
 
@@ -55,7 +55,7 @@ class TrainingLock(Lock):
     field: ClassVar[str] = "name"
 
 
-def lock_in(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
+def parse_lock(data: bytes | None, kind: type[Lock] = Lock) -> Lock | None:
     """Parse a lock; return None if it is missing or broken, and so has no owner."""
     try:
         return None if data is None else kind.from_bytes(data)
@@ -69,6 +69,6 @@ def refuse_busy(store: Store, run_id: str, token: str | None) -> None:
     Raises ConfigError if a living runner holds the lock with another token, InfraError if the store fails.
     """
     name = key(Lock, run_id)
-    lock = lock_in(store.get_many([name]).get(name))
-    if lock and lock.token != token and not lock.is_over():
+    lock = parse_lock(store.get_many([name]).get(name))
+    if lock and lock.token != token and not lock.is_abandoned():
         raise lock.refusal(run_id)

@@ -14,18 +14,18 @@ from swe_argo.steps.store.protocol import Store
 R = TypeVar("R", bound=Record)
 
 
-def record_of(store: Store, kind: type[R], run: str) -> R:
+def read_record(store: Store, kind: type[R], run: str) -> R:
     """Return a record that every run has. Raises ConfigError if there is no such run, or the file is unreadable."""
     name = key(kind, run)
     try:
         return kind.from_bytes(store.get(name))
     except FileNotFoundError:
-        raise no_run(store, run) from None
+        raise missing_run_error(store, run) from None
     except ValueError:  # includes pydantic's errors
         raise ConfigError(f"{store.locate(name)} is broken or from another version of swe-argo", field="run") from None
 
 
-def no_run(store: Store, run: str) -> ConfigError:
+def missing_run_error(store: Store, run: str) -> ConfigError:
     """Return the error for a missing run."""
     # Suggest at most two names that are alike, whatever their case.
     names = (*store.folders("runs/"), *store.folders("trainings/"))
@@ -36,7 +36,7 @@ def no_run(store: Store, run: str) -> ConfigError:
     return ConfigError(message, field="run")
 
 
-def no_report(store: Store, run: str) -> ConfigError:
+def missing_report_error(store: Store, run: str) -> ConfigError:
     """Return the error for a run without a report."""
     return ConfigError(f"run {run!r} has no report yet: swe-argo report {run}{store_flag(store)}", field="run")
 

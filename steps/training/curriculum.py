@@ -11,29 +11,29 @@ from swe_argo.steps.contracts.training import LearnedGroup
 
 
 def choose_instances(
-    pool: list[str], seed: int, groups: int, step: int, behind: Mapping[int, frozenset[str]]
+    pool: list[str], seed: int, groups: int, step: int, avoided_by_step: Mapping[int, frozenset[str]]
 ) -> list[str]:
     """Return the instances of a step, ``groups`` different ones, in the order of the epoch.
 
-    Each epoch is the whole pool in a new order and continues where the step before ended. ``behind``: step -> instances
-    that it takes only if there are not enough others. The result depends on the arguments alone: the choices of all
-    earlier steps are computed again.
+    Each epoch is the whole pool in a new order and continues where the step before ended. ``avoided_by_step``: step ->
+    instances that it takes only if there are not enough others. The result depends on the arguments alone: the choices
+    of all earlier steps are computed again.
     """
     remaining: list[str] = []
     chosen: list[str] = []
     epoch = 0
     for number in range(1, step + 1):
-        avoided = behind.get(number, frozenset())
+        avoided = avoided_by_step.get(number, frozenset())
         chosen = []
         # Take the epoch's next instance that is not avoided; begin an epoch if it has none but the pool has.
         while len(chosen) < groups:
-            willing = [instance for instance in remaining if instance not in avoided and instance not in chosen]
-            if not willing and set(pool) - avoided - set(chosen):
+            available = [instance for instance in remaining if instance not in avoided and instance not in chosen]
+            if not available and set(pool) - avoided - set(chosen):
                 epoch += 1
                 remaining = _shuffled(pool, seed, epoch)
                 continue
             # Only avoided instances are left: first those that this epoch passed over.
-            candidates = willing or [
+            candidates = available or [
                 instance for instance in (*remaining, *_shuffled(pool, seed, epoch)) if instance not in chosen
             ]
             chosen.append(candidates[0])

@@ -17,7 +17,7 @@ from swe_argo.steps.reports.text.formatting import count, unit_name
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.endpoint_marks import read_retracted
 from swe_argo.steps.training.sample_files import SampledUnit, SampleWriter, open_samples
-from swe_argo.steps.training.samples import stretches_of
+from swe_argo.steps.training.samples import merge_calls
 from swe_argo.steps.training.trajectory_calls import NoTokensError, calls_of
 
 AT_ONCE = 8
@@ -37,9 +37,9 @@ class WrittenSamples:
     """The number of exported units, and the names of the others by the reason why they were left out."""
 
     units: int = 0
-    left_out: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    omitted: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Reason -> names of units."""
-    refused: str = ""
+    first_without_tokens: str = ""
     """The first unit whose tokens the endpoint did not return, with what is missing; empty if all are complete."""
     spans: list[tuple[float, float]] = field(default_factory=list)
     """(start in seconds since 1970, seconds of its agent and grading) of each exported unit."""
@@ -47,7 +47,7 @@ class WrittenSamples:
     @property
     def notices(self) -> list[str]:
         """A line for each reason."""
-        return [self._notice(reason, names) for reason, names in self.left_out.items()]
+        return [self._notice(reason, names) for reason, names in self.omitted.items()]
 
     def _notice(self, reason: str, names: list[str]) -> str:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -63,7 +63,7 @@ def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Written
     """
     result = write_some_samples(store, run, plan, path)
     if not result.units:
-        raise nothing(run, result)
+        raise no_samples_error(run, result)
     return result
 
 
@@ -75,11 +75,11 @@ def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Wr
             try:
                 result.spans.append(_write(writer, run, unit, trajectory, grade))
             except _LeftOutError as reason:
-                result.left_out[str(reason)].append(unit_name(unit.instance_id, unit.attempt))
+                result.omitted[str(reason)].append(unit_name(unit.instance_id, unit.attempt))
             except NoTokensError as error:
                 name = unit_name(unit.instance_id, unit.attempt)
-                result.refused = result.refused or f"{name}, {error}"
-                result.left_out[NO_TOKENS].append(name)
+                result.first_without_tokens = result.first_without_tokens or f"{name}, {error}"
+                result.omitted[NO_TOKENS].append(name)
             else:
                 result.units += 1
     return result
@@ -124,7 +124,7 @@ def _write(
         model=solved.agent.model_name or run.model,
         temperature=solved.agent.extra.temperature if solved.agent.extra else None,
     )
-    writer.add(shared, stretches_of(calls))
+    writer.add(shared, merge_calls(calls))
     return began, solved.extra.seconds + sum(verdict.seconds.values())
 
 
@@ -143,14 +143,14 @@ def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit,
             yield unit, contents.get(key(Trajectory, *name)), grade
 
 
-def nothing(run: RunFile, result: WrittenSamples) -> ConfigError:
+def no_samples_error(run: RunFile, result: WrittenSamples) -> ConfigError:
     """Return the error for a run without samples, with the reasons."""
-    if not result.refused:
+    if not result.first_without_tokens:
         reason = f"run {run.run_id!r} has no samples: {'; '.join(result.notices) or 'it has no units'}"
         return ConfigError(reason, field="run")
     why = "" if run.spec.llm.logprobs else "; the run did not request them: use --logprobs"
     reason = (
-        f"run {run.run_id!r} has no samples: {result.refused}{why}. Text is never tokenized again: "
+        f"run {run.run_id!r} has no samples: {result.first_without_tokens}{why}. Text is never tokenized again: "
         "use an endpoint that returns token ids (vLLM, swe-argo proxy)"
     )
     return ConfigError(reason, field="run")

@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.training import Checkpoint, StepFigures, TrainFile, Weights, run_of, step_name
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.steps.training.checkpoints import FIRST, CheckpointLog, point_to
 from swe_argo.steps.training.step_figures import figures_of
 from swe_argo.steps.training.step_samples import Batch, collect
@@ -44,7 +44,7 @@ class Learner:
         self._service: dict[str, Any] = {"api_key": api_key, "base_url": base_url, "timeout_s": timeout_s}
         self._log = CheckpointLog(store, training.name)
         self._trainer: TinkerTrainer | None = None
-        self._at: Weights | None = None
+        self._open_weights: Weights | None = None
         """The weights of the open trainer."""
 
     def prepare(self) -> None:
@@ -54,7 +54,7 @@ class Learner:
         """
         if self._log.read():
             return
-        with self._ending():
+        with self._close_on_failure():
             self._open(FIRST)
 
     def learn(self, step: int) -> Checkpoint:
@@ -70,7 +70,7 @@ class Learner:
             message = f"step {step} cannot be learnt: the last learnt step is {len(checkpoints)}"
             raise ConfigError(message, field="--step")
         if step > len(checkpoints):
-            with self._ending():
+            with self._close_on_failure():
                 checkpoints = [*checkpoints, self._learn(step, checkpoints)]
         if step == len(checkpoints):
             point_to(self._store, self._training.name, checkpoints[-1].weights)
@@ -78,12 +78,12 @@ class Learner:
 
     def close(self, status: Status = "success") -> None:
         """End the session at Tinker, if there is one."""
-        trainer, self._trainer, self._at = self._trainer, None, None
+        trainer, self._trainer, self._open_weights = self._trainer, None, None
         if trainer:
             trainer.close(status)
 
     @contextmanager
-    def _ending(self) -> Iterator[None]:
+    def _close_on_failure(self) -> Iterator[None]:
         """Close the session after a failure."""
         try:
             yield
@@ -97,16 +97,18 @@ class Learner:
         before = checkpoints[-1].weights if checkpoints else FIRST
         was_kept = bool(checkpoints) and checkpoints[-1].is_permanent
         run_id = run_of(name, step)
-        run, plan = record_of(self._store, RunFile, run_id), record_of(self._store, Plan, run_id)
+        run, plan = read_record(self._store, RunFile, run_id), read_record(self._store, Plan, run_id)
         with _timed(seconds, "samples"):
             collected = collect(self._store, run, plan, self._training.spec.loss)
         seconds["collect"] = collected.seconds
         batch, learned, weights = collected.batch, None, before
         if batch.samples:
             learned, weights = self._update(step, before, batch, seconds)
-        elif self._keeps(step) and not was_kept and before.state_path:  # nothing learnt, but these must not expire
+        elif (
+            self._is_permanent(step) and not was_kept and before.state_path
+        ):  # nothing learnt, but these must not expire
             with _timed(seconds, "save"):
-                weights = self._at = self._open(before).save(before.version, None)
+                weights = self._open_weights = self._open(before).save(before.version, None)
         figures = figures_of(step, collected, before, learned, seconds)
         self._store.put(key(StepFigures, name, name=step_name(step)), figures.to_bytes())
         checkpoint = Checkpoint(
@@ -116,7 +118,7 @@ class Learner:
             samples_sha256=batch.sha256,
             rollouts=batch.rollouts,
             # After a step without an update, the previous step's permanent checkpoint is this step's, too.
-            kept=weights.state_path is not None and (self._keeps(step) or (learned is None and was_kept)),
+            kept=weights.state_path is not None and (self._is_permanent(step) or (learned is None and was_kept)),
             saved_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         self._log.append([*checkpoints, checkpoint])
@@ -134,22 +136,22 @@ class Learner:
             trainer = self._open(before)
             learned = trainer.step(batch.samples)
         with _timed(seconds, "save"):
-            ttl_s = None if self._keeps(step) else self._training.spec.checkpoint_ttl_s
-            weights = self._at = trainer.save(step_name(step), ttl_s)
+            ttl_s = None if self._is_permanent(step) else self._training.spec.checkpoint_ttl_s
+            weights = self._open_weights = trainer.save(step_name(step), ttl_s)
         return learned, weights
 
-    def _keeps(self, step: int) -> bool:
+    def _is_permanent(self, step: int) -> bool:
         """Return whether the step's checkpoint is kept for good: every ``checkpoint_every`` steps, and at the end."""
         spec = self._training.spec
         return step % spec.checkpoint_every == 0 or step == spec.steps
 
     def _open(self, weights: Weights) -> TinkerTrainer:
         """Return a trainer with these weights: the open one if it has them, else a new session."""
-        if self._trainer is None or self._at != weights:
+        if self._trainer is None or self._open_weights != weights:
             self.close()
             self._trainer = TinkerTrainer(self._training.spec, **self._service)
             self._trainer.begin(weights)
-            self._at = weights
+            self._open_weights = weights
         return self._trainer
 
 

@@ -29,7 +29,7 @@ def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | Non
     if step - 1 - spec.max_lag > learned:
         behind = f"; a step may start at most {spec.max_lag} ahead" if spec.max_lag else ""
         raise ConfigError(f"{training.name} has learnt {learned} steps: step {step} is not due{behind}", field="step")
-    chosen = choose_instances(training.pool, spec.seed, spec.groups, step, _passed_over(store, training, step))
+    chosen = choose_instances(training.pool, spec.seed, spec.groups, step, _avoided_by_step(store, training, step))
     own: dict[str, Any] = {"attempts": spec.group_size, "canary": spec.run.canary if step == 1 else 0}
     return _run(training, run_of(training.name, step), chosen, own)
 
@@ -55,7 +55,7 @@ def _run(training: TrainFile, run_id: str, instances: list[str], own: dict[str, 
     return spec.run.model_copy(update={**common, "llm": llm, **own})
 
 
-def _passed_over(store: Store, training: TrainFile, step: int) -> dict[int, frozenset[str]]:
+def _avoided_by_step(store: Store, training: TrainFile, step: int) -> dict[int, frozenset[str]]:
     """Return for each step up to this one the instances that earlier steps make it take last.
 
     A step considers only steps that are learnt whenever it may start, ``max_lag`` ahead: its choice is the same whether

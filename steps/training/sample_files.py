@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.training.samples import CallSpan, Stretch
+from swe_argo.steps.training.samples import CallSpan, TokenSequence
 
 FILE = "samples.parquet"
 _CALL = pa.struct(
@@ -92,7 +92,7 @@ class SampleWriter:
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
 
-    def add(self, unit: SampledUnit, stretches: Iterable[Stretch]) -> None:
+    def add(self, unit: SampledUnit, stretches: Iterable[TokenSequence]) -> None:
         """Add the samples of a unit."""
         rows = [
             {

@@ -35,7 +35,7 @@ class CallSpan:
 
 
 @dataclass
-class Stretch:
+class TokenSequence:
     """Calls whose prompts each begin with all tokens of the call before. All lists have the same length."""
 
     tokens: list[int] = field(default_factory=list)
@@ -62,15 +62,15 @@ class Stretch:
         self.calls.append(CallSpan(start, end, call.step, call.weights, call.finish_reason))
 
 
-def stretches_of(calls: Iterable[SampledCall]) -> list[Stretch]:
+def merge_calls(calls: Iterable[SampledCall]) -> list[TokenSequence]:
     """Return the fewest stretches with every call once, in the order of their first calls: see ``add_call``."""
-    stretches: list[Stretch] = []
+    stretches: list[TokenSequence] = []
     for call in calls:
         add_call(stretches, call)
     return stretches
 
 
-def add_call(stretches: list[Stretch], call: SampledCall) -> None:
+def add_call(stretches: list[TokenSequence], call: SampledCall) -> None:
     """Extend the longest stretch with which the call's prompt begins, or start a new one.
 
     This separates an agent's several conversations (sub-agents, summaries), and starts a new stretch if a prompt was
@@ -78,6 +78,6 @@ def add_call(stretches: list[Stretch], call: SampledCall) -> None:
     """
     fitting = [stretch for stretch in reversed(stretches) if stretch.is_extended_by(call)]
     if not fitting:
-        fitting = [Stretch()]
+        fitting = [TokenSequence()]
         stretches += fitting
     max(fitting, key=lambda stretch: len(stretch.tokens)).add(call)

@@ -24,20 +24,20 @@ def await_weights(
     url: str,
     training: str,
     version: str,
-    is_over: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
     *,
-    patience_s: float = PATIENCE_S,
+    timeout_s: float = PATIENCE_S,
 ) -> None:
-    """Return when the proxy at ``url`` answers with the weights ``version`` of a training, or when ``is_over()``.
+    """Return when the proxy at ``url`` answers with the weights ``version`` of a training, or when ``should_stop()``.
 
     Raises ConfigError at once if the proxy follows another training, InfraError if it does not serve the weights within
-    ``patience_s`` seconds.
+    ``timeout_s`` seconds.
     """
     health = f"{url.rstrip('/').removesuffix('/v1')}/health"
-    until, served, has_notified = time.monotonic() + patience_s, "none", False
-    while not is_over():
+    until, served, has_notified = time.monotonic() + timeout_s, "none", False
+    while not should_stop():
         try:
-            with urllib.request.urlopen(health, timeout=patience_s) as answer:  # noqa: S310 - an address in the spec
+            with urllib.request.urlopen(health, timeout=timeout_s) as answer:  # noqa: S310 - an address in the spec
                 answer_fields = json.loads(answer.read())
                 served = answer_fields["weights"]
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -76,11 +76,11 @@ def kl_of(samples: list[LearnedSample], logprobs_D: list[Any]) -> float:
 
 def lag_of(versions: Iterable[str], before: Weights) -> int:
     """Return by how many steps the oldest of these weights are behind; versions that are not steps are ignored."""
-    steps = [number for version in versions if (number := _step(version)) is not None]
-    return max(0, (_step(before.version) or 0) - min(steps, default=_step(before.version) or 0))
+    steps = [number for version in versions if (number := _step_of_version(version)) is not None]
+    return max(0, (_step_of_version(before.version) or 0) - min(steps, default=_step_of_version(before.version) or 0))
 
 
-def _step(version: str) -> int | None:
+def _step_of_version(version: str) -> int | None:
     """Return the step that produced a version of the weights; None if it is not one of a training."""
     if version == FIRST.version:
         return 0

@@ -17,7 +17,7 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.training import sample_files
 from swe_argo.steps.training.advantages import Group, groups_of
 from swe_argo.steps.training.datums import LearnedSample, learned_sample
-from swe_argo.steps.training.export_samples import NO_CALLS, NO_TOKENS, nothing, write_some_samples
+from swe_argo.steps.training.export_samples import NO_CALLS, NO_TOKENS, no_samples_error, write_some_samples
 from swe_argo.steps.training.sample_files import Sample, SampledUnit, read_samples
 
 log = logging.getLogger(__name__)
@@ -83,16 +83,16 @@ def collect(store: Store, run: RunFile, plan: Plan, loss: LossSpec) -> Collected
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / sample_files.FILE
         written = write_some_samples(store, run, plan, path)
-        if written.refused and not written.units:
-            raise nothing(run, written)
+        if written.first_without_tokens and not written.units:
+            raise no_samples_error(run, written)
         rollouts = rollouts_of(path)
         for notice in written.notices:
             log.warning("run %s: %s", run.run_id, notice)
         began = min((begin for begin, _ in written.spans), default=0.0)
         spent = max((begin + length for begin, length in written.spans), default=0.0) - began
-        if untold := sum(rollout.calls[UNKNOWN] for rollout in rollouts.values()):
-            log.warning("run %s: %d calls do not record which weights answered them", run.run_id, untold)
-        failed = sum(len(names) for reason, names in written.left_out.items() if reason not in _WITH_VERDICT)
+        if unknown_calls := sum(rollout.calls[UNKNOWN] for rollout in rollouts.values()):
+            log.warning("run %s: %d calls do not record which weights answered them", run.run_id, unknown_calls)
+        failed = sum(len(names) for reason, names in written.omitted.items() if reason not in _WITH_VERDICT)
         groups = groups_of(rollouts, loss)
         return Collected(plan, rollouts, groups, batch_of(path, rollouts, groups, loss), failed, spent)
 
@@ -110,7 +110,7 @@ def batch_of(path: Path, rollouts: dict[SampledUnit, Rollout], groups: list[Grou
 
     The samples are read a second time, because advantages are known only after all rewards.
     """
-    advantages = _scaled(groups, rollouts, loss)
+    advantages = _scaled_advantages(groups, rollouts, loss)
     digest, learned, units = hashlib.sha256(), [], set()
     for sample in read_samples(path):
         advantage = advantages.get(sample.unit, 0.0)
@@ -121,7 +121,9 @@ def batch_of(path: Path, rollouts: dict[SampledUnit, Rollout], groups: list[Grou
     return Batch(learned, len(units), digest.hexdigest())
 
 
-def _scaled(groups: list[Group], rollouts: dict[SampledUnit, Rollout], loss: LossSpec) -> dict[SampledUnit, float]:
+def _scaled_advantages(
+    groups: list[Group], rollouts: dict[SampledUnit, Rollout], loss: LossSpec
+) -> dict[SampledUnit, float]:
     """Return the advantage of each sampled token by unit.
 
     It is divided as ``batch_scale`` says. The divisor counts all rollouts of groups with different rewards, also those

@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.train_spec import TrainSpec
 from swe_argo.steps.contracts.training import Weights
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.training.datums import LearnedSample, loss_config
-from swe_argo.steps.training.tinker_errors import failure_of
+from swe_argo.steps.training.tinker_errors import convert_errors
 
 TIMEOUT_S = 3600.0
 """Timeout in seconds of one request, including the SDK's retries: without it the SDK would wait forever."""
@@ -50,13 +50,13 @@ class TinkerTrainer:
         if weights.state_path is None:
             self._refuse_unknown_model()
             request = f"to train {self._spec.base_model} with an adapter of rank {self._spec.lora_rank}"
-            with failure_of(request, "lora_rank"):
+            with convert_errors(request, "lora_rank"):
                 future = self._service.create_lora_training_client(
                     self._spec.base_model, rank=self._spec.lora_rank, seed=self._spec.seed
                 )
                 self._client = self._result(future)
             return
-        with failure_of(
+        with convert_errors(
             f"to go on from the state after step {weights.version}, {weights.state_path} (where it has expired, take "
             'the lines after the last with "kept": true out of checkpoints.jsonl to resume from there)',
             "checkpoints",
@@ -71,7 +71,7 @@ class TinkerTrainer:
         """
         loss, optimizer = self._spec.loss, self._spec.optimizer
         adam = tinker.AdamParams(learning_rate=self._spec.lr, **optimizer.model_dump())
-        with failure_of(f"to learn with the loss {loss.name}", "loss"):
+        with convert_errors(f"to learn with the loss {loss.name}", "loss"):
             gradient = self._client.forward_backward([item.datum for item in batch], loss.name, loss_config(loss))
             update = self._client.optim_step(adam)
             output, optimizer_output = self._result(gradient), self._result(update)
@@ -84,7 +84,7 @@ class TinkerTrainer:
         An existing name is a conflict, which the SDK would retry for minutes: each name is new.
         """
         name = f"{version}-{secrets.token_hex(3)}"
-        with failure_of("to save the weights", "checkpoint_ttl_s"):
+        with convert_errors("to save the weights", "checkpoint_ttl_s"):
             state = self._client.save_state(name, ttl_seconds=ttl_s, overwrite=True)
             sampler = self._client.save_weights_for_sampler(name, ttl_seconds=ttl_s)
             state_path, sampler_path = self._result(state).path, self._result(sampler).path
@@ -92,12 +92,12 @@ class TinkerTrainer:
 
     def close(self, status: Status) -> None:
         """Report the session's end to the service, without waiting for a service that does not answer."""
-        with failure_of("to end the session", "TINKER_API_KEY", passed_over=True):
+        with convert_errors("to end the session", "TINKER_API_KEY", only_log=True):
             self._service.close(status).result(CLOSE_TIMEOUT_S)
 
     def _refuse_unknown_model(self) -> None:
         """Raise ConfigError if Tinker does not have the spec's base model."""
-        with failure_of("to list its models", "TINKER_API_KEY"):
+        with convert_errors("to list its models", "TINKER_API_KEY"):
             capabilities = self._result(tinker.RestClient(**self._where).get_server_capabilities())
         names = sorted(item.model_name for item in capabilities.supported_models if item.model_name)
         if self._spec.base_model not in names:

@@ -20,13 +20,13 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.spec_parsing import (
     Tables,
     add_own_agent,
-    explain,
-    follow,
-    has,
+    format_errors,
+    is_set,
     merge_tables,
     of_text,
-    put,
     read_spec_file,
+    set_field,
+    set_implied_fields,
     value_of,
 )
 
@@ -43,7 +43,7 @@ _OF_COOKBOOK = {
     "counter_proof": "run.grading.confirm",
 }
 """Names of tinker-cookbook's configs (``rl/train.py``) and of older releases -> our names."""
-_OWN = {
+_SET_BY_TRAINING = {
     ("run_id",): "rollouts are named after the training: set name",
     ("attempts",): "set group_size",
     ("agent", "model"): "set base_model",
@@ -52,7 +52,7 @@ _OWN = {
     ("llm", "logprobs"): "training requires them",
 }
 """Fields of ``run`` that the training sets -> the reason."""
-_USUAL: dict[tuple[str, ...], tuple[Any, ...]] = {
+_ACCEPTED_VALUES: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("run_id",): (None,),
     ("attempts",): (1, None),
     ("agent", "model"): (MODEL, None),
@@ -69,7 +69,7 @@ def of_train_file(file: Path) -> Tables:
     Raises ConfigError if the file cannot be read or has unknown or ambiguous fields.
     """
     if file.suffix.lower() not in YAML:
-        return _placed(read_spec_file(file))
+        return _place_fields(read_spec_file(file))
     try:
         tables = yaml.safe_load(file.read_text("utf-8"))
     except FileNotFoundError:
@@ -78,7 +78,7 @@ def of_train_file(file: Path) -> Tables:
         raise ConfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(tables, dict) or not all(isinstance(name, str) for name in tables):
         raise ConfigError(f"{file} does not contain fields (NAME: VALUE)")
-    return _placed(tables)
+    return _place_fields(tables)
 
 
 def read_train_spec(
@@ -111,7 +111,7 @@ def _validated(tables: Tables, source: str) -> TrainSpec:
     try:
         return TrainSpec.model_validate(tables)
     except ValidationError as error:
-        raise ConfigError(explain(error, source, [name for name, _ in train_fields()])) from None
+        raise ConfigError(format_errors(error, source, [name for name, _ in train_fields()])) from None
 
 
 def of_train_pairs(pairs: Iterable[str]) -> Tables:
@@ -128,12 +128,12 @@ def _put_pairs(tables: Tables, pairs: Iterable[str]) -> None:
         if not equals:
             raise ConfigError(f"{item!r} is not NAME=VALUE", field="--set")
         value = value_of(text)
-        put(tables, _path(name.strip(), value), value)
+        set_field(tables, _resolve_path(name.strip(), value), value)
 
 
 def of_train_text(text: str, source: str) -> Tables:
     """Return the spec in a TOML document or JSON object. Raises ConfigError if it is neither or a field is unknown."""
-    return _placed(of_text(text, source))
+    return _place_fields(of_text(text, source))
 
 
 def train_fields(table: type[BaseModel] = TrainSpec, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
@@ -153,14 +153,14 @@ def _complete(tables: Tables) -> None:
     run = tables.setdefault("run", {})
     if not isinstance(run, dict):
         return
-    for path, why in _OWN.items():
-        if has(run, path) and _value_at(run, path) not in _USUAL[path]:
+    for path, why in _SET_BY_TRAINING.items():
+        if is_set(run, path) and _value_at(run, path) not in _ACCEPTED_VALUES[path]:
             raise ConfigError(f"a training sets this itself: {why}", field=".".join(("run", *path)))
-    put(run, ("agent", "model"), MODEL)
-    put(run, ("llm", "logprobs"), True)
-    if not has(run, ("llm", "temperature")):
-        put(run, ("llm", "temperature"), 1.0)
-    follow(run)
+    set_field(run, ("agent", "model"), MODEL)
+    set_field(run, ("llm", "logprobs"), True)
+    if not is_set(run, ("llm", "temperature")):
+        set_field(run, ("llm", "temperature"), 1.0)
+    set_implied_fields(run)
 
 
 def _value_at(tables: Tables, path: tuple[str, ...]) -> Any:
@@ -170,18 +170,18 @@ def _value_at(tables: Tables, path: tuple[str, ...]) -> Any:
     return value
 
 
-def _placed(tables: Tables) -> Tables:
+def _place_fields(tables: Tables) -> Tables:
     """Move fields of a run from the top level to ``run``. Raises ConfigError for an unknown or ambiguous name."""
     placed: Tables = {}
     for name, value in tables.items():
-        path = _path(name, value)
+        path = _resolve_path(name, value)
         alone: Tables = {}
-        put(alone, path, value)
+        set_field(alone, path, value)
         placed = merge_tables(placed, alone)
     return placed
 
 
-def _path(name: str, value: Any) -> tuple[str, ...]:
+def _resolve_path(name: str, value: Any) -> tuple[str, ...]:
     """Return the path of a field by its full name (run.agent.max_steps) or a run field's own name (max_steps).
 
     Raises ConfigError for a name that is unknown or ambiguous.

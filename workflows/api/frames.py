@@ -17,7 +17,7 @@ from swe_argo.steps.reports.figures.units_table import UNITS_FILE, units_table
 from swe_argo.steps.reports.parquet_bytes import read_parquet
 from swe_argo.steps.reports.reading import read_run
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,12 +96,12 @@ def _reported_units(store: Store, run_id: str) -> pa.Table | None:
         table = read_parquet(contents[names[1]])
     except (KeyError, ValueError):  # missing or broken
         return None
-    return table if table.num_rows == len(record_of(store, Plan, run_id).units) else None
+    return table if table.num_rows == len(read_record(store, Plan, run_id).units) else None
 
 
 def _trajectories(store: Store, run_id: str) -> Iterator[tuple[Unit, Trajectory]]:
     """Yield each unit of the plan that has a trajectory. Raises ConfigError if one is broken."""
-    for units in batches(record_of(store, Plan, run_id).units, TRAJECTORIES_AT_ONCE):
+    for units in batches(read_record(store, Plan, run_id).units, TRAJECTORIES_AT_ONCE):
         names = {key(Trajectory, run_id, unit.instance_id, unit.attempt): unit for unit in units}
         contents = store.get_many(names)
         for name, unit in names.items():

@@ -77,7 +77,7 @@ class RunHandle:
         self._over = threading.Event()  # not the thread's join: after Ctrl-C that reports a running thread as ended
         self._end: RunEnd | None = None
         self._error: BaseException | None = None
-        self._evaluation = Evaluation(request.spec, _Recorder(self._add), request.env)
+        self._evaluation = Evaluation(request.spec, _EventObserver(self._add), request.env)
         for note in request.notes:
             self._add(RunEvent("note", note))
         self._thread = threading.Thread(target=self._work, name=f"run {self.run_id}")
@@ -188,7 +188,7 @@ def start(request: RunRequest) -> RunHandle:
     return RunHandle(request)
 
 
-class _Recorder:
+class _EventObserver:
     """Observer that turns the callbacks of a run into events."""
 
     def __init__(self, add: Callable[[RunEvent], None]) -> None:

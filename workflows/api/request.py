@@ -11,7 +11,7 @@ from typing import Any
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.ids import is_run_id
 from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.spec_parsing import Tables, agent_name, checked, has, merge_tables, put, read_spec_file
+from swe_argo.steps.spec_parsing import Tables, agent_name, check_spec, is_set, merge_tables, read_spec_file, set_field
 from swe_argo.workflows.api import variables
 
 KEY = "LLM_API_KEY"
@@ -42,7 +42,7 @@ def make_request(fields: Mapping[str, Any] | None = None, *, file: str | Path | 
     tables = read_spec_file(Path(file)) if file else {}
     for name, value in (fields or {}).items():
         override: Tables = {}
-        put(override, tuple(name.split(".")), _without_paths(value))
+        set_field(override, tuple(name.split(".")), _without_paths(value))
         tables = merge_tables(tables, override)
     return complete(tables, str(file) if file else "fields")
 
@@ -58,10 +58,10 @@ def complete(tables: Tables, source: str) -> RunRequest:
     """Return the request for these tables; errors name ``source``. Raises ConfigError if a field is wrong."""
     tables, env, notes = _with_group(tables)
     notes += variables.apply_environment(tables)
-    if not has(tables, ("agent", "name")) and has(tables, ("agent", "model")) and agent_name(tables) == "r2egym":
+    if not is_set(tables, ("agent", "name")) and is_set(tables, ("agent", "model")) and agent_name(tables) == "r2egym":
         notes.append("a model and no --agent: r2egym works with it")
     chosen = merge_tables({}, tables)
-    spec = checked(tables, source)
+    spec = check_spec(tables, source)
     spec_with_id = spec if spec.run_id else spec.model_copy(update={"run_id": _name(spec)})
     return RunRequest(spec_with_id, env, tuple(notes), chosen)
 

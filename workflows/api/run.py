@@ -21,8 +21,8 @@ from swe_argo.steps.reports.stored_run import Standing, StoredRun, StoredUnit
 from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.reports.text.visible import WHOLE
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.run_lock import Lock, lock_in
-from swe_argo.steps.store.runs import no_report, no_run, record_of, store_flag
+from swe_argo.steps.store.run_lock import Lock, parse_lock
+from swe_argo.steps.store.runs import missing_report_error, missing_run_error, read_record, store_flag
 from swe_argo.workflows.api.unit import RunUnit
 from swe_argo.workflows.local.whole_steps import Show, make_report
 
@@ -60,12 +60,12 @@ class Run:
     @cached_property
     def file(self) -> RunFile:
         """``run.json``: the spec, and the dataset, model and versions that it was resolved to."""
-        return record_of(self._store, RunFile, self.run_id)
+        return read_record(self._store, RunFile, self.run_id)
 
     @cached_property
     def plan(self) -> Plan:
         """``plan.json``: all units in order, and the stage at which each began."""
-        return record_of(self._store, Plan, self.run_id)
+        return read_record(self._store, Plan, self.run_id)
 
     @cached_property
     def summary(self) -> Summary:
@@ -74,7 +74,7 @@ class Run:
         data = self._store.get_many([name]).get(name)
         if data is None:
             self._require_run()
-            raise no_report(self._store, self.run_id)
+            raise missing_report_error(self._store, self.run_id)
         try:
             return Summary.from_bytes(data)
         except ValueError:
@@ -91,8 +91,8 @@ class Run:
     def is_worked_on(self) -> bool:
         """Whether a live runner holds the lock of the run. Workflows on Argo hold none."""
         name = key(Lock, self.run_id)
-        lock = lock_in(self._store.get_many([name]).get(name))
-        return lock is not None and not lock.is_over()
+        lock = parse_lock(self._store.get_many([name]).get(name))
+        return lock is not None and not lock.is_abandoned()
 
     @property
     def page(self) -> str:
@@ -188,9 +188,9 @@ class Run:
         """Return the run as the report reads it. Raises ConfigError if it has no report."""
         stored = self.read()
         if not self.has_report:
-            raise no_report(self._store, self.run_id)
+            raise missing_report_error(self._store, self.run_id)
         return stored
 
     def _require_run(self) -> None:
         if not self._store.get_many([key(RunFile, self.run_id)]):
-            raise no_run(self._store, self.run_id)
+            raise missing_run_error(self._store, self.run_id)

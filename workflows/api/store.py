@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import no_run
+from swe_argo.steps.store.runs import missing_run_error
 from swe_argo.workflows.api.run import Run
 
 DEFAULT_STORE = RunSpec().store
@@ -53,7 +53,7 @@ class RunStore:
     def run(self, run_id: str) -> Run:
         """Return a run by its id. Raises ConfigError with similar names if there is no such run."""
         if not is_run_id(run_id) or not self._store.get_many([key(RunFile, run_id)]):
-            raise no_run(self._store, run_id)
+            raise missing_run_error(self._store, run_id)
         return Run(self._store, run_id)
 
 

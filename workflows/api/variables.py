@@ -16,7 +16,7 @@ from swe_argo.steps.contracts.spec_fields import fields
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.text.formatting import listing
 from swe_argo.steps.settings import variables
-from swe_argo.steps.spec_parsing import Tables, asks_model, checked, has, put
+from swe_argo.steps.spec_parsing import Tables, asks_model, check_spec, is_set, set_field
 from swe_argo.workflows.parameters import FIELD_PARAMETERS
 
 PREFIX = "EVAL_"
@@ -70,14 +70,14 @@ class Variable:
     field: str = ""
     read: Callable[[str], Any] = str
     meaning: str = ""
-    on_argo: str | None = None
+    argo_parameter: str | None = None
     """Parameter of the Workflow, if it is not that of the field; empty: none."""
 
     @property
     def parameter(self) -> str:
         """The parameter of the Workflow on Argo; ``spec`` (TOML) for fields without a parameter of their own."""
-        if self.on_argo is not None:
-            return self.on_argo
+        if self.argo_parameter is not None:
+            return self.argo_parameter
         parameter = FIELD_PARAMETERS.get(self.field)
         return parameter.name if parameter else "spec"
 
@@ -88,7 +88,7 @@ class Variable:
 
 
 VARIABLES = (
-    Variable("EVAL_OUTPUT_PATH", "store", on_argo=""),
+    Variable("EVAL_OUTPUT_PATH", "store", argo_parameter=""),
     Variable("EVAL_MAX_RETRIES", "retries", _parse_int),
     Variable("EVAL_SKIP_MAXIMUM_RETRIES_EXCEEDED", "fail_fast", _parse_inverted, "inverted"),
     Variable("EVAL_SAVE_ERROR_LOGS", "save_error_logs", _parse_bool, "on Argo `logs/` of the bucket has all logs", ""),
@@ -96,7 +96,7 @@ VARIABLES = (
     Variable(
         "LOG_LEVEL",
         meaning="log level of the steps; DEBUG: one line per model call and command",
-        on_argo="log-level",
+        argo_parameter="log-level",
     ),
     Variable("RUNTIME", "sandbox.backend", _parse_backend, ", ".join(f"`{name}`" for name in sorted(BACKENDS))),
     Variable("ITERATIVE_EVAL_MODE", "agent.iterative", _parse_bool),
@@ -108,9 +108,11 @@ VARIABLES = (
     Variable("START_IDX", "select.start_idx", _parse_int),
     Variable("K", "select.k", _parse_int),
     Variable("LLM_BASE_URL", "llm.base_url"),
-    Variable("OPENAI_API_KEY", meaning="the endpoint's API key, never stored", on_argo=""),
-    Variable("LLM_API_KEY", meaning="overrides `OPENAI_API_KEY`; a group's `api_key` overrides both", on_argo=""),
-    Variable("SWE_ARGO_STORE", "store", meaning="overrides `EVAL_OUTPUT_PATH`", on_argo=""),
+    Variable("OPENAI_API_KEY", meaning="the endpoint's API key, never stored", argo_parameter=""),
+    Variable(
+        "LLM_API_KEY", meaning="overrides `OPENAI_API_KEY`; a group's `api_key` overrides both", argo_parameter=""
+    ),
+    Variable("SWE_ARGO_STORE", "store", meaning="overrides `EVAL_OUTPUT_PATH`", argo_parameter=""),
 )
 """All variables; later ones take precedence over earlier ones."""
 _MODELS_ONLY = ("agent", "llm")
@@ -125,13 +127,13 @@ def apply_environment(tables: Tables) -> list[str]:
     environment = variables((variable.name for variable in VARIABLES), PREFIX)
     values: dict[str, tuple[Variable, Any]] = {}
     for variable in VARIABLES:
-        if not variable.field or variable.name not in environment or has(tables, variable.path):
+        if not variable.field or variable.name not in environment or is_set(tables, variable.path):
             continue
         if variable.path[0] in _MODELS_ONLY and not asks_model(tables):
             continue
         values[variable.field] = variable, _parse(variable, environment[variable.name])
     for variable, value in values.values():
-        put(tables, variable.path, value)
+        set_field(tables, variable.path, value)
     texts = [f"{variable.name} ({field} = {value})" for field, (variable, value) in values.items()]
     return [*([f"from the environment: {', '.join(texts)}"] if texts else []), *_unknown_notes(environment)]
 
@@ -143,8 +145,8 @@ def _parse(variable: Variable, text: str) -> Any:
     except ValueError as error:
         raise ConfigError(f"{text!r} {error}", field=variable.name) from None
     tables: Tables = {}
-    put(tables, variable.path, value)
-    checked(tables, variable.name)
+    set_field(tables, variable.path, value)
+    check_spec(tables, variable.name)
     return value
 
 
@@ -158,7 +160,7 @@ def _unknown_notes(environment: dict[str, str]) -> list[str]:
     return notes
 
 
-def table() -> str:
+def render_table() -> str:
     """Return the docs' table, in Markdown."""
     by_name = {field.name: field for field in fields()}
     lines = ["| variable | sets | flag | parameter on Argo |", "|---|---|---|---|"]
@@ -173,4 +175,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(table())
+    sys.stdout.write(render_table())

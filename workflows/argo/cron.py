@@ -22,7 +22,7 @@ class _Field:
     high: int
     names: tuple[str, ...] = ()
 
-    def number(self, text: str) -> int:
+    def parse(self, text: str) -> int:
         """Return a number, or the number of a name such as ``jan``. Raises ValueError if it is neither."""
         name = text.lower()
         return self.low + self.names.index(name) if name in self.names else int(text)
@@ -78,7 +78,7 @@ class Schedule:
         return None
 
 
-def schedule(text: str) -> Schedule:
+def parse_schedule(text: str) -> Schedule:
     """Parse a schedule. Raises ConfigError, which names the wrong part, if Argo would not accept it."""
     fields = _DESCRIPTORS.get(text, text).split()
     if len(fields) != len(_FIELDS):
@@ -87,12 +87,12 @@ def schedule(text: str) -> Schedule:
             "weekday), as in '0 2 * * *' for every night at two",
             field="--schedule",
         )
-    allowed = tuple(_field(text, field_text, rule) for field_text, rule in zip(fields, _FIELDS, strict=True))
+    allowed = tuple(_parse_field(text, field_text, rule) for field_text, rule in zip(fields, _FIELDS, strict=True))
     limits = [not any(_UNLIMITED.fullmatch(part) for part in field_text.split(",")) for field_text in fields]
     return Schedule(allowed, either_day=limits[2] and limits[4])
 
 
-def zone(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return a time zone by its IANA name. Raises ConfigError if there is none of that name."""
     try:
         return ZoneInfo(name)
@@ -102,7 +102,7 @@ def zone(name: str) -> ZoneInfo:
         ) from None
 
 
-def _field(text: str, field_text: str, rule: _Field) -> frozenset[int]:
+def _parse_field(text: str, field_text: str, rule: _Field) -> frozenset[int]:
     """Return the values that one field of the schedule allows, e.g. {0, 20, 40} for ``*/20`` in the minutes."""
     numbers: set[int] = set()
     for part in field_text.split(","):
@@ -114,9 +114,9 @@ def _field(text: str, field_text: str, rule: _Field) -> frozenset[int]:
             raise error
         star, first, last, step = match.groups()
         try:
-            begin = rule.low if star else rule.number(first)
+            begin = rule.low if star else rule.parse(first)
             # 5/15 means from 5 to the end of the range, as in robfig/cron.
-            end = rule.high if star or (step and not last) else rule.number(last or first)
+            end = rule.high if star or (step and not last) else rule.parse(last or first)
         except ValueError:
             raise error from None
         if not rule.low <= begin <= end <= rule.high or step == "0":

@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.redone import RETRACTED, is_archived
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.figures.summary import Summary
-from swe_argo.steps.store.runs import no_run
+from swe_argo.steps.store.runs import missing_run_error
 from swe_argo.workflows.argo.bucket import Bucket, BucketObject
 
 CONCURRENCY = 16
@@ -30,7 +30,7 @@ def fetch(bucket: Bucket, run: str, folder: Path, console: Console) -> int:
     """
     objects = bucket.list_objects(f"runs/{run}/")
     if not objects:
-        raise no_run(bucket, run)
+        raise missing_run_error(bucket, run)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with console.status("comparing"):

@@ -10,13 +10,13 @@ from typing import TypeVar
 from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import HTTPError
 
-from swe_argo.steps.argo.requests import call, refused
+from swe_argo.steps.argo.requests import call, refusal_failure
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
 from swe_argo.steps.contracts.workflow_marks import API_VERSION, PHASE
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.kube import kubeconfig
 from swe_argo.steps.kube.client import Cluster, RetryPolicy, error_message
-from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, items, opened, path, request_object
+from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, list_objects, path, request_object, send_request
 from swe_argo.workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
 from swe_argo.workflows.object_names import SUBMITTER
 
@@ -51,7 +51,7 @@ class KubernetesEngine:
     def of(cls, spec: KubernetesSpec) -> KubernetesEngine:
         """Return the engine for the spec's cluster and namespace. Raises ConfigError if no cluster is configured."""
         try:
-            return cls(kubeconfig.find(spec))
+            return cls(kubeconfig.find_cluster(spec))
         except ConfigError as error:  # no other backend is possible here
             reason = error.reason.removeprefix(f"{error.field}: ").replace(", or use --backend docker", "")
             raise ConfigError(reason) from error
@@ -99,7 +99,9 @@ class KubernetesEngine:
 
     def list_all(self, kind: str) -> list[Plain] | Invisible:
         """Return all objects of a kind."""
-        objects = self._read_if_allowed(lambda: items(self._client, path(kind, self.namespace)), f"listing {kind}")
+        objects = self._read_if_allowed(
+            lambda: list_objects(self._client, path(kind, self.namespace)), f"listing {kind}"
+        )
         return [] if objects is None else objects
 
     def list_headers(self, selector: str) -> list[WorkflowHeader]:
@@ -122,7 +124,7 @@ class KubernetesEngine:
         query = {"container": STEP_CONTAINER, "tailLines": LOG_LINES}
         where = f"{path('pods', self.namespace, pod)}/log"
         try:
-            with closing(opened(self._client, "GET", where, query=query)) as response:
+            with closing(send_request(self._client, "GET", where, query=query)) as response:
                 return str(response.data.decode("utf-8", "replace"))
         except (ApiException, HTTPError, OSError):
             return ""
@@ -212,7 +214,7 @@ class KubernetesEngine:
                 f"{user} may not {verb} {resource} in {self.where}: bind the user to the chart's Role {SUBMITTER} "
                 "(value submitters)"
             )
-        return refused(error, self._describe(operation), field="")
+        return refusal_failure(error, self._describe(operation), field="")
 
 
 def _make_header(metadata: Plain) -> WorkflowHeader:

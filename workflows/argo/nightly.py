@@ -13,7 +13,7 @@ from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.workflows.argo import chart as charts
 from swe_argo.workflows.argo.bucket import open_bucket
-from swe_argo.workflows.argo.cron import schedule, zone
+from swe_argo.workflows.argo.cron import find_zone, parse_schedule
 from swe_argo.workflows.argo.engine import Engine, Plain
 from swe_argo.workflows.object_names import NIGHTLY
 
@@ -24,9 +24,9 @@ MAX_RUNS = 10
 def check_schedule(schedules: list[str], timezone: str | None) -> None:
     """Raise ConfigError if a schedule or the time zone is wrong: Argo would accept them and start nothing."""
     for text in schedules:
-        schedule(text)
+        parse_schedule(text)
     if timezone:
-        zone(timezone)
+        find_zone(timezone)
 
 
 def switch_on(engine: Engine, schedules: list[str], timezone: str | None, console: Console) -> None:
@@ -34,7 +34,7 @@ def switch_on(engine: Engine, schedules: list[str], timezone: str | None, consol
 
     Raises ConfigError if the chart has not created the nightly run.
     """
-    cron = _cron(engine)
+    cron = _read_cron(engine)
     change: Plain = {"suspend": False}
     if schedules:
         change["schedules"] = schedules
@@ -42,7 +42,7 @@ def switch_on(engine: Engine, schedules: list[str], timezone: str | None, consol
         change["timezone"] = timezone
     engine.change_cron(NIGHTLY, change)
     spec = (cron.get("spec") or {}) | change
-    console.print(f"nightly on: {_times(spec)}; next {_next(spec)}", highlight=False)
+    console.print(f"nightly on: {_describe_times(spec)}; next {_describe_next_start(spec)}", highlight=False)
     if (cron.get("status") or {}).get("phase") == "Stopped":
         console.print(
             "Argo has stopped it after failures, and it stays stopped: delete it (kubectl delete cronworkflow "
@@ -54,28 +54,28 @@ def switch_on(engine: Engine, schedules: list[str], timezone: str | None, consol
 
 def switch_off(engine: Engine, console: Console) -> None:
     """Suspend the nightly run; a run in progress continues. Raises ConfigError if there is no nightly run."""
-    _cron(engine)
+    _read_cron(engine)
     engine.change_cron(NIGHTLY, {"suspend": True})
     console.print("nightly off; a run in progress continues, to stop it: swe-argo stop RUN", highlight=False)
 
 
 def show_nightly(engine: Engine, console: Console) -> None:
     """Print the next time and the results of the last runs. Raises ConfigError if there is no nightly run."""
-    cron = _cron(engine)
+    cron = _read_cron(engine)
     spec, status = cron.get("spec") or {}, cron.get("status") or {}
-    state = "off" if spec.get("suspend") else f"next {_next(spec)}"
+    state = "off" if spec.get("suspend") else f"next {_describe_next_start(spec)}"
     if status.get("phase") == "Stopped":
         state = "stopped by Argo after failures"
-    console.print(f"{NIGHTLY} in {engine.where}: {_times(spec)}, {state}", highlight=False, soft_wrap=True)
+    console.print(f"{NIGHTLY} in {engine.where}: {_describe_times(spec)}, {state}", highlight=False, soft_wrap=True)
     for condition in status.get("conditions") or []:
         if condition.get("status") == "True":
             console.print(
                 f"{condition.get('type')}: {condition.get('message')}", style="red", highlight=False, soft_wrap=True
             )
-    _runs(engine, console)
+    _print_runs(engine, console)
 
 
-def _runs(engine: Engine, console: Console) -> None:
+def _print_runs(engine: Engine, console: Console) -> None:
     """Print the last runs, newest first: phases from the cluster, scores from the bucket if it can be reached."""
     phases = {
         header.labels.get(RUN, header.name): header.phase or Phase.PENDING
@@ -105,7 +105,7 @@ def _runs(engine: Engine, console: Console) -> None:
     console.print(table)
 
 
-def _cron(engine: Engine) -> Plain:
+def _read_cron(engine: Engine) -> Plain:
     """Return the CronWorkflow. Raises ConfigError if it does not exist or may not be read."""
     cron_workflow = engine.read_object("cronworkflows", NIGHTLY)
     if not isinstance(cron_workflow, dict):
@@ -116,15 +116,15 @@ def _cron(engine: Engine) -> Plain:
     return cron_workflow
 
 
-def _times(spec: Plain) -> str:
+def _describe_times(spec: Plain) -> str:
     return f"{' and '.join(spec.get('schedules') or [])} {spec.get('timezone') or 'of the controller'}"
 
 
-def _next(spec: Plain) -> str:
+def _describe_next_start(spec: Plain) -> str:
     """Return the next start in the schedule's own zone, or a message if Argo would not accept the schedule."""
     try:
-        now = datetime.now(zone(spec.get("timezone") or "Etc/UTC"))
-        times = [schedule(time).after(now) for time in spec.get("schedules") or []]
+        now = datetime.now(find_zone(spec.get("timezone") or "Etc/UTC"))
+        times = [parse_schedule(time).after(now) for time in spec.get("schedules") or []]
     except ConfigError:
         return "never: its schedule is invalid"
     # Datetimes of one zone compare by local time, so that daylight saving time could change their order.

@@ -16,10 +16,10 @@ def describe_small_quota(quotas: list[Plain], chart: Chart | None) -> str:
     """
     from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts, format_amount
 
-    pods = _pods(chart)
+    pods = _unit_pods(chart)
     for quota in quotas:
         hard = amounts((quota.get("spec") or {}).get("hard"))
-        need = _need(quota, pods)
+        need = _count_need(quota, pods)
         small = [name for name in need if name in hard and need[name] > hard[name]]
         if small:
             shortages = ", ".join(
@@ -37,7 +37,7 @@ def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[
     for quota in quotas:
         hard = amounts((quota.get("spec") or {}).get("hard"))
         # Without the first pod, which waits for a whole shard and not for one unit.
-        unit_pods = int(_need(quota, _pods(chart)[1:])["pods"])
+        unit_pods = int(_count_need(quota, _unit_pods(chart)[1:])["pods"])
         pod_limit = hard.get("pods", hard.get("count/pods"))
         if unit_pods and pod_limit is not None and int(pod_limit) // unit_pods < units:
             return [
@@ -47,7 +47,7 @@ def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[
     return []
 
 
-def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
+def _count_need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
     """Return the amounts of a quota that these pods use, by the quota's names."""
     from swe_argo.steps.sandbox.kubernetes.checks.quotas import counts_in_quota, quota_needs
 
@@ -58,13 +58,13 @@ def _need(quota: Plain, pods: list[Plain]) -> dict[str, Decimal]:
     return total
 
 
-def _pods(chart: Chart | None) -> list[Plain]:
+def _unit_pods(chart: Chart | None) -> list[Plain]:
     """Return the pod that waits for the shard, the pod of a step, and a sandbox without resources."""
     control, step = (chart.control_pod or {}, chart.step_pod or {}) if chart else ({}, {})
-    return [_pod(WAITER, control), _pod(PODS["solve"], step), {"spec": {"activeDeadlineSeconds": 1}}]
+    return [_quota_view(WAITER, control), _quota_view(PODS["solve"], step), {"spec": {"activeDeadlineSeconds": 1}}]
 
 
-def _pod(pod: Pod, patch: Plain) -> Plain:
+def _quota_view(pod: Pod, patch: Plain) -> Plain:
     """Return the part of a pod that quotas look at: resources, priority class and deadline."""
     resources = {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory_limit}}
     return {

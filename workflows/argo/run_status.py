@@ -35,7 +35,7 @@ class ShardView:
     """Units that failed for good, by failure class."""
     running: tuple[str, ...] = ()
     """Names of running units."""
-    pods: tuple[StepPod, ...] = ()
+    step_pods: tuple[StepPod, ...] = ()
     """Pods of the steps that are running now."""
     retries: int = 0
     """Number of retries of their steps."""
@@ -99,7 +99,7 @@ def read_nodes(workflow: Plain) -> dict[str, Plain]:
 def read_run(workflow: Plain) -> RunStatus:
     """Read the state of a parent Workflow."""
     status, by_id = workflow.get("status") or {}, read_nodes(workflow)
-    steps = {name: _step(by_id, name) for name in ("plan", "canary", "report", "finalize")}
+    steps = {name: _top_node(by_id, name) for name in ("plan", "canary", "report", "finalize")}
     waiters = {parameter(node, "number"): node for node in _nodes_of(by_id, "child", "Pod", "Retry")}
     failed_steps = [node for node in (steps["plan"], steps["report"]) if node and node.get("phase") in FAILED]
     phase = status.get("phase") or Phase.PENDING
@@ -109,17 +109,17 @@ def read_run(workflow: Plain) -> RunStatus:
         phase=phase,
         stage=_stage(phase, steps, message),
         message=message,
-        planned=_output(steps["plan"], "outcome"),
+        planned=_output_parameter(steps["plan"], "outcome"),
         canary=_canary(steps["canary"], by_id),
-        result=_output(steps["finalize"], "outcome") or _output(steps["report"], "outcome"),
+        result=_output_parameter(steps["finalize"], "outcome") or _output_parameter(steps["report"], "outcome"),
         # The exit handler reports, too, but there is nothing to report after a rejected plan.
         reported=_has_succeeded(steps["plan"])
         and (_has_succeeded(steps["report"]) or _has_succeeded(steps["finalize"])),
         exit_code=_exit_code(failed_steps[0], by_id) if failed_steps else None,
         stopping=(workflow.get("spec") or {}).get("shutdown") is not None,
-        fails_fast=_output(steps["plan"], "fail-fast") == "true",
+        fails_fast=_output_parameter(steps["plan"], "fail-fast") == "true",
         waits=count_waits(workflow, by_id),
-        closing=steps["finalize"] is not None and _last(steps["finalize"], by_id).get("phase") == Phase.RUNNING,
+        closing=steps["finalize"] is not None and _last_try(steps["finalize"], by_id).get("phase") == Phase.RUNNING,
         shards={number: node.get("phase", "") for number, node in waiters.items()},
     )
 
@@ -129,19 +129,19 @@ def read_shard(workflow: Plain) -> ShardView:
     by_id, outcomes, failures = read_nodes(workflow), Counter[str](), Counter[str]()
     running = []
     # A node's boundaryID is the id of the DAG node that contains it: here, the unit.
-    grades = {node.get("boundaryID"): node for node in _tops(by_id, "grade")}
-    solves = {node.get("boundaryID"): node for node in _tops(by_id, "solve")}
+    grades = {node.get("boundaryID"): node for node in _top_nodes(by_id, "grade")}
+    solves = {node.get("boundaryID"): node for node in _top_nodes(by_id, "solve")}
     for unit in _nodes_of(by_id, "unit", "DAG"):
         phase = unit.get("phase")
         if phase == Phase.RUNNING:
             running.append(unit.get("displayName") or parameter(unit, "id"))
         elif phase == Phase.SUCCEEDED:
-            outcomes[_output(grades.get(unit["id"]), "outcome") or "graded"] += 1
+            outcomes[_output_parameter(grades.get(unit["id"]), "outcome") or "graded"] += 1
         elif phase in ENDED:
             steps = [node for node in (grades.get(unit["id"]), solves.get(unit["id"])) if node]
             failed = [node for node in steps if node.get("phase") not in (*NOT_RUN, Phase.SUCCEEDED)]
-            failures[_output(failed[0], "outcome") or "no verdict" if failed else "no verdict"] += 1
-    units_json = _output(_step(by_id, "list"), "units")
+            failures[_output_parameter(failed[0], "outcome") or "no verdict" if failed else "no verdict"] += 1
+    units_json = _output_parameter(_top_node(by_id, "list"), "units")
     return ShardView(
         number=str(((workflow.get("metadata") or {}).get("labels") or {}).get(SHARD, "")),
         phase=(workflow.get("status") or {}).get("phase") or Phase.PENDING,
@@ -149,7 +149,7 @@ def read_shard(workflow: Plain) -> ShardView:
         outcomes=outcomes,
         failures=failures,
         running=tuple(running),
-        pods=tuple(_step_pods(workflow, by_id)),
+        step_pods=tuple(_step_pods(workflow, by_id)),
         retries=_retries(by_id),
         waits=count_waits(workflow, by_id),
     )
@@ -162,7 +162,7 @@ def _step_pods(workflow: Plain, by_id: dict[str, Plain]) -> Iterator[StepPod]:
             yield StepPod(workflow["metadata"]["name"], pod_name(workflow, node))
 
 
-def cleaned_up(number: str, phase: str, planned: str) -> ShardView:
+def deleted_shard_view(number: str, phase: str, planned: str) -> ShardView:
     """Return a shard whose Workflow was deleted: its size follows from its number, its outcomes are unknown."""
     planned_units = int(planned.split(maxsplit=1)[0]) if planned[:1].isdigit() else 0
     size = max(0, min(SHARD_UNITS, planned_units - int(number) * SHARD_UNITS)) if number.isdigit() else 0
@@ -185,7 +185,7 @@ def _canary(step: Plain | None, by_id: dict[str, Plain]) -> str:
     """Return the canary's message; if the run stops there, it is the error of the failed step."""
     if step is None or step.get("phase") in NOT_RUN:
         return ""
-    return _reason(step, by_id) if step.get("phase") in FAILED else _output(step, "outcome")
+    return _reason(step, by_id) if step.get("phase") in FAILED else _output_parameter(step, "outcome")
 
 
 def _has_succeeded(step: Plain | None) -> bool:
@@ -197,7 +197,7 @@ def _nodes_of(by_id: dict[str, Plain], template: str, *types: str) -> Iterator[P
     return (node for node in by_id.values() if node.get("templateName") == template and node.get("type") in types)
 
 
-def _tops(by_id: dict[str, Plain], template: str) -> list[Plain]:
+def _top_nodes(by_id: dict[str, Plain], template: str) -> list[Plain]:
     """Return the top nodes of a step, one per call: a Retry node above all its tries, a single pod, or a skipped node.
 
     The flag ``retried`` does not distinguish them: with an exit handler both nodes have it.
@@ -207,29 +207,29 @@ def _tops(by_id: dict[str, Plain], template: str) -> list[Plain]:
     return [node for node in nodes if node["id"] not in tries]
 
 
-def _step(by_id: dict[str, Plain], template: str) -> Plain | None:
-    tops = _tops(by_id, template)
+def _top_node(by_id: dict[str, Plain], template: str) -> Plain | None:
+    tops = _top_nodes(by_id, template)
     return tops[0] if tops else None
 
 
 def _retries(by_id: dict[str, Plain]) -> int:
-    tops = [*_tops(by_id, "solve"), *_tops(by_id, "grade")]
+    tops = [*_top_nodes(by_id, "solve"), *_top_nodes(by_id, "grade")]
     return sum(max(0, len(tries_of(node, by_id)) - 1) for node in tops)
 
 
-def _output(node: Plain | None, name: str) -> str:
+def _output_parameter(node: Plain | None, name: str) -> str:
     return parameter(node or {}, name, "outputs")
 
 
-def _last(node: Plain, by_id: dict[str, Plain]) -> Plain:
+def _last_try(node: Plain, by_id: dict[str, Plain]) -> Plain:
     return (tries_of(node, by_id) or [node])[-1]
 
 
 def _reason(node: Plain, by_id: dict[str, Plain]) -> str:
     """Return the error message of a failed step."""
-    return step_message(str(_last(node, by_id).get("message") or node.get("message") or ""))
+    return step_message(str(_last_try(node, by_id).get("message") or node.get("message") or ""))
 
 
 def _exit_code(node: Plain, by_id: dict[str, Plain]) -> int | None:
-    code = (_last(node, by_id).get("outputs") or {}).get("exitCode")
+    code = (_last_try(node, by_id).get("outputs") or {}).get("exitCode")
     return int(code) if code is not None else None

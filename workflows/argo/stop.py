@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.workflow_marks import Phase, runs_of, shards_of
 from swe_argo.steps.errors import EXIT_INCOMPLETE, ConfigError, InfraError
 from swe_argo.workflows.argo.engine import Engine, WorkflowHeader
 from swe_argo.workflows.argo.status_display import describe_waits
-from swe_argo.workflows.argo.watch import WatchedRun, end
+from swe_argo.workflows.argo.watch import WatchedRun, print_outcome
 from swe_argo.workflows.resources import PODS
 
 POLL_S = 2.0
@@ -34,7 +34,7 @@ def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
     if not active:
         ending = f"it ended, {headers[-1].phase}" if headers else f"no Workflow of it is in {engine.where}"
         raise ConfigError(f"it is not running: {ending}", field=f"run {run_id!r}")
-    halt = _Halt(engine, active)
+    halt = _StoppingRun(engine, active)
     halt.request()
     if not wait:
         console.print(f"requested the stop of {run_id}", highlight=False)
@@ -53,11 +53,11 @@ def stop(engine: Engine, run_id: str, console: Console, *, wait: bool) -> int:
         )
         return EXIT_INCOMPLETE
     console.print(f"stopped {run_id}", highlight=False)
-    return end(engine, run, console)
+    return print_outcome(engine, run, console)
 
 
 @dataclass
-class _Halt:
+class _StoppingRun:
     """The Workflows of a run that is being stopped."""
 
     engine: Engine
@@ -67,7 +67,7 @@ class _Halt:
     def request(self) -> None:
         """Stop each Workflow and its shards, each once: Argo does not stop children by itself."""
         for workflow in self.active:
-            for header in (workflow, *self._parts(workflow)):
+            for header in (workflow, *self._active_shards(workflow)):
                 if header.name not in self.requested:
                     self.engine.stop(header.name, waits=header.phase == Phase.PENDING)
                     self.requested.add(header.name)
@@ -88,7 +88,7 @@ class _Halt:
                 if run.view and run.view.has_ended:
                     break
                 self.request()  # a shard may have been created since
-                reason = "; ".join(describe_waits(run.view, run.parts)) if run.view else ""
+                reason = "; ".join(describe_waits(run.view, run.sorted_shards)) if run.view else ""
                 show(reason)
                 closing = bool(run.view and run.view.closing)
                 if time.monotonic() - last_change > (CLOSING_S if closing else STALL_S):
@@ -111,7 +111,7 @@ class _Halt:
     def _terminate(self) -> None:
         """End the Workflows without their exit handlers, i.e. without the last step."""
         for workflow in self.active:
-            for header in (workflow, *self._parts(workflow)):
+            for header in (workflow, *self._active_shards(workflow)):
                 self.engine.stop(header.name, waits=True)
 
     def _remove_parts(self) -> None:
@@ -120,14 +120,14 @@ class _Halt:
             for header in self.engine.list_headers(shards_of(workflow.name)):
                 self.engine.remove(header.name)
 
-    def _parts(self, workflow: WorkflowHeader) -> list[WorkflowHeader]:
+    def _active_shards(self, workflow: WorkflowHeader) -> list[WorkflowHeader]:
         """Return the shards of a parent Workflow that have not ended."""
         return [header for header in self.engine.list_headers(shards_of(workflow.name)) if not header.has_ended]
 
 
 def _progress(run: WatchedRun) -> object:
     """Return the run's progress, without the messages of pending pods, which change all the time."""
-    parts = [(shard.number, shard.phase, shard.ended_units, len(shard.running)) for shard in run.parts]
+    parts = [(shard.number, shard.phase, shard.ended_units, len(shard.running)) for shard in run.sorted_shards]
     return (run.view.phase, run.view.stage, run.view.closing, parts) if run.view else None
 
 

@@ -8,7 +8,7 @@ from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.argo import chart as charts
 from swe_argo.workflows.argo.bucket import Bucket, open_bucket
 from swe_argo.workflows.argo.engine import Engine
@@ -18,7 +18,7 @@ from swe_argo.workflows.argo.engines import open_engine
 def spec_of(engine: Engine, run: str) -> RunSpec:
     """Return the spec with which a run was started. Raises ConfigError if the bucket has none."""
     chart = charts.read(engine)
-    return record_of(open_bucket(charts.store_address(chart, None), chart), RunFile, run).spec
+    return read_record(open_bucket(charts.store_address(chart, None), chart), RunFile, run).spec
 
 
 def find_bucket(store: str | None, namespace: str | None, kube_context: str | None) -> Bucket:

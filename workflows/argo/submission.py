@@ -51,13 +51,13 @@ def submit(
     priority: int,
     compare_with: str,
     dry: bool,
-    say: Callable[[str], None],
-    key: bool = False,
+    report: Callable[[str], None],
+    has_api_key: bool = False,
 ) -> SubmittedWorkflow:
     """Check the spec, upload its files to the bucket and create the Workflow.
 
-    ``dry``: run all checks, but upload and create nothing. ``key``: the spec has an API key, which is not sent, so that
-    the namespace's Secret must hold it.
+    ``dry``: run all checks, but upload and create nothing. ``has_api_key``: the spec has an API key, which is not sent,
+    so that the namespace's Secret must hold it.
     Raises ConfigError if the spec or the cluster is unsuitable, InfraError if the cluster or bucket does not answer.
     """
     spec = submit_checks.fit_to_pipeline(requested)
@@ -65,12 +65,12 @@ def submit(
     chart = charts.read(engine)
     submit_checks.check_store(spec, chart)
     with submit_checks.BucketCheck(spec, chart, is_needed=bool(local)) as bucket_check:
-        notes = submit_checks.check(engine, spec, chart, key=key)
+        notes = submit_checks.check(engine, spec, chart, has_api_key=has_api_key)
         notes += bucket_check.notes()
     if local:
         store = charts.store_address(chart, spec.store)
         if not dry:
-            inputs.upload(local, bucket_check.bucket(), say)
+            inputs.upload(local, bucket_check.bucket(), report)
         spec = inputs.in_bucket(spec, local, store)
     body = workflow(spec, priority=priority, compare_with=compare_with)
     if not dry:

@@ -81,15 +81,16 @@ def check_store(spec: RunSpec, chart: Chart | None) -> None:
         )
 
 
-def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool = False) -> list[str]:
+def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, has_api_key: bool = False) -> list[str]:
     """Check the cluster and return notes for the user; an object that may not be read causes no error.
 
-    ``key``: the spec has an API key, which is not sent. Raises ConfigError if the cluster cannot execute the spec.
+    ``has_api_key``: the spec has an API key, which is not sent.
+    Raises ConfigError if the cluster cannot execute the spec.
     """
     with ThreadPoolExecutor(len(PARTS) + 4) as pool:  # a person waits: all requests run in parallel
         version = pool.submit(engine.check_version)
         parts = {part: pool.submit(engine.read_object, *part) for part in PARTS}
-        secrets = pool.submit(_secrets, engine, spec, chart, key=key)
+        secrets = pool.submit(_check_secrets, engine, spec, chart, key=has_api_key)
         busy = pool.submit(refuse_busy_run, engine, spec.run_id or "")
         quotas = pool.submit(engine.list_all, "resourcequotas")
     notes = version.result()
@@ -100,10 +101,10 @@ def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool = Fal
             )
     notes += secrets.result()
     busy.result()
-    return notes + _quotas(engine, chart, quotas.result(), parts["configmaps", LIMITS].result())
+    return notes + _check_quotas(engine, chart, quotas.result(), parts["configmaps", LIMITS].result())
 
 
-def _quotas(
+def _check_quotas(
     engine: Engine, chart: Chart | None, quotas: list[Plain] | Invisible, limits: Plain | Invisible | None
 ) -> list[str]:
     """Return notes about the namespace's quotas. Raises ConfigError if one is too small for a single unit."""
@@ -125,13 +126,13 @@ def refuse_busy_run(engine: Engine, run: str) -> None:
             )
 
 
-def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -> list[str]:
+def _check_secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -> list[str]:
     """Return notes about API keys. Raises ConfigError if a Secret that the run needs is missing or lacks its keys."""
     if chart is None:
         return []
     if chart.s3_secret and engine.read_object("secrets", chart.s3_secret) is None:
         raise _no_secret(engine, "aws.s3.existingSecret", chart.s3_secret, "has the bucket's keys")
-    _sandbox_keys(engine, spec, chart)
+    _check_sandbox_keys(engine, spec, chart)
     if not agent_of(spec.agent).asks_model:
         return []
     if chart.proxy_url and spec.llm.base_url in (None, chart.proxy_url):
@@ -156,7 +157,7 @@ def _secrets(engine: Engine, spec: RunSpec, chart: Chart | None, *, key: bool) -
     return [f"the key of {spec.llm.config} is not sent: {where} must have it, as {' or '.join(KEYS)}"] if key else []
 
 
-def _sandbox_keys(engine: Engine, spec: RunSpec, chart: Chart) -> None:
+def _check_sandbox_keys(engine: Engine, spec: RunSpec, chart: Chart) -> None:
     """Raise ConfigError if the Secret lacks the keys with which steps create sandboxes at the backend's provider."""
     backend = find_backend(spec.sandbox.backend)
     if not backend.keys:

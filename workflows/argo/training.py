@@ -91,7 +91,7 @@ def watch_training(engine: Engine, name: str, console: Console) -> int:
     last_line = ""
     while True:
         newest = _newest(engine, name)
-        line = _line(engine, newest)
+        line = _describe_position(engine, newest)
         if line != last_line:
             console.print(f"{time.strftime('%H:%M:%S')} {name}: {line}", highlight=False, soft_wrap=True)
             last_line = line
@@ -142,7 +142,7 @@ def _newest(engine: Engine, name: str) -> WorkflowHeader:
     return ([header for header in headers if not header.has_ended] or headers)[-1]
 
 
-def _line(engine: Engine, training: WorkflowHeader) -> str:
+def _describe_position(engine: Engine, training: WorkflowHeader) -> str:
     """Return the phase and current step as text."""
     rounds = engine.list_headers(rounds_of(training.name))
     position = f"step {int(rounds[-1].labels.get(ROUND, '0'))}" if rounds else "planning"

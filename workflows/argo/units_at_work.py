@@ -15,7 +15,7 @@ MAX_PODS = 8
 
 def read_progress(engine: Engine, shards: Iterable[ShardView]) -> list[UnitProgress]:
     """Return the progress of the first MAX_PODS running units, without those whose logs cannot be read or have none."""
-    pods = [pod for shard in shards if not shard.has_ended for pod in shard.pods][:MAX_PODS]
+    pods = [pod for shard in shards if not shard.has_ended for pod in shard.step_pods][:MAX_PODS]
     if not pods:
         return []
     with ThreadPoolExecutor(len(pods)) as pool:

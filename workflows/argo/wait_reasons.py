@@ -32,7 +32,7 @@ def count_waits(workflow: Plain, by_id: dict[str, Plain]) -> Counter[str]:
         if kind == "Pod" and phase == Phase.PENDING and message not in STARTING:
             reasons[f"the pod of {step} waits: {one_line(message, MAX_LENGTH)}"] += 1
         elif kind == "Retry" and phase not in ENDED and (tries := failed_tries(node, by_id)) and tries[-1] != "":
-            reasons[f"{step} is retried after {_times(len(tries))}: {one_line(tries[-1], MAX_LENGTH)}"] += 1
+            reasons[f"{step} is retried after {_count_failures(len(tries))}: {one_line(tries[-1], MAX_LENGTH)}"] += 1
     return reasons
 
 
@@ -50,7 +50,7 @@ def step_message(message: str) -> str:
     return own_message if separator and "exit code" in head else message
 
 
-def _times(number: int) -> str:
+def _count_failures(number: int) -> str:
     return "a failure" if number == 1 else f"{number} failures"
 
 

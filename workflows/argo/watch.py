@@ -53,22 +53,22 @@ class WatchedRun:
 
         Raises ConfigError if there is no such run, InfraError if the API does not answer.
         """
-        parent = self._parent()
+        parent = self._find_workflow()
         changed = self._read(parent, self._update_run)
         for header in self.engine.list_headers(shards_of(parent.name)):
             changed |= self._read(header, self._update_shard)
         assert self.view is not None
         for number, phase in self.view.shards.items():
             if number not in self.shards and phase in ENDED:
-                self.shards[number] = run_status.cleaned_up(number, phase, self.view.planned)
+                self.shards[number] = run_status.deleted_shard_view(number, phase, self.view.planned)
         return changed
 
     @property
-    def parts(self) -> list[ShardView]:
+    def sorted_shards(self) -> list[ShardView]:
         """The shards, sorted by number."""
         return [self.shards[number] for number in sorted(self.shards)]
 
-    def _parent(self) -> WorkflowHeader:
+    def _find_workflow(self) -> WorkflowHeader:
         """Return the run's Workflow: the one seen before, else the newest that is running, else the newest."""
         headers = self.engine.list_headers(runs_of(self.id))
         if self.name:
@@ -105,7 +105,7 @@ def watch(engine: Engine, run_id: str, console: Console) -> int:
     run = WatchedRun(engine, run_id)
     run.poll()
     follow(run, console)
-    return end(engine, run, console)
+    return print_outcome(engine, run, console)
 
 
 def follow(run: WatchedRun, console: Console) -> None:
@@ -116,13 +116,13 @@ def follow(run: WatchedRun, console: Console) -> None:
         while True:
             assert run.view is not None
             if live:
-                at_work = read_progress(run.engine, run.parts) if not away else []
-                live.update(render_screen(run.id, run.view, run.parts, away, at_work), refresh=True)
-            elif (text := status_line(run.view, run.parts)) != last_line:
+                at_work = read_progress(run.engine, run.sorted_shards) if not away else []
+                live.update(render_screen(run.id, run.view, run.sorted_shards, away, at_work), refresh=True)
+            elif (text := status_line(run.view, run.sorted_shards)) != last_line:
                 console.print(f"{_clock()} {run.id}: {text}", highlight=False, soft_wrap=True)
                 last_line, printed_at = text, time.monotonic()
             elif time.monotonic() - printed_at > QUIET_S and not away:
-                for line in progress_lines(read_progress(run.engine, run.parts)[:MAX_NAMES]):
+                for line in progress_lines(read_progress(run.engine, run.sorted_shards)[:MAX_NAMES]):
                     console.print(f"{_clock()} {run.id}: {line.strip()}", highlight=False, soft_wrap=True, markup=False)
                 printed_at = time.monotonic()
             if run.view.has_ended:
@@ -143,7 +143,7 @@ def follow(run: WatchedRun, console: Console) -> None:
             time.sleep(max(POLL_S, SHARE * (time.monotonic() - began) if not away else 0))
 
 
-def end(engine: Engine, run: WatchedRun, console: Console) -> int:
+def print_outcome(engine: Engine, run: WatchedRun, console: Console) -> int:
     """Print how the run ended, with the report if the bucket can be reached; return the exit code."""
     view = run.view
     assert view is not None
@@ -153,7 +153,7 @@ def end(engine: Engine, run: WatchedRun, console: Console) -> int:
         if not isinstance(error, ConfigError):
             error.add_note(_resume_hint(engine, run.id))
         raise error
-    outcomes, failures = count_outcomes(run.parts)
+    outcomes, failures = count_outcomes(run.sorted_shards)
     try:
         with ActivityLine(console, "reading the report"):
             code = print_end(charts.read(engine), run.id, console)
@@ -162,7 +162,7 @@ def end(engine: Engine, run: WatchedRun, console: Console) -> int:
         return EXIT_FAILED if code and _failed_fast(view, failures) else code
     except (StepError, FileNotFoundError) as error:
         console.print(f"cannot read the report: {error}", style="dim", highlight=False, soft_wrap=True)
-    console.print(f"{run.id}: {view.result or status_line(view, run.parts)}", highlight=False, soft_wrap=True)
+    console.print(f"{run.id}: {view.result or status_line(view, run.sorted_shards)}", highlight=False, soft_wrap=True)
     is_complete = view.phase == Phase.SUCCEEDED and not view.stopping and not failures and bool(outcomes)
     if not is_complete:
         console.print(_resume_hint(engine, run.id), highlight=False, soft_wrap=True, markup=False)

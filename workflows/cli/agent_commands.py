@@ -81,14 +81,14 @@ def push(
 ) -> None:
     """Push an agent's files as an OCI image for sandboxes on a cluster, and print its name for --agent-image."""
     from swe_argo.steps.agents.gateway.binary import find_gateway
-    from swe_argo.steps.bundles.build import build_bundle, keep_folder
+    from swe_argo.steps.bundles.build import build_bundle, bundle_folder
     from swe_argo.steps.bundles.image import push_image
     from swe_argo.steps.bundles.recipes import find_recipe, read_chosen
 
     target = _architecture(architecture)
     chosen = read_chosen(*find_recipe(agent))
     if chosen.recipe.source.folder:
-        bundle = keep_folder(chosen.recipe, target)
+        bundle = bundle_folder(chosen.recipe, target)
     else:
         bundle = build_bundle(_read_package_recipe(agent), target)
     console.print(push_image(bundle, to, find_gateway(target)), soft_wrap=True, highlight=False)

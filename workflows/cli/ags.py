@@ -54,7 +54,7 @@ def print_missing(spec: RunSpec, target: SyncTarget, console: Console) -> int:
 
     plan = make_sync_plan(spec, target)
     missing = missing_tools(plan)
-    for image in plan.images if plan.to else ():
+    for image in plan.images if plan.copy_to else ():
         _print(console, f"would copy {image} to {plan.place_of(image).name} unless it exists")
     for tool in missing:
         _print(console, f"would create tool {tool.name} (network {tool.mode})")
@@ -99,7 +99,7 @@ def make_sync_plan(spec: RunSpec, target: SyncTarget) -> SyncPlan:
         images=images_of(spec),
         modes=[network_mode(network=network) for network in sorted({spec.sandbox.solve_network, spec.grading.network})],
         mapping=Path(spec.sandbox.ags.mapping or DEFAULT_MAPPING).expanduser(),
-        to=target.to,
+        copy_to=target.to,
         registry=spec.sandbox.registry,
         envd_image=target.envd_image or settings().ags_envd_image,
         role_arn=target.role_arn or settings().tencentcloud_role_arn,

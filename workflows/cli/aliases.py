@@ -57,7 +57,7 @@ def translate_arguments(arguments: list[str], note: Callable[[str], None] = lamb
         if name in ("--dataset", "-d") and arguments[0] == "export":
             result += [value] if equals else []  # the dataset is an argument of export
         elif name in switches:
-            result += _switch(switches[name], name, value, equals, remaining)
+            result += _parse_switch(switches[name], name, value, equals, remaining)
         # Our flag needs a value; without one it means 5 %.
         elif flag == "--until-confident" and not equals and (not remaining or not remaining[0][:1].isdigit()):
             result.append(f"{flag}=5%")
@@ -66,7 +66,7 @@ def translate_arguments(arguments: list[str], note: Callable[[str], None] = lamb
                 remaining.popleft()
             note(f"{flag} has no effect: {WITHOUT_EFFECT[flag]}")
         elif flag in ("--max_iterations", "--num_restarts"):
-            result += _iterations(flag, value if equals or not remaining else remaining.popleft())
+            result += _translate_iterations(flag, value if equals or not remaining else remaining.popleft())
         else:
             result.append(f"{name}{equals}{value}")
     return result
@@ -91,7 +91,7 @@ def _switches() -> dict[str, tuple[str, str]]:
     return {name: (on, off) for on, off in pairs for name in (on, off)}
 
 
-def _switch(spellings: tuple[str, str], name: str, value: str, equals: str, remaining: deque[str]) -> list[str]:
+def _parse_switch(spellings: tuple[str, str], name: str, value: str, equals: str, remaining: deque[str]) -> list[str]:
     """Accept ``--hints true``, as in tools without switches, as well as ``--hints``."""
     text = (value if equals else remaining[0] if remaining else "").lower()
     if text not in TRUE + FALSE:
@@ -103,7 +103,7 @@ def _switch(spellings: tuple[str, str], name: str, value: str, equals: str, rema
     return [spellings[0] if (name == spellings[0]) == (text in TRUE) else spellings[1]]
 
 
-def _iterations(flag: str, value: str) -> list[str]:
+def _translate_iterations(flag: str, value: str) -> list[str]:
     """Translate R2E-Gym's repeated attempts at an instance: iterative mode; restarts are not supported."""
     if value == "1":
         return []

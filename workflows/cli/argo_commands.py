@@ -254,7 +254,9 @@ def _submit(
 
     # On stderr: programs read the output of a dry run.
     with ActivityLine(Console(stderr=True), f"checking {engine.where} and the bucket"):
-        submission = send(engine, spec, priority=priority, compare_with=compare_with, dry=dry, say=_print, key=key)
+        submission = send(
+            engine, spec, priority=priority, compare_with=compare_with, dry=dry, report=_print, has_api_key=key
+        )
     _print_submission(engine, submission, stay=stay, dry=dry)
 
 

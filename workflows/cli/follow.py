@@ -22,11 +22,11 @@ from swe_argo.steps.reports.unit.progress import PHASES, describe_progress
 from swe_argo.steps.reports.unit.turns import show_turns
 from swe_argo.steps.reports.unit.view import view_unit
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.run_lock import Lock, lock_in
+from swe_argo.steps.store.run_lock import Lock, parse_lock
 from swe_argo.steps.store.runs import store_flag
 from swe_argo.workflows.api.run import Run
 from swe_argo.workflows.local.at_work import UnitAtWork, find_units_at_work
-from swe_argo.workflows.local.runner import is_tried_again
+from swe_argo.workflows.local.runner import is_retried
 from swe_argo.workflows.terminal.unit_lines import turn_lines, unit_lines
 
 POLL_S = 1.0
@@ -121,8 +121,8 @@ class UnitFollower:
     def _living_lock(self) -> Lock | None:
         """Return the lock of the run if a live runner holds it."""
         name = key(Lock, self._run.run_id)
-        lock = lock_in(self._store.get_many([name]).get(name))
-        return None if lock is None or lock.is_over() else lock
+        lock = parse_lock(self._store.get_many([name]).get(name))
+        return None if lock is None or lock.is_abandoned() else lock
 
     def _print(self, lines: Iterator[Text] | list[Text]) -> None:
         for line in lines:
@@ -137,7 +137,7 @@ def has_failed(stored: StoredUnit, spec: RunSpec, lock: Lock) -> bool:
     all_failures = (failed_try.failure for failed_try in stored.tries)
     failures = [failure for failure in all_failures if datetime.fromisoformat(failure.occurred_at) >= since]
     count = sum(failure.step == stored.failure.step for failure in failures)
-    return count > 0 and not is_tried_again(spec, stored.failure, count)
+    return count > 0 and not is_retried(spec, stored.failure, count)
 
 
 def _is_whole(turn: TurnView) -> bool:

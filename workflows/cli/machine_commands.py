@@ -10,7 +10,7 @@ from rich.console import Console
 from swe_argo.steps import TEMPLATES
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import EXIT_OK
-from swe_argo.steps.spec_parsing import checked
+from swe_argo.steps.spec_parsing import check_spec
 
 console = Console()
 Namespace = Annotated[str | None, typer.Option(help="Namespace to include; by default the kubeconfig's.")]
@@ -62,4 +62,4 @@ def clean(  # noqa: PLR0917 - every parameter is a flag
 
 def _sandboxes(namespace: str | None, kube_context: str | None, backend: str | None) -> SandboxSpec:
     table = {"kubernetes": {"namespace": namespace, "context": kube_context}}
-    return checked({"sandbox": {**table, **({"backend": backend} if backend else {})}}, "flags").sandbox
+    return check_spec({"sandbox": {**table, **({"backend": backend} if backend else {})}}, "flags").sandbox

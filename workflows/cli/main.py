@@ -120,11 +120,11 @@ def run(
         return
     run_id_flag = [] if (flags or {}).get("run_id") else ["--run-id", str(request.spec.run_id)]
     command = ["swe-argo", *sys.argv[1:], *run_id_flag]
-    resume_command = shlex.join(_without_redo(command))
+    resume_command = shlex.join(_strip_redo(command))
     raise typer.Exit(session.run(request.spec, console, resume_command, request.env, shlex.join(command)))
 
 
-def _without_redo(arguments: list[str]) -> list[str]:
+def _strip_redo(arguments: list[str]) -> list[str]:
     """Return the command that resumes a planned run: the units of --redo have lost their verdicts already."""
     result, remaining = [], iter(arguments)
     for argument in remaining:
@@ -259,27 +259,31 @@ programs.add_program(
 
 
 def main() -> None:
-    """Run the command line; a wrong request ends with one line on stderr and exit code 64."""
+    """Run the command line and exit."""
     if sys.argv[1:2] and sys.argv[1] in STEP_COMMANDS:
         fork_root()
     _add_current_folder()
+    sys.exit(execute(sys.argv[1:]))
+
+
+def execute(arguments: list[str]) -> int:
+    """Run a command and return its exit code; a wrong request is one line on stderr and exit code 64."""
     try:
         settings()
-        code = app(translate_arguments(sys.argv[1:], _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
+        code = app(translate_arguments(arguments, _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        return 130
     except typer.TyperException as error:  # an unknown flag or command, or an invalid value
-        sys.exit(_print_error(describe_flag_error(error).replace("Value error, ", ""), EXIT_CONFIG))
+        return _print_error(describe_flag_error(error).replace("Value error, ", ""), EXIT_CONFIG)
     except BrokenPipeError:  # | head
-        sys.exit(EXIT_OK)
+        return EXIT_OK
     except Exception as raised:  # noqa: BLE001 - our bug, unless it is a StepError or a missing extra
         failure = missing_package(raised) or raised
         if not isinstance(failure, StepError):
-            sys.exit(_print_error(traceback.format_exc(), EXIT_BUG))
+            return _print_error(traceback.format_exc(), EXIT_BUG)
         code = _print_error(str(failure), failure.exit_code)
         _print_error_notes(failure)
-        sys.exit(code)
-    sys.exit(code if isinstance(code, int) else EXIT_OK)
+    return code if isinstance(code, int) else EXIT_OK
 
 
 def _add_current_folder() -> None:

@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.run_spec import SelectSpec
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.reports.labels import STANDINGS
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of, store_flag
+from swe_argo.steps.store.runs import read_record, store_flag
 from swe_argo.workflows.cli import session
 from swe_argo.workflows.terminal.columns import columns
 
@@ -26,7 +26,7 @@ def regrade(run_id: str, store_url: str, workers: int | None, console: Console) 
     Returns the exit code. Raises ConfigError for an unknown run.
     """
     store = open_store(store_url)
-    old = record_of(store, RunFile, run_id)
+    old = read_record(store, RunFile, run_id)
     name = _next_name(store, run_id)
     agent = old.spec.agent
     if agent_of(agent).kind is not AgentKind.CONTROL:  # graded although its patches are empty
@@ -35,7 +35,7 @@ def regrade(run_id: str, store_url: str, workers: int | None, console: Console) 
     update: dict[str, Any] = {"run_id": name, "agent": agent, "store": store_url, "revision": old.dataset.revision}
     if old.validation is not None or old.not_gradeable:
         # The same instances, even if there is a newer validation, or the old one is gone.
-        planned = (unit.instance_id for unit in record_of(store, Plan, run_id).units)
+        planned = (unit.instance_id for unit in read_record(store, Plan, run_id).units)
         update["select"] = SelectSpec(instance_ids=list(dict.fromkeys(planned)))
     if workers:
         update["workers"] = workers

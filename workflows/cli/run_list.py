@@ -95,7 +95,7 @@ def print_runs(store: Store, console: Console, chosen: RunFilter = ALL_RUNS, *, 
     if trainings:
         if lines:
             console.print()
-        rows = sorted(_training(store, name) for name in trainings)
+        rows = sorted(_training_cells(store, name) for name in trainings)
         _print_table(["started (UTC)", "learnt", "training", "base model", "dataset"], rows, console)
         if not whole:
             hint = f"list the runs of training steps too: swe-argo runs --all{store_flag(store)}"
@@ -130,7 +130,7 @@ def _read_lines(store: Store, chosen: RunFilter, *, whole: bool) -> list[ListedR
     """Return the runs to list, oldest first; runs of training steps only if ``whole``."""
     trainings = trainings_of(store)
     runs = RunStore(store).runs(lambda name: whole or training_of_run(name) not in trainings)
-    lines = sorted(map(_line, runs), key=lambda line: (line.started_at, line.run_id))
+    lines = sorted(map(_listed_run, runs), key=lambda line: (line.started_at, line.run_id))
     lines = [line for line in lines if chosen.matches(line)]
     return lines[-chosen.last :] if chosen.last else lines
 
@@ -154,7 +154,7 @@ def _cells(line: ListedRun, *, has_tags: bool) -> list[str]:
     return [started_at, score, line.run_id, agent, make_visible(line.dataset), *tags, missing]
 
 
-def _training(store: Store, name: str) -> list[str]:
+def _training_cells(store: Store, name: str) -> list[str]:
     """Return the cells of a training's row."""
     try:
         file = training_of(store, name)
@@ -166,7 +166,7 @@ def _training(store: Store, name: str) -> list[str]:
     return [started_at, f"{learnt:,}/{file.spec.steps:,}", name, model, make_visible(file.dataset.name)]
 
 
-def _line(run: Run) -> ListedRun:
+def _listed_run(run: Run) -> ListedRun:
     """Return the line of a run: its score, or the problem why there is none."""
     try:
         file = run.file

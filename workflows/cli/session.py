@@ -22,7 +22,7 @@ from swe_argo.steps.reports.canary import describe_canary
 from swe_argo.steps.reports.stored_run import CanaryResult
 from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.api.run import Run
 from swe_argo.workflows.local.at_work import find_units_at_work
 from swe_argo.workflows.local.evaluation import Evaluation
@@ -115,7 +115,9 @@ class _TerminalObserver:
         todo = len(plan.to_do)
         workers = min(worker_count(self._spec), max(todo, 1))
         self._console.print(
-            f"{plan.run_id}: {plan.word}" + (f", {workers} at a time" if todo > 1 else "") + _bounds(self._spec, todo),
+            f"{plan.run_id}: {plan.word}"
+            + (f", {workers} at a time" if todo > 1 else "")
+            + _describe_rate_limits(self._spec, todo),
             highlight=False,
             soft_wrap=True,
         )
@@ -125,7 +127,7 @@ class _TerminalObserver:
         if canary:
             patches = count(len(plan.units), "reference patch", "reference patches")
             self._console.print(f"canary: grading {patches} first", style="dim")
-        run = record_of(open_store(self._spec.store), RunFile, plan.run_id)
+        run = read_record(open_store(self._spec.store), RunFile, plan.run_id)
 
         def look() -> list[UnitProgress]:
             return [unit.progress for unit in find_units_at_work(run)]
@@ -147,7 +149,7 @@ class _TerminalObserver:
         threading.Thread(target=self.evaluation.stop, kwargs={"at_once": is_repeated}, daemon=True).start()
 
 
-def _bounds(spec: RunSpec, todo: int) -> str:
+def _describe_rate_limits(spec: RunSpec, todo: int) -> str:
     """Return the rate limits of model calls in words, to explain waiting."""
     concurrency, per_minute = spec.llm.concurrency, spec.llm.requests_per_minute
     limits = [f"{concurrency} at a time"] if concurrency else []

@@ -27,7 +27,7 @@ from swe_argo.steps.reports.training.stored_training import read_training
 from swe_argo.steps.reports.unit.conversation import read_conversation
 from swe_argo.steps.reports.unit.view import standing_note, view_unit
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of, store_flag
+from swe_argo.steps.store.runs import read_record, store_flag
 from swe_argo.steps.store.trainings import is_training
 from swe_argo.workflows.api.run import Run
 from swe_argo.workflows.terminal.columns import columns
@@ -90,7 +90,7 @@ def _show_unit(store: Store, run: str, planned: Unit, console: Console, options:
     instance, attempt = planned.instance_id, planned.attempt
     width, max_tests = (WHOLE, WHOLE) if options.full else (LINE_WIDTH, SHOWN_TESTS)
     unit, unreadable = read_unit(store, run, planned, line_width=width, max_tests=max_tests)
-    mark_flips([unit], read_flips(store, record_of(store, RunFile, run).dataset.name))
+    mark_flips([unit], read_flips(store, read_record(store, RunFile, run).dataset.name))
     name = unit.newest_trajectory
     folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
     data = store.get(f"{folder}/{name}") if name else b""

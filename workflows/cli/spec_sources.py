@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.agents import Defaults
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.spec_fields import SpecField, fields
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.spec_parsing import put, put_item, read_spec_file
+from swe_argo.steps.spec_parsing import put_item, read_spec_file, set_field
 from swe_argo.workflows.api.request import RunRequest, complete
 from swe_argo.workflows.cli.completions import FIELD_COMPLETIONS
 
@@ -136,7 +136,7 @@ def read_request(file: Path | None, flags: dict[str, Any], sets: list[str]) -> R
     for field in fields():
         value = flags.get(_parameter(field))
         if value not in (None, []):
-            put(tables, field.path, _split_items(value) if isinstance(value, list) else value)
+            set_field(tables, field.path, _split_items(value) if isinstance(value, list) else value)
     for item in sets:
         if item.partition("=")[0].strip() == "redo":
             raise _misplaced_redo("--set")

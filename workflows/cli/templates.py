@@ -19,7 +19,7 @@ from swe_argo.steps.planning.dataset import read_dataset
 from swe_argo.steps.planning.program import resolve_program
 from swe_argo.steps.reports.text.formatting import count, duration, listing
 from swe_argo.steps.sandbox import load_part
-from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.bundle_mounts import find_mount
 from swe_argo.steps.store import open_store
 from swe_argo.workflows.cli import spec_sources
 from swe_argo.workflows.cli.template_uses import ImageUse, find_uses
@@ -57,7 +57,7 @@ def build(spec: RunSpec, workers: int, console: Console, resume_command: str) ->
                 images = {row["image"]: machines.get(row["image"], TaskMachine()) for row in dataset.rows}
                 sizes = ((image, machine.cpus, machine.memory_mb) for image, machine in images.items())
                 program = resolve_program(spec, inputs, None)
-                templates = required_templates(inputs.sandbox, sizes, mount_of(program))
+                templates = required_templates(inputs.sandbox, sizes, find_mount(program))
 
             def report(now: TemplateBuilds, finished: RequiredTemplate | None, seconds: float) -> None:
                 nonlocal progress
@@ -108,7 +108,7 @@ def print_templates(store: str, console: Console) -> None:
 
     Raises ConfigError if E2B's package or key is missing, InfraError if E2B or the store does not answer.
     """
-    stored, uses = _stored_and_used(store)
+    stored, uses = _templates_and_uses(store)
     if not stored:
         _print(console, "no templates of this project at E2B")
         return
@@ -127,8 +127,8 @@ def prune(store: str, console: Console, *, yes: bool, finished: bool) -> None:
     """
     from swe_argo.steps.sandbox.e2b.stored_templates import remove_template
 
-    stored, uses = _stored_and_used(store)
-    unused = [template for template in stored if not _blocking_runs(uses.get(_key(template)), finished=finished)]
+    stored, uses = _templates_and_uses(store)
+    unused = [template for template in stored if not _blocking_runs(uses.get(_image_key(template)), finished=finished)]
     if not unused:
         _print(console, f"no unused templates; {count(len(stored), 'template')} in use" if stored else "no templates")
         return
@@ -150,7 +150,7 @@ def prune(store: str, console: Console, *, yes: bool, finished: bool) -> None:
     _print(console, f"{len(unused) - failures} removed")
 
 
-def _stored_and_used(store: str) -> tuple[list[Any], dict[str, ImageUse]]:
+def _templates_and_uses(store: str) -> tuple[list[Any], dict[str, ImageUse]]:
     """Return the templates at E2B, oldest first, and the uses of images by the runs of the store."""
     list_templates = load_part("e2b", "stored_templates", "list_templates")
     oldest = datetime.min.replace(tzinfo=UTC)
@@ -158,7 +158,7 @@ def _stored_and_used(store: str) -> tuple[list[Any], dict[str, ImageUse]]:
     return stored, find_uses(open_store(store))
 
 
-def _key(template: Any) -> str:
+def _image_key(template: Any) -> str:
     from swe_argo.steps.sandbox.e2b.templates import name_without_size
 
     return name_without_size(template.name)
@@ -173,7 +173,7 @@ def _blocking_runs(use: ImageUse | None, *, finished: bool) -> list[str]:
 
 def _describe(template: Any, uses: dict[str, ImageUse]) -> list[str]:
     """Return the cells of a template's row: name, state, size, age, image and runs."""
-    use = uses.get(_key(template))
+    use = uses.get(_image_key(template))
     size = f"{template.cpus} vCPU, {template.memory_mb} MiB" if template.cpus else ""
     age = duration((datetime.now(UTC) - template.created_at).total_seconds()) if template.created_at else ""
     runs = listing([f"{run} (unfinished)" if run in use.unfinished else run for run in use.runs]) if use else "none"

@@ -17,7 +17,7 @@ from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.reports.validation.flips import MIN_CHANCE, count_needed_runs, find_flip_bound
 from swe_argo.steps.reports.validation.write import page_key
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.api.request import make_name
 from swe_argo.workflows.cli import session, spec_sources
 from swe_argo.workflows.terminal.run_end import EXIT_FAILED
@@ -110,7 +110,7 @@ def print_validation(store: Store, name: str, console: Console) -> Validation:
 
     Raises ConfigError if its runs do not exist, InfraError if the store does not answer.
     """
-    dataset = record_of(store, RunFile, validation_run_id(name, GOLD)).dataset.name
+    dataset = read_record(store, RunFile, validation_run_id(name, GOLD)).dataset.name
     validation = Validation.from_bytes(store.get(validation_key(dataset, name)))
     page = store.locate(page_key(validation))
     if bound := find_flip_bound(validation):

@@ -93,8 +93,8 @@ class Evaluation:
         if is_own_backend(spec.sandbox.backend):
             load_backend(spec.sandbox.backend)  # reject an invalid backend before plan writes anything
         with hold_run(open_store(spec.store, create=True), self._run_id) as hold:
-            if hold.caveat:
-                observer.note(hold.caveat)
+            if hold.warning:
+                observer.note(hold.warning)
             with observer.activity(f"planning {self._run_id}") as show:
                 plan = self._make_plan({**self._env, "SWE_ARGO_HOLD": hold.token}, show)
             for notice in plan.notices:

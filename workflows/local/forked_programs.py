@@ -18,7 +18,7 @@ from swe_argo.steps import forking
 from swe_argo.steps.forking import Request
 
 
-def request(module: str, words: list[str], environment: Mapping[str, str]) -> Request:
+def make_request(module: str, words: list[str], environment: Mapping[str, str]) -> Request:
     """Return the request for ``python -m module words`` in the current folder, with UTF-8 as the text encoding."""
     try:
         folder = str(Path.cwd())
@@ -62,7 +62,7 @@ class Forker:
         self._control: socket.socket | None = None
         self._wait: Callable[[], object] = lambda: None
 
-    def take(self, control: socket.socket, wait: Callable[[], object]) -> None:
+    def adopt(self, control: socket.socket, wait: Callable[[], object]) -> None:
         """Use a forking process that is already running."""
         self._control, self._wait = control, wait
 
@@ -109,7 +109,7 @@ class Forker:
             self._control = None
 
 
-def root() -> Forker:
+def get_forker() -> Forker:
     """Return the process that forks all programs of this one; it ends with this process."""
     return _root(os.environ.get("PYTHONPATH"))
 
@@ -129,7 +129,7 @@ def fork_root() -> None:
     """
     if forking.can_fork_here():
         control, pid = forking.fork_here()
-        root().take(control, lambda: os.waitpid(pid, 0))
+        get_forker().adopt(control, lambda: os.waitpid(pid, 0))
 
 
 def _begin_interpreter(control: socket.socket) -> Callable[[], object]:

@@ -46,7 +46,9 @@ def default_graders(backend: str = "local") -> int:
 
 def remove_leftovers() -> list[str]:
     """Remove folders of dead runners that no run may need; return a line for each that cannot be removed."""
-    failures = folders.clean(folder for folder in folders.find_orphans() if not recovery.is_worth_keeping(folder))
+    failures = folders.remove_with_processes(
+        folder for folder in folders.find_orphans() if not recovery.is_worth_keeping(folder)
+    )
     return [f"{folder} of an earlier run could not be removed: {reason}" for folder, reason in failures.items()]
 
 

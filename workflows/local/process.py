@@ -108,7 +108,7 @@ class Processes:
             code, output, overdue = self._run_to_end(step, flags, deadline_s)
             if code == EXIT_OK and (outputs / step.gives[0].file).exists():
                 self._with_retries(self._store_outputs, step, unit, outputs)
-                return TryResult(None, usage=_solved(outputs), seconds=_spent_s(step, outputs))
+                return TryResult(None, usage=_usage_of_success(outputs), seconds=_stage_seconds(step, outputs))
             stopped = self._stopping.is_set()
             own_failure = None if overdue or stopped else self._read_failure(outputs / TRY)
             failure = own_failure or _describe_failure(step, unit, code, output, overdue=overdue, stopped=stopped)
@@ -259,13 +259,13 @@ def _staging() -> Iterator[Path]:
         removal.remove(folder)
 
 
-def _solved(outputs: Path) -> Usage:
+def _usage_of_success(outputs: Path) -> Usage:
     """Return the usage of a successful try; only solve calls a model."""
     record = outputs / SolveRecord.file
     return SolveRecord.from_bytes(record.read_bytes()).spent if record.exists() else Usage()
 
 
-def _spent_s(step: Step, outputs: Path) -> float:
+def _stage_seconds(step: Step, outputs: Path) -> float:
     """Return the seconds of all stages in the step's record."""
     records = [kind for kind in (SolveRecord, GradeRecord) if kind in step.gives]
     return sum(sum(kind.from_bytes((outputs / kind.file).read_bytes()).seconds.values()) for kind in records)

@@ -43,9 +43,9 @@ class ProxyProcess:
         # Set under both names, so that a user's own key for other endpoints never reaches this proxy.
         self.env = {"LLM_API_KEY": caller_key, "OPENAI_API_KEY": caller_key}
         self.url = ""
-        self.deaths = 0
+        self.crash_count = 0
         """Number of processes that died without being ended."""
-        self.is_away = True
+        self.is_down = True
         self._port = 0
         self._log = ChildLog(store, training.name, "proxy")
         self._over = threading.Event()
@@ -132,8 +132,8 @@ class ProxyProcess:
             self._process.wait()
             with self._process:  # closes its pipes
                 pass
-            self.is_away = True
-            self.deaths += 1
+            self.is_down = True
+            self.crash_count += 1
             if self._over.wait(PAUSE_S):
                 return
             try:
@@ -176,7 +176,7 @@ class ProxyProcess:
         self.url = line.split()[-1]
         # A restarted proxy gets the same port, so that running rollouts keep their URL.
         self._port = int(self.url.rpartition(":")[2].removesuffix("/v1"))
-        self.is_away = False
+        self.is_down = False
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.env, "SWE_ARGO_PROXY_ADMIN_KEY": self._admin_key, "PYTHONUTF8": "1"}
@@ -185,8 +185,8 @@ class ProxyProcess:
 class ExternalProxy:
     """A proxy that this process does not manage; it follows the training's weights by itself."""
 
-    deaths = 0
-    is_away = False
+    crash_count = 0
+    is_down = False
 
     def __init__(self, url: str, training: str) -> None:
         self.url, self.env = url, dict[str, str]()

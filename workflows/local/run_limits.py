@@ -36,14 +36,14 @@ class StopReached:
 class RunLimits:
     """Counter of a run's cost and failures over all its sessions, checked against the limits of the spec.
 
-    ``before``: usage of earlier sessions. ``closed``: the limit that was reached, or None.
+    ``before``: usage of earlier sessions. ``reached``: the limit that was reached, or None.
     """
 
     def __init__(self, spec: RunSpec, before: Usage) -> None:
         self._spec = spec
         self._lock = threading.Lock()
         self.spent = before
-        self.closed: StopReached | None = None
+        self.reached: StopReached | None = None
         self._has_verdict = False
         self._classes: list[FailureClass] = []
         self._check_cost()
@@ -54,30 +54,30 @@ class RunLimits:
             self.spent += usage
             unpriced = usage.calls > 0 and usage.cost_usd is None
             if self._spec.max_cost_usd is not None and unpriced:
-                self._close(
+                self._reach(
                     "--max-cost needs a price, and none is known: give --input-cost-per-token and "
                     "--output-cost-per-token"
                 )
             self._check_cost()
 
-    def failed(self, failure: Failure) -> None:
+    def count_failure(self, failure: Failure) -> None:
         """Count a unit that failed for good; the runner has reported the reason already."""
         name = unit_name(failure.instance_id, failure.attempt)
         with self._lock:
             self._classes.append(failure.failure_class)
             if failure.failure_class is FailureClass.MODEL_ACCESS:
-                self._close(f"the model endpoint denied access (first seen at {name})")
+                self._reach(f"the model endpoint denied access (first seen at {name})")
             elif self._spec.fail_fast:
                 place = f"{name}, {failure.step}: {failure.failure_class.value}"
-                self._close(f"failed at its first unit without a verdict (--fail-fast): {place}", failed=True)
+                self._reach(f"failed at its first unit without a verdict (--fail-fast): {place}", failed=True)
             elif (
                 self._spec.give_up_after == len(self._classes) and len({*self._classes}) == 1 and not self._has_verdict
             ):
                 reason = f"the first {len(self._classes)} units all failed with {self._classes[0].value}"
                 cause = f"{failure.reason}: " if failure.failure_class in OF_ENDPOINT else ""
-                self._close(f"{cause}{reason} (--give-up-after 0 disables this check)")
+                self._reach(f"{cause}{reason} (--give-up-after 0 disables this check)")
 
-    def judged(self) -> None:
+    def count_verdict(self) -> None:
         """Count a unit with a verdict, which disables ``give_up_after``."""
         with self._lock:
             self._has_verdict = True
@@ -86,12 +86,12 @@ class RunLimits:
         limit, cost = self._spec.max_cost_usd, self.spent.cost_usd
         if limit is not None and cost is not None and cost >= limit:
             next_limit = 2 * max(limit, cost)
-            self._close(f"--max-cost {limit:g} is spent: {money(cost)}", flags=("--max-cost", f"{next_limit:.4g}"))
+            self._reach(f"--max-cost {limit:g} is spent: {money(cost)}", flags=("--max-cost", f"{next_limit:.4g}"))
 
-    def _close(self, reason: str, *, failed: bool = False, flags: tuple[str, ...] = ()) -> None:
+    def _reach(self, reason: str, *, failed: bool = False, flags: tuple[str, ...] = ()) -> None:
         """Record the limit that ends the run: the first one, unless a later one makes the run fail."""
-        if self.closed is None or (failed and not self.closed.failed):
-            self.closed = StopReached(reason, failed, flags)
+        if self.reached is None or (failed and not self.reached.failed):
+            self.reached = StopReached(reason, failed, flags)
 
 
 def read_usage_before(store: Store, run_id: str) -> Usage:

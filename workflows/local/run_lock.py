@@ -14,7 +14,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.errors import StepError
 from swe_argo.steps.host.folders import process_owner
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.run_lock import Lock, lock_in
+from swe_argo.steps.store.run_lock import Lock, parse_lock
 
 BEAT_S = 20.0
 """Seconds between two heartbeats."""
@@ -31,30 +31,30 @@ class RunLock:
         self.on_loss: Callable[[], None] = lambda: None
         self.store, self._run, self._kind = store, run_id, kind
         self._key = key(kind, run_id)
-        self.caveat = ""
-        """Set by ``take``: a sentence about the guarantees that the store lacks; empty if there are none."""
+        self.warning = ""
+        """Set by ``acquire``: a sentence about the guarantees that the store lacks; empty if there are none."""
         self._mine, self._began_at = b"", round(time.time(), 3)
         self.token = secrets.token_hex(8)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="hold", daemon=True)
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Acquire the lock. Raises ConfigError if another live runner holds it, and the errors of the store."""
         existing: bytes | None = None
         while not self._write(existing):
             existing = self.store.get_many([self._key]).get(self._key)
-            lock = lock_in(existing, self._kind)
-            if lock and lock.token != self.token and not lock.is_over():
+            lock = parse_lock(existing, self._kind)
+            if lock and lock.token != self.token and not lock.is_abandoned():
                 raise lock.refusal(self._run)
         if not self.store.has_atomic_swap(self._key, self._mine):
-            self.caveat = (
+            self.warning = (
                 f"{self.store.url} cannot lock {self._kind.labels[0]} {self._run!r} reliably (a bucket without "
                 "conditional writes, or a folder without locks): start only one runner, because two that start at the "
                 "same moment would both work on it"
             )
         self._thread.start()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Release the lock. If the store is unreachable, the lock expires soon."""
         self._end.set()
         self._thread.join()
@@ -90,7 +90,7 @@ class RunLock:
     def _is_still_ours(self) -> bool:
         """Return whether the lock is still ours: a heartbeat may be in the store although its response was lost."""
         existing = self.store.get_many([self._key]).get(self._key)
-        if existing is None or (lock := lock_in(existing)) is None:  # the file was removed by hand
+        if existing is None or (lock := parse_lock(existing)) is None:  # the file was removed by hand
             return self._write(existing)
         if lock.token != self.token:
             return False
@@ -104,9 +104,9 @@ def hold_run(store: Store, run_id: str, kind: type[Lock] = Lock) -> Iterator[Run
 
     Raises ConfigError if another live runner holds it.
     """
-    hold = RunLock(store, run_id, kind)
-    hold.take()
+    lock = RunLock(store, run_id, kind)
+    lock.acquire()
     try:
-        yield hold
+        yield lock
     finally:
-        hold.leave()
+        lock.release()

@@ -82,7 +82,7 @@ class LocalRunner:
     @property
     def limit_reached(self) -> StopReached | None:
         """The limit that ended the run early; None after ``stop`` or a complete run."""
-        return self._limits.closed
+        return self._limits.reached
 
     @property
     def not_begun(self) -> int:
@@ -142,7 +142,7 @@ class LocalRunner:
             if not self._run_step(step, unit, hooks):
                 return
         grade = self._processes.verdict(unit)
-        self._limits.judged()
+        self._limits.count_verdict()
         self._report(Event(unit, "done", grade=grade))
 
     def _run_step(self, step: Step, unit: Unit, hooks: RunHooks) -> bool:
@@ -155,7 +155,7 @@ class LocalRunner:
             if result.failure is None:
                 return True
             failures += 1
-            if not is_tried_again(self._spec, result.failure, failures):
+            if not is_retried(self._spec, result.failure, failures):
                 self._fail(unit, step, result.failure)
                 return False
             if result.failure.exit_code == EXIT_RESOURCE:
@@ -197,7 +197,7 @@ class LocalRunner:
     def _fail(self, unit: Unit, step: Step, failure: Failure) -> None:
         """Count a unit that failed for good; stop the run if that fails the run as a whole."""
         self._report(Event(unit, "failed", step.name, failure=failure))
-        self._limits.failed(failure)
+        self._limits.count_failure(failure)
         if self.limit_reached and self.limit_reached.failed:
             self.stop()
 
@@ -206,7 +206,7 @@ class LocalRunner:
             self._watch(event)
 
 
-def is_tried_again(spec: RunSpec, failure: Failure, failures: int) -> bool:
+def is_retried(spec: RunSpec, failure: Failure, failures: int) -> bool:
     """Return whether a step with this last failure is retried after ``failures`` failures in this runner."""
     return failure.exit_code in (EXIT_INFRA, EXIT_RESOURCE) and failures <= retry(spec).limit
 

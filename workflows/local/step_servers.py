@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import IO
 
 from swe_argo.steps.contracts.chain import SOLVE, Step
-from swe_argo.workflows.local.forked_programs import ForkedProgram, Forker, request, root
+from swe_argo.workflows.local.forked_programs import ForkedProgram, Forker, get_forker, make_request
 
 
 class ForkedStep:
@@ -42,7 +42,7 @@ class Forking:
 
         Its stdin is a pipe whose other end only this process holds, so that it sees this process die.
         """
-        program_request = request(f"swe_argo.steps.{step.name}", flags, environment)
+        program_request = make_request(f"swe_argo.steps.{step.name}", flags, environment)
         read_end, write_end = os.pipe()
         try:
             program = self._forker(step).start(program_request, stdin=read_end, stderr=log.fileno())
@@ -65,4 +65,6 @@ class Forking:
         """Start the process that imports the step's modules and then forks its processes; return its wait()."""
         modules = self._solve_modules if step is SOLVE else ()
         words = [step.name, self._backend, *modules]
-        return root().start(request("swe_argo.steps.forking", words, os.environ), stdin=control.fileno()).wait
+        return (
+            get_forker().start(make_request("swe_argo.steps.forking", words, os.environ), stdin=control.fileno()).wait
+        )

@@ -98,8 +98,8 @@ class Training:
         spec, store = self._spec, open_store(self._spec.run.store, create=True)
         with hold_run(store, spec.name, TrainingLock) as hold:
             hold.on_loss = self._lose
-            if hold.caveat:
-                self._observer.note(hold.caveat)
+            if hold.warning:
+                self._observer.note(hold.warning)
             with self._observer.activity(f"planning {spec.name}") as show:
                 training = _plan(spec, show, self._observer.note)
             log = CheckpointLog(store, spec.name)
@@ -286,14 +286,14 @@ class _Rounds:
         """Complete a run; plan it again if planning failed because the proxy died."""
         spec = replace_values(spec, {"llm.base_url": self._proxy.url})
         while True:
-            deaths = self._proxy.deaths
+            deaths = self._proxy.crash_count
             try:
                 return self._training.evaluate(spec, self._proxy.env)
             except InfraError as error:
-                if self._proxy.deaths == deaths:
+                if self._proxy.crash_count == deaths:
                     raise
                 self._training.observer.note(f"{error.reason}; restarting the proxy, then resuming run {spec.run_id}")
-            while self._proxy.is_away and not self._training.is_stopped:
+            while self._proxy.is_down and not self._training.is_stopped:
                 time.sleep(PAUSE_S)
 
 

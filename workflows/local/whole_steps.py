@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK, ConfigError, InfraError, StepError
 from swe_argo.steps.forking import Request
 from swe_argo.steps.store import open_store
-from swe_argo.workflows.local.forked_programs import ForkedProgram, request, root
+from swe_argo.workflows.local.forked_programs import ForkedProgram, get_forker, make_request
 
 Show = Callable[[str], None]
 """Called with each progress line."""
@@ -27,16 +27,16 @@ WatchProcess = Callable[[ForkedProgram], None]
 
 
 def make_plan(
-    spec: RunSpec, env: Mapping[str, str] | None = None, show: Show | None = None, watch: WatchProcess | None = None
+    spec: RunSpec, env: Mapping[str, str] | None = None, show: Show | None = None, on_start: WatchProcess | None = None
 ) -> Plan:
-    """Run the plan step with ``env`` in its environment and return its plan; ``watch`` gets its process.
+    """Run the plan step with ``env`` in its environment and return its plan; ``on_start`` gets its process.
 
     Raises the StepError of the plan step.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(spec.model_dump_json())
         file.flush()
-        run_whole(PLAN, {"spec": file.name}, env=env, show=show, watch=watch)
+        run_whole(PLAN, {"spec": file.name}, env=env, show=show, watch=on_start)
     return Plan.from_bytes(open_store(spec.store).get(key(Plan, spec.run_id or "")))
 
 
@@ -62,7 +62,9 @@ def run_whole(
     After success, ``note`` is called with each line of its stderr that is for the user (``note: ...``).
     """
     with tempfile.TemporaryFile() as log:
-        start = request(f"swe_argo.steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})})
+        start = make_request(
+            f"swe_argo.steps.{program.name}", program.command_line(values), {**os.environ, **(env or {})}
+        )
         code = _run_to_end(start, log, show or str, watch)
         log.seek(0)
         output = log.read().decode(errors="replace")
@@ -78,7 +80,7 @@ def _run_to_end(start: Request, log: IO[bytes], show: Callable[[str], object], w
     """Run it to its end and return the exit code; ``show`` is called with each line of output."""
     read_end, write_end = os.pipe()
     with os.fdopen(read_end, "rb") as lines:
-        process = root().start(start, stdout=write_end, stderr=log.fileno())
+        process = get_forker().start(start, stdout=write_end, stderr=log.fileno())
         os.close(write_end)
         try:
             if watch:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
-from swe_argo.steps.agents.solving import AROUND_S
+from swe_argo.steps.agents.solving import OVERHEAD_S
 from swe_argo.steps.agents.submission import Submission, WorkStart, prepare
 from swe_argo.steps.agents.tools.result import ToolResult
 from swe_argo.steps.agents.tools.shell import Shell
 from swe_argo.steps.contracts.chain import SOLVE
-from swe_argo.steps.sandbox.bundle_mounts import mount_of
+from swe_argo.steps.sandbox.bundle_mounts import find_mount
 from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox
 from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 from swe_argo.steps.sandbox.untrusted import as_untrusted
@@ -54,9 +54,9 @@ class RolloutMachine:
                     instance,
                     step=SOLVE.name,
                     network=run.spec.sandbox.solve_network,
-                    deadline_s=run.spec.agent.timeout_s + AROUND_S,
+                    deadline_s=run.spec.agent.timeout_s + OVERHEAD_S,
                     isolated=True,
-                    bundle=mount_of(run.program),
+                    bundle=find_mount(run.program),
                 )
             )
             self._start = prepare(box, instance)

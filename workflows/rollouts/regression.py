@@ -21,7 +21,7 @@ from swe_argo.steps.datasets.bucket_inputs import fetch_inputs
 from swe_argo.steps.errors import EXIT_INFRA, ConfigError, StepError
 from swe_argo.steps.families.family import load_family
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.rollouts.options import RolloutOptions
 from swe_argo.workflows.rollouts.rollout import LostRolloutError, open_rollout, reward_of
 from swe_argo.workflows.rollouts.task import RolloutTask, find_exported_run, read_task
@@ -47,11 +47,11 @@ class KnownSolution:
 
 @dataclass(frozen=True)
 class SolutionResult:
-    """The result of one solution. ``is_gone``: its sandbox accepts no more commands."""
+    """The result of one solution. ``is_destroyed``: its sandbox accepts no more commands."""
 
     outcome: Outcome
     reward: float
-    is_gone: bool
+    is_destroyed: bool
     seconds: float
 
 
@@ -90,7 +90,7 @@ async def try_solution(task: RolloutTask, patch: str, options: RolloutOptions) -
     try:
         # The sandbox must be gone by now, so that this command must fail.
         await rollout.run_command("true")
-        is_gone = bool(rollout.broken)
+        is_gone = bool(rollout.break_reason)
     except StepError:
         is_gone = True
     graded = await rollout.grade(submission)
@@ -108,18 +108,18 @@ def try_known_solutions(store: str, instance_id: str | None) -> Iterator[tuple[b
     task = read_task(store, None, instance_id or _first(store))
     for solution in read_known_solutions(task, options):
         result = asyncio.run(try_solution(task, solution.patch, options))
-        is_right = (result.outcome, result.reward) == (solution.outcome, solution.reward) and result.is_gone
+        is_right = (result.outcome, result.reward) == (solution.outcome, solution.reward) and result.is_destroyed
         parts = [f"{task.instance.instance_id}: {solution.name}: reward {result.reward:g} ({result.outcome.value})"]
         if not is_right:
             parts.append(f"expected {solution.reward:g} ({solution.outcome.value})")
-        parts.append("its sandbox is gone" if result.is_gone else "its sandbox still exists")
+        parts.append("its sandbox is gone" if result.is_destroyed else "its sandbox still exists")
         yield is_right, ", ".join([*parts, f"{result.seconds:.1f} s"])
 
 
 def _first(store: str) -> str:
     """Return the first instance of the export. Raises ConfigError if it has none."""
     run_id = find_exported_run(store)
-    plan = record_of(open_store(store), Plan, run_id)
+    plan = read_record(open_store(store), Plan, run_id)
     if not plan.units:
         raise ConfigError(f"run {run_id!r} of {store} has no instances: export the dataset again", field="STORE")
     return plan.units[0].instance_id

@@ -53,7 +53,7 @@ class LiveRollout:
         """The submission to grade; None before a submission."""
         self.failure: Exception | None = None
         """The infrastructure failure of the rollout: its conversation is not usable then."""
-        self.broken = ""
+        self.break_reason = ""
         """Description of how the model broke its sandbox; its submission is still graded."""
         self._rejected: Submission | None = None
         self._call_lock = asyncio.Lock()
@@ -61,14 +61,14 @@ class LiveRollout:
         self._began_at = self._opened_at = time.monotonic()
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Remaining working time in seconds."""
         return max(0.0, self._opened_at + self.task.run.spec.agent.timeout_s - time.monotonic())
 
     @property
     def is_over(self) -> bool:
         """Whether the rollout accepts no more work."""
-        return bool(self.submission or self.broken or self.failure) or self.left_s == 0
+        return bool(self.submission or self.break_reason or self.failure) or self.remaining_s == 0
 
     async def open(self) -> None:
         """Create the sandbox; the rollout's time starts when it is ready. Raises StepError if it cannot be created."""
@@ -82,7 +82,7 @@ class LiveRollout:
 
     async def run_command(self, command: str) -> str:
         """Run a command and return the text for the model."""
-        limit_s = min(self.task.run.spec.agent.command_timeout_s, max(1.0, self.left_s))
+        limit_s = min(self.task.run.spec.agent.command_timeout_s, max(1.0, self.remaining_s))
         result = await self._call(lambda: self.machine.run_command(command, limit_s))
         if result is None:
             return "The sandbox is gone. This ends the work on the issue."
@@ -115,7 +115,7 @@ class LiveRollout:
         """Return the submission to grade: the submitted one, else the changes, else the rejected patch."""
         if self.submission is not None:
             return self.submission
-        changes = await self._call(self.machine.take) or Submission(note=self.broken)
+        changes = await self._call(self.machine.take) or Submission(note=self.break_reason)
         return changes if changes.answer or self._rejected is None else self._rejected
 
     def describe_solve(self, submission: Submission, trajectory: Trajectory) -> list[Record | Raw]:
@@ -136,7 +136,7 @@ class LiveRollout:
             patch_bytes=len(submission.patch),
             layer_bytes=len(submission.layer),
             layer=submission.summary,
-            patch_note="; ".join(filter(None, (self.broken, submission.note))),
+            patch_note="; ".join(filter(None, (self.break_reason, submission.note))),
         )
         layers = [Layer(submission.layer)] if submission.layer else []
         return [trajectory, Patch(submission.patch), *layers, record]
@@ -175,7 +175,7 @@ class LiveRollout:
 
     async def _submit_changes(self) -> str:
         """Submit the changes in the sandbox; return the text for the model."""
-        self.submission = await self._call(self.machine.take) or Submission(note=self.broken)
+        self.submission = await self._call(self.machine.take) or Submission(note=self.break_reason)
         return "What you changed in the repository was taken as your solution."
 
     async def _call(self, act: Callable[[], T]) -> T | None:
@@ -184,7 +184,7 @@ class LiveRollout:
             try:
                 return await wait_in_thread(self.options, act)
             except SandboxBroken as error:
-                self.broken = error.reason
+                self.break_reason = error.reason
             except Exception as error:  # even a bug of ours must not become training data
                 self.failure = error
                 raise

@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.twins import ValidatedTwins
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.rollouts.rollout_runs import is_rollout_run
 
 
@@ -73,7 +73,7 @@ def _run(store: str, run_id: str | None) -> RunFile:
     """Return the exported run, by default the only one. Raises ConfigError if its agent cannot have rollouts."""
     run_store = open_store(store)
     run_id = run_id or find_exported_run(store)
-    run = record_of(run_store, RunFile, run_id)
+    run = read_record(run_store, RunFile, run_id)
     if agent_of(run.spec.agent).kind not in (AgentKind.AGENT, AgentKind.GIVEN):
         # An empty patch of a control run would still be graded, and verdicts on references are not checked.
         spec = run.spec.agent

@@ -12,7 +12,7 @@ from swe_argo.workflows.resources import CHILD_PAUSE
 from swe_argo.workflows.templates.container import ENDED, NOT_EVICTED, labels, retry
 
 
-def child(name: str, manifest: str, *, inputs: Sequence[str], account: str, label_run: str) -> Resource:
+def child_workflow_node(name: str, manifest: str, *, inputs: Sequence[str], account: str, label_run: str) -> Resource:
     """Return the node. A retry finds the same Workflow, because the name in ``manifest`` depends only on the inputs.
 
     ``account``: the service account that creates it; ``label_run``: the run's id for the pod's label.

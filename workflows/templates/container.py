@@ -147,7 +147,7 @@ def program(
         outputs=[*outputs, *([] if command else [word])],
         env=[*_environment(), *_credentials(secrets), *variables],
         env_from=[_from_secret(item) for item in ("s3-secret", *secrets)],
-        resources=amounts(pod),
+        resources=resource_requirements(pod),
         security_context=CONFINED,
         volume_mounts=[m.VolumeMount(name=item, mount_path=f"/{item}") for item in ("out", "tmp")],
         retry_strategy=retry(retry_condition(name), first=pause),
@@ -186,7 +186,7 @@ def labels(step: str, run: str) -> dict[str, str]:
     return {STEP: step, RUN: run}
 
 
-def amounts(pod: Pod) -> m.ResourceRequirements:
+def resource_requirements(pod: Pod) -> m.ResourceRequirements:
     """Return the container's resource requests and memory limit."""
     return m.ResourceRequirements(
         requests={"cpu": m.Quantity(root=pod.cpu), "memory": m.Quantity(root=pod.memory)},
@@ -205,7 +205,7 @@ def retries_argument() -> Parameter:
     return Parameter(name="retries", value=setting("retries"), description="Retries of a step.")
 
 
-def by_key(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
+def stored_artifact(name: str, path: str, where: str, *, optional: bool = False) -> Artifact:
     """Return the artifact for a file at a key of the store; bucket and credentials are the artifact repository's."""
     return _artifact(name, path, setting("prefix") + where, optional=optional)
 
@@ -215,14 +215,14 @@ def _artifact(name: str, path: str, where: str, *, optional: bool) -> Artifact:
 
 
 def _input_artifact(kind: Kind, *, optional: bool) -> Artifact:
-    return _artifact(kebab(kind.file), f"{IN}/{kind.file}", _unit_key(key_of(kind)), optional=optional)
+    return _artifact(kebab(kind.file), f"{IN}/{kind.file}", _unit_key(key_template(kind)), optional=optional)
 
 
 def _output_artifact(kind: Kind, *, optional: bool) -> Artifact:
-    return _artifact(kebab(kind.file), f"{OUT}/{kind.file}", _unit_key(key_of(kind)), optional=optional)
+    return _artifact(kebab(kind.file), f"{OUT}/{kind.file}", _unit_key(key_template(kind)), optional=optional)
 
 
-def key_of(kind: Kind) -> str:
+def key_template(kind: Kind) -> str:
     """Return the key of a datum, with its placeholders."""
     return f"{kind.place.value}/{kind.file}"
 

@@ -31,15 +31,15 @@ from swe_argo.workflows.resources import (
     SHARDS,
 )
 from swe_argo.workflows.templates import shard
-from swe_argo.workflows.templates.child import child
+from swe_argo.workflows.templates.child import child_workflow_node
 from swe_argo.workflows.templates.container import (
     OUT,
     STORE,
-    by_key,
     from_limits,
     kebab,
     parameter,
     program,
+    stored_artifact,
     webhook,
 )
 from swe_argo.workflows.templates.workflow import RUN_ID, spec
@@ -54,7 +54,7 @@ AT_MOST = PIPELINE_LIMITS | {
 }
 """Spec field -> its maximum on this cluster."""
 _RUN = f"{{{{={RUN_ID}}}}}"
-_OF_RUN = {"store": STORE, "run": _RUN, "out": OUT}
+_RUN_FLAGS = {"store": STORE, "run": _RUN, "out": OUT}
 _FROM_PLAN = [kebab(name) for name in ENGINE_FIELDS]
 """Values that plan read for the engine, as parameters."""
 _HAS_CANARY = f"{{{{tasks.plan.outputs.parameters.{CANARY_COUNT}}}}} != 0"
@@ -180,7 +180,7 @@ spec:
       - name: log-level
         value: "{{{{workflow.parameters.log-level}}}}"
 """
-    return child(
+    return child_workflow_node(
         "child",
         manifest,
         inputs=("number", *_FROM_PLAN),
@@ -191,16 +191,16 @@ spec:
 
 def _canary() -> Container:
     """Return the canary step. It fails if the canary failed and the run must stop, so that no shard starts."""
-    return program(CANARY.name, CANARY.command_line(_OF_RUN), account="swe-argo-steps", label_run=_RUN)
+    return program(CANARY.name, CANARY.command_line(_RUN_FLAGS), account="swe-argo-steps", label_run=_RUN)
 
 
 def _report() -> Container:
     return program(
         REPORT.name,
-        REPORT.command_line(_OF_RUN | {"against": literal("workflow.parameters['compare-with']")}),
+        REPORT.command_line(_RUN_FLAGS | {"against": literal("workflow.parameters['compare-with']")}),
         account="swe-argo-steps",
         label_run=_RUN,
-        outputs=[_page()],
+        outputs=[_page_artifact()],
         announced="resolved",
     )
 
@@ -208,7 +208,7 @@ def _report() -> Container:
 def _compare() -> Container:
     return program(
         COMPARE.name,
-        COMPARE.command_line(_OF_RUN),
+        COMPARE.command_line(_RUN_FLAGS),
         account="swe-argo-steps",
         variables=webhook(),
         label_run=_RUN,
@@ -218,15 +218,15 @@ def _compare() -> Container:
 def _finalize() -> Container:
     return program(
         FINALIZE.name,
-        FINALIZE.command_line(_OF_RUN | {"workflow": "{{workflow.name}}"}),
+        FINALIZE.command_line(_RUN_FLAGS | {"workflow": "{{workflow.name}}"}),
         account="swe-argo-finalizer",
         token=True,
         secrets=["sandbox-credentials"],
         label_run=_RUN,
-        outputs=[_page(optional=True)],
+        outputs=[_page_artifact(optional=True)],
     )
 
 
-def _page(*, optional: bool = False) -> Artifact:
+def _page_artifact(*, optional: bool = False) -> Artifact:
     folder = Place.REPORT.value.format(run=_RUN)
-    return by_key("report", f"{OUT}/{PAGE}", f"{folder}/{PAGE}", optional=optional)
+    return stored_artifact("report", f"{OUT}/{PAGE}", f"{folder}/{PAGE}", optional=optional)

@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.chain import CANARY_SHARD
 from swe_argo.steps.contracts.shard import Shard
 from swe_argo.workflows.object_names import LIMITS, SHARD
 from swe_argo.workflows.resources import SHARD_S, WINDOW
-from swe_argo.workflows.templates.container import IN, OUT, by_key, key_of, program, retries_argument
+from swe_argo.workflows.templates.container import IN, OUT, key_template, program, retries_argument, stored_artifact
 from swe_argo.workflows.templates.unit import unit
 from swe_argo.workflows.templates.workflow import spec
 
@@ -63,13 +63,13 @@ def _list() -> Container:
     The file is named after the shard's Workflow, whose name starts with its owner's: a shard created for the run of
     another Workflow finds no list.
     """
-    file = key_of(Shard).format(run="{{workflow.parameters.run-id}}", name="{{workflow.name}}")
+    file = key_template(Shard).format(run="{{workflow.parameters.run-id}}", name="{{workflow.name}}")
     return program(
         "list",
         [f"{IN}/shard.json", f"{OUT}/units.json"],
         command=["cp"],
         account="swe-argo-steps",
         label_run="{{workflow.parameters.run-id}}",
-        inputs=[by_key("shard", f"{IN}/shard.json", file)],
+        inputs=[stored_artifact("shard", f"{IN}/shard.json", file)],
         outputs=[Parameter(name="units", value_from=m.ValueFrom(path=f"{OUT}/units.json"))],
     )

@@ -11,7 +11,7 @@ from swe_argo.workflows import object_names
 from swe_argo.workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
 from swe_argo.workflows.parameters import TRAIN_PARAMETERS, literal, setting
 from swe_argo.workflows.resources import PLAN_PAUSE, TRAIN_S
-from swe_argo.workflows.templates.child import child
+from swe_argo.workflows.templates.child import child_workflow_node
 from swe_argo.workflows.templates.container import OUT, STORE, kebab, parameter, program
 from swe_argo.workflows.templates.workflow import spec
 
@@ -82,8 +82,8 @@ def _planned(name: str) -> str:
 def _rounds() -> None:
     """Add the loop of steps: one at a time, ended by the first failed step.
 
-    ``failFast`` of the template (not of its DAG) does that. It counts a try that is retried as a failure, so the
-    waiting pods are in a DAG of their own, ``round``, which it counts instead.
+    The template's ``failFast`` ends the loop. It also counts a failed try that Argo would retry. So the pod with
+    retries is inside the DAG ``round``, which fails only after its last try.
     """
     number = m.IntOrString(root="{{inputs.parameters.count}}")
     sequence = m.Sequence(start=m.IntOrString(root="{{inputs.parameters.first}}"), count=number, format="%06d")
@@ -170,4 +170,4 @@ spec:
       - name: log-level
         value: "{{{{workflow.parameters.log-level}}}}"
 """
-    return child("make-round", manifest, inputs=["step"], account=TRAINER, label_run=NAME)
+    return child_workflow_node("make-round", manifest, inputs=["step"], account=TRAINER, label_run=NAME)

@@ -11,8 +11,8 @@ from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, R
 from swe_argo.workflows import object_names
 from swe_argo.workflows.parameters import setting
 from swe_argo.workflows.resources import ROUND_S
-from swe_argo.workflows.templates.child import child
-from swe_argo.workflows.templates.container import OUT, STORE, by_key, program, retries_argument
+from swe_argo.workflows.templates.child import child_workflow_node
+from swe_argo.workflows.templates.container import OUT, STORE, program, retries_argument, stored_artifact
 from swe_argo.workflows.templates.train import NAME, TRAINER, end_with_children
 from swe_argo.workflows.templates.workflow import spec
 
@@ -127,7 +127,7 @@ spec:
       - name: log-level
         value: "{{{{workflow.parameters.log-level}}}}"
 """
-    return child(template, manifest, inputs=[SPEC], account=TRAINER, label_run=OF_STEP)
+    return child_workflow_node(template, manifest, inputs=[SPEC], account=TRAINER, label_run=OF_STEP)
 
 
 def _learn() -> Container:
@@ -139,6 +139,6 @@ def _learn() -> Container:
         account="swe-argo-steps",
         secrets=["training-secret"],
         label_run=OF_STEP,
-        outputs=[by_key("report", f"{OUT}/{PAGE}", f"{folder}/{PAGE}", optional=True)],
+        outputs=[stored_artifact("report", f"{OUT}/{PAGE}", f"{folder}/{PAGE}", optional=True)],
         image=setting("training-image"),
     )

@@ -28,7 +28,7 @@ from swe_argo.workflows.terminal.activity import SilenceTimer
 GOOD, BAD, INFRA = "green", "yellow", "red"
 QUIET_S = 30.0
 """Seconds without an ended unit after which a line names the running units, on terminals and elsewhere."""
-LOOK_S = 1.0
+REFRESH_S = 1.0
 """Seconds between two reads of the running units' progress."""
 MAX_UNIT_LINES = 8
 """Maximum number of lines for running units on a terminal."""
@@ -48,7 +48,7 @@ class Progress:
     def __init__(self, console: Console, units: list[Unit], run_id: str, look: ReadProgress = list) -> None:
         self._console = console
         self._look = look
-        self._looked_at = float("-inf")
+        self._refreshed_at = float("-inf")
         self._progress: dict[tuple[str, int], UnitProgress] = {}
         self._run_id = run_id
         self._total = len(units)
@@ -174,9 +174,9 @@ class Progress:
 
     def _refresh(self) -> None:
         """Read the running units' progress again, at most once in LOOK_S."""
-        if time.monotonic() - self._looked_at >= LOOK_S:
+        if time.monotonic() - self._refreshed_at >= REFRESH_S:
             self._progress = {(progress.instance_id, progress.attempt): progress for progress in self._look()}
-            self._looked_at = time.monotonic()
+            self._refreshed_at = time.monotonic()
 
     def _describe(self, unit: tuple[str, int]) -> str:
         progress = self._progress.get(unit)

@@ -40,17 +40,17 @@ def unit_lines(unit: StoredUnit, view: UnitView, *, full: bool, judged: bool = T
         yield from turn_lines(turn, full=full)
     if view.progress:
         yield Text(f"\nstopped: {view.progress}", style="bold")
-    yield from _folded(view.notes, full=full, style="")
+    yield from _fold_lines(view.notes, full=full, style="")
     if view.printed:
         yield Text("output of the agent program", style="dim")
-        yield from _folded(view.printed, full=full, style="dim")
+        yield from _fold_lines(view.printed, full=full, style="dim")
     if unit.patch and unit.patch.strip():
         yield Text("\npatch", style="bold")
-        yield from _folded(view.note, full=full, style="")
+        yield from _fold_lines(view.note, full=full, style="")
         yield from _patch_lines(unit.patch, full=full)
     elif view.changes or view.note:
         yield Text(f"\nchanged: {view.changes_note or 'nothing'}", style="bold")
-        yield from _folded(view.note, full=full, style="")
+        yield from _fold_lines(view.note, full=full, style="")
         visible = view.changes if full else view.changes[:PATCH_LINES]
         yield from (Text(line, style=_style(line)) for line in visible)
         if len(visible) < len(view.changes):
@@ -91,10 +91,10 @@ def turn_lines(turn: ShownTurn, *, full: bool) -> Iterator[Text]:
     else:
         facts = " · ".join(filter(None, [turn.at, turn.usage]))
         yield Text(f"turn {turn.number}  {facts}".rstrip(), style="bold cyan")
-    yield from _folded(turn.reasoning.head, full=full, style="italic dim")
+    yield from _fold_lines(turn.reasoning.head, full=full, style="italic dim")
     # the calls within the message are shown below
     thought = turn.message.head.partition(TEXT_CALL)[0].strip() if turn.calls else turn.message.head
-    yield from _folded(thought, full=full, style="italic" if turn.number else "")
+    yield from _fold_lines(thought, full=full, style="italic" if turn.number else "")
     if turn.malformed:
         yield Text("no valid tool call", style="red")
     for call in turn.calls:
@@ -107,30 +107,30 @@ def _call_lines(call: ShownCall, *, full: bool) -> Iterator[Text]:
     """Yield the lines of a call: a shell command as in a shell, other calls with their arguments."""
     arguments = call.arguments
     if [argument.name for argument in arguments] in (["command"], ["cmd"]):
-        yield from _folded(f"{call.name} $ {arguments[0].text.head}", full=full, style="green")
+        yield from _fold_lines(f"{call.name} $ {arguments[0].text.head}", full=full, style="green")
     else:
         yield Text(call.name, style="green")
         for argument in arguments:
             text = argument.text.head
             if "\n" in text:
                 yield Text(f"  {argument.name}:", style="green")
-                yield from _folded(text, full=full, style="green", indent=_INDENT + "  ")
+                yield from _fold_lines(text, full=full, style="green", indent=_INDENT + "  ")
             else:
-                yield from _folded(f"  {argument.name}: {text}", full=full, style="green")
+                yield from _fold_lines(f"  {argument.name}: {text}", full=full, style="green")
     for result in call.results:
         yield from _result_lines(result, full=full)
 
 
 def _result_lines(result: ShownResult, *, full: bool) -> Iterator[Text]:
     """Yield a call's result, and in a replay the recorded result that differs from it."""
-    yield from _folded(result.text.head if result.text else "", full=full, style="dim", indent=_INDENT)
+    yield from _fold_lines(result.text.head if result.text else "", full=full, style="dim", indent=_INDENT)
     yield Text(f"{_INDENT}({result.facts})", style="yellow" if result.failed else "dim")
     if result.recorded is not None:
         yield Text(f"{_INDENT}recorded result:", style="yellow")
-        yield from _folded(result.recorded.head, full=full, style="yellow", indent=_INDENT)
+        yield from _fold_lines(result.recorded.head, full=full, style="yellow", indent=_INDENT)
 
 
-def _folded(text: str, *, full: bool, style: str, indent: str = "") -> Iterator[Text]:
+def _fold_lines(text: str, *, full: bool, style: str, indent: str = "") -> Iterator[Text]:
     """Yield the lines of a text, with ``full`` all of them, else the first FOLDED and the number of the others."""
     lines = text.rstrip("\n").split("\n") if text.strip() else []
     # A single surplus line is shown, because the line in its place would save nothing.

@@ -25,7 +25,7 @@ from swe_argo.steps.planning.resolve import Resolution, resolve
 from swe_argo.steps.planning.write import write
 from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.steps.training.verl_rows import TOOL_AGENT
 from swe_argo.workflows.rollouts.rollout_runs import FILES
 from swe_argo.workflows.verl.prompt_files import VerlOptions, describe_empty_files, write_prompt_files
@@ -96,7 +96,7 @@ def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
     Raises ConfigError if there is no such run, or ``options.out`` exists or is not writable; InfraError if the store
     fails.
     """
-    run, plan = record_of(store, RunFile, run_id), record_of(store, Plan, run_id)
+    run, plan = read_record(store, RunFile, run_id), read_record(store, Plan, run_id)
     own_style = first_messages.own_style(run.spec.agent)
     style = (
         own_style

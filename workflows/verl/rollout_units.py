@@ -21,7 +21,7 @@ class RolloutUnit:
         self._task, self.run_id, self.model, self.attempt = task, run_id, model, attempt
         self._store = open_store(task.store)
 
-    def expect(self) -> None:
+    def register(self) -> None:
         """Add the unit to the plan, so that a lost rollout is reported as missing.
 
         Data of the unit from an earlier validation of the same step is deleted: its verdict is not part of this one.

@@ -20,11 +20,11 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.models.reply import Message
 from swe_argo.steps.serving.answers import ToolFormat, tool_format_of
-from swe_argo.steps.training.samples import Stretch
+from swe_argo.steps.training.samples import TokenSequence
 from swe_argo.steps.training.verl_rows import TOOL_AGENT
 from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError, open_rollout
 from swe_argo.workflows.verl.scaffold_work import open_recorder, work
-from swe_argo.workflows.verl.token_model import Room, TokenModel, Tools
+from swe_argo.workflows.verl.token_model import TokenLimits, TokenModel, Tools
 from swe_argo.workflows.verl.tool_loop import RolloutTry, SweAgentLoop
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
             name=self.config.actor_rollout_ref.model.path,
             decode=self._decode,
             end=self.tokenizer.eos_token_id,
-            room=Room(self.prompt_length, self.response_length),
+            room=TokenLimits(self.prompt_length, self.response_length),
             tool_format=self._tool_format,
         )
         recorder = open_recorder(
@@ -82,21 +82,21 @@ class ScaffoldAgentLoop(SweAgentLoop):
             if not model.usage.calls:  # without a sample there is no sequence and no version of weights
                 no_answer = InfraError(FailureClass.MODEL, f"the model gave no answer ({end.reason.value})")
                 raise LostRolloutError(f"{task.instance.instance_id}: {no_answer.reason}") from no_answer
-            rollout.broken = end.note
+            rollout.break_reason = end.note
             submission = await rollout.take() if end.patch is None else Submission(end.patch)
             solved = rollout.describe_solve(submission, recorder.trajectory(end.reason)) if rollout_try.unit else []
-        outputs = [self._output(stretch, server, model) for stretch in self._select_stretches(model.take_stretches())]
+        outputs = [self._output(stretch, server, model) for stretch in self._select_stretches(model.take_sequences())]
         await self._reward(outputs, rollout_try, rollout, submission, solved)
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _select_stretches(self, stretches: list[Stretch]) -> list[Stretch]:
+    def _select_stretches(self, stretches: list[TokenSequence]) -> list[TokenSequence]:
         """Return all stretches if the trainer takes several per trajectory, else that with most sampled tokens."""
         if len(stretches) < 2 or self.config.trainer.get("use_v1", True):
             return stretches
         logger.warning("a trajectory of %d sequences: trainer.use_v1=false learns from one of them", len(stretches))
         return [max(stretches, key=lambda stretch: sum(stretch.sampled))]
 
-    def _output(self, stretch: Stretch, server: _Server, model: TokenModel) -> AgentLoopOutput:
+    def _output(self, stretch: TokenSequence, server: _Server, model: TokenModel) -> AgentLoopOutput:
         """Return verl's output for one token sequence: its first prompt, then everything after it as the response."""
         start = min(stretch.calls[0].start, self.prompt_length)
         seconds = {"generate_sequences": model.usage.seconds, "num_preempted": server.preempted}

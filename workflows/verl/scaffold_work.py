@@ -44,7 +44,7 @@ def work(task: RolloutTask, box: Sandbox, model: Model, recorder: Recorder) -> A
         recorder=recorder,
         model=NoModel() if is_program else model,
         instruction=run.instruction,
-        words=run.words,
+        scaffold_wording=run.words,
         fn_calling=bool(run.fn_calling),
         program=run.program,
         forwarder=Forwarder(run.spec, ModelSender(model), [WireProtocol.CHAT]) if is_program else None,

@@ -22,7 +22,7 @@ from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, StopReaso
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.models.reply import Message, NoReplyError, Reply, RequestedCall, ToolDefinition
 from swe_argo.steps.serving.answers import ToolFormat, parse_answer
-from swe_argo.steps.training.samples import SampledCall, Stretch, add_call
+from swe_argo.steps.training.samples import SampledCall, TokenSequence, add_call
 
 Tools = list[ToolDefinition] | None
 
@@ -48,7 +48,7 @@ class TokenSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Room:
+class TokenLimits:
     """Maximum tokens of a sequence: of its prompt, and of all that follows."""
 
     prompt: int
@@ -78,7 +78,7 @@ class TokenModel:
         name: str = "",
         decode: Callable[[list[int]], str],
         end: int | None,
-        room: Room,
+        room: TokenLimits,
         tool_format: ToolFormat | None,
     ) -> None:
         """Create the model. ``decode``: without special tokens. ``end``: the token that ends an answer."""
@@ -86,7 +86,7 @@ class TokenModel:
         self._source, self._loop, self._decode, self._end, self._room = source, loop, decode, end, room
         self._tool_format: ToolFormat | None = tool_format
         self._last: _LastCall | None = None
-        self._stretches: list[Stretch] = []
+        self._stretches: list[TokenSequence] = []
         """All calls but the newest, as stretches: separate calls would hold all earlier tokens once per turn."""
         self._newest: SampledCall | None = None
         """Its answer may still be cut."""
@@ -102,7 +102,7 @@ class TokenModel:
             if self._pending is not None:
                 self._pending.cancel()
 
-    def take_stretches(self) -> list[Stretch]:
+    def take_sequences(self) -> list[TokenSequence]:
         """Return the prompts and sampled tokens, after the last call."""
         self._commit()
         return self._stretches

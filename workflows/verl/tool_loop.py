@@ -138,11 +138,11 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
     def _stop_reason(self, output: AgentLoopOutput) -> StopReason:
         """Return why the conversation ended, which verl does not report."""
         rollout = self._ongoing
-        if rollout.broken:
+        if rollout.break_reason:
             return StopReason.SANDBOX_BROKEN
         if rollout.submission is not None:
             return StopReason.FINISHED
-        if rollout.left_s == 0:
+        if rollout.remaining_s == 0:
             return StopReason.TIMEOUT
         if len(output.response_mask) >= self.response_length:
             return StopReason.CONTEXT_LIMIT
@@ -178,7 +178,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         trainer, model = self.config.trainer, self.config.actor_rollout_ref.model
         name = rollout_run_name(trainer.experiment_name, split or TRAINING, step)
         unit = await wait_in_thread(self.options, partial(RolloutUnit, task, name, model.path, attempt))
-        await self._store(unit, RolloutUnit.expect)
+        await self._store(unit, RolloutUnit.register)
         return unit
 
     async def _store(self, unit: RolloutUnit | None, act: Callable[[RolloutUnit], None]) -> None:

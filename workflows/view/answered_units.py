@@ -26,7 +26,7 @@ PARTS_AT_ONCE = 128
 
 
 @dataclass(frozen=True)
-class AnsweredUnit:
+class RecordedUnit:
     """The state of a running unit, derived from its recorded model calls."""
 
     progress: UnitProgress
@@ -58,7 +58,7 @@ class AnsweredUnits:
         self._newest_calls: dict[str, _Newest | None] = {}
         """File key -> newest call; None if it cannot be read."""
 
-    def find(self, growing: GrowingRun, stored: StoredRun) -> list[AnsweredUnit]:
+    def find(self, growing: GrowingRun, stored: StoredRun) -> list[RecordedUnit]:
         """Return the running units, oldest first; ``stored`` is the latest result of ``growing``.
 
         Raises InfraError if the store fails.
@@ -83,7 +83,7 @@ class AnsweredUnits:
             if (now - newest.at).total_seconds() <= RUNNING_WINDOW_S and newest.at.replace(microsecond=0) > last_end:
                 since = max(newest.began, last_end)
                 progress = _progress(stored.run.run_id, unit, newest, since, most_turns)
-                running.append(AnsweredUnit(progress, newest.at, place, tuple(unit_parts[place])))
+                running.append(RecordedUnit(progress, newest.at, place, tuple(unit_parts[place])))
         return sorted(running, key=lambda item: item.progress.since)
 
     def _read(self, parts: Iterable[str]) -> None:

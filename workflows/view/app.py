@@ -18,13 +18,13 @@ from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.page.templating import PAGE_FOLDER, as_page, page_templates
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.view.addresses import compare_url, mark_url, report_url, run_url, trend_url, unit_url
 from swe_argo.workflows.view.compare_page import Comparisons
 from swe_argo.workflows.view.freshness import PATIENCE_S, NotReadYetError
 from swe_argo.workflows.view.guard import Guard
 from swe_argo.workflows.view.recorded_conversations import RecordedConversations
-from swe_argo.workflows.view.report_age import again_s
+from swe_argo.workflows.view.report_age import refresh_s
 from swe_argo.workflows.view.run_lines import RUN_COLUMNS, RUN_FILTERS, RunLines
 from swe_argo.workflows.view.run_page import run_context, units_context
 from swe_argo.workflows.view.run_states import RunState, RunStates
@@ -78,7 +78,7 @@ class Viewer:
         table = show_table(lines, table_state, RUN_COLUMNS, RUN_FILTERS, lambda line: line.text)
         template = "view/run_table.html.j2" if request.headers.get(PART) == "table" else "view/runs.html.j2"
         states = {line.state for line in table.lines}
-        live, again = not states.isdisjoint({"working", "no report"}), again_s(working="working" in states)
+        live, again = not states.isdisjoint({"working", "no report"}), refresh_s(working="working" in states)
         marked = request.query_params.getlist("run")
         return _html(template, store=self.store.url, table=table, marked=marked, live=live, again=again)
 
@@ -88,7 +88,7 @@ class Viewer:
         if request.headers.get(PART) == "table":
             return _html("view/unit_table.html.j2", **units_context(state, request.query_params))
         context = run_context(state, request.query_params)
-        return _html("view/run.html.j2", live=state.live, again=again_s(working=state.working), **context)
+        return _html("view/run.html.j2", live=state.live, again=refresh_s(working=state.working), **context)
 
     def show_unit(self, request: Request) -> Response:
         """Return the page of a unit."""
@@ -118,7 +118,7 @@ class Viewer:
         """Return the page with all runs of a spec."""
         run = _run_id(request.query_params.get("run", ""))
         runs = self.runs.files()
-        file = next((file for line, file in runs if line.run_id == run), None) or record_of(self.store, RunFile, run)
+        file = next((file for line, file in runs if line.run_id == run), None) or read_record(self.store, RunFile, run)
         return _html("view/trend.html.j2", **trend_context(file, runs))
 
     def _state(self, request: Request) -> RunState:

@@ -19,7 +19,7 @@ class NotReadYetError(Exception):
     """Raised if reading takes longer than a request waits and no older value exists; its text is the progress."""
 
 
-class Reread(Generic[T]):
+class RefreshedValue(Generic[T]):
     """A value that is read again when it is outdated."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Reread(Generic[T]):
             raise NotReadYetError(self._progress())
         return older
 
-    def keep_s(self, took_s: float) -> float:
+    def validity_s(self, took_s: float) -> float:
         """Return the seconds for which a value is valid that took ``took_s`` seconds to read."""
         return max(MIN_AGE_S, self._rest * took_s)
 
@@ -72,6 +72,6 @@ class Reread(Generic[T]):
             return
         now = time.monotonic()
         with self._lock:
-            self._value, self._fresh_until = value, now + self.keep_s(now - began)
+            self._value, self._fresh_until = value, now + self.validity_s(now - began)
             self._reading = None  # here, so that the age does not depend on the next request
         reading.set_result(value)

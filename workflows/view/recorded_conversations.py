@@ -21,7 +21,7 @@ from swe_argo.steps.models.images import describe_images
 from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.recorded_calls import read_answered
-from swe_argo.workflows.view.answered_units import AnsweredUnit
+from swe_argo.workflows.view.answered_units import RecordedUnit
 
 CACHE_SIZE = 8
 """Number of units in the cache."""
@@ -44,7 +44,7 @@ class RecordedConversations:
         self._cache: OrderedDict[tuple[str, str], _ReadCalls] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, run: RunFile, unit: AnsweredUnit) -> Conversation | None:
+    def read(self, run: RunFile, unit: RecordedUnit) -> Conversation | None:
         """Return a running unit's conversation; None if no call can be read.
 
         The first prompt is not stored: a scaffold's is rendered again, an agent program's is missing. Raises InfraError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-def again_s(*, working: bool) -> int:
+def refresh_s(*, working: bool) -> int:
     """Return the seconds until a page is refreshed; longer without a known runner, as the run may have ended."""
     return 2 if working else 10
 

@@ -16,13 +16,13 @@ from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.text.visible import make_visible
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.run_lock import Lock, lock_in
-from swe_argo.workflows.view.freshness import PATIENCE_S, Reread
+from swe_argo.steps.store.run_lock import Lock, parse_lock
+from swe_argo.workflows.view.freshness import PATIENCE_S, RefreshedValue
 from swe_argo.workflows.view.report_age import count_planned, count_reported
 from swe_argo.workflows.view.tables import Column, Filter
 
 PAUSE_FACTOR = 10
-"""Pause factor, see ``Reread``."""
+"""Pause factor, see ``RefreshedValue``."""
 PLAN_AGAIN_S = 60.0
 """Seconds until a plan, which is large, is read again, unless its run.json has changed since."""
 
@@ -86,7 +86,7 @@ class RunLines:
         """(run, kind of file) -> digest of the file, values parsed from it."""
         self._planned: dict[str, tuple[bytes, float, int]] = {}
         """Run -> digest of its run.json, time of the next read of its plan, number of its planned units."""
-        self._lines = Reread(self._read, PAUSE_FACTOR, patience_s)
+        self._lines = RefreshedValue(self._read, PAUSE_FACTOR, patience_s)
 
     def read(self, *, whole: bool = False) -> list[RunLine]:
         """Return the current list. Raises InfraError, ConfigError, and NotReadYetError unless ``whole``."""
@@ -106,13 +106,17 @@ class RunLines:
         for run in names:
             file, summary, lock = (contents.get(key(kind, run)) for kind in (RunFile, Summary, Lock))
             if file is not None:
-                about = self._parse(run, "file", file, _about)
-                score = self._parse(run, "summary", summary, _score) if summary is not None else {"state": "no report"}
+                about = self._parse(run, "file", file, _parse_file)
+                score = (
+                    self._parse(run, "summary", summary, _parse_summary)
+                    if summary is not None
+                    else {"state": "no report"}
+                )
                 # The plan has grown since the report, which is outdated then.
                 if "units" in score and planned[run] > int(score["units"]):
                     score = {"state": "no report"}
-                run_lock = lock_in(lock)
-                working = run_lock is not None and not run_lock.is_over()
+                run_lock = parse_lock(lock)
+                working = run_lock is not None and not run_lock.is_abandoned()
                 lines.append(_line(run, about, score | ({"state": "working"} if working else {})))
         return sorted(lines, key=lambda line: (line.started, line.run_id), reverse=True)
 
@@ -156,7 +160,7 @@ def _line(run: str, about: dict[str, Any], score: dict[str, Any]) -> RunLine:
     return RunLine(run_id=run, **values, text=" ".join((*texts, *values["tags"])).lower())
 
 
-def _about(data: bytes) -> dict[str, Any]:
+def _parse_file(data: bytes) -> dict[str, Any]:
     file = RunFile.from_bytes(data)
     return {
         "file": file,
@@ -168,7 +172,7 @@ def _about(data: bytes) -> dict[str, Any]:
     }
 
 
-def _score(data: bytes) -> dict[str, Any]:
+def _parse_summary(data: bytes) -> dict[str, Any]:
     """Return the score; not parsed as a Summary, for speed and to support older versions."""
     read = json.loads(data)
     rate, usage = read["headline"], read["cost"]["usage"]

@@ -20,17 +20,17 @@ from swe_argo.steps.reports.reading import GrowingRun
 from swe_argo.steps.reports.stored_run import StoredRun
 from swe_argo.steps.reports.text.formatting import count
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.run_lock import Lock, lock_in
-from swe_argo.steps.store.runs import no_run, record_of
-from swe_argo.workflows.view.answered_units import AnsweredUnit, AnsweredUnits
-from swe_argo.workflows.view.freshness import PATIENCE_S, Reread
+from swe_argo.steps.store.run_lock import Lock, parse_lock
+from swe_argo.steps.store.runs import missing_run_error, read_record
+from swe_argo.workflows.view.answered_units import AnsweredUnits, RecordedUnit
+from swe_argo.workflows.view.freshness import PATIENCE_S, RefreshedValue
 from swe_argo.workflows.view.report_age import count_planned, count_reported
 from swe_argo.workflows.view.unit_lines import UnitLine, lines_of
 
 CACHE_SIZE = 16
 """Number of runs in the cache; a run of 9,000 units takes about 40 MB."""
 PAUSE_FACTOR = 5
-"""Pause factor, see ``Reread``."""
+"""Pause factor, see ``RefreshedValue``."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RunState:
     """Whether a dead runner left its lock."""
     stored: StoredRun | None = None
     """The files read from the store, if there is no report."""
-    answered: Sequence[AnsweredUnit] = ()
+    answered: Sequence[RecordedUnit] = ()
     """Running units, detected by their model calls."""
 
     @property
@@ -98,7 +98,7 @@ class _CachedRun:
         self._summary = b""
         self._reported_state: RunState | None = None
         """State made from that summary."""
-        self._state = Reread(self._read, PAUSE_FACTOR, patience_s, self._describe_progress)
+        self._state = RefreshedValue(self._read, PAUSE_FACTOR, patience_s, self._describe_progress)
 
     def read(self, *, whole: bool) -> RunState:
         return self._state.read(whole=whole)
@@ -112,9 +112,9 @@ class _CachedRun:
         names = {kind: key(kind, self._run_id) for kind in (RunFile, Summary, Lock)}
         contents = self._store.get_many(names.values())
         if names[RunFile] not in contents:
-            raise no_run(self._store, self._run_id)
-        lock = lock_in(contents.get(names[Lock]))
-        working = lock is not None and not lock.is_over()
+            raise missing_run_error(self._store, self._run_id)
+        lock = parse_lock(contents.get(names[Lock]))
+        working = lock is not None and not lock.is_abandoned()
         summary = contents.get(names[Summary], b"")
         if summary and not working and not self._has_grown(summary):
             cached = self._reported_state if summary == self._summary else None
@@ -139,7 +139,7 @@ class _CachedRun:
             compared = Comparison.from_bytes(contents[comparison]) if comparison in contents else None
         except (ValueError, KeyError):
             return None
-        file = record_of(self._store, RunFile, self._run_id)
+        file = read_record(self._store, RunFile, self._run_id)
         return RunState(self._run_id, file, summary, lines, compared, working=False, reported=True)
 
     def _unreported(self, *, working: bool, abandoned: bool) -> RunState:

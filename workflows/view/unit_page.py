@@ -17,10 +17,10 @@ from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
 from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation
 from swe_argo.steps.reports.unit.view import TRIES_SHOWN
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.local.at_work import UnitAtWork, find_units_at_work
 from swe_argo.workflows.view.addresses import files_url, run_url, unit_url
-from swe_argo.workflows.view.answered_units import AnsweredUnit
+from swe_argo.workflows.view.answered_units import RecordedUnit
 from swe_argo.workflows.view.recorded_conversations import RecordedConversations
 from swe_argo.workflows.view.run_page import working_line
 from swe_argo.workflows.view.run_states import RunState
@@ -69,7 +69,7 @@ def _reference(store: Store, run_id: str, instance_id: str) -> bytes:
 
 def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> Unit:
     """Return the unit of the plan. Raises ConfigError if there is none."""
-    plan = (state.stored and state.stored.plan) or record_of(store, Plan, state.run_id)
+    plan = (state.stored and state.stored.plan) or read_record(store, Plan, state.run_id)
     for unit in plan.units:
         if (unit.instance_id, unit.attempt) == (instance_id, attempt):
             return unit
@@ -85,7 +85,7 @@ def _at_work(state: RunState, unit: StoredUnit) -> UnitAtWork | None:
     return at_work.get(names)
 
 
-def _answered(state: RunState, instance_id: str, attempt: int) -> AnsweredUnit | None:
+def _answered(state: RunState, instance_id: str, attempt: int) -> RecordedUnit | None:
     """Return the state of the unit from its recorded model calls, or None if it is not running elsewhere."""
     names = (instance_id, attempt)
     return next(

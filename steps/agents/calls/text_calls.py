@@ -28,9 +28,9 @@ from swe_argo.steps.agents.tools.toolsets import Toolset
 from swe_argo.steps.models.reply import Message, Reply, ToolDefinition
 
 _FUNCTION = re.compile(r"<function\s*=\s*([^>\n]{0,200})>")
-_CALL = re.compile(_FUNCTION.pattern + r"(?=[^\S\n]{0,1000}(?:\n|<parameter\s*=|</function>|\Z))")
-_NEXT = re.compile(r"<parameter\s*=\s*([^>\n]{0,200})>|(</function>)")
-_END = re.compile(r"</parameter>(?=\s{0,1000}(?:<parameter\s*=|</?function\b|\Z))")
+_CALL_TAG = re.compile(_FUNCTION.pattern + r"(?=[^\S\n]{0,1000}(?:\n|<parameter\s*=|</function>|\Z))")
+_NEXT_TAG = re.compile(r"<parameter\s*=\s*([^>\n]{0,200})>|(</function>)")
+_CERTAIN_VALUE_END = re.compile(r"</parameter>(?=\s{0,1000}(?:<parameter\s*=|</?function\b|\Z))")
 _ANY_END = "</parameter>"
 _UNSEPARATED = re.compile(r"(\w+)\s*=(.*)</parameter", re.DOTALL)
 """``<parameter=command=view</parameter>``: an occasional error of models."""
@@ -138,12 +138,12 @@ class _Block:
 
 def _first_block(text: str) -> _Block | None:
     """Return the block of the first call, else of the first tag that is only mentioned; None if there is none."""
-    whole = _CALL.search(text)
+    whole = _CALL_TAG.search(text)
     match = whole or _FUNCTION.search(text)
     if match is None:
         return None
     block = _Block(match[1].strip().strip("\"'"), match.start())
-    _parse_parameters(block, text, match.end(), [end.start() for end in _END.finditer(text)])
+    _parse_parameters(block, text, match.end(), [end.start() for end in _CERTAIN_VALUE_END.finditer(text)])
     if block.unclosed and whole is None:
         block.unclosed = match[0]  # only mentioned: the endpoint stopped elsewhere
     return block
@@ -152,7 +152,7 @@ def _first_block(text: str) -> _Block | None:
 def _parse_parameters(block: _Block, text: str, at: int, value_ends: list[int]) -> None:
     """Parse the parameters up to the block's end. ``value_ends``: positions of tags that certainly end a value."""
     while True:
-        match = _NEXT.search(text, at)
+        match = _NEXT_TAG.search(text, at)
         if match is None:
             block.unclosed, block.end = _MISSING_END, len(text)
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.recording import ParsedTrajectory, Row, as_dict, as_list, as_name, as_reason, as_text
 from swe_argo.steps.agents.formats.solved_unit import SolvedUnit, replace_surrogates_within
 from swe_argo.steps.contracts.agents import is_model_agent
 from swe_argo.steps.contracts.record import to_json
@@ -20,7 +20,7 @@ def is_row(row: Row) -> bool:
     return str(row.get("schema_version", "")).startswith("ATIF-")
 
 
-def read(row: Row) -> Recorded:
+def read(row: Row) -> ParsedTrajectory:
     """Read an ATIF row of any project. Malformed answers and their corrections have no actions.
 
     Actions of side conversations (``beside``) are merged with the main one's by time.
@@ -33,11 +33,11 @@ def read(row: Row) -> Recorded:
     actions = [action for _, action in timed]
     extra, agent = as_dict(row.get("extra")), as_dict(row.get("agent"))
     reason = as_reason(extra.get("stop_reason"))
-    return Recorded(
+    return ParsedTrajectory(
         NAME,
         str(extra.get("instance_id") or ""),
         as_name(agent.get("model_name")),
-        good=reason is not StopReason.INTERRUPTED,
+        is_outcome=reason is not StopReason.INTERRUPTED,
         actions=actions,
         scaffold=_scaffold(agent, ours=reason is not None and "usage" in extra),
         stop_reason=reason,
@@ -96,10 +96,10 @@ def with_whole_prompts(trajectory: Trajectory) -> Trajectory:
         previous = [*whole, *(metrics.completion_token_ids or [])]
         extra = extra.model_copy(update={"shared_prompt_ids": None})
         update = {"prompt_token_ids": whole, "extra": extra if metrics.extra else None}
-        turns.append(_with(turn, metrics=metrics.model_copy(update=update)))
+        turns.append(_copy_turn(turn, metrics=metrics.model_copy(update=update)))
     subagents = [with_whole_prompts(other) for other in trajectory.subagent_trajectories or []]
     return trajectory.model_copy(update={"steps": turns, "subagent_trajectories": subagents or None})
 
 
-def _with(turn: Turn, **update: Any) -> Turn:
+def _copy_turn(turn: Turn, **update: Any) -> Turn:
     return turn.model_copy(update=update)

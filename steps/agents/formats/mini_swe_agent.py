@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import Any
 
-from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.recording import ParsedTrajectory, Row, as_dict, as_list, as_name, as_reason, as_text
 from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.record import to_json
@@ -16,7 +16,7 @@ from swe_argo.steps.contracts.trajectory import StopReason, Turn
 
 NAME = "mini-swe-agent"
 FORMAT = "mini-swe-agent-1.1"
-OWN = "swe_argo"
+OWN_KEY = "swe_argo"
 """Key of ``info`` for our own data (the format allows further keys)."""
 
 _FENCED = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
@@ -59,19 +59,19 @@ def is_row(row: Row) -> bool:
     return "messages" in row and ("info" in row or "trajectory_format" in row)
 
 
-def read(row: Row) -> Recorded:
+def read(row: Row) -> ParsedTrajectory:
     """Read a row of version 1 or 2, or one made by ``write``."""
     info = as_dict(row.get("info"))
-    own = as_dict(info.get(OWN))
+    own = as_dict(info.get(OWN_KEY))
     messages = [as_dict(message) for message in as_list(row.get("messages"))]
     actions = [action for place in range(len(messages)) for action in _actions(messages, place, own=bool(own))]
     model = as_dict(as_dict(info.get("config")).get("model")).get("model_name")
     status, submission = as_name(info.get("exit_status")), as_text(info.get("submission"))
-    return Recorded(
+    return ParsedTrajectory(
         NAME,
         str(row.get("instance_id") or ""),
         as_name(model),
-        good=not info.get("exception_str") and not info.get("traceback") and status != "InfraError",
+        is_outcome=not info.get("exception_str") and not info.get("traceback") and status != "InfraError",
         actions=actions,
         scaffold=as_name(own.get("scaffold")) if own else NAME,
         patch=submission if own else submission or None,  # "" means none, except in our files
@@ -162,7 +162,7 @@ def write(unit: SolvedUnit) -> bytes:
             },
             "mini_version": "",
             **ending,
-            OWN: {
+            OWN_KEY: {
                 "version": trajectory.agent.version,
                 "run": unit.run.run_id,
                 "attempt": unit.attempt,

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.recording import ParsedTrajectory, Row, as_dict, as_list, as_name, as_reason, as_text
 from swe_argo.steps.contracts.data import WORKDIR
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason
-from swe_argo.steps.datasets.openhands import OWN, read_end
+from swe_argo.steps.datasets.openhands import OWN_KEY, read_end
 
 NAME = "OpenHands"
 _WITHOUT_EFFECT = frozenset(
@@ -33,13 +33,13 @@ def is_row(row: Row) -> bool:
     return "history" in row and "instance_id" in row
 
 
-def read(row: Row) -> Recorded:
+def read(row: Row) -> ParsedTrajectory:
     """Read a row of either kind, or one of this project. Paths of OpenHands' workspace become /testbed."""
     instance_id = str(row["instance_id"])
     entries = as_list(row.get("history"))
     events = [as_dict(event) for entry in entries for event in (entry if isinstance(entry, list) else [entry])]
     metadata, result = as_dict(row.get("metadata")), as_dict(row.get("test_result"))
-    own = as_dict(result.get(OWN))
+    own = as_dict(result.get(OWN_KEY))
     if own:
         actions = list(_own_actions(events))
     else:
@@ -54,11 +54,11 @@ def read(row: Row) -> Recorded:
     if not row.get("error") and actions and actions[-1].tool == "finish":
         reason = StopReason.FINISHED
     reason = as_reason(own.get("stop_reason")) or reason
-    return Recorded(
+    return ParsedTrajectory(
         NAME,
         instance_id,
         as_name(llm.get("model")),
-        good=is_agent_end and reason is not StopReason.INTERRUPTED,
+        is_outcome=is_agent_end and reason is not StopReason.INTERRUPTED,
         actions=actions,
         scaffold=as_name(own.get("scaffold")),
         patch=as_text(result.get("git_patch")),
@@ -77,7 +77,7 @@ def _actions(event: Row) -> Iterator[Action]:
     elif isinstance(name := event.get("action"), str) and event.get("source", "agent") == "agent":
         arguments = as_dict(event.get("args"))
         if name == "edit" and not arguments.get("command"):
-            name = "edit (by line range)"  # an unknown tool: it cannot be replayed
+            name = "edit (by line range)"  # no such tool, so the replay refuses it
         if name == "read":  # OpenHands' record of a view in its editor
             if event.get("tool_call_metadata") or arguments.get("impl_source") == "oh_aci":
                 view = {"command": "view", "path": arguments.get("path"), "view_range": arguments.get("view_range")}
@@ -121,7 +121,7 @@ def _workspace(instance_id: str) -> re.Pattern[str]:
     return re.compile(rf"/workspace/(?:{re.escape(repo)}(?:__[\w.]*\w)?|{re.escape(short)})(?![\w-])")
 
 
-def move_repository(recorded: Recorded, workdir: str) -> Recorded:
+def move_repository(recorded: ParsedTrajectory, workdir: str) -> ParsedTrajectory:
     """Return a recording by OpenHands itself with the repository moved to ``workdir``, any other unchanged."""
     if workdir == WORKDIR or recorded.format != NAME or recorded.scaffold is not None:
         return recorded

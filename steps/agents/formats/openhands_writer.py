@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.data import Instance, RunFile
 from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.trajectory import StopReason, Turn, Usage
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
-from swe_argo.steps.datasets.openhands import OWN
+from swe_argo.steps.datasets.openhands import OWN_KEY
 
 _SHELLS = ("bash", "execute_bash", "execute_command", "run_command", "bash_session", "terminal")
 _EDITORS = ("str_replace_editor", "file_editor", "edit")
@@ -57,7 +57,7 @@ def run_metadata(run: RunFile) -> Row:
         "git_commit": run.versions.get("code", ""),
         "dataset": run.dataset.name,
         "data_split": run.dataset.split,
-        "details": {OWN: {"run": run.run_id, "version": run.versions.get("swe-argo", "")}},
+        "details": {OWN_KEY: {"run": run.run_id, "version": run.versions.get("swe-argo", "")}},
     }
 
 
@@ -69,7 +69,7 @@ def write(unit: SolvedUnit) -> bytes:
         "scaffold": unit.scaffold,
         "stop_reason": trajectory.extra.stop_reason.value,
     }
-    result: Row = {"git_patch": unit.patch, OWN: own}
+    result: Row = {"git_patch": unit.patch, OWN_KEY: own}
     if unit.grade:
         result["report"] = _report(unit.grade)
     return _line(
@@ -78,7 +78,7 @@ def write(unit: SolvedUnit) -> bytes:
         unit.attempt,
         test_result=result,
         instruction=users[0] if users else "",
-        history=_Events(unit).all(),
+        history=_Events(unit).build(),
         metrics=_metrics(trajectory.extra.usage, unit.run.model),
         error=None,
     )
@@ -139,7 +139,7 @@ class _Events:
         self.unit = unit
         self.events: list[Row] = []
 
-    def all(self) -> list[Row]:
+    def build(self) -> list[Row]:
         """Return the events of the whole trajectory."""
         acts: dict[int, list[AgentAction]] = defaultdict(list)
         for act in agent_actions(self.unit.trajectory):
@@ -147,7 +147,7 @@ class _Events:
         for turn in self.unit.trajectory.steps:
             if turn.source == "agent":
                 for act in acts[turn.step_id]:
-                    self._act(act)
+                    self._add_action(act)
             elif turn.source == "system":
                 tools = self.unit.trajectory.agent.tool_definitions
                 args: Row = {"content": turn.message, "tools": tools, "openhands_version": None, "agent_class": None}
@@ -167,7 +167,7 @@ class _Events:
         args = {"content": turn.message, "image_urls": None, "wait_for_response": False}
         self._add(turn.timestamp, source, action="message", message=turn.message, args=args)
 
-    def _act(self, act: AgentAction) -> None:
+    def _add_action(self, act: AgentAction) -> None:
         """Add a call and its observation, or a message for an answer without a call."""
         if act.call is None:
             self._add_message(act.turn, "agent")

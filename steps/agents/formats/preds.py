@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from swe_argo.steps.agents.formats.recording import Recorded, Row, as_name
+from swe_argo.steps.agents.formats.recording import ParsedTrajectory, Row, as_name
 from swe_argo.steps.agents.tools import APPLY
 from swe_argo.steps.contracts.recording import Action
 
@@ -16,14 +16,14 @@ def is_row(row: Row) -> bool:
     return "model_patch" in row
 
 
-def read(row: Row) -> Recorded:
+def read(row: Row) -> ParsedTrajectory:
     """Read a prediction; its replay applies the patch, if not empty. Raises ValueError if the patch is no text."""
     patch = "" if row["model_patch"] is None else row["model_patch"]
     if not isinstance(patch, str):
         raise ValueError(f"model_patch is {type(patch).__name__}, not text or null")  # noqa: TRY004 - of a file
     actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch.strip() else []
     model = as_name(row.get("model_name_or_path"))
-    return Recorded(NAME, as_name(row.get("instance_id")) or "", model, actions=actions, patch=patch)
+    return ParsedTrajectory(NAME, as_name(row.get("instance_id")) or "", model, actions=actions, patch=patch)
 
 
 def to_prediction(instance_id: str, model: str, patch: str) -> Row:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_reason, as_text
+from swe_argo.steps.agents.formats.recording import ParsedTrajectory, Row, as_dict, as_list, as_name, as_reason, as_text
 from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions, replace_surrogates_within
 from swe_argo.steps.agents.tools.toolsets import REFUSED
 from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.verdict import Outcome
 
 NAME = "R2E-Gym"
-OWN = "swe_argo"
+OWN_KEY = "swe_argo"
 """Key of a step's ``info`` and of ``agent_args`` for our exact calls (the format allows further keys): R2E-Gym's text
 form holds only strings, and strips them."""
 
@@ -60,17 +60,17 @@ def is_row(row: Row) -> bool:
     return "trajectory_steps" in row
 
 
-def read(row: Row) -> Recorded:
+def read(row: Row) -> ParsedTrajectory:
     """Read a row of R2E-Gym or of ``write``; older files lack some keys."""
-    own = as_dict(as_dict(row.get("agent_args")).get(OWN))
+    own = as_dict(as_dict(row.get("agent_args")).get(OWN_KEY))
     actions = [action for step in map(as_dict, as_list(row.get("trajectory_steps"))) if (action := _action(step))]
     exit_name = as_name(row.get("exit_reason"))
     reason = as_reason(own.get("stop_reason")) or _REASONS.get(exit_name or "")
-    return Recorded(
+    return ParsedTrajectory(
         NAME,
         _instance(row),
         as_name(as_dict(row.get("agent_args")).get("llm_name")),
-        good=reason is not StopReason.INTERRUPTED if own else exit_name not in _INFRASTRUCTURE_EXITS,
+        is_outcome=reason is not StopReason.INTERRUPTED if own else exit_name not in _INFRASTRUCTURE_EXITS,
         actions=actions,
         scaffold=as_name(own.get("scaffold")),
         patch=as_text(row.get("output_patch")),
@@ -81,7 +81,7 @@ def read(row: Row) -> Recorded:
 def _action(step: Row) -> Action | None:
     """Return a step's action, our exact call if the row is ours; None if the answer has no call."""
     observation = as_text(step.get("observation"))
-    own = as_dict(as_dict(step.get("info")).get(OWN))
+    own = as_dict(as_dict(step.get("info")).get(OWN_KEY))
     if name := as_name(own.get("tool")):
         return Action(tool=name, arguments=as_dict(own.get("arguments")), observation=observation)
     action = text_action(str(step.get("action") or ""))
@@ -178,7 +178,7 @@ def _agent_args(unit: SolvedUnit) -> Row:
         "scaffold": unit.scaffold,
         "use_fn_calling": agent.extra is not None and agent.extra.format == "function_calling",
         "temperature": agent.extra.temperature if agent.extra else llm.temperature,
-        OWN: {
+        OWN_KEY: {
             "version": agent.version,
             "run": unit.run.run_id,
             "attempt": unit.attempt,
@@ -206,9 +206,9 @@ def _step(act: AgentAction, number: int, total: float, *, last: bool) -> Row:
     prompt, completion = (-1 if tokens is None else tokens for tokens in token_counts)
     info: dict[str, Any] = {"total_time": act.seconds}
     if act.call:
-        info[OWN] = {"tool": act.call.function_name, "arguments": act.call.arguments}
+        info[OWN_KEY] = {"tool": act.call.function_name, "arguments": act.call.arguments}
         if act.result and act.result.extra:
-            info[OWN] |= act.result.extra.model_dump(mode="json", exclude_none=True)
+            info[OWN_KEY] |= act.result.extra.model_dump(mode="json", exclude_none=True)
     if act.turn.reasoning_content and act.first:
         info["reasoning"] = act.turn.reasoning_content
     return {

@@ -14,19 +14,19 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A parsed trajectory row; ``good`` is False if it ended in an infrastructure failure."""
+class ParsedTrajectory:
+    """A parsed trajectory row; ``is_outcome`` is False if it ended in an infrastructure failure."""
 
     format: str
     instance_id: str
     model: str | None
-    good: bool = True
+    is_outcome: bool = True
     actions: list[Action] = field(default_factory=list)
     scaffold: str | None = None
     """Scaffold whose tools were used, if these are this project's or mini-swe-agent's."""
     patch: str | None = None
     stop_reason: StopReason | None = None
-    patch_alone: bool = False
+    is_patch_only: bool = False
     """Whether ``actions`` only apply the patch, because the recording's tools are unknown here."""
 
 

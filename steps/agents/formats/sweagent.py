@@ -6,14 +6,14 @@ import json
 import shlex
 from typing import Any
 
-from swe_argo.steps.agents.formats.recording import Recorded, Row, as_dict, as_list, as_name, as_text
+from swe_argo.steps.agents.formats.recording import ParsedTrajectory, Row, as_dict, as_list, as_name, as_text
 from swe_argo.steps.agents.formats.solved_unit import AgentAction, SolvedUnit, agent_actions
 from swe_argo.steps.agents.tools import APPLY, KINDS, Kind
 from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason, Turn
 from swe_argo.steps.datasets import sweagent
-from swe_argo.steps.datasets.sweagent import OWN, SUBMITTED
+from swe_argo.steps.datasets.sweagent import OWN_KEY, SUBMITTED
 
 NAME = "SWE-agent"
 
@@ -47,13 +47,13 @@ def is_row(row: Row) -> bool:
     return sweagent.is_row(row)
 
 
-def read(row: Row) -> Recorded:
+def read(row: Row) -> ParsedTrajectory:
     """Read a row of any version, a demonstration, or one made by ``write``.
 
     If it used unknown tools, its replay applies the patch. Raises ValueError if the patch is no text.
     """
     row = sweagent.chosen_attempt(row)
-    own = as_dict(as_dict(row.get("info")).get(OWN))
+    own = as_dict(as_dict(row.get("info")).get(OWN_KEY))
     good, reason = sweagent.read_end(row)
     patch = sweagent.submitted_patch(row)
     actions = _actions(row)
@@ -62,16 +62,16 @@ def read(row: Row) -> Recorded:
         actions = [action for action in actions[:-1] if KINDS.get(action.tool) is not Kind.END] + actions[-1:]
     if missing:
         actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch and patch.strip() else []
-    return Recorded(
+    return ParsedTrajectory(
         NAME,
         as_name(own.get("instance_id")) or "",
         sweagent.model_name(row),
-        good=good,
+        is_outcome=good,
         actions=actions,
         scaffold=as_name(own.get("scaffold")),
         patch=patch,
         stop_reason=reason,
-        patch_alone=missing,
+        is_patch_only=missing,
     )
 
 
@@ -80,13 +80,13 @@ def _actions(row: Row) -> list[Action]:
     recorded_calls = _recorded_calls(row)
     actions = []
     for step in map(as_dict, as_list(row.get("trajectory"))) if "trajectory" in row else _steps(row):
-        own = as_dict(as_dict(step.get("extra_info")).get(OWN))
+        own = as_dict(as_dict(step.get("extra_info")).get(OWN_KEY))
         text, observation = as_text(step.get("action")) or "", as_text(step.get("observation"))
         if own.get("tool"):
             tool, arguments = str(own["tool"]), as_dict(own.get("arguments"))
         elif text.strip():
             # The conversation has the same order; an action that it lacks has no function call.
-            tool, arguments = _call(
+            tool, arguments = _parse_call(
                 text, recorded_calls.pop(0)[1] if recorded_calls and recorded_calls[0][0] == text else {}
             )
         else:
@@ -116,7 +116,7 @@ def _steps(row: Row) -> list[Row]:
     ]
 
 
-def _call(text: str, function: Row) -> tuple[str, Row]:
+def _parse_call(text: str, function: Row) -> tuple[str, Row]:
     """Return tool and arguments of an action, from its function call or its shell line."""
     name, arguments = as_name(function.get("name")), as_dict(function.get("arguments"))
     word = text.split(maxsplit=1)[0]
@@ -170,7 +170,7 @@ def write(unit: SolvedUnit) -> bytes:
                 "tokens_received": usage.completion_tokens,
                 "api_calls": usage.calls,
             },
-            OWN: {
+            OWN_KEY: {
                 "version": trajectory.agent.version,
                 "run": unit.run.run_id,
                 "instance_id": unit.instance.instance_id,
@@ -189,18 +189,18 @@ def write(unit: SolvedUnit) -> bytes:
 def _step(act: AgentAction) -> Row:
     call_data: Row = {"tool": act.call.function_name, "arguments": act.call.arguments} if act.call else {}
     return {
-        "action": _line(act),
+        "action": _shell_line(act),
         "observation": act.observation,
         "response": act.turn.message,
         "thought": act.thought,
         "execution_time": act.seconds,
         "state": {},
         "query": [],
-        "extra_info": {OWN: call_data} if call_data else {},
+        "extra_info": {OWN_KEY: call_data} if call_data else {},
     }
 
 
-def _line(act: AgentAction) -> str:
+def _shell_line(act: AgentAction) -> str:
     """Return a call in SWE-agent's shell form."""
     if act.call is None:
         return ""
@@ -213,10 +213,10 @@ def _line(act: AgentAction) -> str:
         return _END
     front = [_EDITOR, str(command), str(arguments.get("path"))] if kind is Kind.EDIT else [name]
     rest = {key: value for key, value in arguments.items() if kind is not Kind.EDIT or key not in ("command", "path")}
-    return shlex.join([*front, *(word for key, value in rest.items() for word in (f"--{key}", *_words(value)))])
+    return shlex.join([*front, *(word for key, value in rest.items() for word in (f"--{key}", *_value_words(value)))])
 
 
-def _words(value: Any) -> list[str]:
+def _value_words(value: Any) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
@@ -231,7 +231,7 @@ def _messages(turn: Turn, unit: SolvedUnit) -> list[Row]:
         "role": "assistant",
         "content": turn.message,
         "thought": acts[0].thought if acts else turn.message,
-        "action": "\n".join(map(_line, acts)),
+        "action": "\n".join(map(_shell_line, acts)),
         "agent": "main",
         "message_type": "action",
     }

@@ -44,40 +44,42 @@ class FormatWriters:
         """Return whether the format includes failed units."""
         return self.form == "openhands"
 
-    def unit(self, solved: SolvedUnit) -> None:
+    def add_unit(self, solved: SolvedUnit) -> None:
         """Add a solved unit."""
         name, folder = solved.instance.instance_id, self._folder(solved.attempt)
         match self.form:
             case "r2egym":
                 self._undecodable += replace_surrogates(solved.patch) != solved.patch
-                self._add(self._file(folder), r2egym.write(solved))
+                self._append(self._file(folder), r2egym.write(solved))
             case "openhands":
-                self._add(folder / "output.jsonl", openhands_writer.write(solved))
+                self._append(folder / "output.jsonl", openhands_writer.write(solved))
             case "mini" | "sweagent":
                 file = f"{name}.traj.json" if self.form == "mini" else f"{name}.traj"
-                self._add(folder / name / file, (mini_swe_agent if self.form == "mini" else sweagent).write(solved))
+                self._append(folder / name / file, (mini_swe_agent if self.form == "mini" else sweagent).write(solved))
                 predictions = self._predictions.setdefault(folder / "preds.json", {})
                 predictions[name] = preds.to_prediction(name, self.run.model, solved.patch)
             case _:  # atif; preds has only patches
-                self._add(folder / name / "trajectory.json", atif.write(solved))
-                self._add(folder / name / Patch.file, Patch.from_text(solved.patch).data)
+                self._append(folder / name / "trajectory.json", atif.write(solved))
+                self._append(folder / name / Patch.file, Patch.from_text(solved.patch).data)
 
-    def patch(self, instance_id: str, attempt: int, patch: str) -> None:
+    def add_patch(self, instance_id: str, attempt: int, patch: str) -> None:
         """Add a patch, for formats with patches only."""
-        self._add(self._file(self._folder(attempt)), preds.prediction_line(instance_id, self.run.model, patch))
+        self._append(self._file(self._folder(attempt)), preds.prediction_line(instance_id, self.run.model, patch))
 
-    def failed(self, instance: Instance, attempt: int, reason: str) -> None:
+    def add_failed_unit(self, instance: Instance, attempt: int, reason: str) -> None:
         """Add a unit with an infrastructure failure, in a separate file: such rows are not results."""
         line = openhands_writer.write_failed(self.run, instance, attempt, reason)
-        self._add(self._folder(attempt) / "output_errors.jsonl", line)
+        self._append(self._folder(attempt) / "output_errors.jsonl", line)
 
     def finish(self) -> None:
         """Write the files that cover all units."""
         for path, rows in self._predictions.items():
-            self._add(path, preds.keyed_predictions(rows))
+            self._append(path, preds.keyed_predictions(rows))
         if self.form == "openhands":
             for path in sorted(self._place.rglob("output.jsonl")):
-                self._add(path.with_name("metadata.json"), json.dumps(openhands_writer.run_metadata(self.run)).encode())
+                self._append(
+                    path.with_name("metadata.json"), json.dumps(openhands_writer.run_metadata(self.run)).encode()
+                )
         if self._undecodable:
             self.notices.append(
                 f"{self._undecodable} patches contain bytes that are not UTF-8, which R2E-Gym cannot read; they are "
@@ -95,7 +97,7 @@ class FormatWriters:
             else folder
         )
 
-    def _add(self, path: Path, data: bytes) -> None:
+    def _append(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             file.write(data)

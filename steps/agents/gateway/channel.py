@@ -139,7 +139,7 @@ class Gateway:
         try:
             if progress.tail is not None:
                 raise ForgedFrameError("more output than a gateway writes")
-            events = self._reader.take(progress.output)
+            events = self._reader.feed(progress.output)
         except ForgedFrameError as error:
             events = [Ended(None, forged=str(error))]
             if progress.running:

@@ -17,7 +17,7 @@ ARCHITECTURES = ("amd64", "arm64")
 SOURCE = Path(__file__).resolve().with_name("program")
 SHIPPED = Path(__file__).resolve().with_name("built")
 """Folder of the binaries that wheels and images include."""
-_STAMP = "source"
+_DIGEST_FILE = "source"
 """File beside the binaries with the digest of their source."""
 
 
@@ -32,7 +32,7 @@ def source_digest() -> str:
 def is_shipped() -> bool:
     """Return whether the shipped binaries were built from the current source."""
     try:
-        return (SHIPPED / _STAMP).read_text() == source_digest()
+        return (SHIPPED / _DIGEST_FILE).read_text() == source_digest()
     except OSError:
         return False
 
@@ -42,9 +42,9 @@ def compile_shipped(go: str) -> None:
 
     Raises as ``compile_gateway``.
     """
-    (SHIPPED / _STAMP).unlink(missing_ok=True)
+    (SHIPPED / _DIGEST_FILE).unlink(missing_ok=True)
     compile_gateway(SHIPPED, ARCHITECTURES, go)
-    (SHIPPED / _STAMP).write_text(source_digest())
+    (SHIPPED / _DIGEST_FILE).write_text(source_digest())
 
 
 def compile_gateway(folder: Path, architectures: Sequence[str], go: str) -> None:

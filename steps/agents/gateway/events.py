@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Over = Literal["output", "home", "waiting"]
+GatewayLimit = Literal["output", "home", "waiting"]
 
 
 @dataclass(frozen=True)
@@ -61,13 +61,14 @@ class Ended:
 
     ``exit_code`` is None if unknown: the gateway was killed (``lost``), printed more than a job may (``flooded``) or
     printed invalid frames (``forged`` describes them), all of which only the agent can cause; or it did not start
-    (``failure`` is the reason). ``killed``: ended on request. ``over``: ended by the gateway because of output_bytes,
-    home_bytes or idle_s (GatewayLimits). ``refused``: number of requests that the gateway answered itself, by status.
+    (``failure`` is the reason). ``killed``: ended on request. ``exceeded_limit``: ended by the gateway because of
+    output_bytes, home_bytes or idle_s (GatewayLimits). ``refused``: number of requests that the gateway answered
+    itself, by status.
     """
 
     exit_code: int | None
     killed: bool = False
-    over: Over | None = None
+    exceeded_limit: GatewayLimit | None = None
     lost: bool = False
     flooded: bool = False
     forged: str = ""

@@ -44,7 +44,7 @@ class FrameReader:
         """Bytes received per output stream."""
         self._began = time.monotonic()
 
-    def take(self, data: bytes) -> list[GatewayEvent]:
+    def feed(self, data: bytes) -> list[GatewayEvent]:
         """Return the events of the lines completed by ``data``."""
         self._buffer += data
         *lines, rest = bytes(self._buffer).split(b"\n")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from swe_argo.steps.agents.gateway.events import Over
+from swe_argo.steps.agents.gateway.events import GatewayLimit
 
 Pairs = list[tuple[str, str]]
 Count = Annotated[int, Field(ge=0)]
@@ -67,7 +67,7 @@ class EndedFrame(Frame):
 
     exit_code: int
     killed: bool = False
-    over: Over | None = None
+    over: GatewayLimit | None = None
     refused: dict[str, Count] = {}
     failure: str = ""
 
@@ -93,15 +93,15 @@ def read_frame(line: bytes) -> OutputFrame:
 
 def answer_lines(number: int, status: int, headers: dict[str, str], body: bytes) -> bytes:
     """Return the two lines that answer a request, the second with its body; see program/answers.go."""
-    letters = base64.b64encode(_deflate(body))
+    encoded_body = base64.b64encode(_deflate(body))
     fields = {
         "number": number,
         "status": status,
         "headers": list(headers.items()),
         "size": len(body),
-        "letters": len(letters),
+        "letters": len(encoded_body),
     }
-    return json.dumps(fields).encode() + b"\n" + letters + b"\n"
+    return json.dumps(fields).encode() + b"\n" + encoded_body + b"\n"
 
 
 def plain_bytes(data: str) -> bytes:

@@ -10,8 +10,8 @@ class GatewayLimits:
     """Limits of an agent program, enforced by the gateway and again by the reader of its frames.
 
     The gateway answers excess requests with 404, 413, 429 or 431, and with 503 if a body or an answer does not fit: the
-    disk is full, and 4 MiB of memory are in use. It alone enforces the last three limits (``Ended.over``). ``allowed``
-    are methods and paths without query; a path that ends in * is a prefix.
+    disk is full, and 4 MiB of memory are in use. It alone enforces the last three limits (``Ended.exceeded_limit``).
+    ``allowed`` are methods and paths without query; a path that ends in * is a prefix.
     """
 
     allowed: tuple[tuple[str, str], ...]

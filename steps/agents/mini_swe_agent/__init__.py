@@ -49,7 +49,7 @@ def act(task: Task) -> StopReason:
         end = agent.run(task.issue, **template_values)
     finally:
         turns.close()
-    commands.tidy()
+    commands.remove_patch_file()
     return _reason(end, agent, model)
 
 
@@ -68,7 +68,7 @@ def _reason(end: dict[str, Any], agent: Any, model: RecordedModel) -> StopReason
         case "Submitted":
             return StopReason.FINISHED
         case "RepeatedFormatError":
-            return StopReason.EMPTY_ANSWER if model.only_blank else StopReason.MALFORMED
+            return StopReason.EMPTY_ANSWER if model.has_only_empty_answers else StopReason.MALFORMED
     if "stop_reason" in end:
         return StopReason(end["stop_reason"])
     if 0 < agent.config.cost_limit <= agent.cost:

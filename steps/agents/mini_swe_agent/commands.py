@@ -46,7 +46,7 @@ class Commands:
         late = subprocess.TimeoutExpired(command, int(timeout_s) if timeout_s >= 1 else round(timeout_s, 1))
         return _output(result, f"{_FAILED} {late}")
 
-    def tidy(self) -> None:
+    def remove_patch_file(self) -> None:
         """Remove patch.txt, from which its prompt submits, unless HEAD has such a file."""
         self._box.exec(_REMOVE_PATCH_FILE, timeout_s=_REMOVE_TIMEOUT_S)
 

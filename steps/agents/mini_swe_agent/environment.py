@@ -23,7 +23,7 @@ class Environment:
     def execute(self, action: Action, cwd: str = "") -> Output:  # noqa: ARG002 - the library's agent passes no folder
         """Run a command in the repository. Raises Submitted if its output contains a submission."""
         output = self._commands.run(action["command"], self._time_s())
-        self._turns.ran(output)
+        self._turns.add_result(output)
         submitted = submission_in(output)
         if submitted is not None:
             extra = {"exit_status": "Submitted", "submission": submitted}

@@ -35,7 +35,7 @@ class RecordedModel:
         """For each malformed answer since the last good one, whether it was empty."""
 
     @property
-    def only_blank(self) -> bool:
+    def has_only_empty_answers(self) -> bool:
         """Return whether all malformed answers since the last good one were empty."""
         return all(self._blank)
 
@@ -60,11 +60,11 @@ class RecordedModel:
             self._blank.append(blank)
             correction = error.messages[0]
             correction["extra"]["cost"] = cost
-            self._turns.malformed(reply, "empty" if blank else "format_error", correction["content"])
+            self._turns.add_malformed(reply, "empty" if blank else "format_error", correction["content"])
             self._limits.count_message(correction)
             raise
         self._blank = []
-        self._turns.answered(reply, actions)
+        self._turns.add_answer(reply, actions)
         return {**reply.message, "extra": {"actions": actions, "cost": cost, "timestamp": time.time()}}
 
     def _limit_error(self, reason: StopReason) -> Exception:
@@ -113,7 +113,7 @@ class RecordedModel:
             observation_messages = self._library.text.format_observation_messages(outputs, **words)
         for observation_message in observation_messages:
             del observation_message["extra"]["raw_output"]  # frees memory
-        contents = self._turns.observed(
+        contents = self._turns.add_observations(
             [observation_message["content"] for observation_message in observation_messages]
         )
         for observation_message, content in zip(observation_messages, contents, strict=True):

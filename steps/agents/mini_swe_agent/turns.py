@@ -25,7 +25,7 @@ class Turns:
         self._ids: list[str] = []
         self._outputs: list[Output] = []
 
-    def answered(self, reply: Reply, actions: list[Action]) -> None:
+    def add_answer(self, reply: Reply, actions: list[Action]) -> None:
         """Record an answer with commands."""
         number = len(self.recorder.turns) + 1
         self._ids = [str(action.get("tool_call_id") or f"call-{number}-{n}") for n, action in enumerate(actions, 1)]
@@ -35,7 +35,7 @@ class Turns:
         ]
         self.recorder.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=reply.metrics)
 
-    def malformed(self, reply: Reply, problem: str, correction: str) -> None:
+    def add_malformed(self, reply: Reply, problem: str, correction: str) -> None:
         """Record an answer without a valid command; its calls are kept, but not executed."""
         calls = [
             ToolCall(tool_call_id=call.id, function_name=call.name, arguments={}, extra={"arguments": call.arguments})
@@ -46,11 +46,11 @@ class Turns:
         )
         self.recorder.add_message("user", correction)
 
-    def ran(self, output: Output) -> None:
+    def add_result(self, output: Output) -> None:
         """Store the result of a command of the last answer."""
         self._outputs.append(output)
 
-    def observed(self, contents: list[str]) -> list[str]:
+    def add_observations(self, contents: list[str]) -> list[str]:
         """Record the results shown to the agent. Return the texts to show: a resumed agent gets the recorded ones."""
         outputs, self._outputs = self._outputs, []
         results = [
@@ -68,7 +68,7 @@ class Turns:
     def close(self) -> None:
         """Record results that will not be shown, because the agent submitted or the machine failed."""
         if self._outputs:
-            self.observed([_shortened(output["output"]) for output in self._outputs])
+            self.add_observations([_shortened(output["output"]) for output in self._outputs])
 
 
 def _extra(output: Output, content: str) -> ResultExtra:

@@ -7,7 +7,7 @@ from swe_argo.steps.agents.gateway.events import Ended, GatewayRequest, Printed,
 from swe_argo.steps.agents.gateway.limits import GatewayLimits
 from swe_argo.steps.agents.program.endings import reason_of
 from swe_argo.steps.agents.program.exchange import Exchange
-from swe_argo.steps.agents.program.place import ProgramPlace
+from swe_argo.steps.agents.program.place import ProgramFiles
 from swe_argo.steps.agents.program.printed import PrintedText
 from swe_argo.steps.agents.prompts import templates
 from swe_argo.steps.agents.task import Task
@@ -40,7 +40,7 @@ def act(task: Task) -> StopReason:
     port = choose_port(task.box)
     instruction = templates.render(task.instruction, task.instance)
     with (
-        ProgramPlace(task.box, recipe, instruction, model=task.forwarder.model, port=port) as place,
+        ProgramFiles(task.box, recipe, instruction, model=task.forwarder.model, port=port) as place,
         Exchange(task, task.forwarder, instruction) as exchange,
         Gateway(
             *(task.box, place.command),

@@ -42,7 +42,7 @@ class ProgramCalls(AttemptCalls):
                 self._unused.setdefault(call.request, []).append(call)
 
     @property
-    def inherited(self) -> Usage:
+    def replayed_usage(self) -> Usage:
         """Return the usage of the replayed calls, summed per call."""
         return self._inherited
 
@@ -51,18 +51,18 @@ class ProgramCalls(AttemptCalls):
         """Return the most lost seconds of any replayed call, because calls have no order."""
         return self._lost_s
 
-    def show(self, results: list[Result]) -> list[Result]:
+    def results_to_show(self, results: list[Result]) -> list[Result]:
         """Return the new results unchanged."""
         return results
 
-    def take(self, request: str) -> RecordedCall | None:
+    def take_recorded(self, request: str) -> RecordedCall | None:
         """Return the oldest unused recorded answer to an equal request, None if there is none."""
         with self._lock:
             equal_calls = self._unused.get(request)
             if not equal_calls:
                 return None
             recorded = equal_calls.pop(0)
-            self.reused.append(recorded)
+            self.replayed.append(recorded)
             self._inherited += _usage_of(recorded.metrics)
             self._lost_s = max(self._lost_s, recorded.lost_s)
             self.clock.set(max(self.clock(), recorded.seconds))
@@ -81,7 +81,7 @@ class ContinuedForwarder:
     @property
     def usage(self) -> Usage:
         """Return the usage of all calls of the attempt, replayed ones included."""
-        return self._calls.inherited + self._forwarder.usage
+        return self._calls.replayed_usage + self._forwarder.usage
 
     @property
     def lost_s(self) -> float:
@@ -91,7 +91,7 @@ class ContinuedForwarder:
     @property
     def reused_count(self) -> int:
         """Return the number of answers replayed so far."""
-        return len(self._calls.reused)
+        return len(self._calls.replayed)
 
     @property
     def endpoint(self) -> str:
@@ -128,9 +128,9 @@ class ContinuedForwarder:
         request = self._digests.digest(method, path, body)
         if request is None:
             return self._forwarder.answer(method, path, headers, body, timeout_s)
-        if (recorded := self._calls.take(request)) is not None and recorded.forwarded is not None:
+        if (recorded := self._calls.take_recorded(request)) is not None and recorded.forwarded is not None:
             # The endpoint accepted this conversation in an earlier try, so a later refusal is due to the conversation.
-            recorded_answer, self._forwarder.goes_on = recorded.forwarded, True
+            recorded_answer, self._forwarder.was_accepted = recorded.forwarded, True
             return Forwarded(
                 recorded_answer.status,
                 dict(recorded_answer.headers),
@@ -140,7 +140,7 @@ class ContinuedForwarder:
         forwarded = self._forwarder.answer(method, path, headers, body, timeout_s)
         if forwarded.call is not None:
             fields = self._describe(forwarded, forwarded.call)
-            self._calls.keep(request, self._forwarder.usage, self.lost_s, **fields)
+            self._calls.store(request, self._forwarder.usage, self.lost_s, **fields)
             self._tokens.add(fields["forwarded"].name, forwarded.call.metrics)
         return forwarded
 

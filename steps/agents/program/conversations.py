@@ -40,19 +40,19 @@ class _Conversation:
     """Keys of all messages so far, the last answer included."""
     pending: set[str] = field(default_factory=set)
     """Ids of the calls of the last answer."""
-    answered: Key | None = None
+    last_answer: Key | None = None
     """Key of the last answer."""
     ids: SharedIds = field(default_factory=SharedIds)
 
-    def new_from(self, keys: list[Key], system: str) -> int | None:
+    def index_of_new(self, keys: list[Key], system: str) -> int | None:
         """Return the index of the first new message if the messages continue this conversation, else None."""
         if keys[: len(self.keys)] == self.keys:
             return len(self.keys)
         # Under another system message, only ids of calls prove that an answer is from this conversation.
-        if self.answered is None or (_stable_part(system) != self.system and not self.answered[2]):
+        if self.last_answer is None or (_stable_part(system) != self.system and not self.last_answer[2]):
             return None
         # Agents change older messages: they shorten results and remove reminders.
-        indices = [index for index, key in enumerate(keys) if _same_answer(key, self.answered)]
+        indices = [index for index, key in enumerate(keys) if _same_answer(key, self.last_answer)]
         # The messages after the last answer are new.
         return indices[-1] + 1 if indices else None
 
@@ -75,7 +75,7 @@ class Conversations:
         new = call.messages[start:]
         self._record_new_messages(conversation, new)
         metrics = conversation.ids.add_token_ids(call.metrics, call.messages)
-        conversation.keys, conversation.pending, conversation.answered = keys, set(), None
+        conversation.keys, conversation.pending, conversation.last_answer = keys, set(), None
         if call.reply is None:
             if call.metrics != Metrics():
                 conversation.recorder.add_agent_turn("", [], metrics=metrics, ended=call.ended)
@@ -93,7 +93,7 @@ class Conversations:
         matches = [
             (start, candidate)
             for candidate in self._all
-            if (start := candidate.new_from(keys, call.system)) is not None
+            if (start := candidate.index_of_new(keys, call.system)) is not None
         ]
         if matches:
             # The longest match; of equally long ones the conversation with the newest call.
@@ -120,15 +120,15 @@ class Conversations:
         user_texts = (text_of(message.get("content")) for message in call.messages if message["role"] == "user")
         rank = (bool(tools), any(self._instruction_mark in text for text in user_texts))
         if self._main is not None and rank > self._main.rank:
-            self._recorder.set_aside()
-            self._main.recorder, self._main = self._recorder.beside[-1], None
+            self._recorder.move_turns_to_side_conversation()
+            self._main.recorder, self._main = self._recorder.side_recorders[-1], None
         agent = self._recorder.agent.model_copy(update={"tool_definitions": call.tools or None})
         agent = agent.model_copy(update={"model_name": self._name if call.model == self._model else call.model})
         recorder = self._recorder
         if self._main is None:
             recorder.agent = agent
         else:
-            recorder = self._recorder.open_beside(agent)
+            recorder = self._recorder.open_side_conversation(agent)
         conversation = _Conversation(recorder, _stable_part(call.system), tools, rank)
         self._all.append(conversation)
         self._main = self._main or conversation
@@ -172,8 +172,8 @@ class Conversations:
             for place, call in enumerate(reply.calls, 1)
         ]
         conversation.recorder.add_agent_turn(reply.text, calls, reasoning=reply.reasoning, metrics=metrics)
-        conversation.answered = _key(reply.message)
-        conversation.keys.append(conversation.answered)
+        conversation.last_answer = _key(reply.message)
+        conversation.keys.append(conversation.last_answer)
         conversation.pending = {call.tool_call_id for call in calls}
 
 

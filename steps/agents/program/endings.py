@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swe_argo.steps.agents.gateway.events import Ended, Over
+from swe_argo.steps.agents.gateway.events import Ended, GatewayLimit
 from swe_argo.steps.agents.program.exchange import Exchange
 from swe_argo.steps.agents.program.unrunnable import explain_unrunnable
 from swe_argo.steps.agents.task import Task
@@ -13,7 +13,7 @@ from swe_argo.steps.errors import ConfigError, InfraError, one_line
 
 SIGNAL_BASE = 128
 """A shell's exit code for a program that a signal ended is this plus the signal's number."""
-LIMIT_NOTES: dict[Over, tuple[StopReason, str]] = {
+LIMIT_REASONS: dict[GatewayLimit, tuple[StopReason, str]] = {
     "output": (StopReason.OUTPUT_FLOOD, "output limit exceeded"),
     "home": (StopReason.HOME_FLOOD, "HOME size limit exceeded"),
     "waiting": (StopReason.WAITING, "no activity: the agent may be waiting for a terminal or a person"),
@@ -40,8 +40,8 @@ def _reason(ended: Ended, exchange: Exchange, recipe: Recipe, task: Task) -> tup
         return exchange.reason, ""
     if ended.failure:
         raise InfraError(FailureClass.EXEC, f"the gateway for {recipe.name} did not start: {ended.failure}")
-    if ended.over is not None:
-        return LIMIT_NOTES[ended.over]
+    if ended.exceeded_limit is not None:
+        return LIMIT_REASONS[ended.exceeded_limit]
     if ended.exit_code is None:
         return _without_exit_code(ended)
     code = ended.exit_code

@@ -98,7 +98,7 @@ class Exchange:
         """Return whether to end the agent now. Raises InfraError if the endpoint alone used up its time."""
         with self._lock:
             self._limits.lost(self._forwarder.lost_s)
-            if self._failure is None and self.reason is None and self._limits.out_of_time:
+            if self._failure is None and self.reason is None and self._limits.is_out_of_time:
                 self._stop(StopReason.TIMEOUT)
             is_killed = self._kill_at is not None and time.monotonic() >= self._kill_at
             return is_killed or self._failure is not None
@@ -113,7 +113,7 @@ class Exchange:
     def _answer(self, request: GatewayRequest, gateway: Gateway) -> None:
         """Answer a request in a thread of the pool; after an error, keep it for ``finish`` and end the agent."""
         try:
-            answer = self._answered(request)
+            answer = self._get_answer(request)
             gateway.answer(request.number, GatewayResponse(answer.status, answer.headers, answer.body))
         except BaseException as error:  # noqa: BLE001 - raised by finish, in the waiting thread
             with self._lock:
@@ -122,13 +122,13 @@ class Exchange:
                     self._task.recorder.set_usage(self._forwarder.usage)
             gateway.kill()
 
-    def _answered(self, request: GatewayRequest) -> Forwarded:
+    def _get_answer(self, request: GatewayRequest) -> Forwarded:
         """Return the answer to a request. Model calls count against the limits and are recorded."""
         if not asks_model(request.method, request.path):
             return self._forwarder.answer(request.method, request.path, request.headers, request.body)
         with self._lock:
             self.has_called_model = True
-            if (refusal := self._refuse(request.path)) is not None:
+            if (refusal := self._refuse_beyond_limits(request.path)) is not None:
                 return refusal
             self._running_calls += 1
             left_s = self._limits.left_s
@@ -141,7 +141,7 @@ class Exchange:
             self._record(answer)
         return answer
 
-    def _refuse(self, path: str) -> Forwarded | None:
+    def _refuse_beyond_limits(self, path: str) -> Forwarded | None:
         """Return an error response if a limit forbids another call, else None. The caller holds the lock."""
         limits = self._limits
         limits.lost(self._forwarder.lost_s)

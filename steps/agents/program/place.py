@@ -30,7 +30,7 @@ cd {workdir} && exec {command}
 """
 
 
-class ProgramPlace:
+class ProgramFiles:
     """Files of a program, removed on exit. Methods raise the errors of Sandbox.
 
     ``model``: the agent's name for the model; ``port``: the gateway's port.

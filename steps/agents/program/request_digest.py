@@ -79,7 +79,7 @@ def _order_results(items: list[Any], *, by_block: bool) -> list[Any]:
         items = [block for message in items for block in _blocks(message)]
     positions: dict[object, int] = {}
     numbers, ordered = count(), list[Any]()
-    for of_model, turn in groupby(items, _is_of_model):
+    for of_model, turn in groupby(items, _is_model_item):
         if of_model:
             part = list(turn)
             positions |= {call: next(numbers) for item in part for call in _calls(item)}
@@ -99,7 +99,7 @@ def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _is_of_model(item: dict[str, Any]) -> bool:
+def _is_model_item(item: dict[str, Any]) -> bool:
     kind = str(item.get("type"))
     return item.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 

@@ -35,7 +35,7 @@ class TokenRecord:
         self._newest: OrderedDict[str, list[int]] = OrderedDict()
 
     def pack(self, metrics: Metrics) -> dict[str, Any]:
-        """Return a call's ids as fields of ``RecordedForward``; empty if there are none."""
+        """Return the fields of ``RecordedForward`` that hold a call's token ids; empty if the call has none."""
         prompt, *other_fields = (getattr(metrics, field) for field in FIELDS)
         if prompt is None and not any(other_fields):
             return {}
@@ -68,10 +68,10 @@ class TokenRecord:
             return {}
         prompt, *other_fields = json.loads(forward.tokens)
         if forward.extends:
-            prompt = [*self._beginning(forward), *prompt]
+            prompt = [*self._shared_ids(forward), *prompt]
         return Metrics(**dict(zip(FIELDS, (prompt, *other_fields), strict=True))).model_dump(include={*FIELDS})
 
-    def _beginning(self, forward: RecordedForward) -> list[int]:
+    def _shared_ids(self, forward: RecordedForward) -> list[int]:
         """Return the ids that are stored with earlier calls."""
         # Goes back from call to call; a call's own tokens follow those that it shares with the one before.
         pieces, missing = [], forward.shared_ids

@@ -22,7 +22,7 @@ def read_instruction(spec: AgentSpec, chosen: list[dict[str, Any]], before: RunF
 
     text = templates.template_source(spec)
     if before is not None and before.instruction != text:
-        if spec.instruction_template is not None and not templates.is_own(spec.instruction_template):
+        if spec.instruction_template is not None and not templates.is_bundled(spec.instruction_template):
             raise ConfigError(
                 f"{spec.instruction_template} changed since run {before.run_id!r} began; use another run id",
                 field=templates.FIELD,
@@ -44,4 +44,4 @@ def read_scaffold_words(spec: AgentSpec) -> tuple[str, list[str]]:
     from swe_argo.steps.agents.tools.toolsets import toolset
 
     text = scaffold_text.read(spec)
-    return text, scaffold_text.check(text, spec.scaffold_words, toolset(spec.name, spec.scaffold_fidelity))
+    return text, scaffold_text.check_wording(text, spec.scaffold_words, toolset(spec.name, spec.scaffold_fidelity))

@@ -32,7 +32,7 @@ from swe_argo.steps.errors import ConfigError
 FIELD = "agent.scaffold_words"
 KINDS = ("shell", "edit", "search", "note")
 """Kinds of tools whose results have a frame; tools that end the work need none."""
-OBSERVED = (
+FRAME_NAMES = (
     *("tool", "output", "errors", "note"),
     *("exit_code", "timed_out", "running", "seconds", "folder", "python"),
 )
@@ -66,7 +66,7 @@ def read(spec: AgentSpec) -> str:
         raise ConfigError(f"{spec.scaffold_words} cannot be read: {error}", field=FIELD) from None
 
 
-def check(source: str, display_name: str, tools: Toolset) -> list[str]:
+def check_wording(source: str, display_name: str, tools: Toolset) -> list[str]:
     """Return notices about the file. Raises ConfigError with the fault in one line."""
     words = parse_words(source, display_name, tools)
     worded_tools = _with_wording(tools, words, display_name)
@@ -93,22 +93,25 @@ def parse_words(source: str, display_name: str, tools: Toolset) -> Words:
         raise ConfigError(f"{display_name}: {error}", field=FIELD) from None
     _refuse_unknown_names(content, ("system", "tools", "frames"), display_name, "")
     by_name = {tool.name: tool for tool in tools.tools}
-    for name, tool_table in _table(content, "tools", display_name).items():
+    for name, tool_table in _get_table(content, "tools", display_name).items():
         _refuse_unknown_names({name: tool_table}, by_name, display_name, "tools.")
         _refuse_unknown_names(
-            _table(content["tools"], name, display_name), ("description", "parameters"), display_name, f"tools.{name}."
+            _get_table(content["tools"], name, display_name),
+            ("description", "parameters"),
+            display_name,
+            f"tools.{name}.",
         )
-        # Here ``_text`` only checks: Words holds the tables as they are.
-        _text(tool_table, "description", display_name, f"tools.{name}.")
-        parameters = _table(tool_table, "parameters", display_name)
+        # Here ``_get_text`` only checks: Words holds the tables as they are.
+        _get_text(tool_table, "description", display_name, f"tools.{name}.")
+        parameters = _get_table(tool_table, "parameters", display_name)
         _refuse_unknown_names(parameters, by_name[name].by_name, display_name, f"tools.{name}.parameters.")
         for parameter in parameters:
-            _text(parameters, parameter, display_name, f"tools.{name}.parameters.")
-    frames = _table(content, "frames", display_name)
+            _get_text(parameters, parameter, display_name, f"tools.{name}.parameters.")
+    frames = _get_table(content, "frames", display_name)
     _refuse_unknown_names(frames, KINDS, display_name, "frames.")
     for kind in frames:
-        _text(frames, kind, display_name, "frames.")
-    return Words(_text(content, "system", display_name, ""), content.get("tools", {}), frames)
+        _get_text(frames, kind, display_name, "frames.")
+    return Words(_get_text(content, "system", display_name, ""), content.get("tools", {}), frames)
 
 
 def system_names(finish: str, tools: str, workdir: str = WORKDIR) -> dict[str, Any]:
@@ -144,13 +147,13 @@ def _with_wording(tools: Toolset, words: Words, display_name: str) -> Toolset:
 
 def _frame_values(tool: Tool, outcome: ToolResult, output: str, limit: int) -> dict[str, Any]:
     """Return the values of OBSERVED, by name, for one result. ``output``: its text as cut for the model."""
-    folder, python = outcome.where
+    folder, python = outcome.folder_and_python
     errors = text.cut_middle(outcome.errors or "", None, limit).text
     values = (
         *(tool.name, output, errors, outcome.note),
         *(outcome.exit_code, outcome.timed_out, outcome.running, round(outcome.seconds), folder, python),
     )
-    return dict(zip(OBSERVED, values, strict=True))
+    return dict(zip(FRAME_NAMES, values, strict=True))
 
 
 def _with_descriptions(tool: Tool, tool_table: Mapping[str, Any]) -> Tool:
@@ -163,7 +166,7 @@ def _with_descriptions(tool: Tool, tool_table: Mapping[str, Any]) -> Tool:
     return replace(tool, description=tool_table.get("description", tool.description), parameters=parameters)
 
 
-def _table(content: Mapping[str, Any], name: str, display_name: str) -> dict[str, Any]:
+def _get_table(content: Mapping[str, Any], name: str, display_name: str) -> dict[str, Any]:
     """Return a table of the file, {} if it is missing. Raises ConfigError if it is no table."""
     value = content.get(name, {})
     if not isinstance(value, dict):
@@ -171,7 +174,7 @@ def _table(content: Mapping[str, Any], name: str, display_name: str) -> dict[str
     return value
 
 
-def _text(content: Mapping[str, Any], name: str, display_name: str, prefix: str) -> str:
+def _get_text(content: Mapping[str, Any], name: str, display_name: str, prefix: str) -> str:
     """Return a text of the file, "" if it is missing. Raises ConfigError if it is no text."""
     value = content.get(name, "")
     if not isinstance(value, str):

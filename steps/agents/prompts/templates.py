@@ -69,7 +69,7 @@ def template_source(spec: AgentSpec) -> str:
         return (prompts_folder() / f"{agent.prompt}{_SUFFIX}").read_text("utf-8") if agent.prompt else ""
     if not (agent.calls_tools or agent.is_program):
         raise ConfigError(f"agent {spec.name!r} does not use an instruction template", field=FIELD)
-    path = prompts_folder() / f"{_stem(chosen)}{_SUFFIX}" if is_own(chosen) else Path(chosen).expanduser()
+    path = prompts_folder() / f"{_stem(chosen)}{_SUFFIX}" if is_bundled(chosen) else Path(chosen).expanduser()
     try:
         return path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +81,7 @@ def template_source(spec: AgentSpec) -> str:
         raise ConfigError(f"{chosen} cannot be read: {error}", field=FIELD) from None
 
 
-def is_own(chosen: str) -> bool:
+def is_bundled(chosen: str) -> bool:
     """Return whether the name is that of a bundled template, with or without its suffix."""
     return _stem(chosen) in _choices()
 
@@ -208,7 +208,7 @@ def _render(text: str, display_name: str, values: Mapping[str, Any]) -> str:
         with _limit_cpu_time():
             return template.render(values)
     except Exception as error:  # noqa: BLE001 - expressions of the template may raise anything: 1 / 0, 'a' + 1, ...
-        _refuse(display_name, error, values)
+        _raise_render_error(display_name, error, values)
 
 
 @contextmanager
@@ -233,7 +233,7 @@ def _limit_cpu_time() -> Iterator[None]:
         signal.signal(signal.SIGPROF, previous)
 
 
-def _refuse(display_name: str, error: Exception, values: Mapping[str, Any]) -> NoReturn:
+def _raise_render_error(display_name: str, error: Exception, values: Mapping[str, Any]) -> NoReturn:
     """Raise ConfigError with the line: jinja2 gives a template's frames its own name and lines."""
     line, trace = 0, error.__traceback__
     while trace is not None:
@@ -252,12 +252,12 @@ def _refuse_unknown(tree: nodes.Template, display_name: str, values: Mapping[str
     unknown = meta.find_undeclared_variables(tree) - set(values) - set(_GLOBALS) - excused
     for node in tree.find_all(nodes.Name):
         if node.name in unknown:
-            _unknown(display_name, node.lineno, node.name, values)
+            _raise_undefined(display_name, node.lineno, node.name, values)
     for attribute in tree.find_all(nodes.Getattr):
         inner = attribute.node
         of_instance = isinstance(inner, nodes.Name) and inner.name == "instance" and attribute not in guarded
         if of_instance and attribute.attr not in values.get("instance", ()):
-            _unknown(display_name, attribute.lineno, f"instance.{attribute.attr}", values["instance"])
+            _raise_undefined(display_name, attribute.lineno, f"instance.{attribute.attr}", values["instance"])
 
 
 def _names_of(tree: nodes.Template) -> set[str]:
@@ -269,7 +269,7 @@ def _names_of(tree: nodes.Template) -> set[str]:
     return names_used | {key.value for key in keys if isinstance(key, nodes.Const) and isinstance(key.value, str)}
 
 
-def _unknown(display_name: str, line: int, name: str, values: Mapping[str, Any]) -> NoReturn:
+def _raise_undefined(display_name: str, line: int, name: str, values: Mapping[str, Any]) -> NoReturn:
     """Raise ConfigError for an undefined name at this line."""
     near = difflib.get_close_matches(name.rpartition(".")[2], values, 1)
     hint = f" (did you mean {near[0]}?)" if near else ""

@@ -30,17 +30,17 @@ MINI = "mini-swe-agent"
 
 @dataclass(frozen=True)
 class PerformedAction:
-    """Result of an action. ``also``: other forms in which a recording may have it."""
+    """Result of an action. ``other_forms``: other forms in which a recording may have it."""
 
     observed: ToolObservation
-    also: tuple[str, ...] = ()
+    other_forms: tuple[str, ...] = ()
 
 
 Perform = Callable[[Action, float], PerformedAction]
 """Function that executes an action within the given seconds. Raises what Sandbox raises, nothing else."""
 
 
-def performer_of(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Perform:
+def executor_for(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Perform:
     """Return the executor for a recording's actions.
 
     ``scaffold``: the scaffold whose tools were used; None for tools of other projects.
@@ -115,12 +115,12 @@ class _ForeignTools:
         self.session.timeout_s = timeout_s
         kind, arguments = KINDS.get(action.tool), action.arguments
         # Names of arguments that cannot be sent to a sandbox.
-        odd = [name for name in ("path", "search_term") if not is_sendable(name, arguments.get(name))]
+        unsendable = [name for name in ("path", "search_term") if not is_sendable(name, arguments.get(name))]
         match kind:
             case Kind.SHELL | Kind.SESSION if not shell_command(arguments):
                 return PerformedAction(_not_performed(f"{action.tool} has no command"))
-            case Kind.EDIT | Kind.SEARCH if odd:
-                return PerformedAction(_not_performed(f"{action.tool}: `{odd[0]}` {NOT_TEXT}"))
+            case Kind.EDIT | Kind.SEARCH if unsendable:
+                return PerformedAction(_not_performed(f"{action.tool}: `{unsendable[0]}` {NOT_TEXT}"))
             case Kind.SHELL | Kind.SESSION:
                 shell = self.session.shell(persistent=kind is Kind.SESSION)
                 outcome = shell.run(_plain(shell_command(arguments)), timeout_s=timeout_s)
@@ -146,7 +146,7 @@ class _ForeignTools:
         """Execute an editor command; arguments of None count as missing."""
         present = {name: value for name, value in arguments.items() if value is not None}
         try:
-            return ToolResult(self.session.editor(Dialect()).act(present), 0)
+            return ToolResult(self.session.editor(Dialect()).execute(present), 0)
         except RefusedError as refusal:
             return ToolResult(str(refusal), 1)
 

@@ -9,7 +9,7 @@ from swe_argo.steps.agents import observation_diff
 from swe_argo.steps.agents.formats.solved_unit import replace_surrogates
 from swe_argo.steps.agents.mini_swe_agent.commands import Commands, submitted_text
 from swe_argo.steps.agents.recorder import Recorder
-from swe_argo.steps.agents.replay.actions import MINI, PerformedAction, performer_of
+from swe_argo.steps.agents.replay.actions import MINI, PerformedAction, executor_for
 from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.data import Patch
@@ -43,7 +43,7 @@ def perform(
     """
     reason = _perform(recording, sandbox, spec, recorder, clock)
     if recording.scaffold == MINI:
-        Commands(sandbox).tidy()  # as in that agent
+        Commands(sandbox).remove_patch_file()  # as in that agent
     return reason
 
 
@@ -55,7 +55,7 @@ def _perform(
         extra = (recorder.agent.extra or AgentExtra()).model_copy(update={"scaffold": recording.scaffold})
         recorder.agent = recorder.agent.model_copy(update={"extra": extra})
     end = clock() + spec.timeout_s
-    execute = performer_of(recording.scaffold, sandbox, spec)
+    execute = executor_for(recording.scaffold, sandbox, spec)
     final_reason = recording.stop_reason or StopReason.FINISHED
     for number, action in enumerate(recording.actions, 1):
         remaining_s = end - clock()
@@ -80,7 +80,8 @@ def _record_action(
         workdir is not None
         and recorded is not None
         and not any(
-            observation_diff.is_same_observation(recorded, text, workdir) for text in (observed.text, *performed.also)
+            observation_diff.is_same_observation(recorded, text, workdir)
+            for text in (observed.text, *performed.other_forms)
         )
     )
     extra = ResultExtra(
@@ -113,7 +114,9 @@ def compare_with_recording(recording: Recording, recorder: Recorder, patch: byte
     compared_numbers = [number for number, action in enumerate(recording.actions, 1) if action.observation is not None]
     compared_numbers = compared_numbers if recording.scaffold else []
     differing = [
-        number for number in compared_numbers if number > len(turns) or _recorded(turns[number - 1]) is not None
+        number
+        for number in compared_numbers
+        if number > len(turns) or _differing_observation(turns[number - 1]) is not None
     ]
     return Replayed(
         observations=len(compared_numbers),
@@ -122,7 +125,7 @@ def compare_with_recording(recording: Recording, recorder: Recorder, patch: byte
     )
 
 
-def _recorded(turn: Turn) -> str | None:
+def _differing_observation(turn: Turn) -> str | None:
     """Return the recorded observation of a replayed turn if the new one differs, else None."""
     extra = turn.observation.results[0].extra if turn.observation else None
     return extra.recorded if extra else None

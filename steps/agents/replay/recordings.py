@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from swe_argo.steps.agents.formats import Recorded, openhands, preds, read_row
+from swe_argo.steps.agents.formats import ParsedTrajectory, openhands, preds, read_row
 from swe_argo.steps.agents.tools import APPLY, KINDS, Kind
 from swe_argo.steps.contracts.data import WORKDIR, Patch
 from swe_argo.steps.contracts.recording import Action, Recording
@@ -65,12 +65,12 @@ def read(
     for name, instance_id in collected.expected.items():
         place, recorded = collected.by_name[name]
         recorded = _reduce_to_patch(place, recorded)
-        collected.patch_alone += recorded.patch_alone
+        collected.patch_alone += recorded.is_patch_only
         by_id[instance_id] = _recording(place, openhands.move_repository(recorded, workdirs[instance_id]))
     return Recordings(next(iter(collected.models), None), by_id, list(collected.notices(path)))
 
 
-def _recording(place: str, recorded: Recorded) -> Recording:
+def _recording(place: str, recorded: ParsedTrajectory) -> Recording:
     """Return the recording to store. Raises ConfigError if it is nested too deeply for that."""
     patch = _patch_of(place, recorded)
     recording = Recording(
@@ -95,13 +95,13 @@ class _Collected:
     """
 
     expected: dict[str, str]
-    by_name: dict[str, tuple[str, Recorded]] = field(default_factory=dict)
+    by_name: dict[str, tuple[str, ParsedTrajectory]] = field(default_factory=dict)
     unexpected: dict[str, str] = field(default_factory=dict)
     models: dict[str, None] = field(default_factory=dict)
     repeated: int = 0
     patch_alone: int = 0
 
-    def add(self, place: str, recorded: Recorded) -> None:
+    def add(self, place: str, recorded: ParsedTrajectory) -> None:
         """Add a recording; of several of one instance the first good one counts."""
         name = recorded.instance_id.lower()
         if name not in self.expected:
@@ -110,7 +110,7 @@ class _Collected:
         if recorded.model:
             self.models[recorded.model] = None
         self.repeated += name in self.by_name
-        if name not in self.by_name or (recorded.good and not self.by_name[name][1].good):
+        if name not in self.by_name or (recorded.is_outcome and not self.by_name[name][1].is_outcome):
             self.by_name[name] = place, recorded
 
     def notices(self, path: str) -> Iterator[str]:
@@ -125,7 +125,7 @@ class _Collected:
             yield f"{path} names several models; the run uses the first: {list_first(self.models)}"
 
 
-def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
+def _rows(root: Path) -> Iterator[tuple[str, ParsedTrajectory]]:
     """Yield every trajectory below ``root`` with its position (``file`` or ``file:row``)."""
     for file in _files(root):
         if file.suffix == ".jsonl":
@@ -133,14 +133,14 @@ def _rows(root: Path) -> Iterator[tuple[str, Recorded]]:
                 for number, line in enumerate(lines, 1):
                     if line.strip():
                         place = f"{file}:{number}"
-                        yield place, _read(_value(line, place), place)
+                        yield place, _read(_parse_json(line, place), place)
         else:
             yield from _single_file_rows(file)
 
 
-def _single_file_rows(file: Path) -> Iterator[tuple[str, Recorded]]:
+def _single_file_rows(file: Path) -> Iterator[tuple[str, ParsedTrajectory]]:
     """Yield a file's only trajectory, or its predictions: a list, or a map by instance id (``preds.json``)."""
-    value = _value(file.read_bytes(), str(file))
+    value = _parse_json(file.read_bytes(), str(file))
     if isinstance(value, list):
         yield from ((f"{file}:{number}", _read(row, f"{file}:{number}")) for number, row in enumerate(value, 1))
     elif (
@@ -166,7 +166,7 @@ def _files(root: Path) -> list[Path]:
     return sorted(files or [*root.rglob("*.jsonl")] or root.rglob("preds.json"))
 
 
-def _value(data: bytes, place: str) -> object:
+def _parse_json(data: bytes, place: str) -> object:
     """Return parsed JSON. Raises ConfigError if it is invalid or nested too deeply."""
     try:
         return json.loads(data)
@@ -176,7 +176,7 @@ def _value(data: bytes, place: str) -> object:
         raise ConfigError(f"{place} is malformed: {str(error).splitlines()[0]}", field=FIELD) from error
 
 
-def _read(row: object, place: str, fallback: str = "") -> Recorded:
+def _read(row: object, place: str, fallback: str = "") -> ParsedTrajectory:
     """Return a row's trajectory. ``fallback``: id for a row without one. Raises ConfigError if it is malformed."""
     try:
         recorded = read_row(row) if isinstance(row, dict) else None
@@ -187,7 +187,7 @@ def _read(row: object, place: str, fallback: str = "") -> Recorded:
     return recorded if recorded.instance_id else replace(recorded, instance_id=fallback)
 
 
-def _patch_of(place: str, recorded: Recorded) -> str | None:
+def _patch_of(place: str, recorded: ParsedTrajectory) -> str | None:
     """Return the patch; ATIF has no field for it, so it is a file beside the trajectory, also in exports."""
     patch_file = Path(place).with_name(Patch.file)
     if recorded.patch is None and recorded.format == "ATIF" and patch_file.is_file():
@@ -195,7 +195,7 @@ def _patch_of(place: str, recorded: Recorded) -> str | None:
     return recorded.patch
 
 
-def _reduce_to_patch(place: str, recorded: Recorded) -> Recorded:
+def _reduce_to_patch(place: str, recorded: ParsedTrajectory) -> ParsedTrajectory:
     """Return the recording, reduced to its patch if it used unknown tools. Raises ConfigError if it has none."""
     is_foreign = recorded.format == "ATIF" and recorded.scaffold is None  # several tools are named `edit`
     unknown = dict.fromkeys(
@@ -213,4 +213,4 @@ def _reduce_to_patch(place: str, recorded: Recorded) -> Recorded:
             field=FIELD,
         )
     actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch else []
-    return replace(recorded, actions=actions, patch_alone=True)
+    return replace(recorded, actions=actions, is_patch_only=True)

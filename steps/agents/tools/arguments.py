@@ -27,12 +27,12 @@ def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], li
     for name, value in raw.items():
         parameter = tool.by_name.get(name)
         if parameter is None:
-            unknown.append(_unknown(tool, name))
+            unknown.append(_describe_unknown_parameter(tool, name))
             continue
         if value is None and not parameter.required:
             continue  # some models omit a parameter this way
         try:
-            arguments[name] = _typed(parameter, value)
+            arguments[name] = _convert(parameter, value)
         except BadArgumentError as error:
             faults.append(f"The value of `{name}` {error}, not {_show(value)}.")
     faults += [
@@ -45,17 +45,17 @@ def check_arguments(tool: Tool, raw: dict[str, Any]) -> tuple[dict[str, Any], li
     return (arguments, []) if tool.ends else (arguments, faults)
 
 
-def _unknown(tool: Tool, name: str) -> str:
+def _describe_unknown_parameter(tool: Tool, name: str) -> str:
     """Return the sentence for a parameter that the tool does not have."""
     near = get_close_matches(name, tool.by_name, 1)
     hint = f" Did you mean `{near[0]}`?" if near else ""
     return f"`{tool.name}` has no parameter `{_short(name)}`.{hint}"
 
 
-def _typed(parameter: Parameter, value: Any) -> Any:
+def _convert(parameter: Parameter, value: Any) -> Any:
     """Return a value in its parameter's type. Raises BadArgumentError if it cannot be converted."""
     if parameter.enum:
-        return _chosen(parameter, value)
+        return _match_choice(parameter, value)
     match parameter.type:
         case "string":
             if isinstance(value, str):
@@ -71,7 +71,7 @@ def _typed(parameter: Parameter, value: Any) -> Any:
             return _integers(value)
 
 
-def _chosen(parameter: Parameter, value: Any) -> str:
+def _match_choice(parameter: Parameter, value: Any) -> str:
     """Return the allowed value that equals this one, ignoring case and surrounding white space."""
     word = str(value).strip() if isinstance(value, str | bool) else ""
     for choice in parameter.enum:

@@ -20,9 +20,9 @@ CLIPPED = (
     "<response clipped><NOTE>Only part of this is shown, to save context. Find the line numbers you need with "
     "`grep -n`, then view that range.</NOTE>"
 )
-_AROUND = 4
+_CONTEXT_LINES = 4
 """Context lines shown before and after an edit."""
-_NAMED = 50
+_MAX_LISTED_LINES = 50
 """Most line numbers listed if old_str occurs several times."""
 
 
@@ -34,7 +34,7 @@ class Dialect:
     """Characters shown of a file or folder (R2E-Gym, file_editor)."""
     absolute_only: bool = False
     """Whether paths must be absolute."""
-    strips: bool = False
+    retries_stripped: bool = False
     """Whether a missing old_str is searched again without surrounding white space."""
     outline_lines: int | None = None
     """Lines above which a Python file is shown without function bodies, unless a range is given."""
@@ -42,9 +42,9 @@ class Dialect:
     """The same limit in characters."""
     python_only: bool = False
     """Whether only Python files and folders are shown (R2E-Gym)."""
-    within_only: bool = False
+    refuses_beyond_end: bool = False
     """Whether a range beyond the file's last line is refused (R2E-Gym)."""
-    shows_new: bool = False
+    shows_created_file: bool = False
     """Whether a created file is shown (R2E-Gym)."""
     separator: str = "\t"
     """Separator between line number and line in a view."""
@@ -57,7 +57,7 @@ class Editor:
         self.files = Files(sandbox, timeout_s)
         self.dialect = dialect or Dialect()
 
-    def act(self, arguments: dict[str, Any], limit: int | None = None) -> str:
+    def execute(self, arguments: dict[str, Any], limit: int | None = None) -> str:
         """Execute a command; ``limit`` overrides the dialect's characters shown.
 
         Raises RefusedError with a message for the agent if the command is invalid or has no effect, and what Sandbox
@@ -101,16 +101,16 @@ class Editor:
             return self._folder(path, limit)
         if self.dialect.python_only and not path.endswith(".py"):
             raise RefusedError(f"{posixpath.basename(path)} is no .py file: only Python files are shown.")
-        lines, between = _lines(text), self.dialect.separator
+        lines, separator = _lines(text), self.dialect.separator
         if view_range is None:
             if arguments.get("concise") or self._is_long(text, lines):
                 short = outline(text) if path.endswith(".py") else None
                 if short is not None:
                     title = f"Here's a condensed view of {path} (view it with `view_range` to see what is left out):\n"
                     return title + _clip(
-                        "\n".join(f"{number:6}{between}{clean_text(line)}" for number, line in short), limit
+                        "\n".join(f"{number:6}{separator}{clean_text(line)}" for number, line in short), limit
                     )
-            return _numbered(path, lines, 1, limit, between)
+            return _numbered(path, lines, 1, limit, separator)
         first, last = view_range
         if not 1 <= first <= len(lines):
             raise RefusedError(
@@ -119,13 +119,13 @@ class Editor:
             )
         if last != -1 and last < first:
             raise RefusedError(f"Invalid `view_range` {list(view_range)}: the last line is before the first.")
-        if self.dialect.within_only and last > len(lines):
+        if self.dialect.refuses_beyond_end and last > len(lines):
             raise RefusedError(
                 f"Invalid `view_range` {list(view_range)}: "
                 f"the last line must be at most {len(lines)}, or -1 for the end."
             )
         note = f"NOTE: the file has only {len(lines)} lines.\n" if last > len(lines) else ""
-        return note + _numbered(path, lines[first - 1 : None if last == -1 else last], first, limit, between)
+        return note + _numbered(path, lines[first - 1 : None if last == -1 else last], first, limit, separator)
 
     def _is_long(self, text: str, lines: list[str]) -> bool:
         """Return whether a file exceeds the dialect's limits for showing only an outline."""
@@ -134,7 +134,7 @@ class Editor:
 
     def _folder(self, path: str, limit: int) -> str:
         """Show what a folder contains, two levels deep."""
-        names, hidden = self.files.folder(path)
+        names, hidden = self.files.list_folder(path)
         if self.dialect.python_only:
             names, hidden = [name for name in names if name.endswith(("/", ".py"))], 0
         title = f"Here's the files and directories up to 2 levels deep in {path}, excluding hidden items:\n"
@@ -148,7 +148,7 @@ class Editor:
         if self.files.exists(path):
             raise RefusedError(f"File already exists at: {path}. `create` does not overwrite; edit it instead.")
         self.files.write(path, text, before=None)
-        if self.dialect.shows_new:
+        if self.dialect.shows_created_file:
             numbered_text = _numbered(path, _lines(text), 1, limit)
             return f"File created at {path}. {numbered_text}\nReview it, and edit it if necessary."
         return f"File created successfully at: {path}"
@@ -165,7 +165,7 @@ class Editor:
         changed = text[:at] + new + text[at + len(old) :]
         self.files.write(path, changed, before=text)
         first = text.count("\n", 0, at) + 1
-        return self._edited(path, changed, first, first + new.count("\n"), limit)
+        return self._describe_edit(path, changed, first, first + new.count("\n"), limit)
 
     def _find_match(self, path: str, text: str, old: str, new: str) -> tuple[int, str, str]:
         """Return the only position of ``old_str``, and both strings with the file's line ends.
@@ -174,17 +174,17 @@ class Editor:
         """
         # Forms of old_str to try: as given, with CRLF, and if the dialect allows it both of these stripped.
         tries: list[Callable[[str], str]] = [str, _crlf]
-        if self.dialect.strips and old.strip():
+        if self.dialect.retries_stripped and old.strip():
             tries += [str.strip, lambda part: _crlf(part.strip())]
         for form in tries:
             target, replacement = form(old), form(new)
-            places = _places(text, target)
+            places = _find_all(text, target)
             if len(places) > 1:
                 numbers = sorted({text.count("\n", 0, at) + 1 for at in places})
-                more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+                more = f" and {len(numbers) - _MAX_LISTED_LINES} more" if len(numbers) > _MAX_LISTED_LINES else ""
                 raise RefusedError(
                     "No replacement was performed. "
-                    f"Multiple occurrences of `old_str` in lines {numbers[:_NAMED]}{more} of {path}. "
+                    f"Multiple occurrences of `old_str` in lines {numbers[:_MAX_LISTED_LINES]}{more} of {path}. "
                     "Please make it unique: add the lines around it."
                 )
             if places:
@@ -213,7 +213,7 @@ class Editor:
         beyond = at > len(text)  # after a last line without a line end
         changed = text + end + block.removesuffix(end) if beyond else text[:at] + block + text[at:]
         self.files.write(path, changed, before=text)
-        return self._edited(path, changed, after + 1, after + 1 + new.count("\n"), limit)
+        return self._describe_edit(path, changed, after + 1, after + 1 + new.count("\n"), limit)
 
     def _undo(self, path: str, _arguments: dict[str, Any], limit: int) -> str:
         text = self.files.undo(path)
@@ -221,10 +221,10 @@ class Editor:
             return f"Last edit to {path} undone successfully: it was new, and is removed again."
         return f"Last edit to {path} undone successfully. " + _numbered(path, _lines(text), 1, limit)
 
-    def _edited(self, path: str, text: str, first: int, last: int, limit: int) -> str:
+    def _describe_edit(self, path: str, text: str, first: int, last: int, limit: int) -> str:
         """Return the message about an edit, with lines ``first`` to ``last`` and those around them."""
-        start = max(1, first - _AROUND)
-        snippet = _lines(text)[start - 1 : last + _AROUND]
+        start = max(1, first - _CONTEXT_LINES)
+        snippet = _lines(text)[start - 1 : last + _CONTEXT_LINES]
         return (
             f"The file {path} has been edited. {_numbered(f'a snippet of {path}', snippet, start, limit)}\n"
             "Review the changes and make sure they are as expected. Edit the file again if necessary."
@@ -240,13 +240,13 @@ def _lines(text: str) -> list[str]:
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def _numbered(name: str, lines: list[str], first: int, limit: int, between: str = "\t") -> str:
+def _numbered(name: str, lines: list[str], first: int, limit: int, separator: str = "\t") -> str:
     """Return lines as ``cat -n`` shows them, numbered from ``first``, cut to ``limit`` characters."""
-    text = "\n".join(f"{number:6}{between}{line}" for number, line in enumerate(_until(lines, limit), first))
+    text = "\n".join(f"{number:6}{separator}{line}" for number, line in enumerate(_lines_within(lines, limit), first))
     return f"Here's the result of running `cat -n` on {name}:\n" + _clip(clean_text(text.replace("\r\n", "\n")), limit)
 
 
-def _until(lines: list[str], limit: int) -> list[str]:
+def _lines_within(lines: list[str], limit: int) -> list[str]:
     """Return the lines that fit, and one more: numbering a million lines would take a second."""
     size = 0
     for number, line in enumerate(lines):
@@ -260,7 +260,7 @@ def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit] + CLIPPED
 
 
-def _places(text: str, target: str) -> list[int]:
+def _find_all(text: str, target: str) -> list[int]:
     """Return all positions of a text, overlapping ones included."""
     places, at = [], text.find(target)
     while at >= 0:

@@ -43,7 +43,7 @@ class Encoding:
         """Return the bytes of a file. Raises UnicodeEncodeError if the encoding lacks a character."""
         return self.mark + text.encode(self.name, "surrogateescape" if self.name == "utf-8" else "strict")
 
-    def after(self, before: str, text: str) -> Encoding:
+    def after_edit(self, before: str, text: str) -> Encoding:
         """Return the encoding for ``text``, the edited form of ``before``: a newly declared one, else this one."""
         name = _declared(text)
         return Encoding(name) if name and not self.mark and name != _declared(before) else self

@@ -13,11 +13,11 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 MAX_BYTES = 10 << 20
 """Largest file that can be opened (OpenHands' editor)."""
-REMEMBERED = 10
+MAX_UNDOS = 10
 """Number of edits per file that can be undone (OpenHands' editor), fewer for large files:"""
 REMEMBERED_BYTES = 16_000_000
 
-_READ = f"""p={{path}}
+_READ_SCRIPT = f"""p={{path}}
 [ -e "$p" ] || exit 41
 [ ! -d "$p" ] || exit 42
 [ -f "$p" ] || exit 43
@@ -31,12 +31,12 @@ _REFUSED = {
     44: "{path} cannot be read.",
     45: f"{{path}} is larger than {MAX_BYTES >> 20} MB: use the shell to look at parts of it.",
 }
-_LIST = """cd -- {path} || exit
+_LIST_SCRIPT = """cd -- {path} || exit
 all() {{ find -L . -mindepth 1 -maxdepth 2 -not -path '*/.*' "$@"; }}
 {{ all -type d -exec printf '%s/\\n' {{}} +; all -not -type d; }} 2>/dev/null | head -c 1000000
 printf '\\0'; find . -mindepth 1 -maxdepth 1 -name '.*' 2>/dev/null | wc -l"""
 # An existing file is replaced by a new one written beside it.
-_WRITABLE = """p={path}; d=$(dirname -- "$p")
+_WRITABLE_SCRIPT = """p={path}; d=$(dirname -- "$p")
 mkdir -p -- "$d" || exit 1
 if [ -e "$p" ]; then
 [ -f "$p" ] && [ -w "$p" ] || {{ echo "it is no file that can be written"; exit 1; }}
@@ -59,7 +59,7 @@ class Files:
 
     sandbox: Sandbox
     timeout_s: float
-    _before: dict[str, list[bytes | None]] = field(default_factory=lambda: defaultdict(list))
+    _undo_contents: dict[str, list[bytes | None]] = field(default_factory=lambda: defaultdict(list))
     """Path -> contents before its last edits, the newest last; None where there was no file."""
     _real: dict[str, str] = field(default_factory=dict)
     """Paths with links resolved."""
@@ -68,7 +68,7 @@ class Files:
     def read(self, path: str) -> str:
         """Return a file's text. Raises FolderError for a folder, RefusedError if it cannot be opened."""
         result = self.sandbox.exec(
-            _READ.format(path=shlex.quote(path)),
+            _READ_SCRIPT.format(path=shlex.quote(path)),
             timeout_s=self.timeout_s,
             cwd="/",
             max_output_bytes=MAX_BYTES + (1 << 16),  # the path comes first
@@ -96,7 +96,7 @@ class Files:
         Raises RefusedError if the path cannot be written, or the file's encoding lacks a character.
         """
         old = Encoding() if before is None else self._encodings[path]
-        new = old.after(before or "", text)
+        new = old.after_edit(before or "", text)
         try:
             data = new.encode(text)
         except UnicodeEncodeError as error:
@@ -111,19 +111,19 @@ class Files:
             self._real.pop(path, None)  # a link of that name no longer exists
         self._write_file(path, data)
         self._encodings[path] = new
-        remembered = [*self._before[path], None if before is None else old.encode(before)][-REMEMBERED:]
+        remembered = [*self._undo_contents[path], None if before is None else old.encode(before)][-MAX_UNDOS:]
         while sum(len(content or b"") for content in remembered) > REMEMBERED_BYTES:
             remembered.pop(0)
-        self._before[path] = remembered
+        self._undo_contents[path] = remembered
 
     def undo(self, path: str) -> str | None:
         """Undo the last edit. Return the restored text, None if the file was new and is removed.
 
         Raises RefusedError if there is no edit or undoing fails; it can then be tried again.
         """
-        if not self._before[path]:
+        if not self._undo_contents[path]:
             raise RefusedError(f"No edit history found for {path}: nothing was edited there.")
-        data = self._before[path][-1]
+        data = self._undo_contents[path][-1]
         text = None
         if data is None:
             result = self.sandbox.exec(f"rm -f -- {shlex.quote(path)}", timeout_s=self.timeout_s, cwd="/")
@@ -132,15 +132,15 @@ class Files:
         else:
             self._write_file(path, data)
             text, self._encodings[path] = decode(data)
-        self._before[path].pop()
+        self._undo_contents[path].pop()
         return text
 
-    def folder(self, path: str) -> tuple[list[str], int]:
+    def list_folder(self, path: str) -> tuple[list[str], int]:
         """Return a folder's sorted content, two levels deep, folders with a slash; and the number of hidden items.
 
         Raises RefusedError if it cannot be listed.
         """
-        script = _LIST.format(path=shlex.quote(path))
+        script = _LIST_SCRIPT.format(path=shlex.quote(path))
         result = self.sandbox.exec(script, timeout_s=self.timeout_s, cwd="/", max_output_bytes=2 << 20)
         names, _, hidden = result.stdout.rpartition(b"\0")
         if result.exit_code != 0:
@@ -156,7 +156,7 @@ class Files:
         except (OSError, InfraError) as error:
             # The machine is not at fault if the path itself is not writable.
             check = self.sandbox.exec(
-                _WRITABLE.format(path=shlex.quote(path)), timeout_s=self.timeout_s, cwd="/", merge=True
+                _WRITABLE_SCRIPT.format(path=shlex.quote(path)), timeout_s=self.timeout_s, cwd="/", merge=True
             )
             if isinstance(error, InfraError) and (check.exit_code == 0 or check.timed_out):
                 raise

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from swe_argo.steps.agents.tools.editor import Dialect, RefusedError
 from swe_argo.steps.agents.tools.result import ToolResult
 from swe_argo.steps.agents.tools.shell import Patience, Shell
-from swe_argo.steps.agents.tools.text import readable, whole
+from swe_argo.steps.agents.tools.text import readable, without_incomplete_end
 from swe_argo.steps.agents.tools.tool import Arguments
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ QUIET_S = 30.0
 _EARLIER = "[Below is the output of the previous command.]"
 LONGEST_S = 86_400.0
 """Longest run of a command if nothing else limits it."""
-_CHANGES = "git add -A && git diff --cached"
-_MOST_CHANGES = 100_000
+_CHANGES_COMMAND = "git add -A && git diff --cached"
+_MAX_CHANGES_BYTES = 100_000
 """Bytes of the changes shown for a review."""
 _REVIEW = """Before this is handed in, look at it once more:
 
@@ -37,7 +37,7 @@ All your changes:
 <diff>
 {changes}
 </diff>"""
-_STILL = (
+_STILL_RUNNING_HINT = (
     "It is still running. Send an empty command to wait for more output, text with `is_input` set to `true` to answer "
     "it, or `C-c` to interrupt it; give commands that take long a `timeout`."
 )
@@ -48,18 +48,20 @@ def edit_handler(dialect: Dialect) -> Act:
 
     def act(arguments: Arguments, session: Session) -> ToolResult:
         try:
-            return ToolResult(session.editor(dialect).act(arguments, session.max_observation), 0)
+            return ToolResult(session.editor(dialect).execute(arguments, session.max_observation), 0)
         except RefusedError as refusal:
             return ToolResult(f"ERROR: {refusal}", 1)
 
     return act
 
 
-def run_handler(parameter: str, *, persistent: bool, refused: tuple[str, ...] = (), apart: bool = False) -> Act:
+def run_handler(
+    parameter: str, *, persistent: bool, refused: tuple[str, ...] = (), separate_stderr: bool = False
+) -> Act:
     """Return a handler that runs the command in the argument ``parameter``.
 
     ``persistent``: whether the shell's state stays for the next command. ``refused``: first words of commands that are
-    not run. ``apart``: whether stderr is separate.
+    not run. ``separate_stderr``: whether stderr is separate.
     """
 
     def act(arguments: Arguments, session: Session) -> ToolResult:
@@ -69,7 +71,9 @@ def run_handler(parameter: str, *, persistent: bool, refused: tuple[str, ...] = 
             return ToolResult(f"`{parameter}` is empty: there is nothing to run.", 1)
         if words[0] in refused:
             return ToolResult(f"The command '{words[0]}' is not allowed here. Use another command or tool.", 1)
-        return session.shell(persistent=persistent).run(command, timeout_s=session.timeout_s, apart=apart)
+        return session.shell(persistent=persistent).run(
+            command, timeout_s=session.timeout_s, separate_stderr=separate_stderr
+        )
 
     return act
 
@@ -82,45 +86,53 @@ def session_handler(arguments: Arguments, session: Session) -> ToolResult:
     # A command with its own timeout may be silent all the time.
     patience = Patience(float(seconds)) if seconds else Patience(session.timeout_s, QUIET_S)
     if shell.running:
-        return _continued(_for_the_running(shell, command, is_input=is_input, limit=limit, patience=patience))
+        return _mark_as_earlier_output(
+            _send_to_running(shell, command, is_input=is_input, limit=limit, patience=patience)
+        )
     if not command or is_input:
         purpose = "sent input" if command else "waited for"
         return ToolResult(f"ERROR: no command is running that could be {purpose}.", None)
-    return _noted(shell.run(command, timeout_s=limit, patience=patience), patience)
+    return _with_note(shell.run(command, timeout_s=limit, patience=patience), patience)
 
 
-def _for_the_running(shell: Shell, command: str, *, is_input: bool, limit: float, patience: Patience) -> ToolResult:
+def _send_to_running(shell: Shell, command: str, *, is_input: bool, limit: float, patience: Patience) -> ToolResult:
     """Handle input while a command runs: a key, a line of input, or nothing; other commands are not run."""
     if command == "C-c":
         return shell.interrupt()
     if command and not is_input:
         # Only look whether it has ended meanwhile.
         result = shell.watch(timeout_s=limit, patience=Patience(seconds=0.05))
-        then = f"the last one has not ended. {_STILL}" if result.running else "this is the end of the last one."
-        return _noted(result, patience, f'[Your command "{command[:200]}" was NOT run: {then}]')
+        then = (
+            f"the last one has not ended. {_STILL_RUNNING_HINT}"
+            if result.running
+            else "this is the end of the last one."
+        )
+        return _with_note(result, patience, f'[Your command "{command[:200]}" was NOT run: {then}]')
     if command == "C-z":
-        return ToolResult(f"ERROR: C-z is not available: commands cannot be suspended. {_STILL}", None, running=True)
+        return ToolResult(
+            f"ERROR: C-z is not available: commands cannot be suspended. {_STILL_RUNNING_HINT}", None, running=True
+        )
     if not command:
         result = shell.watch(timeout_s=limit, patience=patience)
     elif command == "C-d":
         result = shell.close_input(timeout_s=limit, patience=patience)
     else:
         result = shell.send(command, timeout_s=limit, patience=patience)
-    return _noted(result, patience)
+    return _with_note(result, patience)
 
 
-def _noted(outcome: ToolResult, patience: Patience, note: str = "") -> ToolResult:
+def _with_note(outcome: ToolResult, patience: Patience, note: str = "") -> ToolResult:
     """Return the result with ``note``; by default with one that the command still runs, if it does."""
     if not note and outcome.running:
         waited = f"The command has not ended after {patience.seconds:g} seconds."
-        if patience.quiet_s and outcome.quiet:
+        if patience.quiet_s and outcome.stopped_for_silence:
             waited = f"The command has no new output after {patience.quiet_s:g} seconds."
-        note = f"[{waited} {_STILL}]"
+        note = f"[{waited} {_STILL_RUNNING_HINT}]"
     notes = "\n".join(filter(None, (outcome.note, note)))
     return replace(outcome, note=notes)
 
 
-def _continued(outcome: ToolResult) -> ToolResult:
+def _mark_as_earlier_output(outcome: ToolResult) -> ToolResult:
     """Return the result of a command that still runs, with its text marked as output of an earlier call's command."""
     return replace(outcome, text=f"{_EARLIER}\n{outcome.text}") if outcome.running and outcome.text else outcome
 
@@ -140,5 +152,9 @@ def review_handler(_arguments: Arguments, session: Session) -> ToolResult:
     session.submitted += 1
     if session.submitted > 1:
         return ToolResult("<<< Finished >>>", None)
-    result = session.sandbox.exec(_CHANGES, timeout_s=session.timeout_s, merge=True, max_output_bytes=_MOST_CHANGES)
-    return ToolResult(_REVIEW.format(changes=readable(whole(result.stdout))), None, goes_on=True)
+    result = session.sandbox.exec(
+        _CHANGES_COMMAND, timeout_s=session.timeout_s, merge=True, max_output_bytes=_MAX_CHANGES_BYTES
+    )
+    return ToolResult(
+        _REVIEW.format(changes=readable(without_incomplete_end(result.stdout))), None, continues_work=True
+    )

@@ -76,10 +76,10 @@ def openhands(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
     if tool.kind != "shell":
         message = re.sub(r"\AERROR: ", "ERROR:\n", outcome.text)
         return text.Cut(message, text.CLIPPED in message)
-    cut = _openhands_output(_plain(outcome), limit)
+    cut = _openhands_output(_without_escapes(outcome), limit)
     body = _with_notes(cut.text, outcome)
     if outcome.exit_code is not None:
-        folder, python = outcome.where
+        folder, python = outcome.folder_and_python
         body += f"\n[The command completed with exit code {outcome.exit_code}.]"
         body += f"\n[Current working directory: {folder}]" if folder else ""
         body += f"\n[Python interpreter: {python}]" if python else ""
@@ -111,7 +111,7 @@ def openhands_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
 
 def sweagent(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
     """Return the text under a heading, cut at the end; without the command's exit code."""
-    return _sweagent(tool, _plain(outcome) if tool.kind == "shell" else outcome, limit, states_success=False)
+    return _sweagent(tool, _without_escapes(outcome) if tool.kind == "shell" else outcome, limit, states_success=False)
 
 
 def sweagent_ours(tool: Tool, outcome: ToolResult, limit: int) -> text.Cut:
@@ -138,7 +138,7 @@ def _sweagent(tool: Tool, outcome: ToolResult, limit: int, *, states_success: bo
     return text.Cut(f"OBSERVATION:\n{body}\n[exit code: {code}]", cut.cut)
 
 
-def _plain(outcome: ToolResult) -> ToolResult:
+def _without_escapes(outcome: ToolResult) -> ToolResult:
     """Remove colours and other terminal control sequences."""
     tail = outcome.tail and _ESCAPES.sub("", outcome.tail)
     return replace(outcome, text=_ESCAPES.sub("", outcome.text), tail=tail)

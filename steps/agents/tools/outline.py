@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import warnings
 
-LEAST_LINES = 4
+MIN_BODY_LINES = 4
 """Shorter bodies are kept (R2E-Gym)."""
-LEAST_DOCSTRING = 5
+MIN_DOCSTRING_LINES = 5
 """Docstrings of classes with fewer lines are kept."""
 MOST_CHARACTERS = 300_000
 """Longest text to parse: a syntax tree takes a hundred times its memory, and 10 us a line."""
@@ -27,7 +27,7 @@ def outline(text: str) -> list[tuple[int, str]] | None:
         return None
     lines = text.split("\n")
     lines_shown: list[tuple[int, str]] = []
-    left_out = sorted(_left_out(tree))
+    left_out = sorted(_long_parts(tree))
     at, number = 0, 1
     while number <= len(lines):
         while at < len(left_out) and left_out[at][1] < number:  # skip parts inside one already left out
@@ -42,16 +42,16 @@ def outline(text: str) -> list[tuple[int, str]] | None:
     return lines_shown
 
 
-def _left_out(tree: ast.Module) -> list[tuple[int, int]]:
+def _long_parts(tree: ast.Module) -> list[tuple[int, int]]:
     """Return first and last lines of long function bodies and of long class docstrings' insides; they may nest."""
     gaps = []
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first, last = node.body[0].lineno, node.body[-1].end_lineno or 0
-            if last - first + 1 >= LEAST_LINES:
+            if last - first + 1 >= MIN_BODY_LINES:
                 gaps.append((first, last))
         elif isinstance(node, ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
             first, last = node.body[0].lineno, node.body[0].end_lineno or 0
-            if last - first + 1 >= LEAST_DOCSTRING:
+            if last - first + 1 >= MIN_DOCSTRING_LINES:
                 gaps.append((first + 1, last - 1))
     return gaps

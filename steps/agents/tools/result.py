@@ -21,13 +21,13 @@ class ToolResult:
     note: str = ""
     """Additional message to the agent; never cut."""
     running: bool = False
-    quiet: bool = False
+    stopped_for_silence: bool = False
     """Whether the command was left running because it was silent, not because of its time."""
     errors: str | None = None
     """Output on stderr, if separated from ``text``."""
-    where: tuple[str, str] = ("", "")
+    folder_and_python: tuple[str, str] = ("", "")
     """Current folder of a persistent shell, and its Python."""
-    goes_on: bool = False
+    continues_work: bool = False
     """Whether the work continues although the tool is one that ends it."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from swe_argo.steps.agents.tools.result import ToolResult
-from swe_argo.steps.agents.tools.text import readable, whole
+from swe_argo.steps.agents.tools.text import readable, without_incomplete_end
 from swe_argo.steps.agents.tools.tool import Arguments
 from swe_argo.steps.sandbox.protocol import ExecResult
 
@@ -42,11 +42,11 @@ def search(arguments: Arguments, session: Session) -> ToolResult:
 def _format_matches(term: str, path: str, result: ExecResult) -> ToolResult:
     """Return the result of the search script, whose first line of output is the kind of the path."""
     kind, _, output = result.stdout.partition(b"\n")
-    text = readable(whole(output) if result.truncated else output)
+    text = readable(without_incomplete_end(output) if result.truncated else output)
     if result.timed_out:
         return ToolResult(text, None, timed_out=True)
     if kind == b"folder":
-        return ToolResult(_folder(term, path, text), 0)
+        return ToolResult(_format_folder_matches(term, path, text), 0)
     if kind != b"file":
         return ToolResult(f"{path} does not exist, or is no file and no directory.", 1)
     if result.exit_code == 1:  # grep's code for no match
@@ -56,7 +56,7 @@ def _format_matches(term: str, path: str, result: ExecResult) -> ToolResult:
     return ToolResult(f'Matches for "{term}" in {path}:\n{text}', 0, tail="" if result.truncated else None)
 
 
-def _folder(term: str, path: str, text: str) -> str:
+def _format_folder_matches(term: str, path: str, text: str) -> str:
     """Return the message for a folder. ``text``: lines ``name:count``."""
     counts = []
     for line in text.splitlines():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from swe_argo.steps.agents.tools import shell_script
 from swe_argo.steps.agents.tools.result import ToolResult
-from swe_argo.steps.agents.tools.text import clean_text, cut_apart, readable, whole
+from swe_argo.steps.agents.tools.text import clean_text, decode_both_ends, readable, without_incomplete_end
 from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, ExecResult, Sandbox, StartedJob
 from swe_argo.steps.sandbox.wrapper import start_job
 
@@ -38,7 +38,7 @@ class _Running:
     job: StartedJob
     command: str
     began: float
-    part: bytes = b""
+    incomplete_character: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Shell:
         self._note = f"/tmp/{name}.where"  # noqa: S108 - the sandbox's own
         self._number = 0
         """Number of the last command that may keep running."""
-        self._where = ("", "")
+        self._folder_and_python = ("", "")
         """Folder and Python after the last command that may keep running."""
         self._running: _Running | None = None
-        self._began = False
+        self._has_state = False
         """Whether there is a saved state, so that nothing must be activated again."""
 
     @property
@@ -77,33 +77,35 @@ class Shell:
         return self._running is not None
 
     def run(
-        self, command: str, *, timeout_s: float, patience: Patience | None = None, apart: bool = False
+        self, command: str, *, timeout_s: float, patience: Patience | None = None, separate_stderr: bool = False
     ) -> ToolResult:
         """Run a command to its end, or stop it after ``timeout_s``.
 
         With ``patience`` it accepts input, and keeps running when patience ends. Not allowed while another command
-        runs. ``apart``: stderr goes to the result's ``errors``. Raises what Sandbox raises.
+        runs. ``separate_stderr``: stderr goes to the result's ``errors``. Raises what Sandbox raises.
         """
         if patience is None:
-            return self._alone(command, timeout_s, apart=apart)
+            return self._run_to_end(command, timeout_s, separate_stderr=separate_stderr)
         self._number += 1
         script = shell_script.in_session(self._one_word(command), self._home, self._workdir, self._note, self._number)
         job = start_job(self._sandbox, script, ends_bytes=ENDS_BYTES, note=self._note)
         self._running = _Running(job, command, time.monotonic())
-        return self._look(timeout_s, patience)
+        return self._poll(timeout_s, patience)
 
-    def _alone(self, command: str, timeout_s: float, *, apart: bool) -> ToolResult:
+    def _run_to_end(self, command: str, timeout_s: float, *, separate_stderr: bool) -> ToolResult:
         """Run a command to its end as a plain sandbox command, a millisecond faster than a background process."""
         word = self._one_word(command)
         result = self._sandbox.exec(
-            shell_script.in_session(word, self._home, self._workdir) if self._persistent else shell_script.alone(word),
+            shell_script.in_session(word, self._home, self._workdir)
+            if self._persistent
+            else shell_script.in_new_shell(word),
             timeout_s=timeout_s,
-            merge=not apart,
+            merge=not separate_stderr,
             max_output_bytes=ALONE_BYTES,
         )
-        if self._persistent and result.exit_code == shell_script.NO_SESSION and not self._began:
+        if self._persistent and result.exit_code == shell_script.NO_SESSION and not self._has_state:
             return self._without_session(command, timeout_s)
-        self._began = self._persistent
+        self._has_state = self._persistent
         text, tail = _both_ends(result)
         return ToolResult(
             text,
@@ -111,27 +113,27 @@ class Shell:
             timed_out=result.timed_out,
             seconds=result.seconds,
             tail=tail,
-            errors=readable(result.stderr) if apart else None,
+            errors=readable(result.stderr) if separate_stderr else None,
         )
 
     def watch(self, *, timeout_s: float, patience: Patience) -> ToolResult:
         """Return the running command's new output. ``timeout_s`` counts from its start, as in the next methods."""
-        return self._look(timeout_s, patience)
+        return self._poll(timeout_s, patience)
 
     def send(self, text: str, *, timeout_s: float, patience: Patience) -> ToolResult:
         """Send a line to the running command's input, whether it reads or not."""
         self._job.send(text.encode("utf-8", "surrogateescape") + b"\n")
-        return self._look(timeout_s, patience)
+        return self._poll(timeout_s, patience)
 
     def close_input(self, *, timeout_s: float, patience: Patience) -> ToolResult:
         """Close the running command's input."""
         self._job.close_input()
-        return self._look(timeout_s, patience)
+        return self._poll(timeout_s, patience)
 
     def interrupt(self) -> ToolResult:
         """Interrupt the running command (SIGINT), and kill it if it has not ended after two seconds."""
         self._job.interrupt()
-        return self._look(time.monotonic() - self._current.began + _INTERRUPT_S, Patience())
+        return self._poll(time.monotonic() - self._current.began + _INTERRUPT_S, Patience())
 
     @property
     def _job(self) -> StartedJob:
@@ -143,7 +145,7 @@ class Shell:
             raise ValueError("no command is running")
         return self._running
 
-    def _look(self, timeout_s: float, patience: Patience) -> ToolResult:
+    def _poll(self, timeout_s: float, patience: Patience) -> ToolResult:
         """Wait for the running command, and return its new output, and its exit code if it has ended.
 
         It is killed ``timeout_s`` after its start; if patience ends before, it keeps running.
@@ -153,23 +155,25 @@ class Shell:
         wait_s = min(remaining_s, patience.seconds or remaining_s)
         progress = running.job.poll(wait_s=wait_s, quiet_s=patience.quiet_s, kill=wait_s == remaining_s)
         seconds = time.monotonic() - running.began
-        first, last = running.part + progress.output, progress.tail
+        first, last = running.incomplete_character + progress.output, progress.tail
         if progress.running:
             # A program that fills a buffer may stop within a character, which is then shown with the next output.
             newest = first if last is None else last
-            running.part = newest[len(whole(newest)) :]
-            first, last = (whole(first), None) if last is None else (first, whole(last))
-        text, tail = (readable(first), None) if last is None else cut_apart(first, last)
+            running.incomplete_character = newest[len(without_incomplete_end(newest)) :]
+            first, last = (
+                (without_incomplete_end(first), None) if last is None else (first, without_incomplete_end(last))
+            )
+        text, tail = (readable(first), None) if last is None else decode_both_ends(first, last)
         if progress.running:
-            return ToolResult(text, None, seconds=seconds, tail=tail, running=True, quiet=progress.quiet)
+            return ToolResult(text, None, seconds=seconds, tail=tail, running=True, stopped_for_silence=progress.quiet)
         self._running = None
         # The script writes the note when the shell ends by itself; an older note has another number.
         ended_itself = progress.note[:1] == (str(self._number),)
-        if progress.exit_code == shell_script.NO_SESSION and not self._began and not ended_itself:
+        if progress.exit_code == shell_script.NO_SESSION and not self._has_state and not ended_itself:
             return self._without_session(running.command, timeout_s)
-        self._began = True
+        self._has_state = True
         if len(progress.note) == _NOTE_LINES:
-            self._where = (clean_text(progress.note[1]), clean_text(progress.note[2]))
+            self._folder_and_python = (clean_text(progress.note[1]), clean_text(progress.note[2]))
         code = _SIGKILL if progress.flooded else progress.exit_code
         killed = _KILLED if code == _SIGKILL and not ended_itself else ""
         return ToolResult(
@@ -179,19 +183,19 @@ class Shell:
             seconds=seconds,
             tail=tail,
             note=_FLOOD if progress.flooded else killed,
-            where=self._where,
+            folder_and_python=self._folder_and_python,
         )
 
     def _one_word(self, text: str) -> str:
         # Without namespaces, paths are translated and must be visible; the words are on this host's command lines.
-        return shell_script.one_word(text, in_sight=self._sandbox.machine.isolation == "none")
+        return shell_script.one_word(text, is_visible=self._sandbox.machine.isolation == "none")
 
     def _without_session(self, command: str, timeout_s: float) -> ToolResult:
         """Run a command in a new shell, because the folder for the shell's state cannot be created."""
-        script = shell_script.alone(self._one_word(command))
+        script = shell_script.in_new_shell(self._one_word(command))
         result = self._sandbox.exec(script, timeout_s=timeout_s, merge=True, max_output_bytes=2 * ENDS_BYTES)
         return ToolResult(
-            readable(whole(result.stdout) if result.truncated else result.stdout),
+            readable(without_incomplete_end(result.stdout) if result.truncated else result.stdout),
             result.exit_code,
             timed_out=result.timed_out,
             seconds=result.seconds,
@@ -204,5 +208,5 @@ def _both_ends(result: ExecResult) -> tuple[str, str | None]:
     """Return the output and None, or its beginning and its end if it is too long; see ``ToolResult.tail``."""
     out = result.stdout
     if len(out) <= 2 * ENDS_BYTES:
-        return readable(whole(out) if result.truncated else out), "" if result.truncated else None
-    return cut_apart(out[:ENDS_BYTES], out[-ENDS_BYTES:])
+        return readable(without_incomplete_end(out) if result.truncated else out), "" if result.truncated else None
+    return decode_both_ends(out[:ENDS_BYTES], out[-ENDS_BYTES:])

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import shlex
 
-from swe_argo.steps.sandbox.job_script import in_pieces
+from swe_argo.steps.sandbox.job_script import quote_in_pieces
 
 NO_SESSION = 125
 """Exit code if the state's folder cannot be created."""
 
 
-def one_word(text: str, *, in_sight: bool) -> str:
-    """Return a text as one shell word on one line, hidden from ``pkill -f word`` unless it is ``in_sight``."""
-    word = shlex.quote(text) if in_sight else in_pieces(text.encode("utf-8", "surrogateescape"))
+def one_word(text: str, *, is_visible: bool) -> str:
+    """Return a text as one shell word on one line, hidden from ``pkill -f word`` unless it is ``is_visible``."""
+    word = shlex.quote(text) if is_visible else quote_in_pieces(text.encode("utf-8", "surrogateescape"))
     return word.replace("\n", "'$'\\n''")
 
 
@@ -26,7 +26,7 @@ ACTIVATE = '[ -n "$BASH_ENV" ] || [ ! -f "$HOME/.bashrc" ] || . "$HOME/.bashrc";
 # Each script is one line, so that line numbers in messages are the command's. Readonly variables cannot be declared
 # again, which is not the command's fault: hence no messages and no errexit. A new state is written beside the last one,
 # so a complete one exists whenever a command is killed, without any program.
-_GO_ON = (
+_RESTORE_STATE = (
     f'[ -f "$__home/slot" ] || {{ {ACTIVATE}}}; '
     r"""unset BASH_ENV; cd '@workdir@'; shopt -s expand_aliases; """
     r"""__slot=0; [ ! -f "$__home/slot" ] || read -r __slot <"$__home/slot"; """
@@ -39,7 +39,7 @@ _GO_ON = (
 )
 
 
-def alone(command: str) -> str:
+def in_new_shell(command: str) -> str:
     """Return a script that runs a command in a new bash. ``command`` is one word (see ``one_word``)."""
     return f"{ACTIVATE}unset BASH_ENV; eval {command}"
 
@@ -51,4 +51,4 @@ def in_session(command: str, home: str, workdir: str, note: str = "", number: in
     command's. The final state goes to the file ``note``, a line each: the ``number``, the folder, its Python.
     """
     enter = f'__home="{home}"; [ -d "$__home" ] || mkdir -p "$__home" || exit {NO_SESSION}; '
-    return f"""{enter}{_GO_ON.replace("@workdir@", workdir)}'{note}' {number}" EXIT; eval {command}"""
+    return f"""{enter}{_RESTORE_STATE.replace("@workdir@", workdir)}'{note}' {number}" EXIT; eval {command}"""

@@ -30,16 +30,16 @@ def readable(data: bytes) -> str:
     return CONTROL.sub("\ufffd", data.decode("utf-8", "replace"))
 
 
-def whole(data: bytes) -> bytes:
+def without_incomplete_end(data: bytes) -> bytes:
     """Return the data without an incomplete character at its end, which is still to come or was cut off."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data[-4:])  # no character has more bytes
     return data[: len(data) - len(decoder.getstate()[0])]
 
 
-def cut_apart(first: bytes, last: bytes) -> tuple[str, str]:
+def decode_both_ends(first: bytes, last: bytes) -> tuple[str, str]:
     """Return the texts of a beginning and an end with a gap between, without incomplete characters."""
-    return readable(whole(first)), readable(_REST.sub(b"", last))
+    return readable(without_incomplete_end(first)), readable(_REST.sub(b"", last))
 
 
 def clean_text(text: str) -> str:

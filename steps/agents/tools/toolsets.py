@@ -25,7 +25,7 @@ from swe_argo.steps.agents.tools.text import Cut
 from swe_argo.steps.agents.tools.tool import Arguments, Parameter, Tool
 from swe_argo.steps.contracts.data import WORKDIR
 
-Shown = Callable[[Tool, ToolResult, int], Cut]
+FormatResult = Callable[[Tool, ToolResult, int], Cut]
 """Function that formats a result as a scaffold does, cut to a number of characters."""
 
 NOT_TEXT = "holds a character that no machine takes (NUL, or half of a surrogate pair)"
@@ -37,7 +37,7 @@ class Toolset:
 
     scaffold: str
     tools: tuple[Tool, ...]
-    show: Shown
+    show: FormatResult
     max_observation: int
     """Characters shown of a command's output, unless the spec sets another limit."""
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Toolset:
             timed_out=outcome.timed_out,
             seconds=round(outcome.seconds or time.monotonic() - began, 3),
             cut=cut.cut,
-            ends=tool.ends and not outcome.goes_on,
+            ends=tool.ends and not outcome.continues_work,
         )
 
 
@@ -92,14 +92,20 @@ _TIMEOUT = Parameter("timeout", "Seconds to wait for the end of the command befo
 
 def _r2egym(fidelity: Fidelity) -> Toolset:
     """Return R2E-Gym's tools, which show only Python files, no lines beyond a file's end, and stderr separately."""
-    own = fidelity == "project"
-    editor = Dialect(outline_lines=110, python_only=own, within_only=own, shows_new=own, separator=" " if own else "\t")
+    as_project = fidelity == "project"
+    editor = Dialect(
+        outline_lines=110,
+        python_only=as_project,
+        refuses_beyond_end=as_project,
+        shows_created_file=as_project,
+        separator=" " if as_project else "\t",
+    )
     finishing = (
         Parameter("command", "Always `submit`.", required=True, enum=("submit",)),
         Parameter("result", "What to say at the end."),
     )
     bash = (Parameter("cmd", "The command to run.", required=True),)
-    described = descriptions.EDITOR + descriptions.CONCISE + (descriptions.PYTHON_ONLY if own else "")
+    described = descriptions.EDITOR + descriptions.CONCISE + (descriptions.PYTHON_ONLY if as_project else "")
     return Toolset(
         "r2egym",
         (
@@ -115,14 +121,14 @@ def _r2egym(fidelity: Fidelity) -> Toolset:
                 "execute_bash",
                 descriptions.R2EGYM_BASH,
                 bash,
-                run_handler("cmd", persistent=False, refused=REFUSED, apart=own),
+                run_handler("cmd", persistent=False, refused=REFUSED, separate_stderr=as_project),
                 "shell",
                 lenient=True,
             ),
             Tool("search", descriptions.SEARCH, descriptions.SEARCHING, search, "search", lenient=True),
             Tool("finish", descriptions.FINISH, finishing, finish_handler, "end"),
         ),
-        observations.r2egym if own else observations.r2egym_ours,
+        observations.r2egym if as_project else observations.r2egym_ours,
         30_000,
         {"submit": "finish"},
     )
@@ -130,8 +136,8 @@ def _r2egym(fidelity: Fidelity) -> Toolset:
 
 def _openhands(fidelity: Fidelity) -> Toolset:
     """Return OpenHands' tools, which report a command's folder and Python, and show 16,000 characters of a file."""
-    own = fidelity == "project"
-    editor = Dialect(limit=16_000 if own else 30_000, absolute_only=True, strips=True)
+    as_project = fidelity == "project"
+    editor = Dialect(limit=16_000 if as_project else 30_000, absolute_only=True, retries_stripped=True)
     bash = (
         Parameter("command", "The command to run, or what to send to the one that runs.", required=True),
         Parameter("is_input", "Whether `command` is for the command that runs.", enum=("true", "false")),
@@ -154,7 +160,7 @@ def _openhands(fidelity: Fidelity) -> Toolset:
             Tool("think", descriptions.THINK, thought, note_handler, "note", lenient=True),
             Tool("finish", descriptions.FINISH, message, finish_handler, "end"),
         ),
-        observations.openhands if own else observations.openhands_ours,
+        observations.openhands if as_project else observations.openhands_ours,
         30_000,
         {"submit": "finish"},
     )
@@ -162,7 +168,7 @@ def _openhands(fidelity: Fidelity) -> Toolset:
 
 def _sweagent(fidelity: Fidelity) -> Toolset:
     """Return SWE-agent's tools, which report no exit codes and ask for a review of the changes before submission."""
-    own = fidelity == "project"
+    as_project = fidelity == "project"
     editor = Dialect(limit=16_000, outline_characters=16_000)
     bash = (Parameter("command", "The command to run.", required=True),)
     return Toolset(
@@ -170,9 +176,9 @@ def _sweagent(fidelity: Fidelity) -> Toolset:
         (
             Tool("bash", descriptions.SWEAGENT_BASH, bash, run_handler("command", persistent=True), "shell"),
             Tool("str_replace_editor", descriptions.EDITOR, descriptions.EDITING, edit_handler(editor), "edit"),
-            Tool("submit", descriptions.FINISH, (), review_handler if own else finish_handler, "end"),
+            Tool("submit", descriptions.FINISH, (), review_handler if as_project else finish_handler, "end"),
         ),
-        observations.sweagent if own else observations.sweagent_ours,
+        observations.sweagent if as_project else observations.sweagent_ours,
         100_000,
         {"execute_bash": "bash", "finish": "submit"},
     )
@@ -188,10 +194,10 @@ def toolset(scaffold: str, fidelity: Fidelity = "project", workdir: str = WORKDI
     tools = (TOOLSETS if fidelity == "project" else _OURS)[scaffold]
     if workdir == WORKDIR:
         return tools
-    return replace(tools, tools=tuple(_at_folder(tool, workdir) for tool in tools.tools))
+    return replace(tools, tools=tuple(_with_workdir(tool, workdir) for tool in tools.tools))
 
 
-def _at_folder(tool: Tool, workdir: str) -> Tool:
+def _with_workdir(tool: Tool, workdir: str) -> Tool:
     """Return the tool with descriptions that name the folder."""
     parameters = (
         replace(

@@ -12,7 +12,7 @@ from swe_argo.steps.families.harbor import rows
 from swe_argo.steps.families.harbor.folders import unpack
 from swe_argo.steps.families.harbor.grader import HarborGrader
 from swe_argo.steps.families.harbor.machine import in_workdir, prepare_machine, put_folder
-from swe_argo.steps.families.harbor.rows import COLUMNS, SOLVE_SCRIPT, UNUSABLE, HarborTask
+from swe_argo.steps.families.harbor.rows import COLUMNS, NOT_GRADEABLE, SOLVE_SCRIPT, HarborTask
 from swe_argo.steps.families.harbor.twin_tests import HarborTwinTests
 from swe_argo.steps.sandbox.protocol import Sandbox
 
@@ -45,7 +45,7 @@ class Harbor:
 
     def why_not_gradeable(self, row: Row) -> str | None:
         """See ``rows``."""
-        reason: str | None = row[UNUSABLE]
+        reason: str | None = row[NOT_GRADEABLE]
         return reason
 
     def prepare(self, box: Sandbox, instance: Instance) -> None:

@@ -19,7 +19,7 @@ from swe_argo.steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf
 from swe_argo.steps.grading.twins.twin_tests import TwinTests
 from swe_argo.steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
 from swe_argo.steps.layers.archive import BROKEN
-from swe_argo.steps.layers.lay import lay
+from swe_argo.steps.layers.lay import apply_layer
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 
@@ -64,7 +64,7 @@ class HarborGrader:
         put_folder(box, "/tests", unpack(self.task.tests))
         guarded = as_untrusted(box, enlarged=enlarged)
         try:
-            if patch is not None and not self._lay(guarded, patch, run):
+            if patch is not None and not self._apply_layer(guarded, patch, run):
                 return run
             self._verify(guarded, run, timeout_s)
         except SandboxBroken as error:
@@ -76,10 +76,10 @@ class HarborGrader:
             run.recorder.error(f"{run.broken.reason}\n{run.broken.detail}".strip())
         return run
 
-    def _lay(self, box: Sandbox, layer: bytes, run: VerifierRun) -> bool:
+    def _apply_layer(self, box: Sandbox, layer: bytes, run: VerifierRun) -> bool:
         """Apply the layer and examine it; return whether it could be read."""
         try:
-            applied = lay(box, layer, keep_out=BLOCKED)
+            applied = apply_layer(box, layer, keep_out=BLOCKED)
         except SandboxBroken:
             raise
         except BROKEN as error:
@@ -128,7 +128,7 @@ class HarborGrader:
                 report=self._report(written, resolved=False),
                 failure_reason=written.problem,
                 evidence=evidence,
-                doubt=RunDoubt(written.problem, of_size=False),
+                doubt=RunDoubt(written.problem, needs_resources=False),
             )
             return weigh_broken_sandbox(run, verdict)
         resolved = written.value >= 1

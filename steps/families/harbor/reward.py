@@ -27,18 +27,18 @@ def parse_reward(text: bytes | None, numbers: bytes | None) -> WrittenReward:
         return _parse_numbers(numbers)
     if text is not None:
         return _parse_text(text)
-    return _none("the verifier wrote neither reward.json nor reward.txt")
+    return _without_reward("the verifier wrote neither reward.json nor reward.txt")
 
 
 def _parse_text(data: bytes) -> WrittenReward:
     if not data:
-        return _none("reward.txt is empty")
+        return _without_reward("reward.txt is empty")
     try:
         value = float(data.decode())
     except ValueError:
-        return _none(f"reward.txt is not a number: {_abbreviate(data)}")
+        return _without_reward(f"reward.txt is not a number: {_abbreviate(data)}")
     if not math.isfinite(value):
-        return _none(f"reward.txt is not a finite number: {_abbreviate(data)}")
+        return _without_reward(f"reward.txt is not a finite number: {_abbreviate(data)}")
     return WrittenReward(value)
 
 
@@ -46,14 +46,14 @@ def _parse_numbers(data: bytes) -> WrittenReward:
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError):
-        return _none(f"reward.json is not JSON: {_abbreviate(data)}" if data else "reward.json is empty")
+        return _without_reward(f"reward.json is not JSON: {_abbreviate(data)}" if data else "reward.json is empty")
     if not isinstance(content, dict):
-        return _none("reward.json is not an object of numbers")
+        return _without_reward("reward.json is not an object of numbers")
     for name, value in content.items():
         if not isinstance(value, (int, float)) or not _is_finite(value):
-            return _none(f"reward.json: {name[:60]!a} is not a finite number")
+            return _without_reward(f"reward.json: {name[:60]!a} is not a finite number")
     if KEY not in content:
-        return _none(f"reward.json has no {KEY!r}")
+        return _without_reward(f"reward.json has no {KEY!r}")
     others = {name: float(value) for name, value in content.items() if name != KEY}
     return WrittenReward(float(content[KEY]), others)
 
@@ -65,7 +65,7 @@ def _is_finite(value: float) -> bool:
         return False
 
 
-def _none(problem: str) -> WrittenReward:
+def _without_reward(problem: str) -> WrittenReward:
     return WrittenReward(None, problem=problem)
 
 

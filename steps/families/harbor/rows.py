@@ -20,7 +20,7 @@ from swe_argo.steps.families.harbor.task_toml import TaskFile, expand_variables,
 IMAGE_PREFIX = "swe-argo-harbor/"
 """Prefix of images built from a task's environment; the tag is a hash of its files."""
 TEST_SCRIPT, SOLVE_SCRIPT = "test.sh", "solve.sh"
-UNUSABLE = "<unusable>"
+NOT_GRADEABLE = "<unusable>"
 COLUMNS = (CONFIG, INSTRUCTION, "tests", "tests_files", "environment")
 # Marks by which authors detect their task in a model's training data (harbor/models/task/task.py).
 _CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
@@ -80,7 +80,7 @@ def normalise(row: SourceRow, where: str) -> Row:
         "difficulty": file.metadata.get("difficulty"),
         "task": task.model_dump(),
         MACHINE_COLUMN: machine.model_dump(),
-        UNUSABLE: _why_not(row, file),
+        NOT_GRADEABLE: _why_not(row, file),
     }
 
 

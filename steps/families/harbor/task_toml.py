@@ -63,7 +63,7 @@ class TaskEnvironment(_TomlTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_names(cls, value: Any) -> Any:
+    def _translate_old_names(cls, value: Any) -> Any:
         """Translate the old names of keys. Raises ValueError if an old and a new key contradict each other."""
         if not isinstance(value, dict):
             return value
@@ -81,7 +81,7 @@ class TaskEnvironment(_TomlTable):
 
     @field_validator("os", mode="before")
     @classmethod
-    def _any_case(cls, value: Any) -> Any:
+    def _lower_os(cls, value: Any) -> Any:
         return value.lower() if isinstance(value, str) else value
 
 

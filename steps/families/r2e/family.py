@@ -42,5 +42,5 @@ FAMILY = ScriptedFamily(
     ),
     commits_changes=True,
     setup_failures={NO_TESTS: "has no hidden tests (/r2e_tests): it is not an image of R2E-Gym"},
-    outside="R2E-Gym's hidden tests",
+    files_outside="R2E-Gym's hidden tests",
 )

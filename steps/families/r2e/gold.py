@@ -124,13 +124,13 @@ def _header_names(diff: _ParsedFileDiff) -> tuple[str, str]:
         new = diff.plus_file.path.removesuffix("\t")
     for line in (diff.header.misc_line or "").split("\n"):
         if line.startswith("rename from "):
-            old = _with_side("a", line.removeprefix("rename from "))
+            old = _add_side("a", line.removeprefix("rename from "))
         elif line.startswith("rename to "):
-            new = _with_side("b", line.removeprefix("rename to "))
+            new = _add_side("b", line.removeprefix("rename to "))
     return old, new
 
 
-def _with_side(side: str, name: str) -> str:
+def _add_side(side: str, name: str) -> str:
     return f'"{side}/{name[1:]}' if name.startswith('"') else f"{side}/{name}"
 
 

@@ -54,8 +54,8 @@ def remove_script(places: ImagePlaces = IMAGE_PLACES) -> str:
     """Return a script that removes the hidden tests from an agent's sandbox."""
     root = PurePosixPath(places.tests).parent.as_posix()
     return _script(
-        f"rm -rf -- {quote(places.tests)} {_in(places.testbed, 'r2e_tests', 'run_tests.sh')}",
-        *(f"rm -rf -- {_in(folder, *_ANSWER_FILES)}" for folder in (places.testbed, places.private, root)),
+        f"rm -rf -- {quote(places.tests)} {_quote_paths(places.testbed, 'r2e_tests', 'run_tests.sh')}",
+        *(f"rm -rf -- {_quote_paths(folder, *_ANSWER_FILES)}" for folder in (places.testbed, places.private, root)),
         remove_bytecode(quote(places.testbed)),
     )
 
@@ -65,24 +65,24 @@ def prepare_script(row: SourceRow, places: ImagePlaces = IMAGE_PLACES) -> str:
 
     It writes ``run_tests.sh`` if the image has none. Its exit code is ``NO_TESTS`` if there are no tests.
     """
-    tests, run = _in(places.private, "r2e_tests"), _in(places.private, "run_tests.sh")
-    programs = _in(places.private, ".local/bin")
+    tests, run = _quote_paths(places.private, "r2e_tests"), _quote_paths(places.private, "run_tests.sh")
+    programs = _quote_paths(places.private, ".local/bin")
     return _script(
         f"mkdir -p {quote(places.private)}",
         *(
             f"if [ -e {source} ] && [ ! -L {source} ]; then rm -rf {target} && mv {source} {target}; fi"
             for source, target in (
-                (_in(places.testbed, "r2e_tests"), tests),
+                (_quote_paths(places.testbed, "r2e_tests"), tests),
                 (quote(places.tests), tests),
-                (_in(places.testbed, "run_tests.sh"), run),
+                (_quote_paths(places.testbed, "run_tests.sh"), run),
             )
         ),
-        f"rm -f {_in(places.testbed, 'r2e_tests')}",
+        f"rm -f {_quote_paths(places.testbed, 'r2e_tests')}",
         f"[ -d {tests} ] || {{ echo 'the image has no hidden tests' >&2; exit {NO_TESTS}; }}",
         f"find {tests} -name __pycache__ -prune -exec rm -rf {{}} +",
-        f"ln -sfn {_in(places.testbed, '.venv')} {_in(places.private, '.venv')}",
+        f"ln -sfn {_quote_paths(places.testbed, '.venv')} {_quote_paths(places.private, '.venv')}",
         f"mkdir -p {programs}",
-        f"find {_in(places.testbed, '.venv/bin/')} -mindepth 1 -maxdepth 1 -exec ln -sf -t {programs} {{}} +",
+        f"find {_quote_paths(places.testbed, '.venv/bin/')} -mindepth 1 -maxdepth 1 -exec ln -sf -t {programs} {{}} +",
         remove_bytecode(quote(places.testbed)),
         f"[ -f {run} ] || printf '%s\\n' {quote(pytest_command(row))} > {run}",
     )
@@ -99,14 +99,14 @@ def run_script(places: ImagePlaces = IMAGE_PLACES) -> str:
 
     The exit code is that of the tests; their timeout is the grader's.
     """
-    link = _in(places.testbed, "r2e_tests")
+    link = _quote_paths(places.testbed, "r2e_tests")
     return _script(
         f"export PATH={_PATH}:$PATH",
         f"cd {quote(places.testbed)}",
         f"rm -rf {link}",  # removes anything that the patch put there
-        f"ln -s {_in(places.private, 'r2e_tests')} {link}",
+        f"ln -s {_quote_paths(places.private, 'r2e_tests')} {link}",
         "set +e",
-        f"bash {_in(places.private, 'run_tests.sh')}",
+        f"bash {_quote_paths(places.private, 'run_tests.sh')}",
         f"{EXIT_CODE_VARIABLE}=$?",  # read by the grader's EXIT trap
         f"rm -f {link}",
         f"exit ${EXIT_CODE_VARIABLE}",
@@ -117,6 +117,6 @@ def _script(*commands: str) -> str:
     return "\n".join(["#!/bin/bash", "set -eu", *commands]) + "\n"
 
 
-def _in(folder: str, *names: str) -> str:
+def _quote_paths(folder: str, *names: str) -> str:
     """Return the quoted paths of some names in a folder."""
     return " ".join(quote(f"{folder}/{name}") for name in names)

@@ -35,7 +35,7 @@ _OF_V2 = ("base_image_name", "docker_specs")
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/(?!\.{1,2}$)[\w.-]+", re.ASCII)
 _SYSTEM = frozenset({"bin", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr", "var"})
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_FORKS_WORDS = "LANG=C.UTF-8 LC_ALL=C.UTF-8 "
+_LOCALE_PREFIX = "LANG=C.UTF-8 LC_ALL=C.UTF-8 "
 """The words that V1's fork of SWE-bench puts before a row's commands."""
 
 
@@ -113,13 +113,13 @@ def test_commands(row: SourceRow) -> list[str]:
     commands = _commands(row, "test_cmd")
     if not commands:
         raise bad_column(instance_id(row), f"{CONFIG}.test_cmd", "is empty")
-    return commands if is_v2(row) else [_FORKS_WORDS + commands[-1]]
+    return commands if is_v2(row) else [_LOCALE_PREFIX + commands[-1]]
 
 
 def install_command(row: SourceRow) -> str:
     """Return V1's command that reinstalls the repository before the tests; may be empty."""
     commands = [] if is_v2(row) else _commands(row, "install")
-    return _FORKS_WORDS + "; ".join(commands) if commands else ""
+    return _LOCALE_PREFIX + "; ".join(commands) if commands else ""
 
 
 def _commands(row: SourceRow, key: str) -> list[str]:

@@ -18,7 +18,7 @@ from swe_argo.steps.families.rebench import rows
 from swe_argo.steps.families.rebench.parsers import find_parser
 from swe_argo.steps.families.rebench.script import END, START
 from swe_argo.steps.families.test_patches import files_of
-from swe_argo.steps.grading.saved_logs import as_read
+from swe_argo.steps.grading.saved_logs import normalise_line_ends
 
 _TIMES = (
     re.compile(r"\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$", re.IGNORECASE),
@@ -39,7 +39,7 @@ _PLAIN = re.compile(r"[^|;]*")
 
 def judge(log: str, row: SourceRow) -> FamilyVerdict:
     """Return the verdict on the script's output. Raises ConfigError if a row has no lists or an unknown parser."""
-    log = as_read(log)
+    log = normalise_line_ends(log)
     return _judge_v2(log, row) if rows.is_v2(row) else _judge_v1(log, row)
 
 
@@ -74,7 +74,7 @@ def _judge_v2(log: str, row: SourceRow) -> FamilyVerdict:
         differences={test: StatusDifference(statuses.get(test), "PASSED") for test in failed},
         lists=dict(zip(LISTS, outcomes, strict=True)),
         findings=_find_unapplied(log, row),
-        exit_code_tells=all(_PLAIN.fullmatch(command) for command in rows.test_commands(row)),
+        exit_code_is_runners=all(_PLAIN.fullmatch(command) for command in rows.test_commands(row)),
     )
 
 
@@ -107,7 +107,7 @@ def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
 
 
 def _find_unapplied(log: str, row: SourceRow) -> list[Finding]:
-    """Return a finding if git did not apply every file of the test patch, which neither rule checks."""
+    """Return a finding if git did not apply every file of the test patch; the graders' own rules do not check this."""
     files = files_of(issue_columns.hidden_patch(row))
     applied = len(_APPLIED.findall(log))
     if applied >= len(files):

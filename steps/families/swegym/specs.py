@@ -101,7 +101,7 @@ _SPECS: Final = {
     ),
 }
 _BUNDLED = "mini/"
-_OF_BUNDLED: Final = GymSpec("true", "python -m pytest -rA")
+_BUNDLED_SPEC: Final = GymSpec("true", "python -m pytest -rA")
 _UNSUPPORTED: Final = {"pydantic/pydantic": "needs its own parser", "python/mypy": "selects its tests by name"}
 
 
@@ -116,7 +116,7 @@ def spec_of(row: SourceRow) -> GymSpec:
     if name in _SPECS:
         return _SPECS[name].of_version(version(row))
     if name.startswith(_BUNDLED):
-        return _OF_BUNDLED
+        return _BUNDLED_SPEC
     reason = _UNSUPPORTED.get(name, "is not a repository of SWE-Gym")
     supported = ", ".join(sorted(_SPECS))
     raise bad_column(instance_id(row), "repo", f"{name} {reason}: not supported (supported: {supported})")

@@ -17,7 +17,7 @@ from swe_argo.steps.families.listed_tests import FAILING, LISTS, find_contradict
 from swe_argo.steps.families.swegym.rows import list_test_files
 from swe_argo.steps.families.swegym.specs import PARSER, spec_of
 from swe_argo.steps.grading import swebench_harness
-from swe_argo.steps.grading.saved_logs import as_read
+from swe_argo.steps.grading.saved_logs import normalise_line_ends
 
 _FAILURES = (
     ">>>>> Patch Apply Failed",
@@ -33,7 +33,7 @@ _APPLIED = re.compile(r"^Applied patch .+ cleanly\.\r?$", re.MULTILINE)
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
     """Return the verdict on the script's output. Raises ConfigError if a row has no lists or an unknown repository."""
     spec_of(row)
-    log, halves = as_read(log), listed_tests(row)
+    log, halves = normalise_line_ends(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
     if refusal := "the tests timed out" if timed_out else _why_unreadable(log):
         return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal)

@@ -99,7 +99,7 @@ _OWN: Final = {
     ),
     replace(_PYTHON, names_test_files=True),
 )
-_OF_BUNDLED: Final = replace(_PYTHON, test_command=f"python -m {_PYTEST}")
+_BUNDLED_SPEC: Final = replace(_PYTHON, test_command=f"python -m {_PYTEST}")
 _UNSUPPORTED: Final = ("python__mypy.e93f06ce", "tornadoweb__tornado.d5ac65c1", "un33k__python-slugify.872b3750")
 
 
@@ -112,7 +112,7 @@ def profile_of(row: SourceRow) -> SmithProfile:
     if key in _OWN:
         return _OWN[key]
     if key.startswith("mini__"):
-        return _OF_BUNDLED
+        return _BUNDLED_SPEC
     if key in _UNSUPPORTED:
         raise bad_column(instance_id(row), "repo", f"{key} needs its own test command and parser: not supported")
     suffixes = {PurePosixPath(path).suffix for path in _changed_files(bug_patch(row))}

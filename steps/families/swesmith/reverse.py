@@ -63,7 +63,7 @@ def _reverse_header_line(line: str, values: dict[str, str]) -> str:
     if line.startswith(("GIT binary patch", "Binary files ")):
         raise ValueError("changes a binary file, which has no textual reverse")
     if line.startswith("diff --git ") and "rename from " in values and "rename to " in values:
-        return f"diff --git {_with_side(values['rename to '], 'a')} {_with_side(values['rename from '], 'b')}"
+        return f"diff --git {_add_side(values['rename to '], 'a')} {_add_side(values['rename from '], 'b')}"
     for key, counterpart in _COUNTERPART.items():
         if line.startswith(key):
             if counterpart not in values:
@@ -124,5 +124,5 @@ def _other_side(name: str, key: str) -> str:
     return name
 
 
-def _with_side(name: str, side: str) -> str:
+def _add_side(name: str, side: str) -> str:
     return f'"{side}/{name[1:]}' if name.startswith('"') else f"{side}/{name}"

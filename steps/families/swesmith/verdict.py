@@ -12,7 +12,7 @@ from swe_argo.steps.families.family_verdict import FamilyVerdict
 from swe_argo.steps.families.issue_columns import listed_tests
 from swe_argo.steps.families.listed_tests import LISTS, find_contradictions, find_differences, sort_tests
 from swe_argo.steps.families.swesmith.profiles import profile_of
-from swe_argo.steps.grading.saved_logs import as_read
+from swe_argo.steps.grading.saved_logs import normalise_line_ends
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 _TRACED_START, _TRACED_END = (f"+ : '{words}'" for words in (START, END))
@@ -24,14 +24,16 @@ _FAILURES = {
 
 def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict:
     """Return the verdict on the script's output. Raises ConfigError if a row has no lists or an unknown profile."""
-    log, halves = as_read(log), listed_tests(row)
+    log, halves = normalise_line_ends(log), listed_tests(row)
     tests = [*halves[0], *halves[1]]
     profile = profile_of(row)
     region, refusal = marked_region(log)
     if timed_out:
         refusal = _FAILURES[">>>>> Tests Timed Out"]
     if refusal:
-        return FamilyVerdict(False, {}, find_differences(tests, {}), unreadable=refusal, findings=_marks(log))
+        return FamilyVerdict(
+            False, {}, find_differences(tests, {}), unreadable=refusal, findings=_find_repeated_markers(log)
+        )
     results = profile.parse(region)
     statuses = dict(results)
     differences = find_differences(tests, statuses)
@@ -40,7 +42,7 @@ def judge(log: str, row: SourceRow, *, timed_out: bool = False) -> FamilyVerdict
         statuses=statuses,
         differences=differences,
         lists={name: sort_tests(half, statuses) for name, half in zip(LISTS, halves, strict=True)},
-        findings=[*_marks(log), *find_contradictions(tests, statuses, results)],
+        findings=[*_find_repeated_markers(log), *find_contradictions(tests, statuses, results)],
     )
 
 
@@ -57,7 +59,7 @@ def marked_region(log: str) -> tuple[str, str]:
     return log[start + len(_TRACED_START) : end], ""
 
 
-def _marks(log: str) -> list[Finding]:
+def _find_repeated_markers(log: str) -> list[Finding]:
     """Return findings on repeated markers; the first END ends the region."""
     counts = {"start_markers": log.count(_TRACED_START), "end_markers": log.count(_TRACED_END)}
     return [

@@ -13,7 +13,7 @@ _LARGEST = 2_000
 """Longer expected values are not used."""
 
 
-_CHOSEN = re.compile(r"\s\s|[^\S ]|^\s|\s$|0x[0-9a-fA-F]{5,}")
+_FREE_CHOICE = re.compile(r"\s\s|[^\S ]|^\s|\s$|0x[0-9a-fA-F]{5,}")
 """Whitespace and addresses, in which correct solutions differ."""
 
 
@@ -42,7 +42,7 @@ def has_one_answer(value: object, original: object) -> bool:
         return False
     match value, original:
         case str(), _:
-            return not _CHOSEN.search(value)
+            return not _FREE_CHOICE.search(value)
         case ((list() | tuple()), (list() | tuple())):
             return all(any(has_one_answer(item, other) for other in original) for item in value)
         case dict(), dict():

@@ -72,7 +72,7 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
     twins = request.twins
     new: ValidatedTwins | None = None
     try:
-        if twins is None or not _fits(twins, runs, request):
+        if twins is None or not _is_current(twins, runs, request):
             twins = validate_twins(
                 runs, image=request.image, image_digest=request.image_digest, network=request.network
             )
@@ -100,7 +100,7 @@ def confirm(runs: TestRuns, request: ConfirmationRequest) -> tuple[Confirmation,
     return confirmation.model_copy(update=update), new
 
 
-def _fits(twins: ValidatedTwins, runs: TestRuns, request: ConfirmationRequest) -> bool:
+def _is_current(twins: ValidatedTwins, runs: TestRuns, request: ConfirmationRequest) -> bool:
     """Return whether validated twins are of this version, row and image; an unknown digest fits any."""
     identity = (twins.version, twins.row_sha256, twins.image)
     if identity != (TWINS_VERSION, runs.tests.row_sha256, request.image):
@@ -162,7 +162,7 @@ class _Confirmer:
                 return confirmation.model_copy(update=self._try_neighbours(confirmation))
             self._is_forgiven = False
             try:
-                confirmation = self._follow(draw, attempt)
+                confirmation = self._run_draw(draw, attempt)
             except _UnstableError:
                 continue
             update = {
@@ -204,15 +204,15 @@ class _Confirmer:
             )
         return self._expected[run]
 
-    def _follow(self, draw: Draw, attempt: int) -> Confirmation:
+    def _run_draw(self, draw: Draw, attempt: int) -> Confirmation:
         """Run a draw until a surprise decides. Raises _UnstableError if the reference patch does not go as drawn."""
         for run in draw.runs:
-            if surprise := self._try(run):
+            if surprise := self._run_on_patch(run):
                 self._require_stable(run)
-                contrary = self._judge(surprise, attempt)
+                contrary = self._judge_surprise(surprise, attempt)
                 if contrary is not None:
                     return contrary
-        return self._weigh(draw)
+        return self._summarise(draw)
 
     def _try_neighbours(self, confirmation: Confirmation) -> dict[str, Any]:
         """Return the fields of a confirmation on whether the patch is general; none if that is unknown."""
@@ -224,7 +224,7 @@ class _Confirmer:
         except (StepError, SystemExit) as error:  # the confirmation is complete
             return {"general_reason": f"not checked: {error}"}
 
-    def _weigh(self, draw: Draw) -> Confirmation:
+    def _summarise(self, draw: Draw) -> Confirmation:
         """Return the outcome if all runs went as drawn."""
         if not draw.with_site:
             return self._report_unavailable()
@@ -248,7 +248,7 @@ class _Confirmer:
         # The stored reason is empty if a draw found no value for any validated site.
         return Confirmation(outcome=ConfirmationOutcome.UNAVAILABLE, reason=self._twins.reason or NO_SITE)
 
-    def _judge(self, first: Surprise, attempt: int) -> Confirmation | None:
+    def _judge_surprise(self, first: Surprise, attempt: int) -> Confirmation | None:
         """Try a patch once more, with a fresh draw; return None if that went as drawn and this is the only surprise."""
         if self._is_forgiven:
             return self._describe(ConfirmationOutcome.NOT_CONFIRMED, first, "again")
@@ -257,7 +257,7 @@ class _Confirmer:
         runs = self._draw(_SECOND_TRY + attempt).runs
         # After a passed twin nothing can confirm the patch, and only a run with a twin can contradict it.
         extra = next((run for run in runs if run.twins or not first.passed_twins), runs[0])
-        second = self._try(extra)
+        second = self._run_on_patch(extra)
         if second:
             self._require_stable(extra)
         if first.passed_twins and second.passed_twins:
@@ -277,7 +277,7 @@ class _Confirmer:
         elif surprise.problem:
             tests, summary = [], surprise.problem
         else:
-            tests = sorted(surprise.fallen)
+            tests = sorted(surprise.not_passed)
             summary = f"{_count(tests)} that had passed did not pass again, {tests[0]} first"
         reason = f"{summary}, {when}"
         return Confirmation(outcome=outcome, reason=reason, tests=tests[:SHOWN], excerpt=surprise.excerpt)
@@ -289,7 +289,7 @@ class _Confirmer:
         if compare(expected, finished.reading, finished.log):
             raise _UnstableError
 
-    def _try(self, run: TwinRun) -> Surprise:
+    def _run_on_patch(self, run: TwinRun) -> Surprise:
         """Run the tests of a planned run on the patch, and return unexpected results."""
         expected, twins = self._expect(run), self._twins
         finished = self._runs.run(self._request.patch, expected.contents, base=twins.base, network=twins.needs_network)

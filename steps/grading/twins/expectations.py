@@ -122,7 +122,7 @@ def parse_module(source: bytes) -> Module | None:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ExpectedConstant:
     """A constant or display on the expected side of an assertion.
 
     Attributes:
@@ -166,7 +166,7 @@ class Test:
         self.rows, self.bindings = names.rows, names.bindings
         self.other_decorators = [decorator for decorator in function.decorator_list if not read_parametrize(decorator)]
 
-    def held_values(self, after: Test, leaf: Leaf) -> set[str]:
+    def list_base_values(self, after: Test, leaf: ExpectedConstant) -> set[str]:
         """Return the values, of the leaf's type, in this base version of a test: a twin must not show them.
 
         A new row of a table is a new test: of the rows, only those with equal other cells count.
@@ -216,10 +216,10 @@ class Test:
         """Return the literals that a name may hold, if only assertions read it."""
         values = self.bindings.get(name.id)
         if values and name.id not in self.compared_only:
-            self.compared_only[name.id] = all(self._is_harmless(node) for node in self.reads[name.id])
+            self.compared_only[name.id] = all(self._is_only_compared(node) for node in self.reads[name.id])
         return values if values and self.compared_only[name.id] else None
 
-    def _is_harmless(self, node: ast.AST) -> bool:
+    def _is_only_compared(self, node: ast.AST) -> bool:
         """Return whether a read only compares or reports the value."""
         child, parent = node, self.parents[node]
         while isinstance(parent, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.Starred):
@@ -242,7 +242,7 @@ class Test:
 
     # Expected values.
 
-    def find_leaves(self) -> Iterator[Leaf]:
+    def find_leaves(self) -> Iterator[ExpectedConstant]:
         """Yield the constants on the expected sides of all assertions."""
         for node in ast.walk(self.function):
             if isinstance(node, ast.Assert):
@@ -262,7 +262,7 @@ class Test:
             self.bindings[argument.arg] = before
         return expected
 
-    def _read_condition(self, node: ast.expr, *, strong: bool) -> Iterator[Leaf]:
+    def _read_condition(self, node: ast.expr, *, strong: bool) -> Iterator[ExpectedConstant]:
         """Yield the constants that a condition expects; ``strong`` if the test fails whenever it is false."""
         match node:
             case ast.BoolOp(op=operator, values=values):
@@ -275,9 +275,9 @@ class Test:
                     yield from self._compare([left, *others], strong=strong)
                 else:
                     literals = [side for side in [left, *others] if self._classify(side) == "literal"]
-                    yield from (leaf for side in literals or others[-1:] for leaf in self._weaken(side))
+                    yield from (leaf for side in literals or others[-1:] for leaf in self._find_weak_leaves(side))
 
-    def _read_call(self, call: ast.Call) -> Iterator[Leaf]:
+    def _read_call(self, call: ast.Call) -> Iterator[ExpectedConstant]:
         """Yield the constants that a helper, ``raises(match=…)`` or an assertion method expects."""
         name = name_call(call)
         helper = self._find_helper(call)
@@ -287,7 +287,10 @@ class Test:
                     yield from self._expand(argument, argument, strong=True)
         elif name == "raises" or not isinstance(call.func, ast.Attribute):
             yield from (
-                leaf for keyword in call.keywords if keyword.arg == "match" for leaf in self._weaken(keyword.value)
+                leaf
+                for keyword in call.keywords
+                if keyword.arg == "match"
+                for leaf in self._find_weak_leaves(keyword.value)
             )
         elif name in EQUALITY_METHODS and self._find_function(call) is None:
             keyword_operands = [
@@ -299,7 +302,7 @@ class Test:
         elif name in ("assertTrue", "assertFalse") and call.args:
             yield from self._read_condition(call.args[0], strong=name == "assertTrue")
         elif name.startswith("assert"):
-            yield from (leaf for argument in call.args[1:] for leaf in self._weaken(argument))
+            yield from (leaf for argument in call.args[1:] for leaf in self._find_weak_leaves(argument))
 
     def _find_function(self, call: ast.Call) -> Function | None:
         """Return the definition of the helper in this file that a call refers to."""
@@ -331,7 +334,7 @@ class Test:
         arguments = [*zip(names, call.args, strict=False), *((keyword.arg, keyword.value) for keyword in call.keywords)]
         return [value for name, value in arguments if name in expected] or None
 
-    def _compare(self, operands: list[ast.expr], *, strong: bool, ordered: bool = True) -> Iterator[Leaf]:
+    def _compare(self, operands: list[ast.expr], *, strong: bool, ordered: bool = True) -> Iterator[ExpectedConstant]:
         """Yield the constants of the literal side, if another side is a result."""
         shapes = [self._classify(operand) for operand in operands]
         results = [shape != "literal" for shape in shapes]
@@ -339,7 +342,7 @@ class Test:
             if (shape == "literal" and any(results)) or (shape == "mixed" and "result" in shapes):
                 yield from self._expand(operand, operand, strong=strong, ordered=ordered)
         if all(shape == "result" for shape in shapes):
-            yield from self._weaken(operands[-1])
+            yield from self._find_weak_leaves(operands[-1])
 
     def _classify(self, node: ast.expr, depth: int = 0) -> Literal["literal", "mixed", "result"]:
         """Return whether an expression has only literals, some, or none; ``depth`` counts the names followed."""
@@ -355,7 +358,7 @@ class Test:
 
     def _expand(
         self, node: ast.expr, root: ast.expr, *, strong: bool, ordered: bool = True, row: ParameterRow | None = None
-    ) -> Iterator[Leaf]:
+    ) -> Iterator[ExpectedConstant]:
         """Yield the constants of an expected value: strong in displays, weak in calls and other expressions."""
         if isinstance(node, ast.Name):
             for binding in self._resolve(node) or []:
@@ -364,10 +367,10 @@ class Test:
                 )
         elif isinstance(node, ast.Constant) or is_signed_number(node):
             if not isinstance(node, ast.Constant) or isinstance(node.value, bool | int | float | complex | str | bytes):
-                yield Leaf(node, root, strong, row)
+                yield ExpectedConstant(node, root, strong, row)
         elif isinstance(node, DISPLAYS):
             if strong and ordered and is_literal(node):
-                yield Leaf(node, root, strong, row)
+                yield ExpectedConstant(node, root, strong, row)
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     yield from self._expand(child, root, strong=strong, ordered=ordered, row=row)
@@ -375,9 +378,9 @@ class Test:
             for part in (node.left, node.right):
                 yield from self._expand(part, part, strong=strong, row=row)
         else:
-            yield from (Leaf(leaf.node, root, False, row) for leaf in self._weaken(node))
+            yield from (ExpectedConstant(leaf.node, root, False, row) for leaf in self._find_weak_leaves(node))
 
-    def _weaken(self, node: ast.expr) -> Iterator[Leaf]:
+    def _find_weak_leaves(self, node: ast.expr) -> Iterator[ExpectedConstant]:
         """Yield every constant below a node as weak."""
         if isinstance(node, ast.JoinedStr):  # before Python 3.12, positions inside are those of the whole string
             return
@@ -386,6 +389,6 @@ class Test:
         else:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
-                    yield from self._weaken(child)
+                    yield from self._find_weak_leaves(child)
                 elif isinstance(child, ast.keyword):
-                    yield from self._weaken(child.value)
+                    yield from self._find_weak_leaves(child.value)

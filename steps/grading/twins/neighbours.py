@@ -70,7 +70,7 @@ def find_inputs(source: bytes, site: Site) -> list[Site]:
         return []
     leaves = {leaf.node for leaf in test.find_leaves()}
     node = next((leaf for leaf in leaves if module.locate(leaf) == site.root), None)
-    parts = _list_neighbours(test.parents.get(node) if node else None)
+    parts = _list_siblings(test.parents.get(node) if node else None)
     if site.kind != "int" and _reads_messages(test):
         return []
     places: dict[tuple[str, str], list[ast.expr]] = {}
@@ -86,7 +86,7 @@ def find_inputs(source: bytes, site: Site) -> list[Site]:
     return sorted(inputs, key=lambda item: item.spans)
 
 
-def _list_neighbours(parent: ast.AST | None) -> list[ast.expr]:
+def _list_siblings(parent: ast.AST | None) -> list[ast.expr]:
     """Return the expressions beside an expected value: operands, arguments, or the cells of a row."""
     match parent:
         case ast.Compare(left=left, comparators=others):
@@ -121,7 +121,7 @@ def _reads_messages(test: Test) -> bool:
 def draw_neighbour(site: Site, vocabulary: Vocabulary, random: Random) -> SiteChange | None:
     """Return a change of one input of an expected value; None if there is none.
 
-    The expected value keeps its own text until the reference patch has returned the right one (``_answer``).
+    The expected value keeps its own text until the reference patch has returned the right one (``_compute_answers``).
     """
     inputs = find_inputs(vocabulary.source, site) if has_one_answer(evaluate(site.text), evaluate(site.text)) else []
     for input_site in random.sample(inputs, len(inputs)):
@@ -160,7 +160,7 @@ class NeighbourRun:
         if surprise.problem:
             return {*self.log_ids, *self.expected.originals}
         tests = {log_id: test for test, log_id in self.log_ids.items()}
-        return {tests.get(log_id, log_id) for log_id in surprise.passed_twins | surprise.fallen}
+        return {tests.get(log_id, log_id) for log_id in surprise.passed_twins | surprise.not_passed}
 
 
 def find_neighbours(
@@ -175,7 +175,7 @@ def find_neighbours(
     if 2 * TIME_SHARE * twins.seconds > runs.timeout_s:
         return []
     vocabularies = {file.path: Vocabulary(file.source, file.path) for file in files}
-    groups = group_tests(_list_whole(files, twins), twins.fail_to_pass)
+    groups = group_tests(_list_whole_value_sites(files, twins), twins.fail_to_pass)
     groups = sorted(random.sample(groups, len(groups)), key=lambda group: not group.fail_to_pass)
     neighbours: dict[TwinGroup, SiteChange] = {}
     for number in range(ROUNDS):
@@ -183,7 +183,7 @@ def find_neighbours(
             break
         # PASS_TO_PASS tests have one round.
         waiting = [group for group in groups if group not in neighbours and (group.fail_to_pass or number == 0)]
-        answers = _answer(runs, twins, files, _draw_inputs(waiting, vocabularies, random))
+        answers = _compute_answers(runs, twins, files, _draw_inputs(waiting, vocabularies, random))
         # The untouched repository must give another value. A test that fails before its recorder gives none: that shows
         # something only for a FAIL_TO_PASS test.
         for group, values in _record(runs.run_untouched, limit_time(runs), twins, files, answers).items():
@@ -226,7 +226,7 @@ def _fit(source: bytes, changes: list[SiteChange]) -> bool:
     return True
 
 
-def _answer(
+def _compute_answers(
     runs: TestRuns, twins: ValidatedTwins, files: Iterable[TestFile], drawn: Mapping[TwinGroup, SiteChange]
 ) -> dict[TwinGroup, SiteChange]:
     """Return the changes with the values that the reference patch returns as expected values.
@@ -243,7 +243,7 @@ def _answer(
     return answers
 
 
-def _list_whole(files: Iterable[TestFile], twins: ValidatedTwins) -> dict[str, list[Site]]:
+def _list_whole_value_sites(files: Iterable[TestFile], twins: ValidatedTwins) -> dict[str, list[Site]]:
     """Return, by test, the strong sites of passed Python tests that are a whole expected value."""
     passed = set(twins.passed)
     return {
@@ -290,7 +290,7 @@ def _check(
     # Changes that give two tests the same id in the log are left out.
     times = Counter([*plan.log_ids.values(), *(set(twins.passed) - plan.log_ids.keys())])
     unclear = {test for test, log_id in plan.log_ids.items() if times[log_id] > 1}
-    changes = [change for change in changes if unclear.isdisjoint(_list_holders(files, [change]))]
+    changes = [change for change in changes if unclear.isdisjoint(_list_changed_tests(files, [change]))]
     if not changes:
         return []
     plan = _plan(runs.tests, files, twins, changes)
@@ -301,10 +301,10 @@ def _check(
     # Other tests fail with these inputs, or the run takes too long.
     if failed - plan.log_ids.keys() or run.seconds > twins.seconds * SLOWER + GRACE_S:
         return []
-    return [change for change in changes if failed.isdisjoint(_list_holders(files, [change]))]
+    return [change for change in changes if failed.isdisjoint(_list_changed_tests(files, [change]))]
 
 
-def _list_holders(files: Iterable[TestFile], changes: Iterable[SiteChange]) -> set[str]:
+def _list_changed_tests(files: Iterable[TestFile], changes: Iterable[SiteChange]) -> set[str]:
     """Return the tests that contain one of the changes."""
     changed = {change.site for change in changes}
     return {test for file in files for test, sites in file.sites.items() if not changed.isdisjoint(sites)}
@@ -327,8 +327,8 @@ def _plan(
         wrong: Neighbours with a wrong one.
     """
     passed = set(twins.passed)
-    failing = passed & _list_holders(files, wrong)
-    holders = failing | (passed & _list_holders(files, changes))
+    failing = passed & _list_changed_tests(files, wrong)
+    holders = failing | (passed & _list_changed_tests(files, changes))
     # `expect` takes all changed tests for twins; those with a right value must pass.
     everything = expect(tests, files, [*changes, *wrong], holders, passed=passed, unreported=twins.unreported)
     log_ids = everything.twins
@@ -351,7 +351,7 @@ def plan_neighbours(
     At least half of the neighbours, and at least one, expect the right value; the others are twins.
     """
     random = Random(int.from_bytes(hashlib.sha256(b"neighbours:" + seed).digest()))
-    sites = {site.key: site for whole in _list_whole(files, twins).values() for site in whole}
+    sites = {site.key: site for whole in _list_whole_value_sites(files, twins).values() for site in whole}
     changes = [
         SiteChange(sites[neighbour.site], neighbour.expected, tuple((span, neighbour.text) for span in neighbour.spans))
         for neighbour in twins.neighbours

@@ -85,14 +85,14 @@ class Judge:
         node = parse_literal(candidate)
         if node is None or not self._is_wrong(node, candidate):
             return False
-        if isinstance(node, ast.Constant | ast.UnaryOp) and _stands_in(candidate, self.tokens):
+        if isinstance(node, ast.Constant | ast.UnaryOp) and _contains_token(candidate, self.tokens):
             return False
         # A display may have an element more or less.
-        if is_display and self._profile(candidate) != self.profile and not self._keeps_mix(candidate):
+        if is_display and self._profile(candidate) != self.profile and not self._changes_usual_words(candidate):
             return False
         if strict and self._relate(candidate) != self.relations:
             return False
-        return self._keeps_order(candidate) and self._balance(candidate, random)
+        return self._keeps_order(candidate) and self._is_balanced(candidate, random)
 
     def _is_wrong(self, node: ast.expr, candidate: str) -> bool:
         """Return whether a candidate has the original's type, is allowed, and changes the whole expected value."""
@@ -144,7 +144,7 @@ class Judge:
         digits = [(len(run), run[0] == "0") for run in runs if run.isdigit()] if self.is_string else []
         return recurs, digits, len(runs), len(set(runs)), shapes, self._count_pairs(runs), text.startswith("-")
 
-    def _keeps_mix(self, candidate: str) -> bool:
+    def _changes_usual_words(self, candidate: str) -> bool:
         """Return whether the words added or dropped are as familiar as most of the original's."""
         before, after = Counter(RUN.findall(self.site.text)), Counter(RUN.findall(candidate))
         usual = Counter(map(self._rate_run, before.elements())).most_common(1)
@@ -159,7 +159,7 @@ class Judge:
         """Return how familiar a word is: its count in the file outside the site (at most 2), and if the test has it."""
         return min(self.vocabulary.words[run] - self.own[run], 2), self.scope[run.lower()] > 0
 
-    def _balance(self, candidate: str, random: Random) -> bool:
+    def _is_balanced(self, candidate: str, random: Random) -> bool:
         """Return whether new words look as natural as old ones: more natural as often as less."""
         before, after = Counter(RUN.findall(self.site.text)), Counter(RUN.findall(candidate))
         old, new = ([run for run in runs if not run.isdigit()] for runs in (before - after, after - before))
@@ -211,7 +211,7 @@ def _describe_order(text: str) -> tuple[Any, ...]:
     return tuple(orders)
 
 
-def _stands_in(text: str, scope: str) -> bool:
+def _contains_token(text: str, scope: str) -> bool:
     """Return whether a text contains a literal as a token of its own."""
     before = r"(?<![\w.])" if text[0].isalnum() else ""
     return re.search(before + re.escape(text) + (r"(?![\w.])" if text[-1].isalnum() else ""), scope) is not None

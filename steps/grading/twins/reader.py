@@ -211,9 +211,9 @@ class ParsedTest:
             return []
         shortest = min(binding.block.end - binding.block.start for binding in bindings)
         nearest = [binding for binding in bindings if binding.block.end - binding.block.start == shortest]
-        return nearest[0].values if len(nearest) == 1 and self._is_harmless(nearest[0]) else []
+        return nearest[0].values if len(nearest) == 1 and self._is_only_compared(nearest[0]) else []
 
-    def _is_harmless(self, binding: Binding) -> bool:
+    def _is_only_compared(self, binding: Binding) -> bool:
         """Return whether all reads in the block of a binding only compare or report the value."""
         base = binding.key.partition(".")[0]
         for node in binding.block.walk():
@@ -323,8 +323,13 @@ class ParsedTest:
         if leaf.row is None:
             nodes = body
         else:
-            mine = _cut(after.rows[leaf.row].node, leaf.node)
-            nodes += [node for row in rows for node, *_ in self.file.iterate_constants(row) if _cut(row, node) == mine]
+            mine = _text_without(after.rows[leaf.row].node, leaf.node)
+            nodes += [
+                node
+                for row in rows
+                for node, *_ in self.file.iterate_constants(row)
+                if _text_without(row, node) == mine
+            ]
         values = [constant[1] for node in nodes if (constant := self.file.read_constant(node))]
         return {repr(value) for value in values if type(value).__name__ == kind}
 
@@ -369,7 +374,7 @@ class ParsedTest:
             )
 
 
-def _cut(row: Node, node: Node) -> str:
+def _text_without(row: Node, node: Node) -> str:
     """Return the text of a row without one of its nodes."""
     data = row.text.encode()
     return " ".join((data[: node.start - row.start] + data[node.end - row.start :]).decode(errors="replace").split())

@@ -77,7 +77,7 @@ class TableReader:
         return [binding for top in self.nodes for node in top.walk() for binding in self._read_declaration(node)]
 
     @cached_property
-    def _of_file(self) -> list[Binding]:
+    def _file_declarations(self) -> list[Binding]:
         """The names to which the file assigns one value each."""
         return [binding for node in self.tree.root.walk() for binding in self._read_declaration(node)]
 
@@ -117,7 +117,7 @@ class TableReader:
                 if call.curried and call.label.endswith(".each") and len(call.curried.arguments) == 1:
                     title = self.tree.read_text(call.arguments[0])
                     if values := self._list_rows(call.curried.arguments[0]):
-                        yield RowTable(pattern, values, holder, partial(self._fill, title), is_rendered=True)
+                        yield RowTable(pattern, values, holder, partial(self._render_title, title), is_rendered=True)
                 elif call.name in ("forEach", "each") and call.receiver and (values := self._list_rows(call.receiver)):
                     yield RowTable(pattern, values, holder)
         yield from self._find_providers()
@@ -173,7 +173,7 @@ class TableReader:
 
         return title
 
-    def _fill(self, template: str | None, index: int, cells: dict[str, Node]) -> str | None:
+    def _render_title(self, template: str | None, index: int, cells: dict[str, Node]) -> str | None:
         """Return the title that ``test.each`` makes of a template and a row; None if it is not certain."""
         # Only constants have a certain text.
         constants = {name: value for name, cell in cells.items() if (value := self.tree.read_constant(cell))}
@@ -205,7 +205,7 @@ class TableReader:
         table = unwrap(table)
         if re.fullmatch(r"\w+", table.text):
             declarations = [binding for binding in self.declarations if binding.key == table.text]
-            declarations = declarations or [binding for binding in self._of_file if binding.key == table.text]
+            declarations = declarations or [binding for binding in self._file_declarations if binding.key == table.text]
             if len(declarations) != 1 or declarations[0].values[0][0].text == table.text:
                 return []
             table = unwrap(declarations[0].values[0][0])

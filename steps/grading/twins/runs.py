@@ -93,12 +93,12 @@ class Surprise:
     """
 
     passed_twins: frozenset[str] = frozenset()
-    fallen: frozenset[str] = frozenset()
+    not_passed: frozenset[str] = frozenset()
     problem: str = ""
     excerpt: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.passed_twins or self.fallen or self.problem)
+        return bool(self.passed_twins or self.not_passed or self.problem)
 
 
 def compare(expected: Expectation, reading: TestReading, log: bytes) -> Surprise:

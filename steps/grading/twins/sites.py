@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from swe_argo.steps.grading.twins.expectations import Leaf, Module, Test
+from swe_argo.steps.grading.twins.expectations import ExpectedConstant, Module, Test
 from swe_argo.steps.grading.twins.languages import Language, find_language
 from swe_argo.steps.grading.twins.reader import ParsedFile
 from swe_argo.steps.grading.twins.syntax import ParameterRow, Span, identify, is_repeated, parse_quietly, read_encoding
@@ -234,7 +234,7 @@ def _read_expected(
 def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Site, set[int]]]:
     """Yield each site with its lines."""
     places: dict[ParameterRow | None, dict[tuple[str, str], list[ast.expr]]] = {}
-    leaves: dict[ast.expr, Leaf] = {}
+    leaves: dict[ast.expr, ExpectedConstant] = {}
     for leaf in test.find_leaves():
         # A constant that several assertions expect is weak if one of these leaves is.
         previous = leaves.get(leaf.node)
@@ -256,7 +256,7 @@ def _read_test(path: str, test: Test, before: Test | None) -> Iterator[tuple[Sit
             continue
         spans = sorted(test.module.locate(node) for node in nodes)
         texts = {test.module.source[start:end] for start, end in spans}
-        avoid = before.held_values(test, leaf) if before else set()
+        avoid = before.list_base_values(test, leaf) if before else set()
         # Skip a value that is written in several ways, or was in the base version.
         if len(texts) > 1 or key[1] in avoid:
             continue

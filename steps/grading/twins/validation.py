@@ -101,7 +101,7 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
         run = runs.run_reference(expected.contents, base=twins.base, network=twins.needs_network)
         surprise = compare(expected, run.reading, run.log)
         absent = {test for test, log_id in expected.twins.items() if log_id not in run.reading.statuses}
-        fallen = surprise.fallen - changed
+        fallen = surprise.not_passed - changed
         # A value that does not compile makes all tests of its file fail.
         is_broken = 2 * len(fallen) > len(expected.originals) if expected.originals else absent == changed
         if surprise.problem or is_broken or run.seconds > twins.seconds * SLOWER + GRACE_S:
@@ -109,7 +109,7 @@ def _try_sites(runs: TestRuns, twins: ValidatedTwins, files: list[TestFile], ran
         number += 1
         passed -= fallen  # another test's constant made it fail
         unreported |= absent - surprise.passed_twins
-        unclear = surprise.fallen - absent  # of the changed tests: neither passed nor failed
+        unclear = surprise.not_passed - absent  # of the changed tests: neither passed nor failed
         for group, change in changes.items():
             failed = set(group.tests) - surprise.passed_twins
             is_shared = change.site.kind == WORD  # the run shows which of the tests read the data file

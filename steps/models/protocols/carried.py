@@ -41,51 +41,53 @@ def pack(message: dict[str, Any], again: Callable[[dict[str, Any]], str]) -> str
     calls: dict[str, dict[str, Any]] = {}
     for call in message.get("tool_calls") or []:
         rest = {"call": fields_to_return(call, "call"), "function": fields_to_return(call["function"], "function")}
-        calls[str(call.get("id"))] = {name: part for name, part in rest.items() if part} | _letters(call, again(call))
-    packed = {
+        calls[str(call.get("id"))] = {name: part for name, part in rest.items() if part} | _original_arguments(
+            call, again(call)
+        )
+    packed_fields = {
         "reasoning": field,
         "message": fields,
         "calls": {name: item for name, item in calls.items() if item},
         "content": content if isinstance(content, list) else None,
     }
-    if not any(packed.values()):
+    if not any(packed_fields.values()):
         return ""
-    return _MARK + base64.b64encode(json.dumps(packed).encode()).decode()
+    return _MARK + base64.b64encode(json.dumps(packed_fields).encode()).decode()
 
 
-def unpack(text: object, thought: str, message: dict[str, Any]) -> None:
+def unpack(text: object, reasoning: str, message: dict[str, Any]) -> None:
     """Restore the fields packed by ``pack``, and the reasoning, in the assistant message and its calls.
 
-    ``text`` is the packed text as the agent sent it back, ``thought`` the reasoning text. Other opaque text is ignored.
+    ``text`` is the packed text as the agent sent it back, ``reasoning`` the reasoning. Other opaque text is ignored.
     """
-    packed: dict[str, Any] = {}
+    packed_fields: dict[str, Any] = {}
     if isinstance(text, str) and text.startswith(_MARK):
-        packed = json.loads(base64.b64decode(text.removeprefix(_MARK)))
-    answer, thoughts = read_content(parts := packed.get("content"))
+        packed_fields = json.loads(base64.b64decode(text.removeprefix(_MARK)))
+    answer, thoughts = read_content(parts := packed_fields.get("content"))
     # Parts replace the text only if the agent did not change it.
     if parts and answer == (message["content"] or ""):
         message["content"] = parts
     # Reasoning inside these parts is not repeated in a field.
-    if thought and (packed.get("reasoning") or thought != thoughts):
-        message[packed.get("reasoning") or REASONING[0]] = thought
-    message |= fields_to_return(packed.get("message", {}), "message")
+    if reasoning and (packed_fields.get("reasoning") or reasoning != thoughts):
+        message[packed_fields.get("reasoning") or REASONING[0]] = reasoning
+    message |= fields_to_return(packed_fields.get("message", {}), "message")
     for call in message.get("tool_calls") or []:
-        rest = packed.get("calls", {}).get(call["id"], {})
+        rest = packed_fields.get("calls", {}).get(call["id"], {})
         call.update(fields_to_return(rest.get("call", {}), "call"))
         call["function"] |= fields_to_return(rest.get("function", {}), "function")
         if _same(rest.get(ARGUMENTS), call["function"][ARGUMENTS]):
             call["function"][ARGUMENTS] = rest[ARGUMENTS]
 
 
-def _letters(call: dict[str, Any], again: str) -> dict[str, str]:
+def _original_arguments(call: dict[str, Any], again: str) -> dict[str, str]:
     """Return a call's original arguments if the agent will send back the same JSON, written differently; else {}."""
     answer = call["function"].get(ARGUMENTS)
     return {ARGUMENTS: answer} if answer != again and _same(answer, again) else {}
 
 
-def _same(one: str | None, other: str) -> bool:
+def _same(first: str | None, second: str) -> bool:
     """Return whether two texts are the same JSON; arguments changed by an agent are kept as sent."""
     try:
-        return one is not None and bool(json.loads(one) == json.loads(other))
+        return first is not None and bool(json.loads(first) == json.loads(second))
     except (ValueError, RecursionError):
         return False

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
-from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire, event
+from swe_argo.steps.models.protocols.wire import AgentError, Body, Wire, event
 from swe_argo.steps.models.stream import Assembly
 
 CODES = {
-    Trouble.TOO_LONG: "context_length_exceeded",
-    Trouble.FILTERED: "content_filter",
-    Trouble.NO_PAGE: "unknown_url",
+    AgentError.TOO_LONG: "context_length_exceeded",
+    AgentError.FILTERED: "content_filter",
+    AgentError.NO_PAGE: "unknown_url",
 }
 """OpenAI's error codes. Agents shorten the conversation on the code of TOO_LONG."""
 
@@ -50,11 +50,11 @@ def _delta(message: Body) -> Body:
     return {"role": "assistant"} | message | ({"tool_calls": calls} if calls else {})
 
 
-def _error(trouble: Trouble, message: str) -> Body:
+def _error(trouble: AgentError, message: str) -> Body:
     return {"error": openai_error(trouble, message)}
 
 
-def openai_error(trouble: Trouble, message: str) -> dict[str, Any]:
+def openai_error(trouble: AgentError, message: str) -> dict[str, Any]:
     """Return an error in the format of OpenAI's APIs."""
     return {"message": message, "type": "invalid_request_error", "param": None, "code": CODES.get(trouble)}
 

@@ -9,7 +9,7 @@ from swe_argo.steps.models.protocols.wire import Body
 _SYSTEM = ("system", "developer")
 
 
-def lead_by_one_system(messages: list[Body]) -> list[Body]:
+def merge_system_messages(messages: list[Body]) -> list[Body]:
     """Return the messages with one leading system message; later system messages become user messages.
 
     Chat templates of open models (Qwen's, Mistral's) accept only one such message, at the beginning.

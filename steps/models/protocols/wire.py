@@ -14,7 +14,7 @@ Body = dict[str, Any]
 """JSON body of a request or an answer."""
 
 
-class Trouble(StrEnum):
+class AgentError(StrEnum):
     """Reason for an error response to an agent."""
 
     WRONG = "wrong"
@@ -39,7 +39,7 @@ class AnswerAssembly(Protocol):
     def add(self, data: str) -> Body | None:
         """Add an event; return the error that it contains, if any. Raises ValueError if it is not a JSON object."""
 
-    def whole(self) -> Body:
+    def build_body(self) -> Body:
         """Return the body of the equivalent answer without streaming."""
 
 
@@ -66,16 +66,16 @@ class Wire:
     """Chat completion, and the request in this protocol -> answer in this protocol."""
     events: Callable[[Body, Body], bytes]
     """Complete answer, and its request -> stream of server-sent events, as one byte string."""
-    error: Callable[[Trouble, str], Body]
+    error: Callable[[AgentError, str], Body]
     """Cause and one-line message -> body of an error."""
-    error_stream: Callable[[Trouble, str], bytes | None] = lambda _trouble, _message: None
+    error_stream: Callable[[AgentError, str], bytes | None] = lambda _trouble, _message: None
     """Cause and message -> stream with status 200 that reports the error; None: send the body of ``error`` instead."""
 
 
 COST_FIELDS = ("cost", "estimated_cost", "is_byok", "cost_details")
 """Usage fields by which routers report the cost, in every protocol."""
 
-STATUS = {Trouble.NO_PAGE: 404}
+STATUS = {AgentError.NO_PAGE: 404}
 """Status of an error; the default is 400, after which agents do not retry. They do after 408, 429 and 5xx."""
 
 

@@ -92,8 +92,8 @@ def view_comparison(compared: Comparison) -> ComparisonView:
         for item in compared.without_verdict
     ]
     moved = [
-        InstanceList("Lost", [_changed(item, tests=True) for item in compared.lost]),
-        InstanceList("Gained", [_changed(item, tests=False) for item in compared.gained]),
+        InstanceList("Lost", [_instance_line(item, tests=True) for item in compared.lost]),
+        InstanceList("Gained", [_instance_line(item, tests=False) for item in compared.gained]),
         InstanceList("Without a verdict", unjudged),
     ]
     apart = [
@@ -203,7 +203,7 @@ def _significance(compared: Comparison) -> str:
 def _explanation(compared: Comparison) -> str:
     """Return the end of that sentence: whether chance alone can explain the change."""
     test = compared.test
-    name = f"McNemar's exact test, {_p(test.p)}"
+    name = f"McNemar's exact test, {_format_p(test.p)}"
     if compared.same_patches:
         cause = "images, machines or tests caused the change, not the agent"
         return f", each with the same patch in both runs: {cause} ({name})."
@@ -214,7 +214,7 @@ def _explanation(compared: Comparison) -> str:
     return f": chance alone can explain this ({name})."
 
 
-def _p(p: float) -> str:
+def _format_p(p: float) -> str:
     """Return p as text: three decimals, two from 0.1 on."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.{3 if p < 0.0995 else 2}f}" if p < 0.995 else "p = 1"
 
@@ -234,7 +234,7 @@ def _means(compared: Comparison) -> str:
 # -- instances -------------------------------------------------------------------------------------------------------
 
 
-def _changed(outcome: ChangedOutcome, *, tests: bool) -> InstanceLine:
+def _instance_line(outcome: ChangedOutcome, *, tests: bool) -> InstanceLine:
     """Return the line of a gained or lost instance, with its failing tests if ``tests``."""
     names = [cut_line(make_visible(name), TEST_WIDTH) for name in outcome.failing_tests[: MAX_TESTS if tests else 0]]
     doubt = _reason(outcome.doubt) if outcome.doubt else ""

@@ -223,7 +223,7 @@ def _cost(units: list[StoredUnit], planning: Usage) -> Cost:
         usage=usage,
         sandboxes_usd=sum(sandboxes) if sandboxes else None,
         planning=planning,
-        failed_tries=add_usage([unit.wasted for unit in units]),
+        failed_tries=add_usage([unit.failed_usage for unit in units]),
         usd_per_resolved=usage.cost_usd / resolved if resolved and usage.cost_usd is not None else None,
         tokens_per_resolved=tokens / resolved if resolved and tokens else None,
     )

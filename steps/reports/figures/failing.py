@@ -12,7 +12,7 @@ MAX_TESTS = 20
 WIDTH = 160
 
 
-def first_failing(unit: StoredUnit) -> list[str]:
+def first_failing_tests(unit: StoredUnit) -> list[str]:
     """Return the first listed tests that do not pass, sanitized and cut."""
     names = unit.grade.failing_tests[:MAX_TESTS] if unit.grade else []
     return [cut_line(make_visible(name), WIDTH) for name in names]

@@ -80,13 +80,13 @@ def pass_rates(counts: Sequence[tuple[int, int]], ks: Sequence[int], seed: int =
         if estimate in (0.0, 1.0):
             low, high = wilson(int(estimate) * instances, instances)
         else:
-            means = _resampled_means([values[pair] for pair in usable], list(usable.values()), seed)
+            means = _bootstrap_means([values[pair] for pair in usable], list(usable.values()), seed)
             low, high = quantile(means, 0.025), quantile(means, 0.975)
         rates.append(PassRate(k, instances, estimate, low, high))
     return rates
 
 
-def _resampled_means(values: list[float], weights: list[int], seed: int) -> list[float]:
+def _bootstrap_means(values: list[float], weights: list[int], seed: int) -> list[float]:
     """Return RESAMPLES bootstrap means, each from a multinomial draw of the values' frequencies."""
     import numpy as np  # takes 0.1 s, so only resampling imports it
 
@@ -124,7 +124,7 @@ MIN_DISCORDANT = 6
 def mean_interval(values: Sequence[float], seed: int = SEED) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of a mean."""
     kinds = Counter(values)
-    means = _resampled_means(list(kinds), list(kinds.values()), seed)
+    means = _bootstrap_means(list(kinds), list(kinds.values()), seed)
     return quantile(means, 0.025), quantile(means, 0.975)
 
 

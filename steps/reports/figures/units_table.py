@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.contracts.verdict import Confirmation
-from swe_argo.steps.reports.figures.failing import error_of, first_failing
+from swe_argo.steps.reports.figures.failing import error_of, first_failing_tests
 from swe_argo.steps.reports.figures.try_times import try_times
 from swe_argo.steps.reports.parquet_bytes import make_table, write_parquet
 from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
@@ -110,11 +110,11 @@ def _row(run: StoredRun, unit: StoredUnit) -> dict[str, Any]:
         "seconds": dict(unit.seconds),
         "total_seconds": unit.total_s,
         **_usage_columns(usage, ""),
-        **_usage_columns(unit.wasted, "failed_tries_"),
+        **_usage_columns(unit.failed_usage, "failed_tries_"),
         "sandboxes_usd": unit.sandboxes_usd,
         "turns": unit.turns,
         "error": error_of(unit) or None,
-        "first_failing_tests": first_failing(unit),
+        "first_failing_tests": first_failing_tests(unit),
         "tries": try_times(unit),
         "official_reason": unit.official.reason[0] if unit.official.reason else None,
         **_solve_columns(unit),

@@ -49,7 +49,7 @@ def record_flips(store: Store, run: StoredRun) -> Flips:
         flips = count_flips(_all_gradings(store))
         after = _write(flips)
         if after == before or (before is None and not flips) or store.swap(LEDGER, before, after):
-            return _of_dataset(flips, run.run.dataset.name)
+            return _select_dataset(flips, run.run.dataset.name)
     return read_flips(store, run.run.dataset.name)
 
 
@@ -57,7 +57,7 @@ def read_flips(store: Store, dataset: str) -> Flips:
     """Return the ledger's flips of a dataset. Raises InfraError if the store fails."""
     data = store.get_many([LEDGER]).get(LEDGER)
     rows = read_rows(data, _schema()) if data is not None else []
-    return _of_dataset(
+    return _select_dataset(
         {
             (row["dataset"], row["instance_id"], row["test"]): KnownFlip(
                 row["test"], row["times_seen"], row["times_flipped"], row["last_seen"]
@@ -77,7 +77,7 @@ def mark_flips(units: Iterable[StoredUnit], flips: Flips) -> None:
 
 
 @dataclass
-class _Tally:
+class _InstanceGradings:
     """The gradings of one instance, by patch."""
 
     failing: dict[str, list[frozenset[str]]] = field(default_factory=lambda: defaultdict(list))
@@ -89,7 +89,7 @@ def count_flips(gradings: Iterable[Grading]) -> dict[tuple[str, str, str], Known
 
     A test counts as seen in every grading of a patch that was graded more than once.
     """
-    tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)
+    tallies: dict[tuple[str, str], _InstanceGradings] = defaultdict(_InstanceGradings)
     for grading in gradings:
         tally = tallies[grading.dataset, grading.instance_id]
         tally.failing[grading.patch_sha256].append(grading.failing)
@@ -131,7 +131,7 @@ def _schema() -> pa.Schema:
     return pa.schema(list(zip(_COLUMNS, (text, text, text, whole, whole, text), strict=True)))
 
 
-def _of_dataset(flips: Mapping[tuple[str, str, str], KnownFlip], dataset: str) -> Flips:
+def _select_dataset(flips: Mapping[tuple[str, str, str], KnownFlip], dataset: str) -> Flips:
     """Return the flips of one dataset, by instance and test."""
     by_instance: dict[str, dict[str, KnownFlip]] = defaultdict(dict)
     dataset = dataset_key(dataset)

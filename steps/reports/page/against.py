@@ -19,7 +19,7 @@ MIN_UNITS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class AgainstResolved:
+class OutcomeChart:
     """A chart of one measure, split into resolved and other units."""
 
     name: str
@@ -35,7 +35,7 @@ class AgainstResolved:
     """Number of columns; each covers a whole number of turns."""
 
 
-def against_resolved(units: Sequence[UnitFigures]) -> list[AgainstResolved]:
+def outcome_charts(units: Sequence[UnitFigures]) -> list[OutcomeChart]:
     """Return charts of turns, and of cost or else tokens, for units with a verdict, if the values differ."""
     judged = [unit for unit in units if unit.standing not in NO_VERDICT]
     priced = any(unit.cost_usd for unit in judged)
@@ -55,7 +55,7 @@ def _chart(
     format_value: Callable[[float], str],
     *,
     whole: bool = False,
-) -> AgainstResolved | None:
+) -> OutcomeChart | None:
     """Return the chart, or None if too few units have a value or all values are equal.
 
     Args:
@@ -79,6 +79,6 @@ def _chart(
     paths, most = columns(bins)
     sides = {"resolved": [v for v, good in pairs if good], "others": [v for v, good in pairs if not good]}
     medians = ", ".join(f"{side} {format_value(quantile(group, 0.5))}" for side, group in sides.items() if group)
-    return AgainstResolved(
+    return OutcomeChart(
         name, paths[0], paths[1], int(most), format_value(number * width), f"median of {medians}", number
     )

@@ -39,18 +39,18 @@ class ByteBudget:
     def take(self, lines: Iterable[str], already_left_out: int = 0) -> Excerpt:
         """Take the first lines that the budget allows."""
         every_line = list(lines)
-        affordable = self._affordable(every_line)
+        affordable = self._spend(every_line)
         return Excerpt(tuple(every_line[:affordable]), already_left_out + len(every_line) - affordable)
 
     def take_last(self, lines: Iterable[str], already_left_out: int = 0) -> Excerpt:
         """Take the last lines that the budget allows."""
         every_line = list(lines)
-        affordable = self._affordable(every_line[::-1])
+        affordable = self._spend(every_line[::-1])
         return Excerpt(
             tuple(every_line[len(every_line) - affordable :]), already_left_out + len(every_line) - affordable
         )
 
-    def _affordable(self, lines: Sequence[str]) -> int:
+    def _spend(self, lines: Sequence[str]) -> int:
         """Return how many of the lines, from the first, the budget allows; subtract their bytes."""
         for number, line in enumerate(lines):
             price = html_bytes(line) + LINE_BYTES
@@ -76,7 +76,7 @@ class UnitExcerpts:
     log: Excerpt = NOTHING
 
 
-def share_out(units: list[StoredUnit]) -> list[UnitExcerpts]:
+def divide_budget(units: list[StoredUnit]) -> list[UnitExcerpts]:
     """Return the excerpts of each unit, in the same order.
 
     Bytes that one unit does not use go to the units after it, unresolved ones first.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from swe_argo.steps.reports.comparison.record import Comparison
 from swe_argo.steps.reports.figures import confirmations
-from swe_argo.steps.reports.figures.failing import error_of, first_failing
+from swe_argo.steps.reports.figures.failing import error_of, first_failing_tests
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.labels import STOPS
 from swe_argo.steps.reports.page.sections import report_sections
@@ -40,7 +40,7 @@ def render_page(run: StoredRun, summary: Summary, compared: Comparison | None = 
             turns=unit.turns,
             tokens=unit.usage.prompt_tokens + unit.usage.completion_tokens,
             cost_usd=unit.usage.cost_usd,
-            failing_tests=first_failing(unit),
+            failing_tests=first_failing_tests(unit),
             error=error_of(unit),
         )
         for row, unit in zip(rows, run.units, strict=True)

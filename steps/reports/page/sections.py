@@ -12,7 +12,7 @@ from swe_argo.steps.reports.comparison.view import view_comparison
 from swe_argo.steps.reports.figures import confirmations
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.labels import STAGES, STOPS, in_order, kind_phrase, standing_labels, stop_phrase
-from swe_argo.steps.reports.page.against import against_resolved
+from swe_argo.steps.reports.page.against import outcome_charts
 from swe_argo.steps.reports.page.attempts import attempt_grid, explain_two_rates, pass_curve
 from swe_argo.steps.reports.page.charts import histogram, stacked
 from swe_argo.steps.reports.page.clusters import cluster_failures
@@ -50,7 +50,7 @@ def report_sections(
         "crossed": cross_stops(units) if summary.conditions.kind == "agent" else None,
         "absent": listing([STOPS[one.reason].name for one in summary.stops if not one.units]),
         "clusters": cluster_failures(units),
-        "against": against_resolved(units) if summary.conditions.kind == "agent" else [],
+        "against": outcome_charts(units) if summary.conditions.kind == "agent" else [],
         "curve": pass_curve(summary.pass_at),
         "two_rates": explain_two_rates(summary),
         "grid": attempt_grid(units),

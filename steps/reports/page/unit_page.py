@@ -61,7 +61,12 @@ def instance_page(
     ``template``: a template that extends the report's; ``variables``: additional variables of that template.
     """
     conversation, partial = inputs.conversation, inputs.partial
-    limit = text_allowance([*_flat(conversation), *(part for attempt in partial.values() for part in _flat(attempt))])
+    limit = text_allowance(
+        [
+            *_nested_conversations(conversation),
+            *(part for attempt in partial.values() for part in _nested_conversations(attempt)),
+        ]
+    )
     # The remarks contain the endpoint of a spec.
     view = view_unit(unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
     text = (
@@ -80,7 +85,7 @@ def instance_page(
             issue=issue_blocks(unit.issue),
             issue_is_long=len(unit.issue) > LONG_ISSUE,
             bar=stage_bar(unit),
-            jumps=_jumps(view.turns, first_edit(conversation) if conversation else None),
+            jumps=_make_jumps(view.turns, first_edit(conversation) if conversation else None),
             patch=_shown_patch(unit.patch or b"", PATCH_BYTES) or _shown_changes(view.changes),
             reference=_shown_patch(inputs.reference, REFERENCE_BYTES),
             reference_is_patch=bool(inputs.reference) and inputs.reference == unit.patch,
@@ -141,7 +146,7 @@ class Jumps:
     errors_left_out: int
 
 
-def _jumps(turns: Sequence[ShownTurn], edit: int | None) -> Jumps:
+def _make_jumps(turns: Sequence[ShownTurn], edit: int | None) -> Jumps:
     """Return the links to the first edit (``edit``: number of the call) and to turns with errors."""
     errors = [
         (turn.anchor, str(turn.number or turn.source))
@@ -157,9 +162,13 @@ def _jumps(turns: Sequence[ShownTurn], edit: int | None) -> Jumps:
     )
 
 
-def _flat(conversation: Conversation | None) -> list[Conversation]:
+def _nested_conversations(conversation: Conversation | None) -> list[Conversation]:
     """Return a conversation and all conversations within it."""
-    return [conversation, *(part for other in conversation.others for part in _flat(other))] if conversation else []
+    return (
+        [conversation, *(part for other in conversation.others for part in _nested_conversations(other))]
+        if conversation
+        else []
+    )
 
 
 def _chart(conversation: Conversation) -> dict[str, Any] | None:

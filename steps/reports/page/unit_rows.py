@@ -15,8 +15,8 @@ from swe_argo.steps.reports.page.excerpts import (
     TRIES_SHOWN,
     UnitExcerpts,
     diff_runs,
+    divide_budget,
     linked_files,
-    share_out,
     stages_shown,
 )
 from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit
@@ -96,7 +96,7 @@ def make_rows(run: StoredRun) -> list[Row]:
     """Return the rows in the order of the plan."""
     repos = {name: number for number, name in enumerate(repository_names(run))}
     stops = {reason: number for number, reason in enumerate(stop_reasons(run))}
-    unit_excerpts, is_reason_shared = share_out(run.units), bool(shared_reason(run.units))
+    unit_excerpts, is_reason_shared = divide_budget(run.units), bool(shared_reason(run.units))
     pairs = enumerate(zip(run.units, unit_excerpts, strict=True))
     return [
         _row(unit, excerpts, f"u{number}", [f"r{repos[unit.repo]}", *_stop_class(unit, stops)], is_reason_shared)

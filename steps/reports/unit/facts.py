@@ -40,7 +40,7 @@ def unit_facts(unit: StoredUnit, conversation: Conversation | None, *, endpoint:
     for earlier in unit.redone:
         yield "Earlier verdict", describe_earlier(earlier)
     yield from usage_facts(unit.usage)
-    wasted = unit.wasted
+    wasted = unit.failed_usage
     if wasted.requests + wasted.calls:
         token_count = tokens(wasted.prompt_tokens + wasted.completion_tokens)
         price = "" if wasted.cost_usd is None else f", {money(wasted.cost_usd)}"

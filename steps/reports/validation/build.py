@@ -40,7 +40,7 @@ def build_validation(store: Store, validation_id: str) -> Validation:
     hashes = _row_hashes(store, gold_run)
     images = {unit.instance_id: unit.image for unit in gold_run.plan.units} if gold_run.plan else {}
     digests = gold_run.run.image_digests
-    passing = _passing_untouched(store, idle_run)
+    passing = _find_passing_untouched(store, idle_run)
     instances = [
         _instance(
             tries,
@@ -177,18 +177,18 @@ def _outcome(unit: StoredUnit | None) -> Outcome | None:
     return unit.grade.outcome if unit is not None and unit.grade is not None else None
 
 
-def _passing_untouched(store: Store, run: StoredRun) -> dict[str, list[str]]:
+def _find_passing_untouched(store: Store, run: StoredRun) -> dict[str, list[str]]:
     """Return, by instance, the FAIL_TO_PASS tests that pass in the untouched repository."""
     units = [unit for unit in run.units if unit.grade and unit.grade.fail_to_pass and unit.grade.fail_to_pass.passed]
     passing = {}
     for batch in batches(units, RECORDS_AT_ONCE):
         names = {key(Report, run.run.run_id, unit.instance_id, unit.attempt): unit.instance_id for unit in batch}
         for name, data in store.get_many(names).items():
-            passing[names[name]] = _passed(data, names[name])
+            passing[names[name]] = _read_passed(data, names[name])
     return passing
 
 
-def _passed(report: bytes, instance_id: str) -> list[str]:
+def _read_passed(report: bytes, instance_id: str) -> list[str]:
     """Return the FAIL_TO_PASS tests that passed, from an official report."""
     inner: dict[str, Any] = json.loads(report).get(instance_id, {})
     return list(inner.get("tests_status", {}).get("FAIL_TO_PASS", {}).get("success", []))

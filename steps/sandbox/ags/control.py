@@ -14,7 +14,14 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, StepError, one_line
-from swe_argo.steps.sandbox.ags.service import NO_INSTANCE, ask, call_service, is_code, region, service_failure
+from swe_argo.steps.sandbox.ags.service import (
+    NO_INSTANCE,
+    call_service,
+    is_code,
+    region,
+    request_action,
+    service_failure,
+)
 from swe_argo.steps.settings import settings
 
 ENVD_PORT = 49983
@@ -53,7 +60,7 @@ class AGSControl:
             self._client = _make_client(self.sandbox_id, self._take_token())
         return True
 
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether the sandbox runs or starts. Raises StepError if the service fails."""
         return (status_of(describe(self.sandbox_id)) or "") in RUNNING
 
@@ -90,7 +97,7 @@ class AGSControl:
             FailureClass.EXEC,
         )
         now = time.time()
-        lives_s = max(0.0, moment_of(answer.get("ExpiresAt") or "", now + 300) - now)
+        lives_s = max(0.0, parse_time(answer.get("ExpiresAt") or "", now + 300) - now)
         self._renew_at = now + lives_s - min(_MARGIN_S, lives_s / 4)
         return str(answer["Token"])
 
@@ -99,7 +106,7 @@ def describe(instance_id: str) -> dict[str, Any] | None:
     """Return the service's description of a sandbox; None if it has none. Raises StepError if the service fails."""
     doing = f"describing sandbox {instance_id}"
     try:
-        answer = ask("DescribeSandboxInstanceList", {"InstanceIds": [instance_id]})
+        answer = request_action("DescribeSandboxInstanceList", {"InstanceIds": [instance_id]})
     except TencentCloudSDKException as error:
         if is_code(error, NO_INSTANCE):
             return None
@@ -116,7 +123,7 @@ def status_of(instance: dict[str, Any] | None) -> str | None:
 def stop(instance_id: str) -> bool:
     """Remove a sandbox; return False if it has ended already. Raises StepError if the service fails."""
     try:
-        ask("StopSandboxInstance", {"InstanceId": instance_id})
+        request_action("StopSandboxInstance", {"InstanceId": instance_id})
     except TencentCloudSDKException as error:
         # A sandbox that is stopping accepts no second stop.
         if is_code(error, NO_INSTANCE) or status_of(describe(instance_id)) not in RUNNING:
@@ -125,7 +132,7 @@ def stop(instance_id: str) -> bool:
     return True
 
 
-def moment_of(text: str, otherwise: float) -> float:
+def parse_time(text: str, otherwise: float) -> float:
     """Parse a time of the service, ISO 8601 or Unix seconds, into Unix seconds; return ``otherwise`` if invalid."""
     try:
         return float(text)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from swe_argo.steps.sandbox.ags.control import RUNNING, stop
 from swe_argo.steps.sandbox.ags.service import list_all
-from swe_argo.steps.sandbox.envd.orphans import OURS
+from swe_argo.steps.sandbox.envd.orphans import OUR_METADATA
 
 
 def list_instances(filters: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -25,5 +25,5 @@ def stop_named(name: str) -> None:
 
     Raises StepError if the service fails.
     """
-    for instance_id, _ in list(list_instances({**OURS, "name": name})):
+    for instance_id, _ in list(list_instances({**OUR_METADATA, "name": name})):
         stop(instance_id)

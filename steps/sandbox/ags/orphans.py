@@ -5,14 +5,14 @@ from __future__ import annotations
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.sandbox.ags.control import stop
 from swe_argo.steps.sandbox.ags.instances import list_instances
-from swe_argo.steps.sandbox.ags.service import place
+from swe_argo.steps.sandbox.ags.service import service_place
 from swe_argo.steps.sandbox.envd.orphans import ProviderSandboxes
 from swe_argo.steps.sandbox.orphans import Orphans
 
 
 def ags_sandboxes() -> ProviderSandboxes:
     """Return our sandboxes in the region AGS_REGION."""
-    return ProviderSandboxes("ags", place(), list_instances, stop)
+    return ProviderSandboxes("ags", service_place(), list_instances, stop)
 
 
 def list_orphans(spec: SandboxSpec) -> Orphans:

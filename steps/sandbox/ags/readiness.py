@@ -9,7 +9,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.sandbox.ags.service import list_all, place, region, service_failure
+from swe_argo.steps.sandbox.ags.service import list_all, region, service_failure, service_place
 from swe_argo.steps.sandbox.ags.start import read_quota
 from swe_argo.steps.sandbox.ags.tools import (
     NetworkMode,
@@ -19,9 +19,9 @@ from swe_argo.steps.sandbox.ags.tools import (
     service_image,
     tool_problem,
 )
-from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, unit_limit_notice
 
-AROUND_S = 600.0
+SETUP_S = 600.0
 """Seconds that a sandbox lives besides its agent or tests: to hide the history, take the patch, read the log."""
 
 
@@ -32,9 +32,9 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     network, and for a command longer than a sandbox may live; InfraError if the service does not answer.
     """
     table = spec.ags
-    if sandbox_needs.timeout_s + AROUND_S > table.longest_life_s:
+    if sandbox_needs.timeout_s + SETUP_S > table.longest_life_s:
         raise ConfigError(
-            f"agent or tests may take {sandbox_needs.timeout_s:g} s plus {AROUND_S:g} s of set-up, but a sandbox lives "
+            f"agent or tests may take {sandbox_needs.timeout_s:g} s plus {SETUP_S:g} s of set-up, but a sandbox lives "
             f"{table.longest_life_s:g} s at most: lower --agent-timeout and --timeout, or set --ags-longest-life to "
             "the account's limit",
             field="sandbox.ags.longest_life_s",
@@ -51,8 +51,8 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
         raise service_failure(error, FailureClass.SANDBOX_CREATE, "reading the quota") from error
     if quota is None:
         return ReadinessResult(usd_per_hour=table.usd_per_hour)
-    notice = f"{place()} runs {quota.most} sandboxes at a time ({quota.used} now): further units wait"
-    return ReadinessResult([notice, *places_notice(quota.most, place())], usd_per_hour=table.usd_per_hour)
+    notice = f"{service_place()} runs {quota.most} sandboxes at a time ({quota.used} now): further units wait"
+    return ReadinessResult([notice, *unit_limit_notice(quota.most, service_place())], usd_per_hour=table.usd_per_hour)
 
 
 def _check_tools(spec: SandboxSpec, tools: list[dict[str, Any]], needs: SandboxNeeds, mode: NetworkMode) -> None:

@@ -42,7 +42,7 @@ _TRANSIENT = (
 )
 _HTTP = "ServerNetworkError.HTTP"
 """Prefix of our code for an answer without a service code, such as a gateway's; its HTTP status follows."""
-_NOT_NOW = (408, 425, 429)
+_RETRY_STATUSES = (408, 425, 429)
 """The statuses below 500 that allow a retry."""
 _REASON_WIDTH = 300
 _PAGE = 100
@@ -58,7 +58,7 @@ def is_code(error: BaseException, codes: tuple[str, ...]) -> bool:
 def is_transient(error: BaseException) -> bool:
     """Return whether a retry may succeed, by the error's code or HTTP status."""
     if status := http_status(error):
-        return not 400 <= status < 500 or status in _NOT_NOW
+        return not 400 <= status < 500 or status in _RETRY_STATUSES
     return is_code(error, _TRANSIENT)
 
 
@@ -68,7 +68,7 @@ def http_status(error: BaseException) -> int | None:
     return int(code.removeprefix(_HTTP)) if code.startswith(_HTTP) else None
 
 
-def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[str, Any]:
+def request_action(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[str, Any]:
     """Request one idempotent action of the service's API; return its answer. Transient failures are retried.
 
     Raises TencentCloudSDKException for a refusal or after the last attempt, ConfigError without credentials.
@@ -79,9 +79,9 @@ def ask(action: str, parameters: dict[str, Any], *, attempts: int = 8) -> dict[s
 def call_service(
     action: str, parameters: dict[str, Any], doing: str, failure: FailureClass = FailureClass.SANDBOX_CREATE
 ) -> dict[str, Any]:
-    """Call ``ask``; raise the SDK's error as ``service_failure`` of class ``failure``."""
+    """Call ``request_action``; raise the SDK's error as ``service_failure`` of class ``failure``."""
     try:
-        return ask(action, parameters)
+        return request_action(action, parameters)
     except TencentCloudSDKException as error:
         raise service_failure(error, failure, doing) from error
 
@@ -138,7 +138,7 @@ def region() -> str:
     return settings().ags_region
 
 
-def place() -> str:
+def service_place() -> str:
     """Return the service and region for messages."""
     return f"AGS in {region()}"
 

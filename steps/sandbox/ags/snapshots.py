@@ -6,7 +6,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.sandbox.ags.service import ask, call_service, is_code, list_all, service_failure
+from swe_argo.steps.sandbox.ags.service import call_service, is_code, list_all, request_action, service_failure
 
 NO_SNAPSHOT = ("ResourceNotFound.SandboxSnapshot",)
 
@@ -31,7 +31,7 @@ def remove_snapshot(snapshot: str) -> None:
         if snapshot not in (item.get("SnapshotId"), item.get("SnapshotName")) or item.get("Status") != "ACTIVE":
             continue
         try:
-            ask("DeleteSandboxSnapshot", {"SnapshotId": item["SnapshotId"]})
+            request_action("DeleteSandboxSnapshot", {"SnapshotId": item["SnapshotId"]})
         except TencentCloudSDKException as error:
             if not is_code(error, NO_SNAPSHOT):
                 raise service_failure(error, FailureClass.SANDBOX_LOST, doing) from error

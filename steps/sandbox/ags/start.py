@@ -15,7 +15,7 @@ from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentClo
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, StepError
 from swe_argo.steps.sandbox.ags.control import describe, status_of, stop
-from swe_argo.steps.sandbox.ags.service import FULL, account_id, ask, is_code
+from swe_argo.steps.sandbox.ags.service import FULL, account_id, is_code, request_action
 from swe_argo.steps.sandbox.envd.refusals import Refusals
 from swe_argo.steps.settings import settings
 
@@ -36,8 +36,8 @@ class Quota:
 
 
 def read_quota() -> Quota | None:
-    """Return the account's quota of sandboxes, None if the service does not report it. Raises as ``ask``."""
-    overview = ask("DescribeQuotaOverview", {"Limit": 1}).get("AccountQuotaOverview") or {}
+    """Return the account's quota of sandboxes, None if the service does not report it. Raises as ``request_action``."""
+    overview = request_action("DescribeQuotaOverview", {"Limit": 1}).get("AccountQuotaOverview") or {}
     most, used = ((overview.get(part) or {}).get("SandboxInstances") for part in ("Quota", "Usage"))
     return None if most is None else Quota(int(most), int(used or 0))
 
@@ -59,7 +59,7 @@ class Pauses:
         self._sleep = sleep
         self._pause_s = 0.5
 
-    def next(self) -> bool:
+    def sleep_once(self) -> bool:
         """Sleep for the next pause; return False without sleeping if the time is used up."""
         if self._clock() >= self._ends:
             return False
@@ -80,7 +80,7 @@ def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tup
         if not (why := _why_full()):
             began = time.monotonic()
             try:
-                answer = ask("StartSandboxInstance", {**parameters, "ClientToken": client_token(name, turn)})
+                answer = request_action("StartSandboxInstance", {**parameters, "ClientToken": client_token(name, turn)})
             except TencentCloudSDKException as error:
                 if not is_code(error, FULL):
                     raise
@@ -93,7 +93,7 @@ def start_instance(parameters: dict[str, Any], name: str, pauses: Pauses) -> tup
             full = TencentCloudSDKException(FULL[1], why)
         with suppress(OSError):  # the file only informs the user
             start_refusals().refuse(0.0, str(full.message))
-        if not pauses.next():
+        if not pauses.sleep_once():
             raise full
 
 
@@ -116,7 +116,7 @@ def wait_until_running(instance: dict[str, Any], name: str) -> dict[str, Any]:
                 raise InfraError(
                     FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} is {status}, not running: {why}"
                 )
-            if not pauses.next():
+            if not pauses.sleep_once():
                 raise InfraError(
                     FailureClass.SANDBOX_CREATE, f"sandbox {instance_id} for {name} was not running in {STARTING_S:g} s"
                 )

@@ -18,7 +18,7 @@ from swe_argo.steps.contracts.images import through_registry
 from swe_argo.steps.contracts.sandbox_spec import AGSSpec
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.sandbox.ags.image_copies import copy_image, copy_name, require_skopeo
-from swe_argo.steps.sandbox.ags.service import ask, is_code, list_all, service_failure
+from swe_argo.steps.sandbox.ags.service import is_code, list_all, request_action, service_failure
 from swe_argo.steps.sandbox.ags.start import Pauses
 from swe_argo.steps.sandbox.ags.tools import (
     ENVD_PATH,
@@ -41,16 +41,16 @@ _EXISTS = ("ResourceInUse.SandboxTool", "ResourceInUse")
 class SyncPlan:
     """The images and tools that an account needs for a run.
 
-    ``modes``: the network modes that need tools. ``mapping``: the file to update. ``to``: registry and namespace of the
-    copies; None: images are not copied. ``registry``: pull the originals through it. ``envd_image``: the image with
-    envd for new tools. ``role_arn``: the role with which the service pulls.
+    ``modes``: the network modes that need tools. ``mapping``: the file to update. ``copy_to``: registry and namespace
+    of the copies; None: images are not copied. ``registry``: pull the originals through it. ``envd_image``: the image
+    with envd for new tools. ``role_arn``: the role with which the service pulls.
     """
 
     table: AGSSpec
     images: list[str]
     modes: list[NetworkMode]
     mapping: Path
-    to: str | None = None
+    copy_to: str | None = None
     registry: str | None = None
     envd_image: str | None = None
     role_arn: str | None = None
@@ -61,7 +61,7 @@ class SyncPlan:
 
     def place_of(self, image: str) -> ServiceImage:
         """Return the location from which the service pulls an image."""
-        name = copy_name(image, self.to) if self.to else through_registry(image, self.registry)
+        name = copy_name(image, self.copy_to) if self.copy_to else through_registry(image, self.registry)
         return ServiceImage(name, self.table.registry_type)
 
 
@@ -112,7 +112,7 @@ def sync(plan: SyncPlan, tell: Callable[[str], None]) -> SyncResult:
     mapping, InfraError if the service does not list the tools.
     """
     result = SyncResult()
-    if plan.to:
+    if plan.copy_to:
         _copy_all(plan, result, tell)
         plan = replace(plan, images=[image for image in plan.images if image not in result.failed])
     _write_mapping(plan, plan.images, [])
@@ -166,7 +166,7 @@ def create_tool(plan: SyncPlan, tool: RequiredTool) -> None:
         **({"RoleArn": plan.role_arn} if plan.role_arn else {}),
     }
     try:
-        ask("CreateSandboxTool", parameters)
+        request_action("CreateSandboxTool", parameters)
     except TencentCloudSDKException as error:
         if is_code(error, _EXISTS):
             return
@@ -230,7 +230,7 @@ def _wait_until_active(plan: SyncPlan, result: SyncResult, tell: Callable[[str],
         if not creating:
             return tools
         tell(f"waiting for tools: {len(creating):,} are not ACTIVE yet")
-        if not pauses.next():
+        if not pauses.sleep_once():
             result.failed |= dict.fromkeys(creating, f"not ACTIVE within {ACTIVE_S:g} s")
             return tools
 

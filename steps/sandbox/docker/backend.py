@@ -15,11 +15,17 @@ from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError, StepError
 from swe_argo.steps.host.folders import process_owner
-from swe_argo.steps.sandbox.bundle_mounts import folder_of
-from swe_argo.steps.sandbox.docker.bundles import holder_of
+from swe_argo.steps.sandbox.bundle_mounts import bundle_folder
+from swe_argo.steps.sandbox.docker.bundles import ensure_bundle_container
 from swe_argo.steps.sandbox.docker.container import DEADLINE_EXIT, DockerContainer, DockerSandbox
-from swe_argo.steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
-from swe_argo.steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, fits
+from swe_argo.steps.sandbox.docker.engine import (
+    EngineRetries,
+    call_engine,
+    connect_engine,
+    engine_failure,
+    engine_message,
+)
+from swe_argo.steps.sandbox.docker.images import PULL_PATIENCE, digest, ensure_image, matches_platform
 from swe_argo.steps.sandbox.docker.orphans import KIND, LABEL, remove
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
@@ -77,7 +83,7 @@ class DockerBackend:
             holder = self._holder(request)
             machine = self._machine(request, image, digest(inspected))
             options = self._options(request, machine, image, inspected, holder)
-            container = self._make(request, options, doing)
+            container = self._create_container(request, options, doing)
         except APIError as error:
             raise _create_failure(error, doing) from error
         try:
@@ -106,9 +112,9 @@ class DockerBackend:
         bundle = request.bundle
         if bundle is None:
             return None
-        folder = folder_of(bundle)
+        folder = bundle_folder(bundle)
         return call_engine(
-            lambda: holder_of(self._api, bundle.digest, folder, self._patience),
+            lambda: ensure_bundle_container(self._api, bundle.digest, folder, self._patience),
             self._patience,
             FailureClass.SANDBOX_CREATE,
             "copying the agent's files to the Docker engine",
@@ -169,11 +175,11 @@ class DockerBackend:
             "host_config": host,
         }
         # An image built here may have another platform; the API has this option since 1.41.
-        if fits(inspected, request.platform) and not version_lt(self._api.api_version, "1.41"):
+        if matches_platform(inspected, request.platform) and not version_lt(self._api.api_version, "1.41"):
             options["platform"] = request.platform
         return options
 
-    def _make(self, request: SandboxRequest, options: dict[str, Any], doing: str) -> str:
+    def _create_container(self, request: SandboxRequest, options: dict[str, Any], doing: str) -> str:
         """Create the container and return its id; if the name is in use (409), remove our container that has it."""
         for _ in range(3):
             try:
@@ -187,12 +193,12 @@ class DockerBackend:
             except APIError as error:
                 if error.status_code != 409:
                     raise
-                self._replace(request)
+                self._remove_existing(request)
             else:
                 return created["Id"]
         raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the name stays in use")
 
-    def _replace(self, request: SandboxRequest) -> None:
+    def _remove_existing(self, request: SandboxRequest) -> None:
         """Remove our container of that name, from a lost answer or an earlier run of this try.
 
         Raises InfraError if the container is not this run's.
@@ -213,6 +219,6 @@ def _create_failure(error: APIError, doing: str) -> StepError:
     """Return the failure of a create or start: 400 is a wrong request, everything else may pass."""
     if error.status_code == 400:
         return ConfigError(
-            f"{doing}: the Docker engine refused the request: {explanation(error)[:300]}", field="sandbox"
+            f"{doing}: the Docker engine refused the request: {engine_message(error)[:300]}", field="sandbox"
         )
     return engine_failure(error, FailureClass.SANDBOX_CREATE, doing)

@@ -26,7 +26,7 @@ _IMAGE = "swe-argo-agent:empty"
 """Name of the empty image of these containers."""
 
 
-def holder_of(api: APIClient, digest: str, folder: Path, patience: EngineRetries) -> str:
+def ensure_bundle_container(api: APIClient, digest: str, folder: Path, patience: EngineRetries) -> str:
     """Return the name of the container whose volume has the files in ``folder``; create it if missing.
 
     Raises APIError or requests' errors if the engine fails, OSError if the files cannot be packed.

@@ -12,7 +12,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, ResourceError, StepError
-from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation, is_transient
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, engine_message, is_transient
 from swe_argo.steps.sandbox.docker.exec_line import ExecLine
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.job_watch import PollTimes
@@ -137,9 +137,11 @@ class DockerContainer:
             code, out = self._shells.run(script, stdin, wait_s) or self._exec_alone(script, stdin, wait_s)
         except APIError as error:
             self._inspect()
-            if "no space left on device" in explanation(error).lower():
+            if "no space left on device" in engine_message(error).lower():
                 raise self._no_exec(error) from error
-            raise ConnectionError(explanation(error)) from error  # the container runs: a transient failure of this exec
+            raise ConnectionError(
+                engine_message(error)
+            ) from error  # the container runs: a transient failure of this exec
         if code == 137:  # killed: the container may have ended
             self._inspect()
         return code, out

@@ -8,7 +8,7 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.diagnosis import Diagnosis
 from swe_argo.steps.sandbox.docker.disk import GIB, free_bytes
-from swe_argo.steps.sandbox.docker.engine import connect_engine, explanation
+from swe_argo.steps.sandbox.docker.engine import connect_engine, engine_message
 
 
 def diagnose(_spec: SandboxSpec) -> Diagnosis:
@@ -18,7 +18,7 @@ def diagnose(_spec: SandboxSpec) -> Diagnosis:
     except ConfigError as error:
         return Diagnosis(False, error.reason.removeprefix("sandbox.backend: "))
     except (DockerException, OSError) as error:
-        return Diagnosis(False, f"the Docker engine does not answer: {explanation(error)[:200]}")
+        return Diagnosis(False, f"the Docker engine does not answer: {engine_message(error)[:200]}")
     architecture, free = info.get("Architecture", ""), free_bytes(info)
     detail = (
         f"{info.get('ServerVersion', '')}, {architecture}, {info.get('Driver', '')} at {info.get('DockerRootDir', '')}"

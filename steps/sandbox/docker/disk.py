@@ -25,7 +25,7 @@ def estimate_pull_bytes(images: Iterable[str], registry: str | None = None) -> i
     """Return the bytes of those images that the engine lacks, at IMAGE_BYTES each; shared layers make it less."""
     listed = connect_engine().api.images()  # one call instead of hundreds
     present = {name for image in listed for name in (*(image["RepoTags"] or ()), *(image["RepoDigests"] or ()))}
-    return IMAGE_BYTES * len({listed_as(through_registry(image, registry)) for image in images} - present)
+    return IMAGE_BYTES * len({name_in_listing(through_registry(image, registry)) for image in images} - present)
 
 
 def check_disk(images: Iterable[str], keep: bool, budget_bytes: int | None, registry: str | None = None) -> list[str]:
@@ -72,7 +72,7 @@ def free_bytes(info: Mapping[str, Any]) -> int | None:
     return shutil.disk_usage(root).free
 
 
-def stated_budget(spec: DockerSpec) -> int | None:
+def configured_budget(spec: DockerSpec) -> int | None:
     """Return the spec's budget for images in bytes, if set."""
     return int(spec.disk_budget_gb * GIB) if spec.disk_budget_gb else None
 
@@ -84,7 +84,7 @@ def default_budget(api: APIClient) -> int:
     return free // 2 if free is not None else 4 * IMAGE_BYTES
 
 
-def listed_as(name: str) -> str:
+def name_in_listing(name: str) -> str:
     """Return a name as the engine lists it: without Docker Hub's host, with a tag."""
     name = name.removeprefix("docker.io/").removeprefix("library/")
     return name if "@" in name or ":" in name.rpartition("/")[2] else f"{name}:latest"

@@ -57,7 +57,7 @@ def connect_engine() -> DockerClient:
         try:
             return from_env(timeout=CALL_TIMEOUT_S, max_pool_size=POOL)
         except (DockerException, requests.RequestException, OSError) as error:
-            problem = explanation(error)[:200]
+            problem = engine_message(error)[:200]
     raise ConfigError(
         f"no Docker engine answers at {address} ({problem}): start Docker, point DOCKER_HOST at an engine, "
         "or use --backend local",
@@ -116,7 +116,7 @@ def call_engine(act: Callable[[], T], patience: EngineRetries, failure: FailureC
 
 def engine_failure(error: BaseException, failure: FailureClass, doing: str) -> StepError:
     """Return the failure with the engine's message: ResourceError for a full disk, else InfraError (``failure``)."""
-    message = explanation(error)
+    message = engine_message(error)
     if "no space left on device" in message.lower():
         return ResourceError(
             FailureClass.OUT_OF_DISK, f"{doing}: no space left on the Docker engine's disk", detail=message
@@ -126,7 +126,7 @@ def engine_failure(error: BaseException, failure: FailureClass, doing: str) -> S
     return InfraError(failure, f"{doing}: the Docker engine stopped answering ({type(error).__name__})", detail=message)
 
 
-def explanation(error: BaseException) -> str:
+def engine_message(error: BaseException) -> str:
     """Return the engine's message, without the client's wrapping."""
     message = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
     return " ".join(str(message).split())

@@ -9,7 +9,7 @@ from swe_argo.steps.contracts.data import Plan, Unit
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import StepError
 from swe_argo.steps.sandbox.docker.diagnosis import diagnose
-from swe_argo.steps.sandbox.docker.disk import stated_budget
+from swe_argo.steps.sandbox.docker.disk import configured_budget
 from swe_argo.steps.sandbox.docker.image_prefetch import ImagePrefetch
 from swe_argo.steps.sandbox.docker.orphans import clean, find_orphans
 
@@ -40,7 +40,9 @@ class DockerHooks:
 def run_hooks(spec: SandboxSpec, plan: Plan) -> Iterator[DockerHooks]:
     """Yield the hooks of a run, see ``swe_argo.steps.sandbox.hooks``."""
     images = [unit.image for unit in plan.to_do]
-    keeper = ImagePrefetch(images, stated_budget(spec.docker), spec.docker.keep_images, spec.registry, spec.platform)
+    keeper = ImagePrefetch(
+        images, configured_budget(spec.docker), spec.docker.keep_images, spec.registry, spec.platform
+    )
     with suppress(StepError):
         clean(find_orphans())
     keeper.start()

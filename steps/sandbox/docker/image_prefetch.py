@@ -46,7 +46,7 @@ class ImagePrefetch:
         self._keep = keep
         self._custom_api = api
         self._units = Counter(names)  # image -> units that still need it
-        self._ahead = deque(dict.fromkeys(names))  # images to pull
+        self._to_pull = deque(dict.fromkeys(names))  # images to pull
         self._finished: deque[str] = deque()  # images to remove
         self._preexisting: set[str] = set()
         self._sizes: dict[str, int] = {}  # pulled image -> bytes
@@ -62,7 +62,7 @@ class ImagePrefetch:
         self._preexisting = {name for name in self._units if _is_present(api, name)}
         self._thread.start()
 
-    def ready(self, image: str) -> bool:
+    def is_present(self, image: str) -> bool:
         """Return whether an image is known to be present, as a hint for the order of units."""
         name = through_registry(image, self._registry)
         with self._change:
@@ -115,15 +115,15 @@ class ImagePrefetch:
         """
         if self._finished:
             return self._finished.popleft(), False
-        while self._ahead:
-            name = self._ahead[0]
+        while self._to_pull:
+            name = self._to_pull[0]
             if name in self._preexisting or self._units[name] <= 0:
-                self._ahead.popleft()
+                self._to_pull.popleft()
                 continue
             used = sum(self._sizes.values())
             if self._sizes and used + self._typical_size() > self._budget:
                 break
-            return self._ahead.popleft(), True
+            return self._to_pull.popleft(), True
         return "", False
 
     def _typical_size(self) -> int:

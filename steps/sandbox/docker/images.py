@@ -12,7 +12,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
-from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, explanation
+from swe_argo.steps.sandbox.docker.engine import EngineRetries, engine_failure, engine_message
 
 PULL_PATIENCE = EngineRetries(attempts=5, first_s=2.0, longest_s=30.0)
 
@@ -34,7 +34,7 @@ def ensure_image(api: APIClient, image: str, platform: str, patience: EngineRetr
     full, InfraError (IMAGE_PULL) for any other failure after all retries.
     """
     local = local_image(api, image)
-    if local is not None and fits(local, platform):
+    if local is not None and matches_platform(local, platform):
         return local
     try:
         pull(api, image, platform, patience)
@@ -57,7 +57,7 @@ def local_image(api: APIClient, image: str) -> dict[str, Any] | None:
     return inspected
 
 
-def fits(inspected: dict[str, Any], platform: str) -> bool:
+def matches_platform(inspected: dict[str, Any], platform: str) -> bool:
     """Return whether an image is for ``platform`` (os/architecture, without the variant)."""
     system, _, architecture = platform.partition("/")
     return [inspected.get("Os"), inspected.get("Architecture")] == [system, architecture.partition("/")[0]]
@@ -83,7 +83,7 @@ def _pull_once(api: APIClient, image: str, platform: str) -> None:
                 if "error" in line:  # the engine answers 200 first and fails later
                     raise pull_failure(image, str(line["error"]))
     except APIError as error:
-        raise pull_failure(image, explanation(error)) from error
+        raise pull_failure(image, engine_message(error)) from error
     except (DockerException, requests.RequestException, OSError) as error:
         raise engine_failure(error, FailureClass.IMAGE_PULL, f"pulling {image}") from error
 

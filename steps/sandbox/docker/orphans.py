@@ -12,7 +12,13 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.host.folders import is_dead
-from swe_argo.steps.sandbox.docker.engine import EngineRetries, call_engine, connect_engine, engine_failure, explanation
+from swe_argo.steps.sandbox.docker.engine import (
+    EngineRetries,
+    call_engine,
+    connect_engine,
+    engine_failure,
+    engine_message,
+)
 from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 LABEL = "swe-argo"
@@ -76,7 +82,7 @@ def remove(api: APIClient, container: str, patience: EngineRetries) -> None:
     except NotFound:
         return
     except APIError as error:
-        if error.status_code != 409 or "already in progress" not in explanation(error):
+        if error.status_code != 409 or "already in progress" not in engine_message(error):
             raise engine_failure(error, FailureClass.SANDBOX_LOST, doing) from error
 
 

@@ -13,7 +13,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.progress_lines import print_progress
 from swe_argo.steps.errors import ResourceError
 from swe_argo.steps.host.folders import temporary_folder
-from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.bundle_mounts import bundle_folder
 from swe_argo.steps.sandbox.protocol import BundleMount
 
 ARCHIVE = "agent.tar.gz"
@@ -33,7 +33,7 @@ class AgentArchives:
         ConfigError if this machine lacks the files, ResourceError if the archive cannot be written.
         """
         if bundle.digest not in self._packed:
-            files = folder_of(bundle)
+            files = bundle_folder(bundle)
             print_progress("packing the agent's files for E2B")
             folder = self._scratch / str(len(self._packed))
             try:

@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.sandbox.e2b import snapshots
-from swe_argo.steps.sandbox.e2b.creation import creation_rate, has_refused, insist
+from swe_argo.steps.sandbox.e2b.creation import creation_rate, has_refused, request_until_accepted
 from swe_argo.steps.sandbox.e2b.creation_rate import CreationRate
 from swe_argo.steps.sandbox.e2b.prices import hourly_price
 from swe_argo.steps.sandbox.e2b.routes import kill_by_name, make_sandbox
@@ -72,12 +72,12 @@ class E2BBackend:
                 metadata=metadata_of(request),
                 network=request.network,
                 idempotency_key=idempotency_key(request.name, template),
-                again=next(tries) > 0,
+                is_retry=next(tries) > 0,
             )
             return box, began
 
         try:
-            box, began = insist(request_sandbox, self._rate)
+            box, began = request_until_accepted(request_sandbox, self._rate)
         except BaseException as error:
             # A sandbox may exist although its answer was lost, even if a later try was refused.
             if next(tries) > 1 or not has_refused(error):

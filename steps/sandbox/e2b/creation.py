@@ -18,7 +18,7 @@ from swe_argo.steps.settings import settings
 
 T = TypeVar("T")
 
-ROOM_S = 1500.0
+FULL_PATIENCE_S = 1500.0
 """Seconds to wait while all of the plan's sandboxes are in use; less than a step may wait for its sandbox."""
 FULL_PAUSE_S = 2.0
 """Pause of all processes after a 429, unless the service gives a duration."""
@@ -43,7 +43,9 @@ def creation_rate(spec: SandboxSpec) -> CreationRate:
     return CreationRate(file, spec.e2b.creations_per_second)
 
 
-def insist(request: Callable[[], T], rate: CreationRate, *, room_s: float = ROOM_S, first_s: float = 0.5) -> T:
+def request_until_accepted(
+    request: Callable[[], T], rate: CreationRate, *, room_s: float = FULL_PATIENCE_S, first_s: float = 0.5
+) -> T:
     """Call ``request``, within the rate, until the service accepts; return its result.
 
     A 429 pauses all processes and is retried for ``room_s`` seconds; other transient failures are retried a few times,

@@ -46,7 +46,7 @@ class CreationRate:
         self.refusals = Refusals(file.with_name(f"{file.name}.refused"), LONGEST_PAUSE_S, clock=clock)
         number = max(1, min(int(per_second), _MAX_SLOTS))
         self._slots = [file.with_name(f"{file.name}.{slot}") for slot in range(number)]
-        self._apart_s = number / per_second  # seconds from a slot's last use until it is free
+        self._rest_s = number / per_second  # seconds from a slot's last use until it is free
         self._clock = clock
         self.sleep = sleep
 
@@ -69,7 +69,7 @@ class CreationRate:
             yield
         finally:
             with slot:
-                self._use(slot)
+                self._reserve(slot)
 
     def _wait_for_slot(self) -> TextIO:
         """Return a free slot, locked."""
@@ -80,27 +80,27 @@ class CreationRate:
             waits = []
             for file in self._slots:
                 slot = file.open("a+")
-                if (wait := self._try(slot)) <= 0:
+                if (wait := self._try_to_take(slot)) <= 0:
                     return slot
                 slot.close()
                 waits.append(wait)
             self.sleep(min(*waits, _LOOK_S))
 
-    def _try(self, slot: TextIO) -> float:
+    def _try_to_take(self, slot: TextIO) -> float:
         """Return the seconds until a slot is free, as far as known; take it if that is 0 or less."""
         try:
             fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return _BUSY_S
         wait = _number(slot) - self._clock()
-        if wait <= 0 or wait > self._apart_s:  # the slot is ours now, or its time is wrong as the clock was set back
-            self._use(slot)
-        return min(wait, self._apart_s)
+        if wait <= 0 or wait > self._rest_s:  # the slot is ours now, or its time is wrong as the clock was set back
+            self._reserve(slot)
+        return min(wait, self._rest_s)
 
-    def _use(self, slot: TextIO) -> None:
+    def _reserve(self, slot: TextIO) -> None:
         """Write the time from which the slot is free, counted from now."""
         slot.truncate(0)
-        slot.write(repr(self._clock() + self._apart_s))
+        slot.write(repr(self._clock() + self._rest_s))
         slot.flush()
 
     def _paused_until(self) -> float:

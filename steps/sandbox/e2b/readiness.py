@@ -13,9 +13,9 @@ from swe_argo.steps.sandbox.e2b.service import service_options
 from swe_argo.steps.sandbox.e2b.stored_templates import READY, list_templates, template_exists
 from swe_argo.steps.sandbox.e2b.template_builds import TemplateBuilds, build_templates
 from swe_argo.steps.sandbox.e2b.templates import RequiredTemplate, required_templates
-from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, places_notice
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds, unit_limit_notice
 
-AROUND_S = 600.0
+SETUP_S = 600.0
 """Seconds that a sandbox lives besides its agent or tests: to hide the history, take the patch, read the log."""
 
 
@@ -26,9 +26,9 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     than a sandbox may live; InfraError if the service does not answer.
     """
     service_options()
-    if sandbox_needs.timeout_s + AROUND_S > spec.e2b.longest_life_s:
+    if sandbox_needs.timeout_s + SETUP_S > spec.e2b.longest_life_s:
         raise ConfigError(
-            f"agent or tests may take {sandbox_needs.timeout_s:g} s plus {AROUND_S:g} s of set-up, but a sandbox lives "
+            f"agent or tests may take {sandbox_needs.timeout_s:g} s plus {SETUP_S:g} s of set-up, but a sandbox lives "
             f"{spec.e2b.longest_life_s:g} s at most (Hobby 3600, Pro 86400): lower --agent-timeout and --timeout, or "
             "set --e2b-longest-life to the plan's limit",
             field="sandbox.e2b.longest_life_s",
@@ -53,7 +53,7 @@ def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     machines = [sandbox_needs.machine_of(image) for image in sandbox_needs.images]
     prices = [hourly_price(spec.e2b, spec.cpus or own.cpus, spec.memory_mb or own.memory_mb) for own in machines]
     return ReadinessResult(
-        notices=places_notice(spec.e2b.sandboxes, "E2B"),
+        notices=unit_limit_notice(spec.e2b.sandboxes, "E2B"),
         usd_per_hour=fmean(prices) if prices else None,
     )
 

@@ -41,23 +41,32 @@ _REMEMBER_S = 86_400.0
 
 
 def make_sandbox(
-    template: str, *, life_s: int, name: str, metadata: dict[str, str], network: bool, idempotency_key: str, again: bool
+    template: str,
+    *,
+    life_s: int,
+    name: str,
+    metadata: dict[str, str],
+    network: bool,
+    idempotency_key: str,
+    is_retry: bool,
 ) -> Sandbox:
     """Try once to create a sandbox. Raises RetryLaterError if it may succeed later, or the SDK's error.
 
     Not by the SDK's ``create``, which does not expose the headers of a refusal.
 
-    ``again``: an earlier try may have created a sandbox and lost the answer. The current route detects that by the
+    ``is_retry``: an earlier try may have created a sandbox and lost the answer. The current route detects that by the
     key; the old route does not, so such a sandbox is first removed by its name.
     """
-    if not _is_old(_CREATE):
+    if not _has_only_old_route(_CREATE):
         try:
-            return _make(template, life_s, metadata, network=network, idempotency_key=idempotency_key)
+            return _create_by_current_route(
+                template, life_s, metadata, network=network, idempotency_key=idempotency_key
+            )
         except SandboxException as error:
             if not _lacks_create(error):
                 raise
-            _remember(_CREATE)
-    if again:
+            _record_old_route(_CREATE)
+    if is_retry:
         for info in list_sandboxes({"name": name}):
             kill_sandbox(info.sandbox_id)
     return _make_by_old_route(template, life_s, metadata, network=network)
@@ -78,7 +87,7 @@ def list_sandboxes(
     fails.
     """
     doing = "listing the sandboxes of E2B"
-    if not _is_old(_LIST):
+    if not _has_only_old_route(_LIST):
         pages = Sandbox.list(query=SandboxQuery(metadata=metadata), limit=limit or 100, **service_options())
         try:
             while pages.has_next:
@@ -86,7 +95,7 @@ def list_sandboxes(
                 if limit:
                     return
         except _NoSuchRouteError:
-            _remember(_LIST)
+            _record_old_route(_LIST)
         else:
             return
     sandboxes = call_service(lambda: _list_by_old_route(metadata), FailureClass.SANDBOX_LOST, doing, patience)
@@ -123,7 +132,9 @@ def _status(error: SandboxException) -> int | None:
     return 404 if isinstance(error, NotFoundException) else getattr(error, "status_code", None)
 
 
-def _make(template: str, life_s: int, metadata: dict[str, str], *, network: bool, idempotency_key: str) -> Sandbox:
+def _create_by_current_route(
+    template: str, life_s: int, metadata: dict[str, str], *, network: bool, idempotency_key: str
+) -> Sandbox:
     """Create a sandbox by the current route, POST /v2/sandboxes. Raises as ``make_sandbox``."""
     body = NewSandboxV2(
         template_id=template,
@@ -194,20 +205,20 @@ def _list_by_old_route(metadata: dict[str, str]) -> list[SandboxInfo]:
     return [SandboxInfo._from_listed_sandbox(sandbox) for sandbox in sandboxes]
 
 
-def _is_old(route: str) -> bool:
+def _has_only_old_route(route: str) -> bool:
     """Return whether the service was found to have only the old route for a request, less than a day ago."""
     try:
-        return time.time() - _mark(route).stat().st_mtime < _REMEMBER_S
+        return time.time() - _marker_file(route).stat().st_mtime < _REMEMBER_S
     except OSError:
         return False
 
 
-def _remember(route: str) -> None:
+def _record_old_route(route: str) -> None:
     """Record, for all processes of this machine and account, that only the old route exists."""
     with suppress(OSError):  # then it is probed again
-        _mark(route).parent.mkdir(parents=True, exist_ok=True)
-        _mark(route).touch()
+        _marker_file(route).parent.mkdir(parents=True, exist_ok=True)
+        _marker_file(route).touch()
 
 
-def _mark(route: str) -> Path:
+def _marker_file(route: str) -> Path:
     return settings().home_folder / "e2b" / f"old-{route}-{account_id()}"

@@ -126,7 +126,7 @@ class E2BControl:
             return False
         return True
 
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether the sandbox runs. Raises as ``service_failure``."""
         options = service_options()
         try:

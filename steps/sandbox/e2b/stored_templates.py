@@ -19,7 +19,7 @@ from e2b.template.types import BuildInfo
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
 from swe_argo.steps.errors import ConfigError, InfraError, one_line
-from swe_argo.steps.sandbox.bundle_upload import sealing
+from swe_argo.steps.sandbox.bundle_upload import seal_command
 from swe_argo.steps.sandbox.e2b.agent_archives import ARCHIVE
 from swe_argo.steps.sandbox.e2b.service import call_service, service_options
 from swe_argo.steps.sandbox.e2b.templates import PREFIX, RequiredTemplate
@@ -102,7 +102,7 @@ def _instructions(spec: RequiredTemplate, agent: Path | None) -> TemplateClass:
         archive, place = f"{BUNDLE_PLACE}.tar.gz", shlex.quote(BUNDLE_PLACE)
         unpack = f"mkdir -p {place} && tar -xzf {shlex.quote(archive)} -C {place} && rm {shlex.quote(archive)}"
         template.copy(ARCHIVE, archive, user="root")
-        template.run_cmd([unpack, sealing(spec.bundle.digest)], user="root")
+        template.run_cmd([unpack, seal_command(spec.bundle.digest)], user="root")
     return template
 
 

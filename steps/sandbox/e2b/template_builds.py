@@ -82,7 +82,7 @@ def build_templates(
     agent's files cannot be packed.
     """
     with agent_archives() as archives:
-        work = _Work(templates, tell, at_a_time, archives)
+        work = _BuildQueue(templates, tell, at_a_time, archives)
         while work.waiting or work.running:
             work.start_builds()
             work.tell()
@@ -93,7 +93,7 @@ def build_templates(
     return work.progress
 
 
-class _Work:
+class _BuildQueue:
     """The builds in progress and those that still have to start."""
 
     def __init__(

@@ -18,9 +18,9 @@ from swe_argo.steps.sandbox.protocol import BundleMount
 
 FIELD = "sandbox.e2b.templates"
 PREFIX = "swe-argo-"
-_READABLE = 28
+_IMAGE_CHARACTERS = 28
 """Characters of an image's name in a template name; 50 with prefix and digest, which leaves 13 for the size."""
-_OF_BUNDLE = 8
+_BUNDLE_DIGITS = 8
 """Digits of an agent's digest in a template name. A collision is noticed, as a file in the sandbox has all digits."""
 
 
@@ -76,9 +76,9 @@ def image_name(image: str, bundle: str | None = None) -> str:
     ``bundle``: the digest of an agent's files, for templates with them.
     """
     last = image.rpartition("/")[2].partition("@")[0].lower()
-    agent = f"-{bundle.removeprefix('sha256:')[:_OF_BUNDLE]}" if bundle else ""
+    agent = f"-{bundle.removeprefix('sha256:')[:_BUNDLE_DIGITS]}" if bundle else ""
     # The end of the image's name, shortened by the agent's part so that the whole stays within 50 characters.
-    readable = re.sub(r"[^a-z0-9]+", "-", last)[len(agent) - _READABLE :].strip("-")
+    readable = re.sub(r"[^a-z0-9]+", "-", last)[len(agent) - _IMAGE_CHARACTERS :].strip("-")
     return f"{PREFIX}{readable}-{hashlib.sha256(image.encode()).hexdigest()[:12]}{agent}"
 
 

@@ -40,7 +40,7 @@ class Control(Protocol):
     def renew(self) -> bool:
         """Renew a refused token; return False if the sandbox is gone. Raises StepError if the service fails."""
 
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether the sandbox runs. Raises StepError if unknown."""
 
     def kill(self) -> None:
@@ -81,7 +81,7 @@ class EnvdMachine:
     def check(self) -> None:
         """Check the sandbox, see ``Transport.check``. Raises InfraError (SANDBOX_LOST), or the service's failure."""
         try:
-            is_there = self._control.is_there()
+            is_there = self._control.is_running()
         except StepError as error:
             if self._is_overdue():
                 raise self._lost_failure() from error
@@ -98,7 +98,7 @@ class EnvdMachine:
         if self._is_overdue():
             return None if self._is_cut else self._lost_failure()
         try:
-            self._control.is_there()
+            self._control.is_running()
         except StepError as error:
             return error
         return None

@@ -11,14 +11,14 @@ from swe_argo.steps.host.folders import is_dead, process_owner
 from swe_argo.steps.sandbox.orphans import Orphans
 from swe_argo.steps.sandbox.protocol import SandboxRequest
 
-OURS = {"swe-argo": "swe-argo"}
+OUR_METADATA = {"swe-argo": "swe-argo"}
 """Metadata that marks our sandboxes."""
 
 
 def metadata_of(request: SandboxRequest) -> dict[str, str]:
     """Return the metadata that identify a sandbox: its name, its owner on this machine, its store and run."""
     owner = {"name": request.name, "owner": process_owner(), "store": request.store_id}
-    return {**OURS, **owner, **request.labels}
+    return {**OUR_METADATA, **owner, **request.labels}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class ProviderSandboxes:
     backend: str
     where: str
     """The provider's name for messages."""
-    listed: Callable[[Mapping[str, str]], Iterable[tuple[str, Mapping[str, str]]]]
+    list_sandboxes: Callable[[Mapping[str, str]], Iterable[tuple[str, Mapping[str, str]]]]
     """Lists id and metadata of running sandboxes with all of the given metadata. Raises ConfigError, InfraError."""
-    end: Callable[[str], object]
+    remove_sandbox: Callable[[str], object]
     """Removes the sandbox with this id. Raises ConfigError, InfraError."""
 
     def list_orphans(self, spec: SandboxSpec) -> Orphans:
@@ -70,7 +70,7 @@ class ProviderSandboxes:
         failures = {}
         for name, id_ in sandboxes.items():
             try:
-                self.end(id_)
+                self.remove_sandbox(id_)
             except StepError as error:
                 failures[name] = error.reason
         return failures
@@ -84,7 +84,7 @@ class ProviderSandboxes:
         The name of a second sandbox of one name, as after a lost answer, is followed by its id.
         """
         names: set[str] = set()
-        for id_, full_metadata in self.listed({**OURS, **metadata}):
+        for id_, full_metadata in self.list_sandboxes({**OUR_METADATA, **metadata}):
             name = full_metadata.get("name") or id_
             yield f"{name} {id_}" if name in names else name, id_, full_metadata
             names.add(name)

@@ -14,7 +14,7 @@ from swe_argo.steps.sandbox.envd.refusals import Refusals
 LOOK_S = 5.0
 PATIENCE_S = 10.0
 """Seconds without room before the first notice."""
-AGAIN_S = 60.0
+NOTICE_PAUSE_S = 60.0
 """Seconds between two notices."""
 _WIDTH = 300
 """Maximum characters of the service's reason in a notice."""
@@ -27,7 +27,7 @@ class RoomWatch:
     """
 
     def __init__(
-        self, refusals: Refusals, where: str, *, patience_s: float = PATIENCE_S, again_s: float = AGAIN_S
+        self, refusals: Refusals, where: str, *, patience_s: float = PATIENCE_S, again_s: float = NOTICE_PAUSE_S
     ) -> None:
         self._refusals = refusals
         self._where = where
@@ -35,7 +35,7 @@ class RoomWatch:
         self._again_s = again_s
         self._next = 0.0
 
-    def look(self) -> None:
+    def print_if_due(self) -> None:
         """Write the line if it is due."""
         refusal = self._refusals.latest()
         if refusal is None:
@@ -57,7 +57,7 @@ def watch_room(refusals: Refusals, where: str) -> Iterator[None]:
 
     def work() -> None:
         while not stop.wait(LOOK_S):
-            watch.look()
+            watch.print_if_due()
 
     thread = threading.Thread(target=work, name="room", daemon=True)
     thread.start()

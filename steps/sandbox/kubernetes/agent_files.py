@@ -15,7 +15,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.protocol import BundleMount
 
-Way = Literal["image-volume", "copy"]
+FileDelivery = Literal["image-volume", "copy"]
 """The way to provide the files in a pod."""
 VOLUME = "agent-files"
 """Name of the volume, and of the init container that fills it."""
@@ -25,7 +25,7 @@ _FILES = "/.swe-argo/files"
 """Mount path of the volume in the init container, which the copier skips."""
 
 
-def ways(namespace: NamespaceSettings) -> tuple[Way, ...]:
+def file_deliveries(namespace: NamespaceSettings) -> tuple[FileDelivery, ...]:
     """Return the ways to provide the files that the namespace's settings allow, the best first."""
     return ("image-volume", "copy") if namespace.agent_files == "auto" else (namespace.agent_files,)
 
@@ -40,7 +40,9 @@ def image_of(bundle: BundleMount) -> str:
     return bundle.image
 
 
-def add_agent_files(pod: dict[str, Any], bundle: BundleMount, namespace: NamespaceSettings, way: Way) -> dict[str, Any]:
+def add_agent_files(
+    pod: dict[str, Any], bundle: BundleMount, namespace: NamespaceSettings, way: FileDelivery
+) -> dict[str, Any]:
     """Return a copy of a pod's manifest with the files mounted in its container.
 
     Raises ConfigError if the files have no image.

@@ -15,18 +15,23 @@ from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError, StepError
 from swe_argo.steps.kube.client import OUTAGE, Cluster, RetryPolicy
-from swe_argo.steps.kube.kubeconfig import ACCOUNT, find
+from swe_argo.steps.kube.kubeconfig import ACCOUNT, find_cluster
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
-from swe_argo.steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
+from swe_argo.steps.sandbox.kubernetes.agent_files import (
+    FileDelivery,
+    add_agent_files,
+    file_deliveries,
+    has_agent_files,
+)
 from swe_argo.steps.sandbox.kubernetes.confinement import reaches_cluster, verify_confined
 from swe_argo.steps.sandbox.kubernetes.exec import Exec
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings, read
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesPod, KubernetesSandbox
 from swe_argo.steps.sandbox.kubernetes.pod_spec import LABEL, manifest, owner_reference
 from swe_argo.steps.sandbox.kubernetes.pod_status import image_digest
-from swe_argo.steps.sandbox.kubernetes.pod_wait import started
+from swe_argo.steps.sandbox.kubernetes.pod_wait import wait_until_ready
 from swe_argo.steps.sandbox.kubernetes.pods import Pods
-from swe_argo.steps.sandbox.kubernetes.requests import refused
+from swe_argo.steps.sandbox.kubernetes.requests import refusal_failure
 from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 
 REQUEST = f"{LABEL}/request"
@@ -40,10 +45,10 @@ _LEAVING = RetryPolicy(total_s=10, longest_s=2)
 def connect(spec: SandboxSpec) -> KubernetesBackend:
     """Connect to the spec's cluster and namespace, and read the namespace's settings.
 
-    The step's own pod owns the sandboxes only if they are in its namespace. Raises as ``kubeconfig.find`` and
+    The step's own pod owns the sandboxes only if they are in its namespace. Raises as ``kubeconfig.find_cluster`` and
     ``namespace.read``.
     """
-    cluster = find(spec.kubernetes)
+    cluster = find_cluster(spec.kubernetes)
     settings, _ = read(cluster)
     owner = owner_reference()
     own_namespace = ACCOUNT / "namespace"
@@ -74,7 +79,7 @@ class KubernetesBackend:
         self._patience = patience or RetryPolicy()
         self._owner = owner
         self._pods = Pods(cluster, patience or OUTAGE)
-        self._way: Way | None = None
+        self._way: FileDelivery | None = None
         """The way to provide an agent's files that the API server supports, once known."""
 
     def create(self, request: SandboxRequest) -> KubernetesSandbox:
@@ -94,7 +99,7 @@ class KubernetesBackend:
         token = body["metadata"]["annotations"][REQUEST] = uuid.uuid4().hex
         try:
             created = self._make(self._with_agent_files(body, request.bundle))
-            pod = started(self._pods, created, self._namespace.pending_seconds)
+            pod = wait_until_ready(self._pods, created, self._namespace.pending_seconds)
             transport = KubernetesPod(self._pods, Exec(self._cluster, request.name), pod, self._patience)
             network = request.network
             if request.isolated and not network:
@@ -116,7 +121,7 @@ class KubernetesBackend:
         """Return the manifest with an agent's files, by the first way that passes a dry run, else by the last."""
         if bundle is None:
             return body
-        *first_ways, last = ways(self._namespace)
+        *first_ways, last = file_deliveries(self._namespace)
         for way in first_ways if self._way is None else ():
             # A policy that does not know such volumes may refuse the pod; then the last way is used.
             with suppress(ConfigError):
@@ -145,7 +150,7 @@ class KubernetesBackend:
                         InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the name stays in use"),
                     )
                 else:
-                    pause, refusal = QUOTA_S, refused(error, doing)
+                    pause, refusal = QUOTA_S, refusal_failure(error, doing)
                     if not isinstance(refusal, InfraError):
                         raise refusal from error
                     failure = refusal

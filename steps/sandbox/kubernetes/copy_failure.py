@@ -7,7 +7,13 @@ from typing import Any
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError, one_line
 from swe_argo.steps.sandbox.kubernetes.agent_files import agent_image
-from swe_argo.steps.sandbox.kubernetes.pod_status import describe_pod, failure, format_reason, init_container, pod_label
+from swe_argo.steps.sandbox.kubernetes.pod_status import (
+    describe_pod,
+    format_reason,
+    init_container,
+    pod_failure,
+    pod_label,
+)
 
 
 def copy_failure(pod: dict[str, Any]) -> StepError | None:
@@ -19,7 +25,7 @@ def copy_failure(pod: dict[str, Any]) -> StepError | None:
     terminated = init_container(pod).get("terminated") or {}
     if not terminated or terminated.get("exitCode") == 0:
         return None
-    error = failure(pod)
+    error = pod_failure(pod)
     if error is not None and error.failure_class is not FailureClass.SANDBOX_LOST:
         return error
     return _copy_failure(pod, terminated)

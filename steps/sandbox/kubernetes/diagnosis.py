@@ -7,7 +7,7 @@ from urllib3.exceptions import HTTPError
 
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.kube.client import Cluster, error_message
-from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.kubeconfig import find_cluster
 from swe_argo.steps.kube.requests import path, request_object
 from swe_argo.steps.sandbox.diagnosis import Diagnosis
 from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
@@ -19,7 +19,7 @@ _NO_CHART = "the chart is not installed, so sandboxes are not confined: helm ins
 
 def diagnose(spec: SandboxSpec) -> Diagnosis:
     """Return the state of the spec's cluster. Raises ConfigError if there is none."""
-    return examine(find(spec.kubernetes))
+    return examine(find_cluster(spec.kubernetes))
 
 
 def examine(cluster: Cluster) -> Diagnosis:

@@ -61,14 +61,14 @@ class ExecRefused(Exception):  # noqa: N818
         return f"exec refused with {self.status}: {self.text}"
 
     @property
-    def by_runtime(self) -> bool:
+    def is_by_runtime(self) -> bool:
         """Whether the container runtime could not start the command, which code in the container can cause."""
         return bool(_BY_RUNTIME.search(self.text))
 
     @property
-    def unreached(self) -> bool:
+    def is_kubelet_unreachable(self) -> bool:
         """Whether the API server could not reach the node's kubelet."""
-        return not self.by_runtime and bool(_UNREACHED.search(self.text))
+        return not self.is_by_runtime and bool(_UNREACHED.search(self.text))
 
 
 class Exec:

@@ -9,10 +9,10 @@ from swe_argo.steps.contracts.data import Plan, Unit
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import StepError
 from swe_argo.steps.kube.client import Cluster
-from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.kubeconfig import find_cluster
 from swe_argo.steps.sandbox.kubernetes.diagnosis import examine
 from swe_argo.steps.sandbox.kubernetes.lease import hold_lease
-from swe_argo.steps.sandbox.kubernetes.orphans import clean, find_orphans, sweep_run
+from swe_argo.steps.sandbox.kubernetes.orphans import clean, find_orphans, remove_run_sandboxes
 
 
 class KubernetesHooks:
@@ -34,7 +34,7 @@ class KubernetesHooks:
 
     def remove_remains(self, unit: Unit) -> None:
         """Remove the pods of a killed step, which the run's lease still owns."""
-        sweep_run(self._cluster, self._run_id, unit.instance_id, unit.attempt)
+        remove_run_sandboxes(self._cluster, self._run_id, unit.instance_id, unit.attempt)
 
     def finish_unit(self, unit: Unit) -> None:
         """Do nothing: a unit's pod is already removed."""
@@ -43,10 +43,10 @@ class KubernetesHooks:
 @contextmanager
 def run_hooks(spec: SandboxSpec, plan: Plan) -> Iterator[KubernetesHooks]:
     """Yield the hooks of a run, see ``swe_argo.steps.sandbox.hooks``."""
-    cluster = find(spec.kubernetes)
+    cluster = find_cluster(spec.kubernetes)
     hooks = KubernetesHooks(cluster, plan.run_id)
     with suppress(StepError):
         clean(cluster, find_orphans(cluster))
-    with hold_lease(cluster, plan.run_id, remade=hooks.set_owner) as lease:
+    with hold_lease(cluster, plan.run_id, on_new_lease=hooks.set_owner) as lease:
         hooks.set_owner(lease)
         yield hooks

@@ -22,8 +22,8 @@ from swe_argo.steps.contracts.workflow_marks import RUN
 from swe_argo.steps.errors import ConfigError, InfraError, StepError
 from swe_argo.steps.host.folders import is_dead, process_owner
 from swe_argo.steps.kube.client import Cluster, RetryPolicy
-from swe_argo.steps.kube.requests import REQUEST_S, Plain, find_object, moment, path, request_object, timestamp
-from swe_argo.steps.sandbox.kubernetes.requests import call, refused
+from swe_argo.steps.kube.requests import REQUEST_S, Plain, find_object, parse_time, path, request_object, timestamp
+from swe_argo.steps.sandbox.kubernetes.requests import call, refusal_failure
 
 PROCESS = "swe-argo/process"
 HOLD = "swe-argo/hold"
@@ -37,19 +37,19 @@ _AWAY = (ApiException, HTTPError, OSError)
 
 @contextmanager
 def hold_lease(
-    cluster: Cluster, run_id: str, *, duration_s: int = DURATION_S, remade: Callable[[str], None] = lambda _: None
+    cluster: Cluster, run_id: str, *, duration_s: int = DURATION_S, on_new_lease: Callable[[str], None] = lambda _: None
 ) -> Iterator[str]:
     """Hold the run's Lease in the namespace; yield its ``<name>/<uid>``, for SWE_ARGO_LEASE of the steps.
 
     A thread renews it until the end, also after outages; then it is deleted, and with it all sandboxes that it owns. If
     it is deleted earlier, the sandboxes are gone and their steps are retried: the thread creates a new Lease and calls
-    ``remade`` with its name and uid, the owner of further sandboxes. Raises ConfigError if another runner holds the
-    run, or without the rights; InfraError if the cluster does not answer.
+    ``on_new_lease`` with its name and uid, the owner of further sandboxes. Raises ConfigError if another runner holds
+    the run, or without the rights; InfraError if the cluster does not answer.
     """
     hold = _LeaseHold(cluster, run_id, duration_s)
     hold.take()
     stop = threading.Event()
-    thread = threading.Thread(target=hold.keep, args=(stop, remade), name="lease", daemon=True)
+    thread = threading.Thread(target=hold.keep, args=(stop, on_new_lease), name="lease", daemon=True)
     thread.start()
     try:
         yield hold.value
@@ -73,13 +73,13 @@ def is_over(lease: Plain, now: float | None = None) -> bool:
     Twice, because clocks of machines differ, and outages of the API server delay renewals.
     """
     spec = lease.get("spec") or {}
-    renewed = moment(spec.get("renewTime")) or moment(lease["metadata"].get("creationTimestamp")) or 0.0
+    renewed = parse_time(spec.get("renewTime")) or parse_time(lease["metadata"].get("creationTimestamp")) or 0.0
     if renewed + 2 * float(spec.get("leaseDurationSeconds") or DURATION_S) < (time.time() if now is None else now):
         return True
     return is_dead((lease["metadata"].get("annotations") or {}).get(PROCESS, ""))
 
 
-def deletion(of: Plain) -> Plain:
+def delete_options(of: Plain) -> Plain:
     """Return the DeleteOptions for exactly this version of the object ``of``, and its dependents in the background."""
     identity = {name: of["metadata"][name] for name in ("uid", "resourceVersion")}
     return {"preconditions": identity, "propagationPolicy": "Background"}
@@ -115,16 +115,16 @@ class _LeaseHold:
                 if existing and not is_over(existing):
                     raise self._busy(existing)
                 if existing:
-                    call(partial(self._delete, deletion(existing)), doing)
+                    call(partial(self._delete, delete_options(existing)), doing)
                 time.sleep(0.1)
         except ApiException as error:
-            raise refused(error, doing, field="sandbox.kubernetes.namespace") from error
+            raise refusal_failure(error, doing, field="sandbox.kubernetes.namespace") from error
         raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the expired lease cannot be deleted")
 
     def keep(self, stop: threading.Event, remade: Callable[[str], None]) -> None:
         """Renew the Lease twelve times per duration until ``stop``, or until another process holds the run.
 
-        A deleted Lease is created again; ``remade`` gets its name and uid.
+        A deleted Lease is created again; ``on_new_lease`` gets its name and uid.
         """
         pause_s = self.duration_s / 12
         while not stop.wait(pause_s):

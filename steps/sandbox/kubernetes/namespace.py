@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.kube.client import Cluster
 from swe_argo.steps.kube.requests import find_object, path
-from swe_argo.steps.sandbox.kubernetes.requests import insist
+from swe_argo.steps.sandbox.kubernetes.requests import call_or_fail
 
 CONFIG_MAP = "swe-argo-sandbox"
 CONFIG_KEY = "sandbox.yaml"
@@ -90,7 +90,9 @@ def read(cluster: Cluster) -> tuple[NamespaceSettings, bool]:
     doing = f"reading ConfigMap {CONFIG_MAP} of namespace {cluster.namespace}"
     with cluster.client() as client:
         config_map_path = path("configmaps", cluster.namespace, CONFIG_MAP)
-        document = insist(lambda: find_object(client, config_map_path), doing, field="sandbox.kubernetes.namespace")
+        document = call_or_fail(
+            lambda: find_object(client, config_map_path), doing, field="sandbox.kubernetes.namespace"
+        )
     if document is None:
         return NamespaceSettings(), False
     try:

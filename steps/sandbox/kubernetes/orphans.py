@@ -13,11 +13,11 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.contracts.workflow_marks import RUN
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.kube.client import Cluster
-from swe_argo.steps.kube.kubeconfig import find
-from swe_argo.steps.kube.requests import Plain, find_object, items, moment, path, request_object
-from swe_argo.steps.sandbox.kubernetes.lease import deletion, is_over
-from swe_argo.steps.sandbox.kubernetes.pod_spec import label
-from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
+from swe_argo.steps.kube.kubeconfig import find_cluster
+from swe_argo.steps.kube.requests import Plain, find_object, list_objects, parse_time, path, request_object
+from swe_argo.steps.sandbox.kubernetes.lease import delete_options, is_over
+from swe_argo.steps.sandbox.kubernetes.pod_spec import to_label_value
+from swe_argo.steps.sandbox.kubernetes.requests import call, call_or_fail, refusal_failure
 from swe_argo.steps.sandbox.orphans import Orphans, list_remaining
 
 ROLE = "swe-argo/role"
@@ -37,7 +37,7 @@ def list_orphans(spec: SandboxSpec) -> Orphans:
     Raises as find_orphans() if the spec names a cluster or namespace; else the list is empty, with ``why_not``.
     """
     try:
-        cluster = find(spec.kubernetes)
+        cluster = find_cluster(spec.kubernetes)
         names = find_orphans(cluster)
     except (ConfigError, InfraError) as error:
         if spec.kubernetes.namespace or spec.kubernetes.context:
@@ -53,7 +53,7 @@ def find_orphans(cluster: Cluster, *, grace_s: float = GRACE_S, new_s: float = N
     ``new_s`` and its owner is gone, has ended, or is an expired Lease. Expired Leases are orphans, too. Raises
     ConfigError without the rights, InfraError if the cluster does not answer.
     """
-    return [name for name, _ in _survey(cluster, grace_s, new_s)]
+    return [name for name, _ in _iterate_orphans(cluster, grace_s, new_s)]
 
 
 def clean(cluster: Cluster, names: Iterable[str], *, grace_s: float = GRACE_S, new_s: float = NEW_S) -> list[str]:
@@ -62,7 +62,7 @@ def clean(cluster: Cluster, names: Iterable[str], *, grace_s: float = GRACE_S, n
     Each is read again and deleted by uid, so that a new object of the same name stays. Raises as find_orphans().
     """
     requested = list(names)
-    now = dict(_survey(cluster, grace_s, new_s)) if requested else {}
+    now = dict(_iterate_orphans(cluster, grace_s, new_s)) if requested else {}
     removed: set[str] = set()
     live_uids: set[str] = set()  # of Leases that could not be deleted; Leases come first
     for name in sorted(set(requested), key=lambda name: not name.startswith(_LEASE)):
@@ -77,26 +77,28 @@ def clean(cluster: Cluster, names: Iterable[str], *, grace_s: float = GRACE_S, n
     return [name for name in requested if name in removed]
 
 
-def sweep_run(cluster: Cluster, run_id: str, instance_id: str | None = None, attempt: int | None = None) -> list[str]:
+def remove_run_sandboxes(
+    cluster: Cluster, run_id: str, instance_id: str | None = None, attempt: int | None = None
+) -> list[str]:
     """Remove the sandboxes of a run or of one unit, with any owner; return the removed names.
 
     Call it only when no step of the run is running. Raises as find_orphans().
     """
     labels = {RUN: run_id, "swe-argo/instance": instance_id, "swe-argo/attempt": attempt}
-    selectors = [ROLE, *(f"{name}={label(str(value))}" for name, value in labels.items() if value is not None)]
+    selectors = [ROLE, *(f"{name}={to_label_value(str(value))}" for name, value in labels.items() if value is not None)]
     pods = _list(cluster, "pods", ",".join(selectors))
     for pod in pods:
         _delete(cluster, pod["metadata"]["name"], pod)
     return [pod["metadata"]["name"] for pod in pods]
 
 
-def _survey(cluster: Cluster, grace_s: float, new_s: float) -> Iterator[tuple[str, Plain]]:
+def _iterate_orphans(cluster: Cluster, grace_s: float, new_s: float) -> Iterator[tuple[str, Plain]]:
     """Yield name and object of every orphaned pod and expired Lease; see find_orphans()."""
     pods = _list(cluster, "pods", ROLE)
     owners = _Owners(cluster)
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         now = time.time()
-        born = moment(pod["metadata"].get("creationTimestamp")) or now
+        born = parse_time(pod["metadata"].get("creationTimestamp")) or now
         if is_orphaned(pod, now, grace_s, new_s) or (born + new_s < now and owners.are_gone(pod)):
             yield pod["metadata"]["name"], pod
     for lease in owners.leases():
@@ -110,9 +112,9 @@ def is_orphaned(pod: Plain, now: float, grace_s: float = GRACE_S, new_s: float =
     The deadline (activeDeadlineSeconds) counts from the kubelet's acceptance, or from creation before that.
     """
     meta, status = pod["metadata"], pod.get("status") or {}
-    created = moment(meta.get("creationTimestamp")) or now
+    created = parse_time(meta.get("creationTimestamp")) or now
     limit = pod["spec"].get("activeDeadlineSeconds")
-    if limit is not None and max(created, moment(status.get("startTime")) or 0.0) + float(limit) + new_s < now:
+    if limit is not None and max(created, parse_time(status.get("startTime")) or 0.0) + float(limit) + new_s < now:
         return True
     if status.get("phase") in ("Succeeded", "Failed"):
         return max(created, *_ends(status)) + grace_s < now
@@ -126,7 +128,7 @@ def _ends(status: Plain) -> list[float]:
         for container in status.get("containerStatuses") or []
     ]
     changes = [condition.get("lastTransitionTime") for condition in status.get("conditions") or []]
-    return [0.0, *(moment(time) or 0.0 for time in (*ends, *changes))]
+    return [0.0, *(parse_time(time) or 0.0 for time in (*ends, *changes))]
 
 
 @dataclass
@@ -175,7 +177,7 @@ def _read(cluster: Cluster, kind: str, name: str) -> Plain | None:
     """Return a Pod or Lease, None if it does not exist. Raises as find_orphans()."""
     with cluster.client() as client:
         target = path(_PLURAL[kind], cluster.namespace, name)
-        return insist(
+        return call_or_fail(
             lambda: find_object(client, target),
             f"looking for {kind.lower()} {name}",
             field="sandbox.kubernetes.namespace",
@@ -186,7 +188,9 @@ def _list(cluster: Cluster, kind: str, labels: str) -> list[Plain]:
     doing = f"listing {kind} in namespace {cluster.namespace}"
     with cluster.client() as client:
         target = path(kind, cluster.namespace)
-        return insist(lambda: items(client, target, labelSelector=labels), doing, field="sandbox.kubernetes.namespace")
+        return call_or_fail(
+            lambda: list_objects(client, target, labelSelector=labels), doing, field="sandbox.kubernetes.namespace"
+        )
 
 
 def _exists(cluster: Cluster, name: str) -> bool:
@@ -203,11 +207,11 @@ def _delete(cluster: Cluster, name: str, orphan: Plain) -> bool:
     with cluster.client() as client:
         kind, options = "pods", {"preconditions": {"uid": orphan["metadata"]["uid"]}, "gracePeriodSeconds": 0}
         if bare != name:
-            kind, options = "leases", deletion(orphan)
+            kind, options = "leases", delete_options(orphan)
         try:
             call(partial(request_object, client, "DELETE", path(kind, cluster.namespace, bare), options), doing)
         except ApiException as error:
             if error.status not in (404, 409):
-                raise refused(error, doing, field="sandbox.kubernetes.namespace") from error
+                raise refusal_failure(error, doing, field="sandbox.kubernetes.namespace") from error
             return bool(error.status == 404)
     return True

@@ -19,13 +19,13 @@ from swe_argo.steps.sandbox.kubernetes.pod_status import (
     describe_events,
     describe_pod,
     ended_by_itself,
-    failure,
     identity,
     out_of_memory,
     out_of_reach,
+    pod_failure,
 )
 from swe_argo.steps.sandbox.kubernetes.pods import Pods
-from swe_argo.steps.sandbox.kubernetes.requests import refused
+from swe_argo.steps.sandbox.kubernetes.requests import refusal_failure
 from swe_argo.steps.sandbox.open_shell import OpenShells
 
 _AWAY = (ExecRefused, HTTPError, OSError)
@@ -107,7 +107,7 @@ class KubernetesPod:
 
     def _api_answers(self) -> bool:
         try:
-            self._pods.glance(self.name)
+            self._pods.find_once(self.name)
         except (ApiException, HTTPError, OSError):
             return False
         return True
@@ -129,7 +129,7 @@ class KubernetesPod:
     def _glance(self) -> None:
         """Raise the pod's failure, if any, by one request; do nothing without an answer, as the caller retries."""
         try:
-            pod = self._pods.glance(self.name)
+            pod = self._pods.find_once(self.name)
         except (ApiException, HTTPError, OSError):
             return
         self._judge(pod)
@@ -142,7 +142,7 @@ class KubernetesPod:
         if pod["metadata"]["uid"] != self.uid:
             reason = f"pod {self.name} was replaced by another pod of the same name"
             raise InfraError(FailureClass.SANDBOX_LOST, reason, detail=describe_pod(pod))
-        if error := failure(pod):
+        if error := pod_failure(pod):
             raise error
         if identity(pod) != identity(self._pod):
             raise InfraError(
@@ -153,15 +153,15 @@ class KubernetesPod:
         """Return the failure after the last retry of an exec, explained by the pod's state if known."""
         doing = f"running a command in pod {self.name}"
         if isinstance(error, ExecRefused) and error.status in _NO_RIGHT:
-            return refused(ApiException(status=error.status, reason=error.text), doing)
+            return refusal_failure(ApiException(status=error.status, reason=error.text), doing)
         if "no space left on device" in str(error).lower():
             return ResourceError(FailureClass.OUT_OF_DISK, f"pod {self.name} ran out of disk", detail=str(error))
         try:
-            pod = self._pods.glance(self.name)
+            pod = self._pods.find_once(self.name)
         except (ApiException, HTTPError, OSError):
             pod = None
         failure = InfraError(FailureClass.EXEC, f"{doing}: {error}")
-        self._unreached = failure if isinstance(error, ExecRefused) and error.unreached else None
+        self._unreached = failure if isinstance(error, ExecRefused) and error.is_kubelet_unreachable else None
         if pod:
             failure = out_of_reach(pod) or failure
             failure.detail = f"{describe_pod(pod)}\n{describe_events(self._pods.events(self.uid))}".strip()
@@ -183,8 +183,8 @@ class _IsTransient:
 
     def __call__(self, error: BaseException) -> bool:
         refusal = error if isinstance(error, ExecRefused) else None
-        no_shell = refusal is not None and refusal.by_runtime
+        no_shell = refusal is not None and refusal.is_by_runtime
         no_right = refusal is not None and refusal.status in _NO_RIGHT
         # Both are asked for every error, so that an error of another kind ends a streak.
-        may_retry = self._without_shell.goes_on(no_shell), self._without_right.goes_on(no_right)
+        may_retry = self._without_shell.may_retry(no_shell), self._without_right.may_retry(no_right)
         return any(may_retry) if no_shell or no_right else isinstance(error, _AWAY)

@@ -70,11 +70,11 @@ def manifest(
 
 def labels(request: SandboxRequest) -> dict[str, str]:
     """Return the labels that identify a sandbox, and that NetworkPolicies select."""
-    own = {f"{LABEL}/{key}": label(value) for key, value in request.labels.items()}
+    own = {f"{LABEL}/{key}": to_label_value(value) for key, value in request.labels.items()}
     return {**own, f"{LABEL}/network": "open" if request.network else "none"}
 
 
-def label(text: str) -> str:
+def to_label_value(text: str) -> str:
     """Return ``text`` as a label value: at most 63 letters, digits and ``-_.``; a digest is appended if it changes."""
     if _LABEL_VALUE.fullmatch(text):
         return text

@@ -11,13 +11,13 @@ from swe_argo.steps.sandbox.kubernetes.agent_files import agent_image
 from swe_argo.steps.sandbox.kubernetes.copy_failure import copy_failure
 from swe_argo.steps.sandbox.kubernetes.pod_status import (
     condition,
-    container,
+    container_state,
     describe_pod,
-    failure,
     format_reason,
     init_container,
-    node,
+    node_name,
     own_image,
+    pod_failure,
     pod_label,
 )
 
@@ -46,15 +46,15 @@ def start_failure(pod: dict[str, Any], pending_s: float, waited_s: float) -> Ste
 
     ``waited_s``: seconds since its creation. ConfigError (IMAGE_MISSING) for an image that is missing, forbidden or
     without a shell; ResourceError if memory or disk ran out; else InfraError (UNSCHEDULABLE, IMAGE_PULL,
-    SANDBOX_CREATE, or the class of ``failure``).
+    SANDBOX_CREATE, or the class of ``pod_failure``).
     """
     if error := copy_failure(pod):
         return error
-    terminated, waiting = container(pod).get("terminated") or {}, container(pod).get("waiting") or {}
+    terminated, waiting = container_state(pod).get("terminated") or {}, container_state(pod).get("waiting") or {}
     waiting = init_container(pod).get("waiting") or waiting
     if terminated.get("reason") in STARTING:
         return _not_started(pod, format_reason(terminated))
-    if error := failure(pod):
+    if error := pod_failure(pod):
         return error if error.failure_class is not FailureClass.SANDBOX_LOST else _ended_early(pod, error)
     if (missing := _no_image(pod, waiting)) or waited_s < pending_s:
         return missing
@@ -65,9 +65,11 @@ def _ended_early(pod: dict[str, Any], error: StepError) -> InfraError:
     """Return the failure of a pod that ended before it was ready (``error``): it counts as not created."""
     status = pod["status"]
     if status.get("reason") == "DeadlineExceeded":
-        return _late(pod, f"did not start within its deadline of {pod['spec'].get('activeDeadlineSeconds')} s")
+        return _not_started_failure(
+            pod, f"did not start within its deadline of {pod['spec'].get('activeDeadlineSeconds')} s"
+        )
     if status.get("phase") == "Failed" and not status.get("containerStatuses"):
-        words = f"was refused by node {node(pod)}: {format_reason(status)}"
+        words = f"was refused by node {node_name(pod)}: {format_reason(status)}"
         return InfraError(FailureClass.UNSCHEDULABLE, f"{pod_label(pod)} {words}", detail=describe_pod(pod))
     return InfraError(FailureClass.SANDBOX_CREATE, error.reason, detail=error.detail)
 
@@ -108,7 +110,7 @@ def _not_started(pod: dict[str, Any], words: str) -> StepError:
     if _NO_PROGRAM.search(words):
         reason = f"image {image} cannot run /bin/sh: {_line(words)}"
         return ConfigError(reason, failure_class=FailureClass.IMAGE_MISSING, detail=describe_pod(pod))
-    return _late(pod, f"was not started: {_line(words)}")
+    return _not_started_failure(pod, f"was not started: {_line(words)}")
 
 
 def _overdue(pod: dict[str, Any], waiting: dict[str, Any], pending_s: float) -> InfraError:
@@ -118,13 +120,13 @@ def _overdue(pod: dict[str, Any], waiting: dict[str, Any], pending_s: float) -> 
         return InfraError(FailureClass.IMAGE_PULL, reason, detail=describe_pod(pod))
     if condition(pod, "PodScheduled"):
         words = _line(format_reason(waiting)) or "no reason given"
-        return _late(pod, f"did not start on node {node(pod)} within {pending_s:g} s: {words}")
+        return _not_started_failure(pod, f"did not start on node {node_name(pod)} within {pending_s:g} s: {words}")
     refusal = condition(pod, "PodScheduled", status="False") or {"message": "no scheduler has processed it"}
     reason = f"{pod_label(pod)} found no node within {pending_s:g} s: {_line(str(refusal.get('message')))}"
     return InfraError(FailureClass.UNSCHEDULABLE, reason, detail=describe_pod(pod))
 
 
-def _late(pod: dict[str, Any], words: str) -> InfraError:
+def _not_started_failure(pod: dict[str, Any], words: str) -> InfraError:
     """Return the failure of a pod that did not start (SANDBOX_CREATE)."""
     return InfraError(FailureClass.SANDBOX_CREATE, f"{pod_label(pod)} {words}", detail=describe_pod(pod))
 

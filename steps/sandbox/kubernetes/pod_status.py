@@ -47,14 +47,14 @@ _DISK = re.compile(
 """Messages about the pod's disk limit; a node short of disk reports "The node was low on resource"."""
 
 
-def failure(pod: dict[str, Any]) -> StepError | None:
+def pod_failure(pod: dict[str, Any]) -> StepError | None:
     """Return why a pod is no longer a usable sandbox; None while it is.
 
     ResourceError if it exceeded its memory or disk limit, else InfraError (EVICTED, PREEMPTED, NODE_LOST or
     SANDBOX_LOST).
     """
     status = pod.get("status") or {}
-    terminated = container(pod).get("terminated")
+    terminated = container_state(pod).get("terminated")
     if error := _disrupted(pod):
         return error
     if terminated and terminated.get("reason") == "OOMKilled":
@@ -96,7 +96,7 @@ def ended_by_itself(pod: dict[str, Any] | None) -> bool:
     """
     if pod is None or _disrupted(pod) or (pod.get("metadata") or {}).get("deletionTimestamp"):
         return False
-    return (container(pod).get("terminated") or {}).get("reason") in ("Completed", "Error")
+    return (container_state(pod).get("terminated") or {}).get("reason") in ("Completed", "Error")
 
 
 def out_of_reach(pod: dict[str, Any]) -> InfraError | None:
@@ -106,8 +106,8 @@ def out_of_reach(pod: dict[str, Any]) -> InfraError | None:
     back, so call this after the last retry.
     """
     ready = condition(pod, "Ready", status=None)
-    if ready and ready.get("status") != "True" and container(pod).get("running"):
-        return _pod_failure(pod, FailureClass.NODE_LOST, f"is unreachable: node {node(pod)} does not answer")
+    if ready and ready.get("status") != "True" and container_state(pod).get("running"):
+        return _pod_failure(pod, FailureClass.NODE_LOST, f"is unreachable: node {node_name(pod)} does not answer")
     return None
 
 
@@ -134,9 +134,9 @@ def out_of_memory(pod: dict[str, Any]) -> ResourceError:
     )
 
 
-def ready(pod: dict[str, Any]) -> bool:
+def is_ready(pod: dict[str, Any]) -> bool:
     """Return whether commands can run in the pod."""
-    return bool(condition(pod, "Ready")) and "running" in container(pod) and failure(pod) is None
+    return bool(condition(pod, "Ready")) and "running" in container_state(pod) and pod_failure(pod) is None
 
 
 def identity(pod: dict[str, Any]) -> tuple[str, str, int]:
@@ -158,7 +158,7 @@ def describe_pod(pod: dict[str, Any]) -> str:
     for entry in status.get("conditions") or []:
         if entry.get("message") or entry.get("status") != "True" or entry.get("type") == "DisruptionTarget":
             lines.append(f"{entry.get('type')} {entry.get('status')}: {format_reason(entry)}".rstrip(": "))
-    for role, states in (("init container", init_container(pod)), ("container", container(pod))):
+    for role, states in (("init container", init_container(pod)), ("container", container_state(pod))):
         for kind, state in states.items():
             code = f" {state['exitCode']}" if "exitCode" in state else ""
             lines.append(f"{role} {kind}{code}: {format_reason(state)}".rstrip(": "))
@@ -192,7 +192,7 @@ def _status(pod: dict[str, Any], of: str = "containerStatuses") -> dict[str, Any
     return dict(states[0])
 
 
-def container(pod: dict[str, Any]) -> dict[str, Any]:
+def container_state(pod: dict[str, Any]) -> dict[str, Any]:
     """Return the container's state: one of waiting, running, terminated."""
     return dict(_status(pod).get("state") or {})
 
@@ -212,7 +212,7 @@ def own_image(pod: dict[str, Any]) -> str:
     return str(pod["spec"]["containers"][0]["image"])
 
 
-def node(pod: dict[str, Any]) -> str:
+def node_name(pod: dict[str, Any]) -> str:
     """Return the pod's node."""
     return str(pod["spec"].get("nodeName") or "unknown")
 

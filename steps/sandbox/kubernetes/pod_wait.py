@@ -7,7 +7,7 @@ from typing import Any
 
 from swe_argo.steps.errors import StepError
 from swe_argo.steps.sandbox.kubernetes.pod_start import start_failure
-from swe_argo.steps.sandbox.kubernetes.pod_status import deletion_failure, describe_events, ready
+from swe_argo.steps.sandbox.kubernetes.pod_status import deletion_failure, describe_events, is_ready
 from swe_argo.steps.sandbox.kubernetes.pods import Pods
 
 LOOK_S = 10.0
@@ -16,7 +16,7 @@ _PAUSE_S = 0.2
 """Minimum seconds between reads, in case watches end at once."""
 
 
-def started(pods: Pods, created: dict[str, Any], pending_s: float) -> dict[str, Any]:
+def wait_until_ready(pods: Pods, created: dict[str, Any], pending_s: float) -> dict[str, Any]:
     """Wait until the pod ``created`` is ready; return its current object.
 
     ``pending_s``: maximum seconds to wait. Raises ``start_failure``, with the pod's events, or ``deletion_failure``.
@@ -40,7 +40,7 @@ def started(pods: Pods, created: dict[str, Any], pending_s: float) -> dict[str, 
 
 def _is_running(pods: Pods, pod: dict[str, Any], pending_s: float, waited_s: float) -> bool:
     """Return whether the pod runs. Raises StepError if it never will."""
-    if ready(pod):
+    if is_ready(pod):
         return True
     error: StepError | None = start_failure(pod, pending_s, waited_s)
     if error is None:

@@ -12,8 +12,8 @@ from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
 from swe_argo.steps.kube.client import Cluster, RetryPolicy
-from swe_argo.steps.kube.requests import REQUEST_S, Plain, find_object, items, opened, path, request_object
-from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
+from swe_argo.steps.kube.requests import REQUEST_S, Plain, find_object, list_objects, path, request_object, send_request
+from swe_argo.steps.sandbox.kubernetes.requests import call, call_or_fail, refusal_failure
 
 
 class Pods:
@@ -37,9 +37,9 @@ class Pods:
 
     def find(self, name: str, patience: RetryPolicy | None = None) -> Plain | None:
         """Return the pod of that name, or None. Raises ConfigError if refused, InfraError after the last retry."""
-        return insist(lambda: self.glance(name), f"reading pod {name}", patience or self._patience)
+        return call_or_fail(lambda: self.find_once(name), f"reading pod {name}", patience or self._patience)
 
-    def glance(self, name: str) -> Plain | None:
+    def find_once(self, name: str) -> Plain | None:
         """Return the pod, or None, by one request without retries. Raises ApiException, HTTPError, OSError."""
         return find_object(self._client, self._path(name))
 
@@ -55,7 +55,7 @@ class Pods:
             )
         except ApiException as error:
             if error.status not in (404, 409):  # 409: another pod has the name by now
-                raise refused(error, doing) from error
+                raise refusal_failure(error, doing) from error
 
     def changes(self, pod: Plain, seconds: float) -> Iterator[tuple[str, Plain]]:
         """Yield the changes after this version of a pod: (ADDED, MODIFIED or DELETED, the new pod).
@@ -73,19 +73,19 @@ class Pods:
                 "timeoutSeconds": seconds,
             }
             timeout_s = (REQUEST_S[0], seconds + REQUEST_S[1])
-            watch = partial(opened, self._client, "GET", self._path(), timeout_s=timeout_s, query=query)
+            watch = partial(send_request, self._client, "GET", self._path(), timeout_s=timeout_s, query=query)
             with closing(call(watch, doing, self._patience)) as response:
                 yield from _events(response)
         except ApiException as error:
             if error.status in (401, 403):
-                raise refused(error, doing) from error
+                raise refusal_failure(error, doing) from error
         except (HTTPError, OSError, ValueError):
             return  # the connection ended, perhaps inside a line
 
     def events(self, uid: str) -> list[Plain]:
         """Return the events of a pod, which may be deleted; empty if they cannot be read."""
         with suppress(ApiException, HTTPError, OSError):
-            return items(self._client, path("events", self.namespace), fieldSelector=f"involvedObject.uid={uid}")
+            return list_objects(self._client, path("events", self.namespace), fieldSelector=f"involvedObject.uid={uid}")
         return []
 
     def _path(self, name: str = "") -> str:

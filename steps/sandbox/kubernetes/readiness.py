@@ -7,7 +7,7 @@ from kubernetes.client import ApiClient
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.kube.client import Cluster
-from swe_argo.steps.kube.kubeconfig import find
+from swe_argo.steps.kube.kubeconfig import find_cluster
 from swe_argo.steps.kube.requests import Plain, path
 from swe_argo.steps.sandbox.kubernetes.checks.admission import pods_of, try_ways
 from swe_argo.steps.sandbox.kubernetes.checks.nodes import check_nodes
@@ -21,11 +21,11 @@ from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
 
 
 def ready(spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
-    """Check the spec's cluster. Raises ConfigError without a cluster or credentials, and as ``look``."""
-    return look(find(spec.kubernetes), spec, sandbox_needs)
+    """Check the spec's cluster. Raises ConfigError without a cluster or credentials, and as ``check_cluster``."""
+    return check_cluster(find_cluster(spec.kubernetes), spec, sandbox_needs)
 
 
-def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
+def check_cluster(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
     """Check a cluster by requests that change nothing; pods are sent as a dry run.
 
     Raises ConfigError if the cluster does not answer, namespace or rights are missing, there is too little or too much
@@ -41,7 +41,7 @@ def look(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> Re
                 f"namespace {cluster.namespace!r} has no ConfigMap {CONFIG_MAP}: nothing confines sandboxes there; "
                 f"helm install swe-argo charts/swe-argo -n {cluster.namespace}"
             )
-        notices += check_network(cluster, client, spec, sandbox_needs, settings, charted=charted)
+        notices += check_network(cluster, client, spec, sandbox_needs, settings, has_chart=charted)
         pods = pods_of(spec, sandbox_needs, settings)
         _check_quotas(cluster, client, pods[0])
         admitted, notes = try_ways(cluster, client, spec, sandbox_needs, settings)

@@ -6,4 +6,4 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.kube.client import ApiRequests
 
 _REQUESTS = ApiRequests(FailureClass.SANDBOX_CREATE)
-call, insist, refused = _REQUESTS.call, _REQUESTS.insist, _REQUESTS.refused
+call, call_or_fail, refusal_failure = _REQUESTS.call, _REQUESTS.call_or_fail, _REQUESTS.refusal_failure

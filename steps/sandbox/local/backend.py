@@ -17,11 +17,11 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError
 from swe_argo.steps.host.folders import end_processes, private_folder
 from swe_argo.steps.host.removal import remove
-from swe_argo.steps.sandbox.bundle_mounts import folder_of
+from swe_argo.steps.sandbox.bundle_mounts import bundle_folder
 from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.steps.sandbox.local.images import image_folder, image_root, read_digest
 from swe_argo.steps.sandbox.local.path_translation import PathTranslation
-from swe_argo.steps.sandbox.local.resource_limits import ResourceLimits, bounds
+from swe_argo.steps.sandbox.local.resource_limits import ResourceLimits, resource_limits
 from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
 from swe_argo.steps.sandbox.local.supervisor_client import SCRIPT, SupervisorClient
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
@@ -47,8 +47,8 @@ class LocalBackend:
     def create(self, request: SandboxRequest) -> Sandbox:
         """Create a sandbox with its own copy of the image, which its supervisor ends after ``deadline_s``.
 
-        Its limits are those of ``resource_limits.bounds``. Raises ConfigError for a missing image, missing isolation or
-        missing agent files, ResourceError if the disk is full, InfraError if it does not start.
+        Its limits: see ``resource_limits``. Raises ConfigError for a missing image, missing isolation or missing agent
+        files, ResourceError if the disk is full, InfraError if it does not start.
         """
         if request.isolated and not self.isolated:
             raise ConfigError(
@@ -59,15 +59,15 @@ class LocalBackend:
             )
         bundle = self._bundle(request)
         image = self._image(request.image)
-        with _failing_as("create the sandbox"):
+        with _convert_os_errors("create the sandbox"):
             root = private_folder()
         try:
-            with _failing_as("copy the image"):
+            with _convert_os_errors("copy the image"):
                 bubblewrap.prepare(root)
                 repository = root / request.workdir.lstrip("/")
                 repository.mkdir(parents=True, exist_ok=True)
                 _copy(image / "testbed", repository)
-                limits = bounds(root, request)
+                limits = resource_limits(root, request)
             return self._start(root, request, read_digest(image), limits, bundle)
         except BaseException:
             end_processes(root)
@@ -93,7 +93,7 @@ class LocalBackend:
                 field="backend",
                 detail=bubblewrap.probe() or "SWE_ARGO_ISOLATION=none",
             )
-        return folder_of(request.bundle) if request.bundle else None
+        return bundle_folder(request.bundle) if request.bundle else None
 
     def _image(self, name: str) -> Path:
         """Return the folder of an unpacked image. Raises ConfigError if there is none."""
@@ -141,7 +141,7 @@ class LocalBackend:
             resource_factor=request.resource_factor,
         )
         if limits.group:
-            command = limits.group.entering([shutil.which(command[0]) or command[0], *command[1:]])
+            command = limits.group.wrap_command([shutil.which(command[0]) or command[0], *command[1:]])
         channel = SupervisorClient(command, request.deadline_s, environment, is_bubblewrap=self.isolated)
         return LocalSandbox(root, channel, machine, translation, limits)
 
@@ -162,7 +162,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def _failing_as(action: str) -> Iterator[None]:
+def _convert_os_errors(action: str) -> Iterator[None]:
     """Raise an OSError of the block as ResourceError (disk full) or InfraError; ``action`` is for the message."""
     try:
         yield

@@ -18,7 +18,7 @@ from swe_argo.steps.contracts.data import WORKDIR
 from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.host.folders import temporary_folder
-from swe_argo.steps.sandbox.local.seccomp import MACHINES, filtered
+from swe_argo.steps.sandbox.local.seccomp import MACHINES, with_filter
 from swe_argo.steps.sandbox.local.supervisor_client import SCRIPT
 from swe_argo.steps.settings import settings
 
@@ -39,12 +39,12 @@ HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP",
                 "NET_BIND_SERVICE", "NET_RAW", "SYS_CHROOT", "AUDIT_WRITE")  # fmt: skip
 """The capabilities of root in a Docker container, without SYS_ADMIN, which could make read-only mounts writable."""
-PLACES = {
+SANDBOX_FOLDERS = {
     **dict.fromkeys(("etc", "run", "home", "opt", "srv", "mnt", "var/log", "var/lib", "var/cache"), 0o755),
     **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
 }
 """Folders of a new sandbox -> mode."""
-KERNEL = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+READ_ONLY_PROC = ("bus", "fs", "irq", "sys", "sysrq-trigger")
 """Parts of /proc that are read-only in a Docker container. bubblewrap leaves /proc/sys, and with it this host's kernel
 settings, writable for root."""
 KERNEL_SECRETS = ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")
@@ -84,7 +84,7 @@ def arguments(
         *_configuration(root, network=network),
         *("--proc", "/proc", "--dev", "/dev"),
         *_shared_memory(shared_memory_bytes),
-        *(word for name in KERNEL for word in _read_only(Path("/proc") / name)),
+        *(word for name in READ_ONLY_PROC for word in _read_only(Path("/proc") / name)),
         *(word for name in KERNEL_SECRETS for word in _mask(Path("/proc") / name)),
         *_interpreter(hidden),
         *("--ro-bind", str(SCRIPT), SUPERVISOR),
@@ -96,7 +96,7 @@ def arguments(
 
 def prepare(root: Path) -> None:
     """Create the folders of a new sandbox in ``root``, and /etc/hosts and /etc/hostname."""
-    for name, mode in PLACES.items():
+    for name, mode in SANDBOX_FOLDERS.items():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name).chmod(mode)
     (root / "etc/hosts").write_text(HOSTS)
@@ -135,7 +135,7 @@ def _probe_namespace() -> str | None:
         command = arguments(folder, 10, network=False, hidden=[], workdir="/")
         command[command.index("--") + 1 :] = [python(), "-I", "-S", "-c", "pass"]
         try:
-            with filtered(command) as (words, fd):
+            with with_filter(command) as (words, fd):
                 process = subprocess.run(words, env={}, pass_fds=(fd,), capture_output=True, timeout=20, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"bubblewrap did not run: {error}"
@@ -217,16 +217,16 @@ def _interpreter(hidden: list[Path]) -> list[str]:
     inner = [p for p in secret if p not in outer]
     words: list[str] = []
     for folder in outer:
-        words += _mask(folder) if _within(folder, visible) else []
+        words += _mask(folder) if _is_below_any(folder, visible) else []
     for prefix in prefixes:
         if not Path(prefix).is_relative_to("/usr"):
             words += ["--ro-bind", prefix, prefix]
     for folder in inner:
-        words += _mask(folder) if _within(folder, visible) else []
+        words += _mask(folder) if _is_below_any(folder, visible) else []
     return words
 
 
-def _within(path: Path, folders: list[Path]) -> bool:
+def _is_below_any(path: Path, folders: list[Path]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 

@@ -12,5 +12,5 @@ def list_orphans(_spec: SandboxSpec) -> Orphans:
     orphaned = folders.find_orphans()
     return Orphans(
         [str(folder) for folder in orphaned],
-        lambda: {str(folder): reason for folder, reason in folders.clean(orphaned).items()},
+        lambda: {str(folder): reason for folder, reason in folders.remove_with_processes(orphaned).items()},
     )

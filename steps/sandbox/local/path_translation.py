@@ -20,7 +20,7 @@ class PathTranslation:
         self._paths = {self._workdir}
         self._pattern = _pattern(self._paths)
 
-    def adopt(self, path: str) -> None:
+    def add_path(self, path: str) -> None:
         """Translate ``path`` from now on, too: a file outside ``workdir``. Its folder is not translated."""
         name = path.encode(errors="surrogateescape")
         if not self._pattern.fullmatch(name) and not name.startswith(self._workdir + b"/"):
@@ -38,11 +38,11 @@ class PathTranslation:
         """Replace host paths by sandbox paths."""
         return data.replace(self._root + b"/", b"/")
 
-    def longest(self, size: int) -> int:
+    def max_host_size(self, size: int) -> int:
         """Return the maximum size on the host of a file of ``size`` bytes: each path in it is longer by ``root``."""
         return size + size // min(map(len, self._paths)) * len(self._root)
 
-    def text(self, text: str) -> str:
+    def inward_text(self, text: str) -> str:
         """Apply ``inward`` to a command, a path or a variable."""
         return self.inward(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
 

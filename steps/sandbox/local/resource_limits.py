@@ -44,7 +44,7 @@ class ResourceLimits:
         return limits
 
 
-def bounds(root: Path, request: SandboxRequest) -> ResourceLimits:
+def resource_limits(root: Path, request: SandboxRequest) -> ResourceLimits:
     """Return the limits of a sandbox in the folder ``root``, and set them on its control group."""
     factor = request.resource_factor
     free = shutil.disk_usage(root).free - DISK_RESERVE

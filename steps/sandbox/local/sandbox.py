@@ -92,7 +92,7 @@ class LocalSandbox:
     ) -> StartedJob:
         """Start a command, see ``JobStarter.start``."""
         if self._translation and note:
-            self._translation.adopt(note)
+            self._translation.add_path(note)
         with self._within_limits():
             job = self.channel.start(
                 self._argv(command), cwd=self._inward(cwd), env=self._variables(env), ends_bytes=ends_bytes
@@ -115,7 +115,7 @@ class LocalSandbox:
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Read a file, see ``Sandbox.read``."""
-        most = self._translation.longest(max_bytes) if self._translation else max_bytes
+        most = self._translation.max_host_size(max_bytes) if self._translation else max_bytes
         with self._within_limits():
             data = self.channel.read(self._inward(path), most)
         data = self._translation.outward(data) if self._translation else data
@@ -126,7 +126,7 @@ class LocalSandbox:
     def write(self, path: str, data: bytes) -> None:
         """Write a file, see ``Sandbox.write``. Without namespaces, ``path`` joins the translated paths."""
         if self._translation:
-            self._translation.adopt(path)
+            self._translation.add_path(path)
             data = self._translation.inward(data)
         with self._within_limits():
             self.channel.write(self._inward(path), data)
@@ -157,7 +157,7 @@ class LocalSandbox:
         return None
 
     def _inward(self, text: str) -> str:
-        return self._translation.text(text) if self._translation else text
+        return self._translation.inward_text(text) if self._translation else text
 
     def _argv(self, command: str) -> list[str]:
         """Return the argument list that runs a shell command; a long one is written to a file first."""

@@ -51,7 +51,7 @@ _TO_DENIAL = -1
 """Placeholder for the distance to the denial at the end of a block."""
 
 
-def program() -> bytes:
+def filter_program() -> bytes:
     """Return the filter, by which the listed calls and all calls of unknown architectures fail with EPERM.
 
     It has a block of instructions per architecture. An instruction is (code, instructions to skip if true, if false,
@@ -76,7 +76,7 @@ def program() -> bytes:
 
 
 @contextmanager
-def filtered(command: list[str]) -> Iterator[tuple[list[str], int]]:
+def with_filter(command: list[str]) -> Iterator[tuple[list[str], int]]:
     """Add the filter to a command line of bubblewrap.
 
     Yields:
@@ -84,7 +84,7 @@ def filtered(command: list[str]) -> Iterator[tuple[list[str], int]]:
     """
     reading, writing = os.pipe()
     with open(reading, "rb") as file, open(writing, "wb") as pipe:  # noqa: PTH123 - descriptors
-        pipe.write(program())
+        pipe.write(filter_program())
         pipe.close()
         cut = command.index("--")
         yield [*command[:cut], "--seccomp", str(file.fileno()), *command[cut:]], file.fileno()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.sandbox.both_ends import BothEnds
+from swe_argo.steps.sandbox.both_ends import HeadTailBuffer
 from swe_argo.steps.sandbox.local.supervisor_request import GRACE_S, SETTLE_S, SupervisorRequest
 from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
 
@@ -29,7 +29,7 @@ class SupervisedJob:
     ) -> None:
         self._call = call
         self._failure = failure
-        self._output = BothEnds(ends_bytes)
+        self._output = HeadTailBuffer(ends_bytes)
         self._size = 0  # bytes of output so far
         self._last_output = time.monotonic()
         self._ending: dict[str, object] | None = None  # the supervisor's report of the end

@@ -77,7 +77,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._watch(woken, lambda: os.read(woken, 4096))
         while True:
-            for key, _ in self.selector.select(self._patience()):
+            for key, _ in self.selector.select(self._seconds_to_next_timeout()):
                 self.ready[key.fd]()
             self._reap()
             self._enforce()
@@ -90,7 +90,7 @@ class Supervisor:
         if self.ready.pop(fd, None):
             self.selector.unregister(fd)
 
-    def _patience(self) -> float:
+    def _seconds_to_next_timeout(self) -> float:
         """Return the seconds until the next timeout or the deadline."""
         return max(0.0, min([self.deadline, *(job.until for job in self.jobs.values())]) - time.monotonic())
 
@@ -141,7 +141,7 @@ class Supervisor:
         takes, feed = os.pipe() if request.get("input") else (os.open(os.devnull, os.O_RDONLY), -1)
         pid = os.fork()
         if pid == 0:
-            become(request, self.limits, takes, pipes[0][1], pipes[-1][1])
+            exec_command(request, self.limits, takes, pipes[0][1], pipes[-1][1])
         for end in (takes, *(end for _, end in pipes)):
             os.close(end)
         job = RunningCommand(call, pid, [end for end, _ in pipes], time.monotonic() + request["timeout_s"])
@@ -170,7 +170,7 @@ class Supervisor:
         self._unwatch(job.call.fileno())
         job.call.close()
         if self.jobs.get(job.pid) is job:
-            kill_all(session(job.pid))
+            kill_all(command_processes(job.pid))
         for pipe in job.pipes:
             os.set_blocking(pipe, False)
             self._watch(pipe, lambda pipe=pipe: self._drain(pipe))  # type: ignore[misc]
@@ -203,7 +203,7 @@ class Supervisor:
             if now >= job.until:
                 job.timed_out = True
                 job.until = now + KILL_AGAIN_S
-                kill_all(session(job.pid))
+                kill_all(command_processes(job.pid))
         if now >= self.deadline:
             for job in self.jobs.values():
                 send(job.call, {"lost": "deadline"})
@@ -227,7 +227,7 @@ def send(call: socket.socket, message: Message, fds: list[int] | None = None) ->
         socket.send_fds(call, [json.dumps(message).encode() + b"\n"], fds or [])
 
 
-def become(request: Message, limits: dict[str, int], stdin: int, stdout: int, stderr: int) -> NoReturn:
+def exec_command(request: Message, limits: dict[str, int], stdin: int, stdout: int, stderr: int) -> NoReturn:
     """Replace this forked process by the request's command, as leader of its own session; exit 126 if that fails."""
     try:
         os.setsid()
@@ -306,7 +306,7 @@ def descendants(root: int) -> list[int]:
     return pids
 
 
-def session(leader: int) -> set[int]:
+def command_processes(leader: int) -> set[int]:
     """Return a command's processes: its session, which includes the process groups of ``timeout``, and descendants."""
     return {leader, *(pid for pid, (_, sid) in processes().items() if sid == leader), *descendants(leader)}
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, ResourceError
-from swe_argo.steps.sandbox.local.seccomp import filtered
+from swe_argo.steps.sandbox.local.seccomp import with_filter
 from swe_argo.steps.sandbox.local.supervised_job import SupervisedJob
 from swe_argo.steps.sandbox.local.supervisor_request import GRACE_S, Stream, SupervisorRequest, follow
 from swe_argo.steps.sandbox.protocol import ExecResult
@@ -106,7 +106,7 @@ class SupervisorClient:
             with self._call({"op": "read", "path": path}) as call:
                 answer = call.answer(START_S)
                 if not answer:
-                    return _whole(call.fds.pop(), max_bytes)
+                    return _read_all(call.fds.pop(), max_bytes)
         except OSError as error:
             raise self._failure(error) from error
         except _TooLargeError:
@@ -150,7 +150,7 @@ class SupervisorClient:
 
     def ended_from_outside(self) -> InfraError | None:
         """Return why the sandbox was ended from outside (closed, deadline, killed); None if it was not, or unknown."""
-        if self._closed or self._overdue():
+        if self._closed or self._is_past_deadline():
             return self._failure(None)
         if self._is_bubblewrap and self._ended_by_signal():
             return InfraError(FailureClass.SANDBOX_LOST, "the local sandbox was killed on this machine")
@@ -162,7 +162,7 @@ class SupervisorClient:
             return self._process.wait(_ENDING_S) < 0
         return False
 
-    def _overdue(self) -> bool:
+    def _is_past_deadline(self) -> bool:
         return time.monotonic() >= self._ends - 0.05
 
     def _call(self, request: dict[str, Any], payload: bytes = b"") -> SupervisorRequest:
@@ -182,7 +182,7 @@ class SupervisorClient:
         """Return the failure of a lost sandbox, given the connection's error, with the stdout so far."""
         if self._closed:
             cause = "was destroyed"
-        elif self._overdue():
+        elif self._is_past_deadline():
             cause = f"reached its deadline of {self.deadline_s:g} s"
         elif isinstance(error, TimeoutError):
             cause = "does not answer"
@@ -215,7 +215,7 @@ def _start(
     command = [*command[:cut], "--info-fd", str(send), *command[cut:]]
     with os.fdopen(receive, "rb") as report:
         try:
-            with filtered(command) as (words, filter_fd):
+            with with_filter(command) as (words, filter_fd):
                 process = subprocess.Popen(words, pass_fds=(send, filter_fd), **options)
         finally:
             os.close(send)
@@ -227,7 +227,7 @@ class _TooLargeError(Exception):
     """A file is larger than ``max_bytes``."""
 
 
-def _whole(fd: int, max_bytes: int) -> bytes:
+def _read_all(fd: int, max_bytes: int) -> bytes:
     """Read and close a file. Raises _TooLargeError."""
     with os.fdopen(fd, "rb") as file:
         data = file.read(max_bytes + 1)

@@ -58,7 +58,7 @@ class Stream:
         self.data = bytearray()
         self.truncated = False
 
-    def pump(self) -> bool:
+    def read_available(self) -> bool:
         """Read available output; return False at its end."""
         chunk = os.read(self.fd, 1 << 20)
         room = self.limit - len(self.data)
@@ -87,7 +87,7 @@ def follow(call: SupervisorRequest, streams: list[Stream], give_up: float) -> di
             raise TimeoutError
         for fd, _ in events:
             if fd in open_streams:
-                if not open_streams[fd].pump():
+                if not open_streams[fd].read_available():
                     poll.unregister(fd)
                     del open_streams[fd]
             elif not ending:

@@ -17,13 +17,13 @@ _BY_WORD = {"failure": FAILED, "error": ERROR, "skipped": SKIPPED}
 
 def parse_reports(log: str) -> Results:
     """Parse documents up to ``</testsuites>``; tests are ``<class>::<name>``."""
-    return _parse_documents(_up_to(log, "</testsuites>"), ("failure", "skipped", "error"), _with_class)
+    return _parse_documents(_split_at_end_tag(log, "</testsuites>"), ("failure", "skipped", "error"), _name_with_class)
 
 
 def parse_gradle(log: str) -> Results:
     """Parse documents whose ``</testsuite>`` starts a line; tests are ``<name> (<class>)``."""
     return _parse_documents(
-        _of_lines(log),
+        _split_at_lines(log),
         ("skipped", "failure", "error"),
         lambda case: f"{case['name']} ({case['classname']})" if case["classname"] and case["name"] else case["name"],
     )
@@ -63,7 +63,7 @@ def parse_test_cases(log: str) -> Results:
     return results
 
 
-def _with_class(case: dict[str, str]) -> str:
+def _name_with_class(case: dict[str, str]) -> str:
     """Return ``<class>::<name>`` of a test, with the text ``None`` for a missing part."""
     return f"{case['classname'] or None}::{case['name'] or None}"
 
@@ -85,7 +85,7 @@ def _parse_documents(
     return results
 
 
-def _up_to(log: str, end_tag: str) -> Iterator[str]:
+def _split_at_end_tag(log: str, end_tag: str) -> Iterator[str]:
     """Yield the texts from each ``<?xml`` to the next ``end_tag``."""
     at = 0
     while (start := log.find("<?xml", at)) >= 0:
@@ -96,7 +96,7 @@ def _up_to(log: str, end_tag: str) -> Iterator[str]:
         yield log[start:at]
 
 
-def _of_lines(log: str) -> Iterator[str]:
+def _split_at_lines(log: str) -> Iterator[str]:
     """Yield the texts from a line with ``<?xml`` to a line with ``</testsuite>``, both at its start."""
     document: list[str] | None = None
     for line in log.split("\n"):

@@ -10,7 +10,7 @@ from swe_argo.steps.families.rebench.parsers.lines import ERROR, FAILED, PASSED,
 _STATUSES: Final = (FAILED, PASSED, SKIPPED, ERROR)
 _ANY = "|".join(_STATUSES)
 _CONTROLS = dict.fromkeys(range(1, 32))
-_OF_WORKER = re.compile(r"\[gw\d+\]\s+\[[^\]]*\]\s+(\w+)\s+(.*)$")
+_WORKER_LINE = re.compile(r"\[gw\d+\]\s+\[[^\]]*\]\s+(\w+)\s+(.*)$")
 _TIMED = re.compile(rf"([^\s].*?)\s+({_ANY})\s+\[[^\]]*\]\s+in\s+\d+(?:\.\d+)?s$")
 _OPTION = re.compile(r"(.*?)\[(.*)\]")
 _STATUS_FIRST = re.compile(rf"({_ANY})\s+(.*)$")
@@ -72,7 +72,7 @@ def parse_pytest_nebo(log: str) -> Results:
     results: Results = {}
     for raw in log.splitlines():
         line = _clean(raw).strip()
-        if (match := _OF_WORKER.match(line)) and match[1] in _STATUSES:
+        if (match := _WORKER_LINE.match(line)) and match[1] in _STATUSES:
             results[match[2].partition(" in ")[0].strip()] = match[1]
         elif match := _TIMED.match(line):
             results[match[1].strip()] = match[2]

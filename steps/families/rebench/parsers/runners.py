@@ -104,7 +104,7 @@ def parse_alcotest(log: str) -> Results:
 
 
 _SUITE = re.compile(r"[A-Z][A-Za-z0-9_]*$")
-_OF_SUITE = re.compile(r"\s*(test[^A-Z\n]+?)\s+(PASS|PASSED|FAIL|FAILURE|ERROR|SKIP|SKIPPED)\b(?:\s*\([0-9.]+s\))?$")
+_SUITE_LINE = re.compile(r"\s*(test[^A-Z\n]+?)\s+(PASS|PASSED|FAIL|FAILURE|ERROR|SKIP|SKIPPED)\b(?:\s*\([0-9.]+s\))?$")
 _SUITE_STATUS = {"PASS": PASSED, "FAIL": FAILED, "FAILURE": FAILED, "SKIP": SKIPPED}
 _RANK = {FAILED: 1, ERROR: 2}
 
@@ -117,7 +117,7 @@ def parse_minitest_suites(log: str) -> Results:
         line = raw.rstrip()
         if _SUITE.match(line):
             suite = line
-        elif match := _OF_SUITE.match(line):
+        elif match := _SUITE_LINE.match(line):
             name = f"{suite}::{match[1].strip()}" if suite else match[1].strip()
             status = _SUITE_STATUS.get(match[2], match[2])
             if name not in results or _RANK.get(status, 0) > _RANK.get(results[name], 0):

@@ -37,8 +37,8 @@ def completion(answer: Body) -> Body:
         for block in blocks if block["type"] == "tool_use"
     ]  # fmt: skip
     message: Body = {"role": "assistant", "content": _joined(blocks, "text")}
-    if thought := _joined(blocks, "thinking"):
-        message["reasoning_content"] = thought
+    if reasoning := _joined(blocks, "thinking"):
+        message["reasoning_content"] = reasoning
     if calls:
         message["tool_calls"] = calls
     stopped = answer.get("stop_reason")
@@ -80,11 +80,11 @@ def answer_of(chat: Body, request: Body) -> Body:
     """Return a chat completion as an Anthropic answer to this request."""
     choice = (chat.get("choices") or [{}])[0]
     message, usage = choice.get("message") or {}, chat.get("usage") or {}
-    content, packed = [], pack(message, _again)
-    if thought := reasoning_of(message):
-        content.append({"type": "thinking", "thinking": thought, "signature": packed})
-    elif packed:
-        content.append({"type": "redacted_thinking", "data": packed})
+    content, packed_fields = [], pack(message, _returned_arguments)
+    if reasoning := reasoning_of(message):
+        content.append({"type": "thinking", "thinking": reasoning, "signature": packed_fields})
+    elif packed_fields:
+        content.append({"type": "redacted_thinking", "data": packed_fields})
     if text := text_of(message.get("content")) or message.get("refusal"):
         content.append({"type": "text", "text": text})
     content += [_tool_use(call) for call in message.get("tool_calls") or []]
@@ -115,7 +115,7 @@ def answer_of(chat: Body, request: Body) -> Body:
     }
 
 
-def _again(call: Body) -> str:
+def _returned_arguments(call: Body) -> str:
     """Return a call's arguments as the agent will send them back: parsed, then written as JSON again."""
     return arguments_of(_tool_use(call))
 
@@ -133,7 +133,7 @@ def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - signature sh
     first = answer | {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 0}}
     messages: list[Body] = [{"type": "message_start", "message": first}]
     for index, block in enumerate(answer["content"]):
-        start, deltas = _pieces(block)
+        start, deltas = _split_block(block)
         messages.append({"type": "content_block_start", "index": index, "content_block": start})
         messages += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         messages.append({"type": "content_block_stop", "index": index})
@@ -142,7 +142,7 @@ def events(answer: Body, request: Body) -> bytes:  # noqa: ARG001 - signature sh
     return b"".join(event(message, message["type"]) for message in messages)
 
 
-def _pieces(block: Body) -> tuple[Body, list[Body]]:
+def _split_block(block: Body) -> tuple[Body, list[Body]]:
     """Return the block as its start event shows it, without its content, and the deltas with the content."""
     kind = block["type"]
     if kind == "text":
@@ -160,7 +160,7 @@ def _pieces(block: Body) -> tuple[Body, list[Body]]:
     return block, []
 
 
-def _added(current: Any, part: Any) -> Any:
+def _append_part(current: Any, part: Any) -> Any:
     """Return a block's field with a delta's part added: texts and lists grow, other values are replaced."""
     if type(current) is type(part) and type(part) in (str, list):
         return current + part
@@ -208,9 +208,9 @@ class MessageAssembly:
         elif kind == "citations_delta":
             block["citations"] = [*(block.get("citations") or []), delta["citation"]]
         else:
-            block |= {name: _added(block.get(name), part) for name, part in delta.items() if name != "type"}
+            block |= {name: _append_part(block.get(name), part) for name, part in delta.items() if name != "type"}
 
-    def whole(self) -> Body:
+    def build_body(self) -> Body:
         """Return the message; a call's input may be invalid JSON if it was cut off at the token limit."""
         for index, text in self._inputs.items():
             self._blocks[index]["input"] = read_arguments(text)

@@ -9,7 +9,7 @@ from typing import Any
 from swe_argo.steps.models.protocols.anthropic.client_tools import client_tool
 from swe_argo.steps.models.protocols.carried import unpack
 from swe_argo.steps.models.protocols.files import file_part
-from swe_argo.steps.models.protocols.roles import lead_by_one_system
+from swe_argo.steps.models.protocols.roles import merge_system_messages
 from swe_argo.steps.models.protocols.wire import Body
 
 Block = dict[str, Any]
@@ -20,7 +20,7 @@ def chat_request(request: Body) -> Body:
     system = _text(request.get("system"))
     messages = [{"role": "system", "content": system}] if system else []
     for by_model, turn in groupby(request["messages"], lambda message: message["role"] == "assistant"):
-        read = [item for message in turn for item in (_assistants if by_model else _user_messages)(message)]
+        read = [item for message in turn for item in (_assistant_messages if by_model else _user_messages)(message)]
         # In a user turn, tool results come first: they must follow their calls. The sort keeps all other order.
         messages += sorted(read, key=lambda item: item["role"] != "tool" and not by_model)
     chosen = request.get("tool_choice") or {}
@@ -29,7 +29,7 @@ def chat_request(request: Body) -> Body:
     config, thinking = request.get("output_config") or {}, request.get("thinking") or {}
     chat: Body = {
         "model": request.get("model"),
-        "messages": lead_by_one_system(messages),
+        "messages": merge_system_messages(messages),
         "max_tokens": request.get("max_tokens"),
         "stop": request.get("stop_sequences") or None,
         "reasoning_effort": "none" if thinking.get("type") == "disabled" else config.get("effort"),
@@ -56,23 +56,23 @@ def _blocks(content: str | list[Block]) -> list[Block]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _assistants(message: Body) -> list[Body]:
+def _assistant_messages(message: Body) -> list[Body]:
     """Return an assistant message with its calls and the fields packed into its thinking blocks."""
-    text, thought, packed, calls = "", "", None, []
+    text, reasoning, packed_fields, calls = "", "", None, []
     for block in _blocks(message["content"]):
         if block["type"] == "text":
             text += block["text"]
         elif block["type"] == "thinking":
-            thought, packed = thought + block["thinking"], packed or block.get("signature")
+            reasoning, packed_fields = reasoning + block["thinking"], packed_fields or block.get("signature")
         elif block["type"] == "redacted_thinking":
-            packed = packed or block["data"]
+            packed_fields = packed_fields or block["data"]
         elif block["type"] == "tool_use":
             function = {"name": block["name"], "arguments": arguments_of(block)}
             calls.append({"id": block["id"], "type": "function", "function": function})
     reply: Body = {"role": "assistant", "content": text if text or not calls else None}
     if calls:
         reply["tool_calls"] = calls
-    unpack(packed, thought, reply)
+    unpack(packed_fields, reasoning, reply)
     return [reply]
 
 

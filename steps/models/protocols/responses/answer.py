@@ -30,8 +30,8 @@ def completion(answer: Body) -> Body:
                 name = "refusal" if part["type"] == "refusal" else "content"
                 message[name] = (message.get(name) or "") + part.get("text", part.get("refusal", ""))
         elif kind == "reasoning":
-            thought = "".join(part["text"] for part in item.get("content") or item.get("summary") or [])
-            message["reasoning_content"] = message.get("reasoning_content", "") + thought
+            reasoning = "".join(part["text"] for part in item.get("content") or item.get("summary") or [])
+            message["reasoning_content"] = message.get("reasoning_content", "") + reasoning
         elif (call := call_of(item)) is not None:
             calls.append(call)
     if calls:
@@ -50,7 +50,7 @@ def completion(answer: Body) -> Body:
 
 
 def _chat_usage(usage: Body) -> Body:
-    """Return a response's usage by chat completions' names, with routers' cost fields."""
+    """Return a response's usage with the field names of chat completions, and any cost fields."""
     costs: Body = {name: usage[name] for name in COST_FIELDS if name in usage}
     return costs | {
         "prompt_tokens": usage.get("input_tokens"),
@@ -66,18 +66,22 @@ def answer_of(chat: Body, request: Body) -> Body:
     choice = (chat.get("choices") or [{}])[0]
     message, usage = choice.get("message") or {}, chat.get("usage") or {}
     offered = _offered(request.get("tools") or [])
-    output, packed, thought = [], pack(message, lambda call: _again(call, offered)), reasoning_of(message)
-    if thought or packed:
-        summary = [{"type": "summary_text", "text": thought}] if thought else []
-        output.append({"type": "reasoning", "id": _id("rs"), "summary": summary, "encrypted_content": packed})
+    output, packed_fields, reasoning = (
+        [],
+        pack(message, lambda call: _returned_arguments(call, offered)),
+        reasoning_of(message),
+    )
+    if reasoning or packed_fields:
+        summary = [{"type": "summary_text", "text": reasoning}] if reasoning else []
+        output.append({"type": "reasoning", "id": _id("rs"), "summary": summary, "encrypted_content": packed_fields})
     if text := text_of(message.get("content")):
         output.append(_message({"type": "output_text", "text": text, "annotations": [], "logprobs": []}))
     if refusal := message.get("refusal"):
         output.append(_message({"type": "refusal", "refusal": refusal}))
     output += [_call(call, offered) for call in message.get("tool_calls") or []]
     # Finish reason -> reason of an incomplete response.
-    words = {finish: cut for cut, finish in FINISH.items()}
-    cut = words.get(str(choice.get("finish_reason")))
+    incomplete_reasons = {finish: cut for cut, finish in FINISH.items()}
+    cut = incomplete_reasons.get(str(choice.get("finish_reason")))
     echoed: Body = {
         name: request[name] for name in ("instructions", "metadata", "temperature", "top_p") if name in request
     }
@@ -118,7 +122,7 @@ def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]
     return offered
 
 
-def _again(call: Body, offered: dict[str, Body]) -> str:
+def _returned_arguments(call: Body, offered: dict[str, Body]) -> str:
     """Return a call's arguments as the agent will send them back."""
     sent_back = call_of(_call(call, offered))
     return str(sent_back["function"]["arguments"]) if sent_back else ""
@@ -151,11 +155,11 @@ def _usage(usage: Body) -> Body:
     """Return a chat completion's usage by Responses' names; counts that are missing are 0."""
     prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached},
         "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": thought},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": prompt + output,
     }

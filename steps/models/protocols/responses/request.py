@@ -8,14 +8,14 @@ from typing import Any
 from swe_argo.steps.models.protocols.carried import unpack
 from swe_argo.steps.models.protocols.files import file_part
 from swe_argo.steps.models.protocols.responses.client_tools import arguments_of, client_tool, is_hosted
-from swe_argo.steps.models.protocols.roles import lead_by_one_system
+from swe_argo.steps.models.protocols.roles import merge_system_messages
 from swe_argo.steps.models.protocols.wire import Body
-from swe_argo.steps.models.response_body import legal_arguments
+from swe_argo.steps.models.response_body import valid_arguments
 
 Item = dict[str, Any]
 INPUT = "input"
 """The single parameter of a custom tool, which takes text, when offered as a function."""
-_SAME = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
+_COMMON_FIELDS = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key", "service_tier")
 """Fields with one name and meaning in both protocols."""
 
 
@@ -46,11 +46,11 @@ def chat_request(request: Body) -> Body:
         chosen = chosen.get("mode")
     chat: Body = {
         "model": request.get("model"),
-        "messages": lead_by_one_system(reading.messages()),
+        "messages": merge_system_messages(reading.messages()),
         "max_tokens": request.get("max_output_tokens"),
         "reasoning_effort": (request.get("reasoning") or {}).get("effort"),
         "response_format": _format((request.get("text") or {}).get("format")),
-        **{name: request.get(name) for name in _SAME},
+        **{name: request.get(name) for name in _COMMON_FIELDS},
     }
     if tools:
         chat |= {"tools": tools, "tool_choice": _choice(chosen, {tool["function"]["name"] for tool in tools})}
@@ -100,7 +100,7 @@ class _ItemReading:
             self._thought += "".join(part["text"] for part in parts)
             self._packed = self._packed or item.get("encrypted_content") or ""
         elif (call := call_of(item)) is not None:
-            call["function"]["arguments"] = legal_arguments(call["function"]["arguments"])
+            call["function"]["arguments"] = valid_arguments(call["function"]["arguments"])
             self._begin_answer().setdefault("tool_calls", []).append(call)
         elif kind == "item_reference":
             raise ValueError("item_reference names what is stored, and nothing is: send the conversation whole")

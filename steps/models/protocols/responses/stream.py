@@ -48,24 +48,24 @@ def _empty(item: Body) -> Body:
 def _inner(item: Body) -> Iterator[Body]:
     """Yield the events for the texts inside an item: arguments, summaries and contents."""
     if item["type"] == "function_call":
-        yield from _tell_text("function_call_arguments", "arguments", item["arguments"], {"name": item["name"]})
+        yield from _text_events("function_call_arguments", "arguments", item["arguments"], {"name": item["name"]})
     if item["type"] == "custom_tool_call":
-        yield from _tell_text("custom_tool_call_input", "input", item["input"], {})
+        yield from _text_events("custom_tool_call_input", "input", item["input"], {})
     for index, part in enumerate(item.get("summary") or []):
         at = {"summary_index": index}
         yield {"type": "response.reasoning_summary_part.added", "part": part | {"text": ""}, **at}
-        yield from _tell_text("reasoning_summary_text", "text", part["text"], at)
+        yield from _text_events("reasoning_summary_text", "text", part["text"], at)
         yield {"type": "response.reasoning_summary_part.done", "part": part, **at}
     for index, part in enumerate(item.get("content") or []):
         name = "refusal" if part["type"] == "refusal" else "text"
         logprobs = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
         at = {"content_index": index}
         yield {"type": "response.content_part.added", "part": part | {name: ""}, **at}
-        yield from _tell_text(part["type"], name, part[name], at | logprobs)
+        yield from _text_events(part["type"], name, part[name], at | logprobs)
         yield {"type": "response.content_part.done", "part": part, **at}
 
 
-def _tell_text(kind: str, name: str, text: str, about: Body) -> Iterator[Body]:
+def _text_events(kind: str, name: str, text: str, about: Body) -> Iterator[Body]:
     """Yield the whole text as one delta, and the event that ends it."""
     yield {"type": f"response.{kind}.delta", "delta": text, **about}
     yield {"type": f"response.{kind}.done", name: text, **about}
@@ -97,6 +97,6 @@ class ResponseAssembly:
         self.has_output = self.has_output or kind.endswith(".delta")
         return None
 
-    def whole(self) -> Body:
+    def build_body(self) -> Body:
         """Return the response; items that the last event omits come from the earlier events."""
         return self._response | {"output": self._response.get("output") or self._items}

@@ -7,16 +7,16 @@ from swe_argo.steps.models.protocols.chat import CODES, openai_error
 from swe_argo.steps.models.protocols.responses.answer import answer_of, completion
 from swe_argo.steps.models.protocols.responses.request import chat_request
 from swe_argo.steps.models.protocols.responses.stream import ResponseAssembly, events, failed
-from swe_argo.steps.models.protocols.wire import Body, Trouble, Wire
+from swe_argo.steps.models.protocols.wire import AgentError, Body, Wire
 
 
-def _error(trouble: Trouble, message: str) -> Body:
+def _error(trouble: AgentError, message: str) -> Body:
     return {"error": openai_error(trouble, message)}
 
 
-def _error_stream(trouble: Trouble, message: str) -> bytes | None:
+def _error_stream(trouble: AgentError, message: str) -> bytes | None:
     """Return a stream with the error; Codex recognises a context overflow only by this event."""
-    return failed(CODES[trouble], message) if trouble is Trouble.TOO_LONG else None
+    return failed(CODES[trouble], message) if trouble is AgentError.TOO_LONG else None
 
 
 RESPONSES = Wire(

@@ -18,12 +18,17 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.kube.client import Cluster, error_message
 from swe_argo.steps.kube.requests import Plain, path, request_object
-from swe_argo.steps.sandbox.kubernetes.agent_files import Way, add_agent_files, has_agent_files, ways
+from swe_argo.steps.sandbox.kubernetes.agent_files import (
+    FileDelivery,
+    add_agent_files,
+    file_deliveries,
+    has_agent_files,
+)
 from swe_argo.steps.sandbox.kubernetes.checks.amounts import amounts
 from swe_argo.steps.sandbox.kubernetes.checks.rights import PATIENCE
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.kubernetes.pod_spec import manifest, owner_reference
-from swe_argo.steps.sandbox.kubernetes.requests import call, refused
+from swe_argo.steps.sandbox.kubernetes.requests import call, refusal_failure
 from swe_argo.steps.sandbox.protocol import SandboxRequest
 from swe_argo.steps.sandbox.readiness import SandboxNeeds
 
@@ -43,7 +48,7 @@ class AdmissionTrial:
 
 
 def pods_of(
-    spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings, way: Way = "image-volume"
+    spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings, way: FileDelivery = "image-volume"
 ) -> list[Plain]:
     """Return manifests for the dry run: a pod per role (solve, grade), and one per further kind of image.
 
@@ -90,7 +95,7 @@ def try_ways(
     cluster: Cluster, client: ApiClient, spec: SandboxSpec, sandbox_needs: SandboxNeeds, namespace: NamespaceSettings
 ) -> tuple[list[Plain], list[str]]:
     """Call ``try_admission`` for the run's pods, with the first way for an agent's files that works, else the last."""
-    *first_ways, last = ways(namespace) if sandbox_needs.bundle else ("copy",)
+    *first_ways, last = file_deliveries(namespace) if sandbox_needs.bundle else ("copy",)
     for way in first_ways:
         with suppress(ConfigError):
             pods, notes = try_admission(cluster, client, pods_of(spec, sandbox_needs, namespace, way))
@@ -171,7 +176,7 @@ def _refusal(cluster: Cluster, pod: Plain, error: ApiException) -> StepError:
     text = without_pod_name(error_message(error))
     where = f"namespace {cluster.namespace!r} of {cluster.name}"
     if error.status == 403 and "cannot create resource" in text:
-        return refused(error, f"testing admission of a {role} sandbox", field="sandbox.kubernetes.namespace")
+        return refusal_failure(error, f"testing admission of a {role} sandbox", field="sandbox.kubernetes.namespace")
     if "exceeded quota" in text:
         return ConfigError(
             f"the quota of {where} is too small for one sandbox: {text}",
@@ -179,7 +184,9 @@ def _refusal(cluster: Cluster, pod: Plain, error: ApiException) -> StepError:
             detail=str(error),
         )
     if error.status not in (400, 403, 422):
-        return refused(error, f"testing admission of a {role} sandbox in {where}", field="sandbox.kubernetes.namespace")
+        return refusal_failure(
+            error, f"testing admission of a {role} sandbox in {where}", field="sandbox.kubernetes.namespace"
+        )
     about_image = "image" in text.lower()
     return ConfigError(
         f"{where} refuses a {role} sandbox of image {image}: {text}"

@@ -34,7 +34,7 @@ def check_nodes(cluster: Cluster, client: ApiClient, spec: SandboxSpec, pod: Pla
     doing = f"listing the nodes of {cluster.name}"
     nodes = allowed_list(client, path("nodes"), doing)
     if nodes is None:
-        return [f"no right to list nodes: cannot check whether one fits {in_words(pod)}"]
+        return [f"no right to list nodes: cannot check whether one fits {describe_need(pod)}"]
     check_image_mounts(nodes, pod)
     try:
         check_fit(nodes, pod, spec)
@@ -137,7 +137,7 @@ def find_autoscaler(client: ApiClient) -> str:
     return "the cluster autoscaler" if status else ""
 
 
-def in_words(pod: Plain) -> str:
+def describe_need(pod: Plain) -> str:
     """Describe a pod's requirements of a node."""
     selector = ", ".join(f"{key}={value}" for key, value in (pod["spec"].get("nodeSelector") or {}).items())
     return f"a sandbox ({format_amounts(pod_amounts(pod, 'requests'))}{'; ' if selector else ''}{selector})"

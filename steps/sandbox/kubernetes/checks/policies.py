@@ -22,9 +22,9 @@ def check_network(
     sandbox_needs: SandboxNeeds,
     settings: NamespaceSettings,
     *,
-    charted: bool,
+    has_chart: bool,
 ) -> list[str]:
-    """Check the NetworkPolicies; return notices for the user. ``charted``: whether the namespace has the chart.
+    """Check the NetworkPolicies; return notices for the user. ``has_chart``: whether the namespace has the chart.
 
     Raises ConfigError if tests or an agent lack the network that the spec promises, or if no policy limits the network
     of an agent's commands (a notice with ``allow_host``).
@@ -47,7 +47,7 @@ def check_network(
         )
     if not sandbox_needs.acts or (policies and is_confined(policies, labels)):
         return []
-    if policies is None and charted:
+    if policies is None and has_chart:
         return [UNKNOWN.format(cluster.namespace)]
     problem = f"no NetworkPolicy of {where} limits the network of an agent's commands"
     if spec.allow_host:
@@ -84,10 +84,12 @@ def policy_types(policy: Plain) -> list[str]:
 def selector_matches(selector: Plain, labels: dict[str, str]) -> bool:
     """Return whether a Kubernetes label selector matches; an empty one selects everything."""
     exact = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-    return exact and all(_holds(expression, labels) for expression in selector.get("matchExpressions") or [])
+    return exact and all(
+        _expression_matches(expression, labels) for expression in selector.get("matchExpressions") or []
+    )
 
 
-def _holds(expression: Plain, labels: dict[str, str]) -> bool:
+def _expression_matches(expression: Plain, labels: dict[str, str]) -> bool:
     """Return whether labels satisfy one matchExpression."""
     key, values = expression["key"], expression.get("values") or []
     return {

@@ -10,7 +10,7 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.kube.client import Cluster, RetryPolicy, error_message
 from swe_argo.steps.kube.requests import path, request_object
-from swe_argo.steps.sandbox.kubernetes.requests import call, refused
+from swe_argo.steps.sandbox.kubernetes.requests import call, refusal_failure
 
 FIRST = RetryPolicy(total_s=3.0, rights_s=0.0)
 """Retries of the first request to a cluster."""
@@ -52,7 +52,7 @@ def check_namespace(cluster: Cluster, client: ApiClient, spec: SandboxSpec) -> N
                 f"{where} is not a Kubernetes API server: {error_message(error)}", field="sandbox.backend"
             ) from error
         if error.status != 403:
-            raise refused(error, doing, field="sandbox.backend") from error
+            raise refusal_failure(error, doing, field="sandbox.backend") from error
         return
     if namespace["metadata"].get("deletionTimestamp"):
         raise ConfigError(

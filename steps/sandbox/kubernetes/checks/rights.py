@@ -11,9 +11,9 @@ from urllib3.exceptions import HTTPError
 
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.kube.client import Cluster, RetryPolicy
-from swe_argo.steps.kube.requests import Plain, items, path, request_object
+from swe_argo.steps.kube.requests import Plain, list_objects, path, request_object
 from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP
-from swe_argo.steps.sandbox.kubernetes.requests import call, insist, refused
+from swe_argo.steps.sandbox.kubernetes.requests import call, call_or_fail, refusal_failure
 
 PATIENCE = RetryPolicy(total_s=20.0, rights_s=0.0)
 """Retries of requests for which the account may lack the right."""
@@ -60,7 +60,7 @@ def check_rights(cluster: Cluster, client: ApiClient, *, outside: bool) -> list[
         missing = refusals(cluster, client, (*lacking, EVENTS))
     if lacking:
         raise ConfigError(
-            f"{whoami(client)} may not {in_words(lacking)} in namespace {cluster.namespace!r} of {cluster.name}; "
+            f"{whoami(client)} may not {format_rights(lacking)} in namespace {cluster.namespace!r} of {cluster.name}; "
             "the chart's Role swe-argo-runner has these rights",
             field="sandbox.kubernetes.namespace",
         )
@@ -76,7 +76,7 @@ def refusals(cluster: Cluster, client: ApiClient, rights: tuple[Right, ...]) -> 
 
     def allowed(right: Right) -> bool:
         body = {"spec": {"resourceAttributes": {"namespace": cluster.namespace, **right.attributes}}}
-        answer = insist(
+        answer = call_or_fail(
             lambda: request_object(client, "POST", path("selfsubjectaccessreviews"), body),
             f"checking rights in {cluster.name}",
             RetryPolicy(total_s=20.0),
@@ -94,14 +94,14 @@ def allowed_list(client: ApiClient, where: str, doing: str) -> list[Plain] | Non
     Raises ConfigError for another refusal, InfraError if the API server does not answer.
     """
     try:
-        return call(lambda: items(client, where), doing, PATIENCE)
+        return call(lambda: list_objects(client, where), doing, PATIENCE)
     except ApiException as error:
         if error.status != 403:
-            raise refused(error, doing, field="sandbox.kubernetes.namespace") from error
+            raise refusal_failure(error, doing, field="sandbox.kubernetes.namespace") from error
         return None
 
 
-def in_words(rights: list[Right]) -> str:
+def format_rights(rights: list[Right]) -> str:
     """Format rights like ``create, delete pods; get pods/exec``."""
     verbs: dict[str, list[str]] = {}
     for right in rights:
