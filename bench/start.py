@@ -5,10 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from bench.processes import cpu_s
 from swe_argo.steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.entry import write_all
-from tests.bench.processes import cpu_s
 
 RUN = RunFile(
     run_id="bench",

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.pipeline import sleeps
+from bench.pipeline.images import TAG, load_images
+from bench.pipeline.machine import busy_s, daemons_s, own_s, pods_s
+from bench.pipeline.timeline import Timed, units
+from bench.pipeline.watching import Pod, moment, watched
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
 from tests.argo.pipeline import ENDED, S3, Pipeline, installed
-from tests.bench.pipeline import sleeps
-from tests.bench.pipeline.images import TAG, load_images
-from tests.bench.pipeline.machine import busy_s, daemons_s, own_s, pods_s
-from tests.bench.pipeline.timeline import Timed, units
-from tests.bench.pipeline.watching import Pod, moment, watched
 from tests.cluster.real_cluster import Cluster, KubectlError
 
 S3_KEYS = {
@@ -85,7 +85,7 @@ def prepared(kubeconfig: Path, places: int) -> Iterator[Pipeline]:
     cluster = Cluster(kubeconfig.resolve())
     is_installed = "workflowtemplates" in cluster.kubectl("api-resources", "--api-group=argoproj.io", "-o", "name")
     if not is_installed:
-        raise RuntimeError("this cluster has no Argo Workflows: set ARGO_HOME, and cluster/local/cluster argo")
+        raise RuntimeError("this cluster has no Argo Workflows: make argo-binaries, then cluster/local/cluster argo")
     load_images(cluster)
     os.environ.update(S3_KEYS)
     settings.cache_clear()

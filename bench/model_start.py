@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from tests.bench.processes import cpu_s
+from bench.processes import cpu_s
 from tests.model_server import Answer, model_server, play
 
 _PROGRAM = """

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.bench.pipeline.watching import moment
+from bench.pipeline.watching import moment
 
 Workflow = dict[str, Any]
 

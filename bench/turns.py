@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.steps.agents import instant_answers
+from bench import instant_answers
 
 
 def measure() -> dict[str, float]:

@@ -18,7 +18,7 @@ def measure() -> dict[str, float]:
     if not kubeconfig:
         sys.stderr.write("pipeline_submit: not measured, SWE_ARGO_TEST_CLUSTER names no cluster\n")
         return {}
-    from tests.bench.pipeline.installed_pipeline import prepared
+    from bench.pipeline.installed_pipeline import prepared
 
     with prepared(Path(kubeconfig), 1) as pipeline:
         command = [

@@ -1,6 +1,6 @@
 """A run of uneven sleeps through the real pipeline: what a lone unit costs, and how near the run is to the ideal.
 
-Alone, and smaller: ``python -m tests.bench.pipeline_schedule --units 12 --mean 5 --cap 20 --lone 3``. What is measured
+Alone, and smaller: ``python -m bench.pipeline_schedule --units 12 --mean 5 --cap 20 --lone 3``. What is measured
 is kept in bench-results.pipeline.json as it comes, and not measured again with ``--resume``.
 """
 
@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.pipeline import sleeps
+from bench.pipeline.model import Costs, Shape, list_schedule
+from bench.pipeline_scale import RECORDED, shards_at_a_time
 from swe_argo.workflows.resources import SHARD_UNITS, WINDOW
-from tests.bench.pipeline import sleeps
-from tests.bench.pipeline.model import Costs, Shape, list_schedule
-from tests.bench.pipeline_scale import RECORDED, shards_at_a_time
 from tests.paths import ROOT
 
 KEPT = ROOT / "bench-results.pipeline.json"
@@ -50,7 +50,7 @@ def measure(size: Size | None = None, resume: bool = False) -> dict[str, float]:
         before = json.loads(KEPT.read_text())
         stored = before if before["size"] == asdict(size) else stored
     if not {"lone", "run"} <= stored.keys():
-        from tests.bench.pipeline.installed_pipeline import prepared
+        from bench.pipeline.installed_pipeline import prepared
 
         with prepared(Path(kubeconfig), size.places) as pipeline:
             for name, work in (("lone", _lone), ("run", _run)):
@@ -83,9 +83,9 @@ def figures(stored: dict[str, Any]) -> dict[str, float]:
 
 def _lone(pipeline: Any, size: Size, _stored: dict[str, Any]) -> dict[str, Any]:
     """Units one at a time. CPU is what each further unit adds: plan, report and idle daemons are in both runs."""
-    from tests.bench.pipeline.installed_pipeline import limit, ran
-    from tests.bench.pipeline.machine import idle_rate
-    from tests.bench.pipeline.unit_times import cpu, hand_overs, where
+    from bench.pipeline.installed_pipeline import limit, ran
+    from bench.pipeline.machine import idle_rate
+    from bench.pipeline.unit_times import cpu, hand_overs, where
 
     limit(pipeline, 1)
     idle = idle_rate(IDLE_S)
@@ -111,8 +111,8 @@ def _lone(pipeline: Any, size: Size, _stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run(pipeline: Any, size: Size, stored: dict[str, Any]) -> dict[str, Any]:
-    from tests.bench.pipeline.installed_pipeline import ran
-    from tests.bench.pipeline.unit_times import around_shards, cpu, hand_overs, largest, where
+    from bench.pipeline.installed_pipeline import ran
+    from bench.pipeline.unit_times import around_shards, cpu, hand_overs, largest, where
 
     many = ran(pipeline, "many", sleeps.durations(size.units, size.mean_s, SIGMA, size.cap_s))
     zero = min(unit.begin for unit in many.units)
@@ -157,7 +157,7 @@ def record(stored: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure at a size of one's own, and print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.pipeline_schedule", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline_schedule", description=__doc__)
     whole = Size()
     parser.add_argument("--units", type=int, default=whole.units)
     parser.add_argument("--mean", type=float, default=whole.mean_s, help="seconds of sleep")

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]  # not by tests.paths: the peer's Python has nothing of this project
+ROOT = Path(__file__).parents[1]  # not by tests.paths: the peer's Python has nothing of this project
 TURNS = 60
 VARIABLE = "MINI_SWE_AGENT_PYTHON"
 COMMAND = "sed -n {turn}p data.txt; echo turn {turn}"

@@ -22,9 +22,7 @@ def measure() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         image(Path(folder) / "bench__image" / "testbed")
         backend = LocalBackend(Path(folder), isolated=bubblewrap.probe() is None)
-        box = backend.create(
-            SandboxRequest("bench", "bench/image", deadline_s=300, network=False),
-        )
+        box = backend.create(SandboxRequest("bench", "bench/image", deadline_s=300, network=False))
         try:
             plain, patient = Shell(box, persistent=True), Shell(box, persistent=True)
             ways: dict[str, Callable[[], object]] = {

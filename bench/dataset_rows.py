@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from tests.paths import DATA, ROOT
 from tests.steps.datasets.sample_rows import row as make_swebench
-from tests.steps.families.rebench.make_rows import v2_row
-from tests.steps.families.swegym.make_rows import make_row as make_swegym
-from tests.steps.families.swesmith.make_rows import make_row as make_swesmith
+from tests.steps.families.sample_rows import rebench_v2 as v2_row
+from tests.steps.families.sample_rows import swegym as make_swegym
+from tests.steps.families.sample_rows import swesmith as make_swesmith
 
 ROWS = 5000
 _AT_ONCE = 100

@@ -14,7 +14,7 @@ import numpy as np
 from swe_argo.steps.contracts.train_spec import LossSpec
 from swe_argo.steps.training.advantages import groups_of
 from swe_argo.steps.training.sample_files import SampledUnit, open_samples
-from swe_argo.steps.training.samples import CallSpan, Stretch
+from swe_argo.steps.training.samples import CallSpan, TokenSequence
 from swe_argo.steps.training.step_samples import batch_of, rollouts_of
 
 GROUPS, GROUP_SIZE = 64, 8
@@ -58,7 +58,7 @@ def _write(path: Path) -> None:
             for attempt in range(1, GROUP_SIZE + 1):
                 logprobs = np.where(sampled, -random.random(TOKENS), 0)
                 tokens = random.integers(0, 151_000, TOKENS)
-                stretch = Stretch(tokens.tolist(), sampled, logprobs.tolist(), spans)
+                stretch = TokenSequence(tokens.tolist(), sampled, logprobs.tolist(), spans)
                 writer.add(_unit(group, attempt), [stretch])
 
 

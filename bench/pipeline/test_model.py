@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bench.pipeline.model import Costs, Shape, list_schedule, simulate
+from bench.pipeline.model import Costs, Shape, list_schedule, simulate
 
 FREE = Costs(hand_over_s=0, shard_start_s=0, shard_end_s=0)
 RECORDED = json.loads(Path(__file__).with_name("recorded.json").read_text("utf-8"))

@@ -1,6 +1,6 @@
 """How the pipeline goes with thousands of units: simulated, with what a real controller was seen to take.
 
-``python -m tests.bench.pipeline_scale`` prints the table of the chart's README.
+``python -m bench.pipeline_scale`` prints the table of the chart's README.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 import sys
 from pathlib import Path
 
+from bench.pipeline.model import Costs, Shape, Simulated, list_schedule, simulate
+from bench.pipeline.sleeps import durations
 from swe_argo.workflows.resources import SHARD_UNITS, WINDOW
-from tests.bench.pipeline.model import Costs, Shape, Simulated, list_schedule, simulate
-from tests.bench.pipeline.sleeps import durations
 
 RECORDED = Path(__file__).parent / "pipeline" / "recorded.json"
 MEAN_S, SIGMA, CAP_S = 1200.0, 0.8, 5400.0

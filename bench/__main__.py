@@ -116,7 +116,7 @@ def main() -> None:
         sys.exit(64)
     figures: dict[str, float] = {}
     for name in names or NAMES:
-        figures |= import_module(f"tests.bench.{name}").measure()
+        figures |= import_module(f"bench.{name}").measure()
     over = []
     for name, value in figures.items():
         limit = LIMITS.get(name)

@@ -33,7 +33,4 @@ def measure() -> dict[str, float]:
     if resolved != len(plan.units):
         raise RuntimeError(f"only {resolved} of {len(plan.units)} gold patches resolved")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {
-        "runner_cpu_per_unit_s": cpu / len(plan.units),
-        "mini_unit_wall_s": seconds / len(plan.units) * 2,
-    }
+    return {"runner_cpu_per_unit_s": cpu / len(plan.units), "mini_unit_wall_s": seconds / len(plan.units) * 2}

@@ -9,11 +9,11 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from bench.pipeline.sleeps import IMAGE, INSTANCE
 from cluster.local.mkimage import Image, write_images
 from tests.argo import image as steps_image
 from tests.argo.image import REPOSITORY
 from tests.base_image import SETTINGS, _everything, _tar
-from tests.bench.pipeline.sleeps import IMAGE, INSTANCE
 from tests.cluster.mini import _instance_layer
 from tests.cluster.real_cluster import Cluster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 
-from tests.bench.pipeline.installed_pipeline import Ran
-from tests.bench.pipeline.watching import moment, parts
+from bench.pipeline.installed_pipeline import Ran
+from bench.pipeline.watching import moment, parts
 
 
 def where(ran: Ran) -> dict[str, float]:
