@@ -28,17 +28,20 @@ build() { # [NAME...]: all that `up` needs, and helm where there is none, unless
     command -v helm >/dev/null || set -- "$@" helm
   fi
   mkdir -p "$BIN" "$LOGS" "$STATE/build/stamps"
-  for name; do
-    case "$name" in
-      kubernetes | pause | netpol) "build_$name" ;;
-      containerd) build_containerd ;;
-      etcd) build_module etcd "$ETCD_VERSION" go.etcd.io/etcd/server/v3 ;;
-      coredns) build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns ;;
-      helm) build_helm ;;
-      s3) build_s3 ;;
-      *) refuse "unknown program: $name" ;;
-    esac
-  done
+  {
+    flock 8 # one build at a time: each uses all cores
+    for name; do
+      case "$name" in
+        kubernetes | pause | netpol) "build_$name" ;;
+        containerd) build_containerd ;;
+        etcd) build_module etcd "$ETCD_VERSION" go.etcd.io/etcd/server/v3 ;;
+        coredns) build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns ;;
+        helm) build_helm ;;
+        s3) build_s3 ;;
+        *) refuse "unknown program: $name" ;;
+      esac
+    done
+  } 8>"$STATE/build/lock"
 }
 
 built() { # NAME VERSION PROGRAM...: is it there?
@@ -57,9 +60,9 @@ stamp() { # NAME VERSION
   say "built $1 $2 in $((SECONDS - began))s"
 }
 
-go_build() { # FOLDER OUTPUT LINKER-FLAGS PACKAGE...
+go_build() { # FOLDER OUTPUT LINKER-FLAGS PACKAGE...: no more compilers at a time than there are cores
   say "building ${*:4}"
-  (cd "$1" && CGO_ENABLED=0 go build -v -buildvcs=false -trimpath -ldflags "-s -w $3" -o "$2" "${@:4}" 2>&1) | compiled >&2 ||
+  (cd "$1" && CGO_ENABLED=0 go build -v -p "$(nproc)" -buildvcs=false -trimpath -ldflags "-s -w $3" -o "$2" "${@:4}" 2>&1) | compiled >&2 ||
     die "the build of ${*:4} failed"
 }
 

@@ -13,7 +13,7 @@ launch_etcd() { # for speed without fsync: what a crash loses, `down` would dele
     --listen-client-urls "$client" --advertise-client-urls "$client" \
     --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" --initial-cluster "$NODE=$peer" \
     --auto-compaction-retention 1h --quota-backend-bytes 8589934592 --logger zap --log-level warn
-  wait_for 30 etcd curl -fs "$client/health"
+  wait_for 300 etcd curl -fs "$client/health"
 }
 
 launch_kube_apiserver() {
@@ -32,7 +32,7 @@ launch_kube_apiserver() {
     --proxy-client-cert-file "$PKI/front-proxy.crt" --proxy-client-key-file "$PKI/front-proxy.key" \
     --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged=true \
     --feature-gates ImageVolume=true
-  wait_for 60 "the API server" kc get --raw /readyz
+  wait_for 300 "the API server" kc get --raw /readyz
 }
 
 launch_kube_controller_manager() {
@@ -51,20 +51,20 @@ controller() { # NAME OPTION...
 
 launch_containerd() {
   start containerd containerd --config "$ETC/containerd.toml"
-  wait_for 30 containerd ctr_ version
+  wait_for 300 containerd ctr_ version
 }
 
 launch_kubelet() {
   start kubelet kubelet --config "$ETC/kubelet.yaml" --kubeconfig "$ETC/kubelet.conf" \
     --root-dir "$STATE/kubelet" --cert-dir "$PKI" --hostname-override "$NODE" --node-ip "$GATEWAY"
-  wait_for 30 "the kubelet" kc get --raw "/api/v1/nodes/$NODE/proxy/healthz"
+  wait_for 300 "the kubelet" kc get --raw "/api/v1/nodes/$NODE/proxy/healthz"
 }
 
 launch_kube_proxy() { start kube-proxy kube-proxy --config "$ETC/kube-proxy.yaml"; }
 
 launch_netpol() {
   start netpol netpol --kubeconfig "$ETC/netpol.conf" --bridge "$BRIDGE" --pods "$POD_CIDR" --socket "$NETPOL"
-  wait_for 30 netpol curl -fs --unix-socket "$NETPOL" http://netpol/ready
+  wait_for 300 netpol curl -fs --unix-socket "$NETPOL" http://netpol/ready
 }
 
 launch_s3() { # in memory: what is in it ends with it
@@ -74,7 +74,7 @@ launch_s3() { # in memory: what is in it ends with it
     server="$STATE/s3/bin/moto_server"
   fi
   start s3 "$server" -H "$GATEWAY" -p "$S3_PORT"
-  wait_for 60 S3 curl -fs "http://$GATEWAY:$S3_PORT/moto-api/"
+  wait_for 300 S3 curl -fs "http://$GATEWAY:$S3_PORT/moto-api/"
   # (made already, it stays as it is)
   curl -fs -o /dev/null -X PUT "${signed[@]}" "http://$GATEWAY:$S3_PORT/$BUCKET" || die "the S3 server cannot create the bucket $BUCKET"
 }

@@ -25,7 +25,7 @@ kind_up() {
   mkdir -p "$STATE"
   kind get clusters 2>/dev/null | grep -qx $KIND || kind create cluster --name $KIND --kubeconfig "$ADMIN" --wait 120s
   kind export kubeconfig --name $KIND --kubeconfig "$ADMIN"
-  kc wait --for=condition=Ready node --all --timeout=60s >/dev/null || die "the node of kind is not Ready"
+  kc wait --for=condition=Ready node --all --timeout=300s >/dev/null || die "the node of kind is not Ready"
   kc label node --all role=cpu-sandbox --overwrite >/dev/null
 }
 

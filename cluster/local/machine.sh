@@ -27,17 +27,22 @@ why_not() { # one line that says why there can be no cluster here; nothing if th
   fi
 }
 
-why_not_build() { # fail if it printed why the programs cannot be built
+why_not_go() { # fail if it printed why programs cannot be built with the Go of this machine
   local go
   if ! go="$(go env GOVERSION 2>/dev/null)"; then
     echo "the cluster's programs cannot be built without Go: install Go $GO_NEEDED or newer"
   elif [ "$(printf '%s\n' "$GO_NEEDED" "${go#go}" | sort -V | head -n 1)" != "$GO_NEEDED" ]; then
     echo "the cluster's programs cannot be built with Go ${go#go}: install Go $GO_NEEDED or newer"
-  elif ! (cd / && timeout 60 go list -m "k8s.io/kubernetes@v$KUBERNETES" >/dev/null 2>&1); then
-    echo "the cluster's programs cannot be built, because their Go modules cannot be downloaded: check the network, or set GOPROXY"
   else
     return 0
   fi
+  return 1
+}
+
+why_not_build() { # the same, or why their modules cannot be downloaded
+  why_not_go || return
+  (cd / && timeout 60 go list -m "k8s.io/kubernetes@v$KUBERNETES" >/dev/null 2>&1) && return
+  echo "the cluster's programs cannot be built, because their Go modules cannot be downloaded: check the network, or set GOPROXY"
   return 1
 }
 

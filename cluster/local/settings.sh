@@ -10,6 +10,8 @@ RUN="$STATE/run"       # what runs: a file for each, process id and start time
 BEFORE="$STATE/before" # how the machine was, for `down`
 IMAGES="$STATE/images" # archives of the images that were loaded
 ADMIN="$STATE/admin.conf"
+# Argo Workflows' programs and manifests, as `build-argo` writes them.
+ARGO_HOME="${ARGO_HOME:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/swe-argo/argo}"
 PATH="$BIN:$PATH"
 
 NODE=node0

@@ -20,7 +20,7 @@ up() {
   kc apply -f "$HERE/manifests/node.yaml" >/dev/null
   load_own_images
   for name in netpol kube-controller-manager kube-scheduler kubelet kube-proxy; do launch $name; done
-  wait_for 60 "the node to be Ready" node_ready
+  wait_for 300 "the node to be Ready" node_ready
   say "node Ready after ${SECONDS}s"
   # What the chart asks of a node for sandboxes, unless told otherwise.
   kc label node "$NODE" role=cpu-sandbox --overwrite >/dev/null
@@ -37,7 +37,7 @@ dns_up() {
   local forward=""
   ! grep -q ^nameserver "$ETC/resolv.conf" || forward="forward . /etc/resolv.conf"
   sed "s|ADDRESS|$DNS_SERVICE|; s|^\( *\)FORWARD\$|\1$forward|" "$HERE/manifests/dns.yaml" | kc apply -f - >/dev/null
-  wait_for 60 DNS kc -n kube-system rollout status deployment/coredns --timeout=1s
+  wait_for 300 DNS kc -n kube-system rollout status deployment/coredns --timeout=1s
 }
 
 # Folders that these programs make outside of ours, and that `down` removes then.
