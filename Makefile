@@ -12,7 +12,7 @@ export PYDANTIC_DISABLE_PLUGINS := __all__
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The locks' hashes are checked and nothing is resolved, so every machine gets the same versions.
 # uv where it works (`make UV= ...`: never), else pip. Modules are compiled when they are first imported.
@@ -94,12 +94,20 @@ test-e2b: $(VENV)/.full ## Run the sandboxes' conformance suite on the E2B accou
 	@$(BIN)/pytest -m live tests/steps/sandbox/e2b $(ARGS)
 
 .PHONY: test-cluster
-test-cluster: $(VENV)/.full ## Run the Kubernetes tests on a local cluster, if this machine supports one
-	@bash tests/cluster/run $(ARGS)
+test-cluster: $(VENV)/.full ## Run the Kubernetes tests that decide in CI on a local cluster, if this machine supports one (12 minutes)
+	@bash tests/cluster/run core $(ARGS)
+
+.PHONY: test-cluster-long
+test-cluster-long: $(VENV)/.full ## Run the other Kubernetes tests, and those that build the images: faults, chaos, lost nodes
+	@bash tests/cluster/run long $(ARGS)
 
 .PHONY: test-argo
-test-argo: $(VENV)/.full ## Run the pipeline's tests on a cluster with Argo Workflows, or on a local cluster with ARGO_HOME
-	@bash tests/argo/run $(ARGS)
+test-argo: $(VENV)/.full ## Run the pipeline's tests on a local cluster with Argo Workflows (make argo-binaries)
+	@bash tests/cluster/run argo $(ARGS)
+
+.PHONY: argo-binaries
+argo-binaries: ## Build the programs of Argo Workflows from a checkout (SOURCE=...) into ARGO_HOME, by default in the user's cache
+	@cluster/local/cluster build-argo "$(SOURCE)"
 
 .PHONY: test-ags
 test-ags: $(VENV)/.full ## Run the sandboxes' tests on Tencent's service (TENCENTCLOUD_SECRET_ID, ..._KEY, AGS_REGION, SWE_ARGO_TEST_AGS_IMAGE)
@@ -178,7 +186,7 @@ lint: $(VENV)/.full ## Check style, types and import directions
 
 .PHONY: bench
 bench: $(VENV)/.full ## Compare the speed with peers; writes bench-results.json (on a cluster, too: SWE_ARGO_TEST_CLUSTER)
-	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: measure
 measure: $(LINKED) ## Print the size of the code and the cost of a gold unit and of set-up compared to bench/baseline.json (a few minutes)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from swe_argo.steps.settings import settings
+from tests.argo.disturbances import Weather
 from tests.argo.image import load_pipeline_image
 from tests.argo.pipeline import S3, Pipeline, installed
 from tests.broken_s3 import Way, breakable
@@ -22,22 +23,18 @@ PORTS = range(9060, 9090)
 """Of this machine's ports, among those that pods of cluster/local reach."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "argo: needs Argo Workflows on a Kubernetes cluster (make test-argo)")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/argo/" in item.path.as_posix():
             item.add_marker(pytest.mark.argo)
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")
 def argo_cluster(cluster: Cluster) -> Cluster:
     """A cluster whose Argo answers; skips with the reason where there is none."""
     if "workflowtemplates" not in cluster.kubectl("api-resources", "--api-group=argoproj.io", "-o", "name"):
-        pytest.skip("this cluster has no Argo Workflows: set ARGO_HOME, and cluster/local/cluster argo")
+        pytest.skip("this cluster has no Argo Workflows: make argo-binaries, then cluster/local/cluster argo")
     if (cluster.state / "run").is_dir() and "\nworkflow-controller      pid" not in cluster.command("status").stdout:
         pytest.skip("this cluster's workflow controller does not run: cluster/local/cluster up")
     return cluster
@@ -86,3 +83,16 @@ def pipeline(argo_cluster: Cluster, mini_images: None, s3_way: Way) -> Iterator[
         ) as chart_pipeline:
             yield chart_pipeline
     settings.cache_clear()
+
+
+@pytest.fixture
+def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster is the kubeconfig's; a flag names the pipeline's namespace, as a person would."""
+    monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
+    monkeypatch.delenv("ARGO_SERVER", raising=False)
+
+
+@pytest.fixture(scope="session")
+def weather(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Weather:
+    """The runs that tests disturb, and what an undisturbed one comes to."""
+    return Weather(pipeline, tmp_path_factory.mktemp("weather"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -18,7 +17,7 @@ from swe_argo.steps.store import open_store
 from tests.argo.pipeline import FOUND, Pipeline
 from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.cluster.disturbances import dataset, recordings
-from tests.cluster.installed_chart import settles
+from tests.cluster.installed_chart import PATIENCE_S, settles
 from tests.cluster.real_cluster import Cluster
 from tests.workflows.command import HONEST, QUICK, failures, summary
 
@@ -40,7 +39,7 @@ class Weather:
         """Submit a run of the spec; its Workflow's name."""
         return self.pipeline.submit(run, spec=self.run_spec)
 
-    def ends_undisturbed(self, run: str, name: str, seconds: float = 420) -> None:
+    def ends_undisturbed(self, run: str, name: str, seconds: float = PATIENCE_S) -> None:
         """Wait for its end; its report must be the undisturbed one's, and no sandbox left."""
         self.pipeline.succeeds(name, seconds)
         assert summary(self.pipeline.store, run).headline.resolved == len(QUICK), self.pipeline.describe(name)
@@ -101,14 +100,8 @@ def end(pipeline: Pipeline, pod: str) -> None:
 
 
 def evict(pipeline: Pipeline, pod: str) -> None:
-    """As ``kubectl drain`` does, by the Eviction API."""
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": pipeline.namespace},
-    }
-    path = f"/api/v1/namespaces/{pipeline.namespace}/pods/{pod}/eviction"
-    pipeline.cluster.kubectl("create", "--raw", path, "-f", "-", input=json.dumps(eviction))
+    """As ``kubectl drain`` does."""
+    pipeline.cluster.evict(pipeline.namespace, pod)
 
 
 def kill_controller(cluster: Cluster, away_s: float) -> None:
@@ -135,6 +128,6 @@ def drain(pipeline: Pipeline, back_after_s: float) -> None:
         cluster.kubectl("uncordon", node)
 
 
-def comes(true: Callable[[], object], seconds: float = 240) -> None:
+def comes(true: Callable[[], object]) -> None:
     """Wait for something that must come."""
-    assert settles(true, seconds), f"it did not come to hold in {seconds} s"
+    assert settles(true), f"it did not come to hold in {PATIENCE_S} s"

@@ -116,7 +116,6 @@ LIES: dict[str, tuple[Callable[[Manifest], object], str]] = {
     "another template": (edit("spec", "workflowTemplateRef", "name", to="swe-argo-evaluate"), "swe-argo-shard only"),
     "a cluster's template": (edit("spec", "workflowTemplateRef", "clusterScope", to=True), "swe-argo-shard only"),
     "no template": (edit("spec", "workflowTemplateRef", to=None), "swe-argo-shard only"),
-    "a stored template": (edit("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
     "a kind of its own": (edit("metadata", "labels", "swe-argo/kind", to="evaluate"), "label swe-argo/kind=shard only"),
     "a name of its own": (edit("metadata", "name", to="other-s00001"), "by its run's Workflow and its number"),
     "a name of the server's": (edit("metadata", "generateName", to="parent-s"), "neither finalizers nor a generated"),
@@ -134,8 +133,6 @@ LIES: dict[str, tuple[Callable[[Manifest], object], str]] = {
         edit("metadata", "ownerReferences", 0, "kind", to="CronWorkflow"),
         "go with their run's",
     ),
-    "an account": (edit("spec", "serviceAccountName", to="swe-argo-runner"), "and nothing else"),
-    "a patch of pods": (edit("spec", "podSpecPatch", to="{}"), "and nothing else"),
     "a template of its own": (
         lambda manifest: manifest["spec"].update(templates=OWN_SPEC["templates"], entrypoint="own"),
         "and nothing else",

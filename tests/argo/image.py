@@ -12,12 +12,12 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 import certifi
+from packaging.requirements import Requirement
 
 from cluster.local.mkimage import Image, write_images
 from swe_argo.steps.agents.gateway.binary import ship
 from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
 from tests.cluster.real_cluster import Cluster
-from tests.cluster.step_image import _required_distributions
 from tests.paths import ROOT
 
 REPOSITORY, TAG = "localhost/swe-argo-test-pipeline", hashlib.sha256(str(ROOT).encode()).hexdigest()[:8]
@@ -31,6 +31,8 @@ TINKER = (
     *("pyqwest", "rich", "sniffio", "zstandard"),
 )
 """Its SDK with what it needs to learn; transformers is for tokenizers of its own."""
+UNUSED = {"swebench", "mini-swe-agent", "tinker"}
+"""Packages whose own requirements only other parts of them need (pyproject.toml says so too)."""
 PYTHONPATH = "/app:/app/packages"
 OWN = "opt/agents"
 """Where docs/add-an-agent.md puts an agent of one's own."""
@@ -79,6 +81,22 @@ def _packages(more: Sequence[str] = ()) -> Iterator[tuple[str, Path]]:
     for library in _libraries(binaries):
         if "site-packages" not in str(library):
             yield _canonical(str(library)), library.resolve()  # by the name it is asked for
+
+
+def _required_distributions(*names: str) -> set[str]:
+    """Installed distributions that these require, and theirs; the first one is itself not among them."""
+    required, waiting = {*names[1:]}, [*names]
+    while waiting:
+        name = waiting.pop()
+        if name in UNUSED:
+            continue
+        for line in distribution(name).requires or ():
+            requirement = Requirement(line)
+            key = requirement.name.lower().replace("_", "-")
+            if key not in required and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
+                required.add(key)
+                waiting.append(key)
+    return required
 
 
 def _is_included(file: str) -> bool:

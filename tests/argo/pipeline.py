@@ -18,15 +18,13 @@ import boto3
 from botocore.config import Config
 
 from tests.argo.image import REPOSITORY, TAG
-from tests.cluster.installed_chart import SMALL, settles
+from tests.cluster.installed_chart import PATIENCE_S, SMALL, settles
 from tests.cluster.real_cluster import Cluster
 
 S3 = ("10.244.0.1", 9000)
 METRICS = f"http://{S3[0]}:9090/metrics"
 ENDED = ("Succeeded", "Failed", "Error")
 FOUND = "workflows.argoproj.io/workflow"
-STUCK_S = 420
-"""Longer than any run here takes."""
 # The node of a test cluster is small. Pods of a run do little, and wait for each other mostly.
 TINY = [
     *SMALL,
@@ -104,7 +102,7 @@ class Pipeline:
         items = self.get_json("workflows", "-l", f"swe-argo/parent={name}")["items"]
         return sorted(item["metadata"]["name"] for item in items)
 
-    def ended(self, name: str, seconds: float = STUCK_S) -> str:
+    def ended(self, name: str, seconds: float = PATIENCE_S) -> str:
         """Wait for a Workflow's end; its phase."""
         query = ["get", "workflow", name, "-o=jsonpath={.status.phase}"]
         phase = ""
@@ -118,7 +116,7 @@ class Pipeline:
         assert settles(over, seconds), f"{name} is {phase or 'not begun'} after {seconds} s:\n{self.describe(name)}"
         return phase
 
-    def succeeds(self, name: str, seconds: float = STUCK_S) -> None:
+    def succeeds(self, name: str, seconds: float = PATIENCE_S) -> None:
         """Wait for a Workflow's end, which must be a good one."""
         phase = self.ended(name, seconds)
         assert phase == "Succeeded", f"{name} is {phase}:\n{self.describe(name)}"
@@ -139,7 +137,7 @@ class Pipeline:
         items = self.get_json("pods", "-l", selector)["items"]
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
-    def running(self, selector: str, container: str = "", seconds: float = 240) -> str:
+    def running(self, selector: str, container: str = "", seconds: float = PATIENCE_S) -> str:
         """Wait until a pod's container runs (any of them by default); the pod's name."""
         names: list[str] = []
 
@@ -173,7 +171,7 @@ class Pipeline:
         def names() -> list[str]:
             return self.kubectl("get", "pods", "-l", "swe-argo/role", "-o", "name").split()
 
-        settles(lambda: not names(), 60)
+        settles(lambda: not names())
         return names()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from tests.argo.disturbances import comes
 from tests.argo.image import REPOSITORY, TAG
 from tests.argo.pipeline import Pipeline
@@ -44,7 +44,7 @@ def test_argument_reaches_plan_unchanged(pipeline: Pipeline) -> None:
     name = 'it\'s "a" model: $(AWS_SECRET_ACCESS_KEY) $$ --store=x'
     workflow = pipeline.submit("text", agent="gold", model=name, k=1)
     pipeline.succeeds(workflow)
-    assert record_of(open_store(pipeline.store), RunFile, "text").spec.agent.model == name
+    assert read_record(open_store(pipeline.store), RunFile, "text").spec.agent.model == name
 
 
 @pytest.fixture
@@ -59,5 +59,5 @@ def test_cron_names_a_removed_argument(pipeline: Pipeline, old_cron: None) -> No
         status = pipeline.get_json("cronworkflow", "old").get("status") or {}
         return " ".join(condition.get("message", "") for condition in status.get("conditions") or [])
 
-    comes(lambda: "has no argument image: remove it" in messages(), 240)
+    comes(lambda: "has no argument image: remove it" in messages())
     assert not pipeline.get_json("workflows", "-l", "workflows.argoproj.io/cron-workflow=old")["items"]

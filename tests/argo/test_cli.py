@@ -9,21 +9,17 @@ import pytest
 
 from tests.argo.pipeline import Pipeline
 from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
-from tests.cluster.installed_chart import settles
+from tests.cluster.installed_chart import PATIENCE_S, settles
 from tests.workflows.command import QUICK, begin, ids, plan, summary, swe_argo
 
-
-@pytest.fixture(autouse=True)
-def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster is the kubeconfig's, and the pipeline's namespace is told by a flag, as a person would."""
-    monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
-    monkeypatch.delenv("ARGO_SERVER", raising=False)
+pytestmark = pytest.mark.usefixtures("use_kubeconfig")
 
 
 def here(pipeline: Pipeline) -> list[str]:
     return ["--namespace", pipeline.namespace]
 
 
+@pytest.mark.core
 def test_run_is_submitted_and_fetched(pipeline: Pipeline, tmp_path: Path) -> None:
     chosen = tmp_path / "ids.txt"
     chosen.write_text("\n".join(QUICK[:3]))
@@ -53,7 +49,7 @@ def test_run_is_stopped_and_resumed(pipeline: Pipeline) -> None:
     assert watcher.stdout is not None
     pipeline.running("swe-argo/run=stopped,swe-argo/step=grade")
     watcher.send_signal(signal.SIGINT)
-    output, _ = watcher.communicate(timeout=30)
+    output, _ = watcher.communicate(timeout=PATIENCE_S)
     assert watcher.returncode == 130, output
     assert "is still running; stop it with: swe-argo stop stopped" in output
     stopped = swe_argo("stop", "stopped", *here(pipeline))
@@ -94,7 +90,7 @@ def test_nightly_run_is_listed(pipeline: Pipeline) -> None:
     def came() -> bool:
         return bool(pipeline.kubectl("get", "workflows", "-l", selector, "-o", "name"))
 
-    assert settles(came, 90), "no minute began it"
+    assert settles(came), "no minute began it"
     off = swe_argo("nightly", "off", *here(pipeline))
     assert off.returncode == 0, off.stderr
     name = pipeline.kubectl("get", "workflows", "-l", selector, "-o", "jsonpath={.items[0].metadata.name}")

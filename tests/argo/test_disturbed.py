@@ -22,11 +22,6 @@ from tests.workflows.command import QUICK, failures
 SOLVE = "swe-argo/step=solve"
 
 
-@pytest.fixture(scope="module")
-def weather(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Weather:
-    return Weather(pipeline, tmp_path_factory.mktemp("weather"))
-
-
 @pytest.fixture
 def installed(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> InstalledChart:
     """The pipeline's namespace, as the tests of sandboxes know one."""

@@ -26,7 +26,7 @@ def test_stopped_run_is_explained(pipeline: Pipeline) -> None:
     # More than one shard, and most of their units wait: those are ended otherwise than what runs.
     name = pipeline.submit(run, agent="idle", attempts=5)
     pipeline.running(f"swe-argo/run={run},swe-argo/step=grade", "main")
-    assert settles(lambda: len(pipeline.children(name)) == 2, 60), pipeline.describe(name)
+    assert settles(lambda: len(pipeline.children(name)) == 2), pipeline.describe(name)
     pipeline.kubectl("create", "-f", "-", input=make_orphan(pipeline, run))
     pipeline.kubectl("patch", "workflow", name, "--type=merge", "-p", STOP)
 
@@ -38,7 +38,7 @@ def test_stopped_run_is_explained(pipeline: Pipeline) -> None:
     assert set(phases.values()) <= {"Failed", "Error"}, phases
     assert running(pipeline, name) == []
     assert pipeline.sandboxes() == []
-    assert settles(lambda: pipeline.places() == 0, 30), "what nobody works on any more keeps places of those who wait"
+    assert settles(lambda: pipeline.places() == 0), "what nobody works on any more keeps places of those who wait"
 
     store = open_store(pipeline.store)
     report = Summary.from_bytes(store.get(key(Summary, run)))

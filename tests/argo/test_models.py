@@ -24,10 +24,10 @@ from tests.model_server.answers import error
 from tests.workflows.command import QUICK, failures, ids, summary, swe_argo
 
 MODEL = "openai/scripted"
-WAYS = [("r2egym", True), ("openhands", False), ("sweagent", False), ("mini-swe-agent", True), ("oneshot", False)]
-"""Every agent that asks a model, in one of its formats."""
+WAYS = [("r2egym", True), ("openhands", False)]
+"""An agent for each format of calls; tests/cluster/test_models.py has all agents, in both."""
 KILL = """for each in /proc/[0-9]*; do
-  tr '\\0' ' ' <$each/cmdline | grep -q '^[^ ]*python3 -m steps' && kill -9 ${each#/proc/}
+  tr '\\0' ' ' <$each/cmdline | grep -q '^[^ ]*python3 -m swe_argo.steps' && kill -9 ${each#/proc/}
 done; true"""
 """For a shell beside a step: kill -9, for which the step can do nothing."""
 DEAD = error(401, "Incorrect API key provided.", "invalid_api_key", "invalid_request_error")

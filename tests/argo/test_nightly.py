@@ -40,7 +40,7 @@ def runs(nights: Pipeline) -> list[dict[str, Any]]:
 
 def test_nights_are_compared(nights: Pipeline) -> None:
     settings()  # the bucket is reached as the pipeline's fixture says
-    comes(lambda: len(runs(nights)) >= 2, 300)
+    comes(lambda: len(runs(nights)) >= 2)
     nights.kubectl("patch", "cronworkflow", "swe-argo-nightly", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     first, second = (workflow["metadata"]["name"] for workflow in runs(nights)[:2])
     for name in (first, second):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.argo.image import TAG, load_pipeline_image
 from tests.argo.pipeline import Pipeline
 from tests.charts.chart import CHART
@@ -24,21 +22,12 @@ def upgrade(pipeline: Pipeline, tag: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_agent_of_own_image_is_graded(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
-    monkeypatch.delenv("ARGO_SERVER", raising=False)
+def test_agent_of_own_image_is_graded(pipeline: Pipeline, tmp_path: Path, use_kubeconfig: None) -> None:
     env = package(tmp_path)
     files = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*.py")}
     load_pipeline_image(pipeline.cluster, tag=OWN_TAG, own=files)
-    words = [
-        "--namespace",
-        pipeline.namespace,
-        "--run-id",
-        "own",
-        "--agent",
-        "own_package.agents:Fixer",
-        *ids(INSTANCE),
-    ]
+    words = ["--namespace", pipeline.namespace, "--run-id", "own", "--agent", "own_package.agents:Fixer"]
+    words += ids(INSTANCE)
     missing = swe_argo("submit", *words)
     assert (missing.returncode, "there is no module own_package here" in missing.stderr) == (64, True), missing.stderr
     upgrade(pipeline, OWN_TAG)

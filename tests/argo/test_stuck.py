@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.argo.pipeline import Pipeline
-from tests.cluster.installed_chart import settles
+from tests.cluster.installed_chart import PATIENCE_S, settles
 from tests.workflows.command import begin, summary
 
-
-@pytest.fixture(autouse=True)
-def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
-    monkeypatch.delenv("ARGO_SERVER", raising=False)
+pytestmark = pytest.mark.usefixtures("use_kubeconfig")
 
 
 def test_unpullable_image_is_reported(pipeline: Pipeline) -> None:
@@ -22,11 +18,11 @@ def test_unpullable_image_is_reported(pipeline: Pipeline) -> None:
     assert watcher.stdout is not None
     assert any("the pod of plan waits: " in line and "image" in line for line in watcher.stdout)
     stopper = begin("stop", "r-no-image", "--namespace", pipeline.namespace)
-    stopped, _ = stopper.communicate(timeout=600)
-    watcher.communicate(timeout=60)
+    stopped, _ = stopper.communicate(timeout=PATIENCE_S)
+    watcher.communicate(timeout=PATIENCE_S)
     assert stopper.returncode == 3, stopped
     assert "without a report, because its last step did not start: the pod of finalize waits: " in stopped
-    assert pipeline.ended(name, 10) == "Failed"
+    assert pipeline.ended(name) == "Failed"
 
 
 def test_short_run_passes_a_long_one(pipeline: Pipeline) -> None:
@@ -41,4 +37,4 @@ def test_short_run_passes_a_long_one(pipeline: Pipeline) -> None:
     finally:
         pipeline.kubectl("patch", "workflow", older, "--type=merge", "-p", '{"spec": {"shutdown": "Stop"}}')
         pipeline.ended(older)
-    assert settles(lambda: pipeline.places() == 0, 90)
+    assert settles(lambda: pipeline.places() == 0)

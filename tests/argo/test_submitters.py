@@ -117,13 +117,6 @@ OTHER_FIELDS: dict[str, tuple[Callable[[Manifest], object], str]] = {
     "shard template": (edit("spec", "workflowTemplateRef", "name", to="swe-argo-shard"), "swe-argo-evaluate and"),
     "cluster template": (edit("spec", "workflowTemplateRef", "clusterScope", to=True), "swe-argo-evaluate and"),
     "no template": (edit("spec", to=OWN_SPEC), "swe-argo-evaluate and swe-argo-train only"),
-    "metadata of the workflow": (
-        edit("spec", "workflowMetadata", to={"labels": {"swe-argo/kind": "shard"}}),
-        "and nothing else",
-    ),
-    "artifact garbage collection": (edit("spec", "artifactGC", to={"podSpecPatch": "{}"}), "and nothing else"),
-    "stored template": (edit("status", "storedWorkflowTemplateSpec", to=OWN_SPEC), "without a status"),
-    "begin": (edit("status", "startedAt", to="2099-01-01T00:00:00Z"), "without a status"),
     "unknown shutdown": (edit("spec", "shutdown", to="Other"), "by Stop or Terminate"),
     "many arguments": (
         edit("spec", "arguments", "parameters", to=[{"name": "k", "value": str(number)} for number in range(65)]),

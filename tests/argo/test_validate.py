@@ -12,14 +12,9 @@ from swe_argo.steps.store import open_store
 from tests.argo.pipeline import Pipeline
 from tests.workflows.command import QUICK, ids, plan, summary, swe_argo
 
+pytestmark = pytest.mark.usefixtures("use_kubeconfig")
+
 BESIDE = "--- /dev/null\n+++ b/beside.txt\n@@ -0,0 +1 @@\n+beside\n"
-
-
-@pytest.fixture(autouse=True)
-def use_kubeconfig(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster is the kubeconfig's, and the pipeline's namespace is told by a flag, as a person would."""
-    monkeypatch.setenv("KUBECONFIG", pipeline.cluster.environment["KUBECONFIG"])
-    monkeypatch.delenv("ARGO_SERVER", raising=False)
 
 
 def test_validation_is_in_the_bucket(pipeline: Pipeline) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.paths import ROOT
 
 COMMAND = ROOT / "cluster" / "local" / "cluster"
-TIMEOUT_S = 240
+TIMEOUT_S = 660
 """More than what any ``kubectl wait`` here is told, so that it says itself what did not come."""
 
 
@@ -67,7 +67,7 @@ class Cluster:
         self.kubectl("create", "namespace", name)
         try:
             # Its controller takes a while where the API server was away just before.
-            self.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=180s")
+            self.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=600s")
             yield name
         finally:
             self.kubectl("delete", "pods", "--all", "-n", name, "--grace-period=0", "--force", "--wait=false")

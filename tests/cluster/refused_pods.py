@@ -37,12 +37,32 @@ def volume(**source: object) -> Change:
     return lambda pod: pod["spec"]["volumes"].append({"name": "more", **source})
 
 
+def meta(*path: str | int, to: object) -> Change:
+    return edit("metadata", *path, to=to)
+
+
+def spec(*path: str | int, to: object) -> Change:
+    return edit("spec", *path, to=to)
+
+
+def container(*path: str | int, to: object) -> Change:
+    return spec("containers", 0, *path, to=to)
+
+
 def inside(key: str, to: object) -> Change:
-    return edit("spec", "containers", 0, key, to=to)
+    return container(key, to=to)
 
 
 def secure(key: str, to: object) -> Change:
-    return edit("spec", "containers", 0, "securityContext", key, to=to)
+    return container("securityContext", key, to=to)
+
+
+def limit(resource: str, to: object) -> Change:
+    return container("resources", "limits", resource, to=to)
+
+
+def both(one: Change, other: Change) -> Change:
+    return lambda pod: (one(pod), other(pod))
 
 
 def label(key: str, to: str | None) -> Change:
@@ -118,110 +138,158 @@ MORE_OF_THE_POD: dict[str, object] = {
     "os": {"name": "linux"},
 }
 
+REFUSED: dict[str, dict[str, Change]] = {
+    "a sandbox's name begins with sb-": {"name": meta("name", to="solve-one")},
+    "label swe-argo/role, solve or grade": {"role": label("role", "train")},
+    "labels swe-argo/run, swe-argo/instance and swe-argo/attempt": {
+        "run": label("run", None),
+        "instance": label("instance", None),
+        "attempt": label("attempt", ""),
+    },
+    "label swe-argo/network, none or open": {"network": label("network", None)},
+    "chart value sandbox.solveNetwork": {"open solve": label("network", "open")},
+    "at most 57600 (chart value sandbox.maxDeadl": {
+        "no deadline": spec("activeDeadlineSeconds", to=None),
+        "long deadline": spec("activeDeadlineSeconds", to=57601),
+    },
+    "owned by the Pod or the": {
+        "an owner of another API": meta("ownerReferences", 0, "apiVersion", to="v1"),
+        "no owner": meta("ownerReferences", to=None),
+        "other owner": meta("ownerReferences", to=DEPLOYMENT),
+    },
+    "nothing else: no c": {
+        "an owner that it holds": meta("ownerReferences", 0, "blockOwnerDeletion", to=True),
+        "an owner that controls it": meta("ownerReferences", 0, "controller", to=True),
+    },
+    "labels that the project does not set: swe-argo/step": {"label": label("step", "solve")},
+    "labels that the project does not set: workflows.argoproj.io/workflow": {
+        "label of Argo's": meta("labels", "workflows.argoproj.io/workflow", to="run")
+    },
+    "annotations that the project does not set: note": {"annotation": meta("annotations", "note", to="any")},
+    "a sandbox has no finalizers": {"finalizer": meta("finalizers", to=["example.org/stay"])},
+    "does not set: generateName": {"name of the server's": meta("generateName", to="sb-")},
+    "the scheduler puts it: no nodeName": {"node": spec("nodeName", to="other")},
+    "the default scheduler": {"scheduler": spec("schedulerName", to="mine")},
+    "chart value sandbox.tolerations": {
+        "toleration": tolerate(key="dedicated"),
+        "toleration of everything": tolerate(operator="Exists"),
+        "toleration for longer": tolerate(key="role", value="cpu-sandbox", effect="NoExecute"),
+        "toleration of a cordon": tolerate(
+            key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"
+        ),
+    },
+    "chart value sandbox.imagePullSecrets": {"pull secret": spec("imagePullSecrets", to=[{"name": "keys"}])},
+    "limits of cpu, ephemeral-storage, memory (chart value sandbox.resources.": {"no limits": inside("resources", {})},
+    "and for nothing else": {
+        "devices": limit("example.org/gpu", to="1"),
+        "claimed devices": both(
+            spec("resourceClaims", to=[{"name": "a", "resourceClaimName": "a"}]),
+            container("resources", "claims", to=[{"name": "a"}]),
+        ),
+    },
+    "restartPolicy Never": {
+        "restarts": spec("restartPolicy", to="Always"),
+        "restarts after failures": spec("restartPolicy", to="OnFailure"),
+    },
+    "terminationGracePeriodSeconds is 1": {"grace": spec("terminationGracePeriodSeconds", to=3600)},
+    "enableServiceLinks is false": {"links": spec("enableServiceLinks", to=None)},
+    "a sandbox without network resolves no names": {
+        "names of the cluster": both(spec("dnsPolicy", to="ClusterFirst"), spec("dnsConfig", to=None)),
+        "names of the node": both(spec("dnsPolicy", to="Default"), spec("dnsConfig", to=None)),
+        "another resolver": spec("dnsConfig", "nameservers", to=["10.9.8.7"]),
+        "search domains": spec("dnsConfig", "searches", to=["svc"]),
+    },
+    "drops the capability NET_RAW": {"raw packets": secure("capabilities", None)},
+    "each has a sizeLimit": {"disk without end": spec("volumes", to=[{"name": "jobs", "emptyDir": {}}])},
+    "each has a sizeLimit within sandbox.maxResources, and no medium": {
+        "memory as disk": spec("volumes", 0, "emptyDir", to={"medium": "Memory", "sizeLimit": "1Gi"})
+    },
+    "mounts its volumes whole": {"a folder of a volume": container("volumeMounts", 0, "subPath", to="a")},
+    "no hostPort, hostIP": {
+        "address of the node": inside("ports", [{"containerPort": 80, "hostIP": "127.0.0.1"}]),
+        "host port": inside("ports", [{"containerPort": 80, "hostPort": 80}]),
+    },
+    "one container": {"two containers": lambda pod: pod["spec"]["containers"].append(ANOTHER)},
+    "no init container but agent-files": {
+        "init container": spec("initContainers", to=[ANOTHER]),
+        "two copiers": lambda pod: (copier()(pod), pod["spec"]["initContainers"].append(ANOTHER)),
+    },
+    "named by its digest": {"volume of an image by its tag": agent_volume(reference="localhost/agent:1")},
+    "volumes are of type emptyDir": {
+        "volume of an image with another name": volume(image={"reference": PINNED}),
+        "host path": volume(hostPath={"path": "/"}),
+        "secret volume": volume(secret={"secretName": "keys"}),
+        "token volume": volume(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}),
+        "claim": volume(persistentVolumeClaim={"claimName": "c"}),
+    },
+    "their mount is readOnly": {
+        "agent's files to write": lambda pod: (agent_volume()(pod), box(pod)["volumeMounts"][-1].update(readOnly=False))
+    },
+    "the service account swe-argo-sandbox": {"account": spec("serviceAccountName", to="swe-argo-runner")},
+    "automountServiceAccountToken is false": {
+        "token": spec("automountServiceAccountToken", to=True),
+        "token by default": spec("automountServiceAccountToken", to=None),
+    },
+    "no hostNetwork, hostPID, hostIPC": {
+        "host network": spec("hostNetwork", to=True),
+        "host processes": spec("hostPID", to=True),
+        "host memory": spec("hostIPC", to=True),
+    },
+    "nothing from secrets or config maps": {
+        "secret in a variable": inside("env", [SECRET]),
+        "config map in a variable": inside("env", [CONFIG]),
+        "all of a secret": inside("envFrom", [{"secretRef": {"name": "keys"}}]),
+    },
+    "not privileged": {"privileged": inside("securityContext", {"privileged": True})},
+    "allowPrivilegeEscalation false": {
+        "escalation": secure("allowPrivilegeEscalation", True),
+        "escalation by default": secure("allowPrivilegeEscalation", None),
+    },
+    "chart value sandbox.browsers": {"capability": secure("capabilities", {"add": ["SYS_ADMIN"]})},
+    "seccomp profile RuntimeDefault": {
+        "seccomp": secure("seccompProfile", {"type": "Unconfined"}),
+        "seccomp by default": spec("securityContext", "seccompProfile", to=None),
+    },
+    "the runtime's defaults": {
+        "proc": both(spec("hostUsers", to=False), secure("procMount", "Unmasked")),
+        "sysctl": spec("securityContext", "sysctls", to=[{"name": "kernel.msgmax", "value": "1"}]),
+        "apparmor": secure("appArmorProfile", {"type": "Unconfined"}),
+        "apparmor of all": spec("securityContext", "appArmorProfile", to={"type": "Unconfined"}),
+        "apparmor by its old name": meta(
+            "annotations", to={"container.apparmor.security.beta.kubernetes.io/sandbox": "unconfined"}
+        ),
+        "selinux": secure("seLinuxOptions", {"type": "spc_t"}),
+        "selinux of all": spec("securityContext", "seLinuxOptions", to={"type": "spc_t"}),
+    },
+    "neither probes nor lifecycle hooks": {
+        "ready probe": inside("readinessProbe", PROBE),
+        "start probe": inside("startupProbe", PROBE),
+        "probe": inside("livenessProbe", PROBE),
+        "hook": inside("lifecycle", {"postStart": PROBE}),
+    },
+    "the priority class swe-argo-sandbox-": {
+        "priority": spec("priorityClassName", to="system-node-critical"),
+        "no priority": spec("priorityClassName", to=None),
+    },
+    "chooses no nodes by other labels": {
+        "control plane": spec("nodeSelector", "node-role.kubernetes.io/control-plane", to=""),
+        "one node": spec("nodeSelector", "kubernetes.io/hostname", to="node0"),
+    },
+}
+"""Reason of the refusal -> what is changed of a good pod, by name."""
+
 CHANGES: dict[str, tuple[Change, str]] = {
-    "name": (edit("metadata", "name", to="solve-one"), "a sandbox's name begins with sb-"),
-    "role": (label("role", "train"), "label swe-argo/role, solve or grade"),
-    "run": (label("run", None), "labels swe-argo/run, swe-argo/instance and swe-argo/attempt"),
-    "instance": (label("instance", None), "labels swe-argo/run, swe-argo/instance and swe-argo/attempt"),
-    "attempt": (label("attempt", ""), "labels swe-argo/run, swe-argo/instance and swe-argo/attempt"),
-    "network": (label("network", None), "label swe-argo/network, none or open"),
-    "open solve": (label("network", "open"), "chart value sandbox.solveNetwork"),
-    "no deadline": (edit("spec", "activeDeadlineSeconds", to=None), "at most 57600 (chart value sandbox.maxDeadl"),
-    "long deadline": (edit("spec", "activeDeadlineSeconds", to=57601), "at most 57600 (chart value sandbox.maxDeadl"),
-    "no owner": (edit("metadata", "ownerReferences", to=None), "owned by the Pod or the Lease"),
-    "other owner": (edit("metadata", "ownerReferences", to=DEPLOYMENT), "owned by the Pod or the Lease"),
-    "an owner of another API": (
-        edit("metadata", "ownerReferences", 0, "apiVersion", to="v1"),
-        "owned by the Pod or the",
-    ),
-    "an owner that it holds": (
-        edit("metadata", "ownerReferences", 0, "blockOwnerDeletion", to=True),
-        "nothing else: no c",
-    ),
-    "an owner that controls it": (
-        edit("metadata", "ownerReferences", 0, "controller", to=True),
-        "nothing else: no contr",
-    ),
-    "label": (label("step", "solve"), "labels that the project does not set: swe-argo/step"),
-    "label of Argo's": (
-        edit("metadata", "labels", "workflows.argoproj.io/workflow", to="run"),
-        "labels that the project does not set: workflows.argoproj.io/workflow",
-    ),
-    "annotation": (
-        edit("metadata", "annotations", "note", to="any"),
-        "annotations that the project does not set: note",
-    ),
-    "finalizer": (edit("metadata", "finalizers", to=["example.org/stay"]), "a sandbox has no finalizers"),
-    "name of the server's": (edit("metadata", "generateName", to="sb-"), "does not set: generateName"),
-    "node": (edit("spec", "nodeName", to="other"), "the scheduler puts it: no nodeName"),
-    "scheduler": (edit("spec", "schedulerName", to="mine"), "the default scheduler"),
-    "toleration": (tolerate(key="dedicated"), "chart value sandbox.tolerations"),
-    "toleration of everything": (tolerate(operator="Exists"), "chart value sandbox.tolerations"),
-    "toleration for longer": (
-        tolerate(key="role", value="cpu-sandbox", effect="NoExecute"),
-        "chart value sandbox.tolerations",
-    ),
-    "toleration of a cordon": (
-        tolerate(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"),
-        "chart value sandbox.tolerations",
-    ),
-    "pull secret": (edit("spec", "imagePullSecrets", to=[{"name": "keys"}]), "chart value sandbox.imagePullSecrets"),
-    "no limits": (inside("resources", {}), "limits of cpu, ephemeral-storage, memory (chart value sandbox.resources."),
+    **{name: (change, reason) for reason, changes in REFUSED.items() for name, change in changes.items()},
     **{
-        f"no limit of {name}": (
-            edit("spec", "containers", 0, "resources", "limits", name, to=None),
-            "a sandbox has limits",
-        )
+        f"no limit of {name}": (limit(name, to=None), "a sandbox has limits")
         for name in ("cpu", "memory", "ephemeral-storage")
     },
-    "devices": (
-        edit("spec", "containers", 0, "resources", "limits", "example.org/gpu", to="1"),
-        "and for nothing else",
-    ),
-    "claimed devices": (
-        lambda pod: (
-            edit("spec", "resourceClaims", to=[{"name": "a", "resourceClaimName": "a"}])(pod),
-            edit("spec", "containers", 0, "resources", "claims", to=[{"name": "a"}])(pod),
-        ),
-        "and for nothing else",
-    ),
-    "restarts": (edit("spec", "restartPolicy", to="Always"), "restartPolicy Never"),
-    "restarts after failures": (edit("spec", "restartPolicy", to="OnFailure"), "restartPolicy Never"),
-    "grace": (edit("spec", "terminationGracePeriodSeconds", to=3600), "terminationGracePeriodSeconds is 1"),
-    "links": (edit("spec", "enableServiceLinks", to=None), "enableServiceLinks is false"),
-    "names of the cluster": (
-        lambda pod: (edit("spec", "dnsPolicy", to="ClusterFirst")(pod), edit("spec", "dnsConfig", to=None)(pod)),
-        "a sandbox without network resolves no names",
-    ),
-    "names of the node": (
-        lambda pod: (edit("spec", "dnsPolicy", to="Default")(pod), edit("spec", "dnsConfig", to=None)(pod)),
-        "a sandbox without network resolves no names",
-    ),
-    "another resolver": (
-        edit("spec", "dnsConfig", "nameservers", to=["10.9.8.7"]),
-        "without network resolves no names",
-    ),
-    "search domains": (edit("spec", "dnsConfig", "searches", to=["svc"]), "without network resolves no names"),
-    "raw packets": (secure("capabilities", None), "drops the capability NET_RAW"),
-    "disk without end": (edit("spec", "volumes", to=[{"name": "jobs", "emptyDir": {}}]), "each has a sizeLimit"),
-    "memory as disk": (
-        edit("spec", "volumes", 0, "emptyDir", to={"medium": "Memory", "sizeLimit": "1Gi"}),
-        "each has a sizeLimit within sandbox.maxResources, and no medium",
-    ),
-    "a folder of a volume": (
-        edit("spec", "containers", 0, "volumeMounts", 0, "subPath", to="a"),
-        "mounts its volumes whole",
-    ),
-    "address of the node": (
-        inside("ports", [{"containerPort": 80, "hostIP": "127.0.0.1"}]),
-        "no hostPort, hostIP",
-    ),
     **{
         f"the container's {name}": (inside(name, value), f"container has fields that the project does not set: {name}")
         for name, value in MORE_OF_THE_CONTAINER.items()
     },
     **{
-        f"the pod's {name}": (edit("spec", name, to=value), f"pod has fields that the project does not set: {name}")
+        f"the pod's {name}": (spec(name, to=value), f"pod has fields that the project does not set: {name}")
         for name, value in MORE_OF_THE_POD.items()
     },
     **{
@@ -233,94 +301,14 @@ CHANGES: dict[str, tuple[Change, str]] = {
     },
     **{
         f"the pod's {name}": (
-            edit("spec", "securityContext", name, to=value),
+            spec("securityContext", name, to=value),
             f"pod has a securityContext with fields that the project does not set: {name}",
         )
         for name, value in {"fsGroup": 1, "supplementalGroups": [0], "runAsNonRoot": False}.items()
     },
-    "two containers": (lambda pod: pod["spec"]["containers"].append(ANOTHER), "one container"),
-    "init container": (edit("spec", "initContainers", to=[ANOTHER]), "no init container but agent-files"),
     **{f"copier with {variant}": (copier(**wrong), reason) for variant, (wrong, reason) in COPIERS.items()},
-    "two copiers": (
-        lambda pod: (copier()(pod), pod["spec"]["initContainers"].append(ANOTHER)),
-        "no init container but agent-files",
-    ),
-    "volume of an image by its tag": (agent_volume(reference="localhost/agent:1"), "named by its digest"),
-    "volume of an image with another name": (
-        volume(image={"reference": PINNED}),
-        "volumes are of type emptyDir",
-    ),
-    "agent's files to write": (
-        lambda pod: (agent_volume()(pod), box(pod)["volumeMounts"][-1].update(readOnly=False)),
-        "their mount is readOnly",
-    ),
-    "account": (edit("spec", "serviceAccountName", to="swe-argo-runner"), "the service account swe-argo-sandbox"),
-    "token": (edit("spec", "automountServiceAccountToken", to=True), "automountServiceAccountToken is false"),
-    "token by default": (
-        edit("spec", "automountServiceAccountToken", to=None),
-        "automountServiceAccountToken is false",
-    ),
-    "host network": (edit("spec", "hostNetwork", to=True), "no hostNetwork, hostPID, hostIPC"),
-    "host processes": (edit("spec", "hostPID", to=True), "no hostNetwork, hostPID, hostIPC"),
-    "host memory": (edit("spec", "hostIPC", to=True), "no hostNetwork, hostPID, hostIPC"),
-    "host port": (inside("ports", [{"containerPort": 80, "hostPort": 80}]), "no hostPort"),
-    "host path": (volume(hostPath={"path": "/"}), "volumes are of type emptyDir"),
-    "secret volume": (volume(secret={"secretName": "keys"}), "volumes are of type emptyDir"),
-    "token volume": (
-        volume(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]}),
-        "volumes are of type emptyDir",
-    ),
-    "claim": (volume(persistentVolumeClaim={"claimName": "c"}), "volumes are of type emptyDir"),
-    "secret in a variable": (inside("env", [SECRET]), "nothing from secrets or config maps"),
-    "config map in a variable": (inside("env", [CONFIG]), "nothing from secrets or config maps"),
-    "all of a secret": (inside("envFrom", [{"secretRef": {"name": "keys"}}]), "nothing from secrets or config maps"),
-    "privileged": (inside("securityContext", {"privileged": True}), "not privileged"),
-    "escalation": (secure("allowPrivilegeEscalation", True), "allowPrivilegeEscalation false"),
-    "escalation by default": (secure("allowPrivilegeEscalation", None), "allowPrivilegeEscalation false"),
-    "capability": (secure("capabilities", {"add": ["SYS_ADMIN"]}), "chart value sandbox.browsers"),
-    "seccomp": (secure("seccompProfile", {"type": "Unconfined"}), "seccomp profile RuntimeDefault"),
-    "seccomp by default": (edit("spec", "securityContext", "seccompProfile", to=None), "seccomp profile RuntimeDef"),
-    "proc": (
-        lambda pod: (edit("spec", "hostUsers", to=False)(pod), secure("procMount", "Unmasked")(pod)),
-        "the runtime's defaults",
-    ),
-    "sysctl": (
-        edit("spec", "securityContext", "sysctls", to=[{"name": "kernel.msgmax", "value": "1"}]),
-        "the runtime's defaults",
-    ),
-    "apparmor": (secure("appArmorProfile", {"type": "Unconfined"}), "the runtime's defaults"),
-    "apparmor of all": (
-        edit("spec", "securityContext", "appArmorProfile", to={"type": "Unconfined"}),
-        "the runtime's defaults",
-    ),
-    "apparmor by its old name": (
-        edit("metadata", "annotations", to={"container.apparmor.security.beta.kubernetes.io/sandbox": "unconfined"}),
-        "the runtime's defaults",
-    ),
-    "selinux": (secure("seLinuxOptions", {"type": "spc_t"}), "the runtime's defaults"),
-    "selinux of all": (
-        edit("spec", "securityContext", "seLinuxOptions", to={"type": "spc_t"}),
-        "the runtime's defaults",
-    ),
-    "ready probe": (inside("readinessProbe", PROBE), "neither probes nor lifecycle hooks"),
-    "start probe": (inside("startupProbe", PROBE), "neither probes nor lifecycle hooks"),
-    "probe": (inside("livenessProbe", PROBE), "neither probes nor lifecycle hooks"),
-    "hook": (inside("lifecycle", {"postStart": PROBE}), "neither probes nor lifecycle hooks"),
-    "priority": (edit("spec", "priorityClassName", to="system-node-critical"), "the priority class swe-argo-sandbox-"),
-    "no priority": (edit("spec", "priorityClassName", to=None), "the priority class swe-argo-sandbox-"),
-    "control plane": (
-        edit("spec", "nodeSelector", "node-role.kubernetes.io/control-plane", to=""),
-        "chooses no nodes by other labels",
-    ),
-    "one node": (
-        edit("spec", "nodeSelector", "kubernetes.io/hostname", to="node0"),
-        "chooses no nodes by other labels",
-    ),
     **{
-        f"{amount} of {name}": (
-            edit("spec", "containers", 0, "resources", "limits", name, to=amount),
-            f"of {name} (chart value sandbox.maxResources)",
-        )
+        f"{amount} of {name}": (limit(name, to=amount), f"of {name} (chart value sandbox.maxResources)")
         for name, amount in (("cpu", "1k"), ("cpu", "32001m"), ("memory", "10Ti"), ("ephemeral-storage", "1e15"))
     },
 }

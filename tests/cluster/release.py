@@ -92,7 +92,7 @@ class Release:
         """Make pods as an administrator, and wait until they run."""
         self.kubectl("create", "-f", "-", input={"apiVersion": "v1", "kind": "List", "items": list(pods)})
         names = [f"pod/{pod['metadata']['name']}" for pod in pods]
-        self.kubectl("wait", "--for=condition=Ready", "--timeout=180s", *names)
+        self.kubectl("wait", "--for=condition=Ready", "--timeout=600s", *names)
 
 
 def plain_pod(name: str, image: str, **labels: str) -> Manifest:

@@ -13,7 +13,7 @@ from tests.cluster.real_cluster import Cluster
 from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
 from tests.workflows.command import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.core]
 
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
@@ -69,7 +69,7 @@ def rules(account: Account) -> set[tuple[str, ...]]:
 def test_runner_manages_a_sandbox(runner: Account, solving: Manifest) -> None:
     name = solving["metadata"]["name"]
     runner.may("create", "-f", "-", input=solving)
-    runner.may("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=180s")  # get, list, watch
+    runner.may("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=600s")  # get, list, watch
     assert runner.may("exec", name, "--", "cat", "/testbed/hello.txt") == "hello\n"
     wait_for(lambda: runner.may("get", "events", "-o", "name"))  # they are written beside what they tell of
     runner.may("delete", "pod", name, "--grace-period=0", "--force")

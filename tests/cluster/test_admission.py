@@ -14,7 +14,7 @@ from tests.cluster.refused_pods import ANOTHER, CHANGES, PINNED, Change, agent_v
 from tests.cluster.release import Account, Manifest, Release, installed, plain_pod
 from tests.workflows.command import wait_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.core]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_sandbox_cannot_be_changed(release: Release, sandbox_image: str) -> None
         "patch", "pod", name, "-p", '{"metadata": {"finalizers": ["example.org/a"]}}'
     )
     admin.may("annotate", "pod", name, "note=any")
-    admin.may("delete", "pod", name, "--timeout=180s")
+    admin.may("delete", "pod", name, "--timeout=600s")
 
 
 def test_strict_policy_names_values(strict: Release) -> None:

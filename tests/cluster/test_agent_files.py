@@ -16,8 +16,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.sandbox.protocol import BundleMount
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
-from tests.cluster.lab import KubernetesLab, laboratory
-from tests.cluster.real_cluster import Cluster
+from tests.cluster.lab import KubernetesLab
 from tests.steps.agents.gateway.agents import drive, open_gateway, printed
 from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
@@ -43,12 +42,6 @@ class Agent:
         assert self.files.folder is not None
         image = push(self.registry, name, self.files.folder, self.files.digest, copier)
         return BundleMount(self.files.digest, None, image)
-
-
-@pytest.fixture(scope="module")
-def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,18 +13,13 @@ from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.bundles.recipes import find_shipped, read_recipe
 from swe_argo.steps.bundles.stored import stored_bundles
 from swe_argo.steps.bundles.tree import digest_tree
-from swe_argo.steps.contracts.record import key
-from swe_argo.steps.contracts.solve_record import SolveRecord
-from swe_argo.steps.contracts.trajectory import StopReason
-from swe_argo.steps.store import open_store
 from tests import small_agent
 from tests.agents.conversations import solving as solving_by_tools
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.installed_chart import InstalledChart, leftovers
-from tests.model_server import Script, model_server
+from tests.cluster.model_runs import assert_resolved, run_words
 from tests.steps.agents.gateway.toolchain import needs_go
-from tests.workflows.command import ids, summary, swe_argo
-from tests.workflows.models.run import KEY, environment, files_with
+from tests.workflows.command import swe_argo
 from tests.workflows.models.test_agent_programs import solving
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, needs_go]
@@ -43,7 +37,7 @@ def test_program_may_need_no_files(tmp_path: Path, installed: InstalledChart) ->
     program = base64.b64encode((small_agent.FOLDER / "small-agent").read_bytes()).decode()
     run_it = f"import base64; exec(compile(base64.b64decode('{program}'), 'agent', 'exec'))"
     command = shlex.join(["python3", "-c", run_it, *small_agent.words("chat")])
-    fixed(installed, tmp_path, solving(), "mini__slugkit-1", "--agent-command", command)
+    assert_resolved(installed, tmp_path / "store", solving(), "mini__slugkit-1", "--agent-command", command)
 
 
 def test_program_has_files_from_an_image(tmp_path: Path, installed: InstalledChart, registry: AgentRegistry) -> None:
@@ -54,24 +48,25 @@ def test_program_has_files_from_an_image(tmp_path: Path, installed: InstalledCha
     image = push(registry, "small-agent", files, digest_tree(files))
     command = shlex.join(["./small-agent", *small_agent.words("anthropic", "--stream")])
     flags = ["--agent-command", command, "--agent-protocol", "anthropic", "--agent-image", image]
-    fixed(installed, tmp_path, solving(), "mini__plainconf-1", *flags)
+    assert_resolved(installed, tmp_path / "store", solving(), "mini__plainconf-1", *flags)
 
 
 def test_missing_agent_image_is_named(tmp_path: Path, installed: InstalledChart) -> None:
-    result = swe_argo(*words(tmp_path, "mini__slugkit-1"), "--agent", "codex", env=installed.environment)
+    words = run_words(tmp_path / "store", "mini__slugkit-1", "--agent", "codex")
+    result = swe_argo(*words, env=installed.environment)
     assert result.returncode == 64
     assert "swe-argo agents push codex IMAGE, and pass the printed address as --agent-image" in result.stderr
     assert leftovers(installed) == []
 
 
 @pytest.mark.agents
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("agent", SHIPPED)
 def test_real_agent_fixes_an_issue(
     agent: str, tmp_path: Path, installed: InstalledChart, registry: AgentRegistry
 ) -> None:
-    image = pushed(agent, registry)
-    fixed(installed, tmp_path, solving_by_tools(agent, SHIPPED[agent]), SHIPPED[agent], "--agent", agent, image=image)
+    flags = ["--agent", agent, "--agent-image", pushed(agent, registry)]
+    script, instance = solving_by_tools(agent, SHIPPED[agent]), SHIPPED[agent]
+    assert_resolved(installed, tmp_path / "store", script, instance, *flags)
 
 
 def pushed(agent: str, registry: AgentRegistry) -> str:
@@ -81,31 +76,3 @@ def pushed(agent: str, registry: AgentRegistry) -> str:
         if (stored.name, stored.version, stored.facts.architecture) == (agent, version, architecture_here()):
             return push(registry, agent, stored.files, stored.facts.digest)
     pytest.skip(f"{agent} {version} is not built here (make test-agents)")
-
-
-def words(store: Path, instance: str) -> list[str]:
-    words = ["run", "--store", str(store / "store"), "--run-id", "r", "--backend", "kubernetes", *ids(instance)]
-    return [*words, "--model", "openai/scripted"]
-
-
-def fixed(
-    installed: InstalledChart, folder: Path, script: Script, instance: str, *flags: str, image: str | None = None
-) -> None:
-    """Run it, and hold what is recorded against what the server counted."""
-    more = ["--agent-image", image] if image else []
-    with model_server(script, key=KEY) as server:
-        result = swe_argo(*words(folder, instance), *flags, *more, env=environment(server) | installed.environment)
-        counts = server.counts
-    assert result.returncode == 0, result.stdout + result.stderr
-    store = folder / "store"
-    report = json.loads((store / "runs" / "r" / "units" / instance / "1" / "report.json").read_text())
-    assert report[instance]["resolved"] is True
-    usage = summary(str(store), "r").cost.usage
-    mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
-    assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)
-    solved = SolveRecord.from_bytes(open_store(str(store)).get(key(SolveRecord, "r", instance, 1)))
-    assert solved.stop_reason is StopReason.FINISHED
-    assert (solved.machine.backend, solved.machine.network) == ("kubernetes", False)
-    assert files_with(store, KEY) == []
-    assert KEY not in installed.kubectl("get", "pods,leases,configmaps,events", "-o", "yaml")
-    assert leftovers(installed) == []

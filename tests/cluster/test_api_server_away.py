@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cluster.lab import KubernetesLab, laboratory
-from tests.cluster.real_cluster import Cluster
+from tests.cluster.installed_chart import PATIENCE_S
+from tests.cluster.lab import KubernetesLab
 from tests.steps.sandbox.conformance import run
 from tests.workflows.command import wait_for
 
@@ -17,11 +16,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 AWAY_S = "10"
 
 
-@pytest.fixture(scope="module")
-def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        lab.patience_s = 240.0  # a busy machine takes its time to start an API server
-        yield lab
+@pytest.fixture(autouse=True)
+def patient(lab: KubernetesLab) -> None:
+    lab.patience_s = 240.0  # a busy machine takes its time to start an API server
 
 
 def test_command_survives_an_outage(lab: KubernetesLab) -> None:
@@ -31,7 +28,7 @@ def test_command_survives_an_outage(lab: KubernetesLab) -> None:
         wait_for(lambda: run(box, "cat /tmp/runs").stdout)
         outage = lab.cluster.command("restart", "kube-apiserver", AWAY_S)
         assert outage.returncode == 0, outage.stderr
-        assert command.result(timeout=300).stdout == b"ran\n"
+        assert command.result(timeout=PATIENCE_S).stdout == b"ran\n"
 
 
 def test_requests_survive_an_outage(lab: KubernetesLab) -> None:
@@ -43,7 +40,7 @@ def test_requests_survive_an_outage(lab: KubernetesLab) -> None:
         for number in range(20):
             box.write(f"/tmp/{number}", b"%d" % number)
             assert box.read(f"/tmp/{number}") == b"%d" % number
-        assert outage.result(timeout=300).returncode == 0
+        assert outage.result(timeout=PATIENCE_S).returncode == 0
         for creation in creations:
-            assert run(creation.result(timeout=300), "echo here").stdout == b"here\n"
+            assert run(creation.result(timeout=PATIENCE_S), "echo here").stdout == b"here\n"
     box.transport.check()  # type: ignore[attr-defined]

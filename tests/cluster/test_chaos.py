@@ -13,20 +13,10 @@ import pytest
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.store import open_store
 from tests.cluster.disturbances import dataset, delete, eats_disk, evict, recordings
-from tests.cluster.installed_chart import InstalledChart, figures, leftovers, settles, verdicts
-from tests.workflows.command import (
-    QUICK,
-    begin,
-    failures,
-    ids,
-    kill,
-    official,
-    steps_of,
-    summary,
-    swe_argo,
-)
+from tests.cluster.installed_chart import PATIENCE_S, InstalledChart, figures, leftovers, settles, verdicts
+from tests.workflows.command import QUICK, begin, failures, ids, kill, official, steps_of, summary, swe_argo
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ONE, TWO, THREE, FOUR = QUICK
 MODEL = "lab__model"
@@ -47,7 +37,7 @@ def run_flags(tmp_path_factory: pytest.TempPathFactory, mini_images: None) -> li
 def undisturbed_store(tmp_path_factory: pytest.TempPathFactory, installed: InstalledChart, run_flags: list[str]) -> str:
     """The store of an undisturbed run."""
     store = str(tmp_path_factory.mktemp("calm"))
-    result = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
+    result = swe_argo("run", "--store", store, *run_flags, env=installed.environment)
     assert result.returncode == 0, result.stdout + result.stderr
     assert summary(store, "r").headline.resolved == 4
     assert not failures(open_store(store), "r")
@@ -67,7 +57,7 @@ def start(installed: InstalledChart) -> Iterator[Start]:
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=400)
+            process.communicate(timeout=PATIENCE_S)
 
 
 def assert_undisturbed(store: str, undisturbed_store: str) -> None:
@@ -97,8 +87,8 @@ def test_lost_sandboxes_cost_one_try(
                 act(installed, pod)
         return not acts
 
-    assert settles(disturb, 400), acts
-    output, _ = runner.communicate(timeout=400)
+    assert settles(disturb), acts
+    output, _ = runner.communicate(timeout=PATIENCE_S)
     assert runner.returncode == 0, output
     tries, lost = failed(store), FailureClass.SANDBOX_LOST
     # The object of an evicted pod says so, but the kubelet soon removes it: who looks later finds the pod deleted.
@@ -124,7 +114,7 @@ def test_cluster_outages_cost_time_only(
         result = installed.cluster.command("restart", name, "4")
         assert result.returncode == 0, f"{name}: {result.stderr}"
         assert runner.poll() is None, f"the run was over before {name} was back"
-    output, _ = runner.communicate(timeout=400)
+    output, _ = runner.communicate(timeout=PATIENCE_S)
     assert runner.returncode == 0, output
     assert_undisturbed(store, undisturbed_store)
     assert leftovers(installed) == []
@@ -137,7 +127,7 @@ def test_killed_run_is_resumed(
     runner = start("run", "--store", store, *run_flags)
     installed.busy(ONE, "solve")
     runner.send_signal(signal.SIGINT)
-    output, _ = runner.communicate(timeout=400)
+    output, _ = runner.communicate(timeout=PATIENCE_S)
     assert runner.returncode == 130, output
     assert not failed(store)
     assert leftovers(installed) == []
@@ -150,7 +140,7 @@ def test_killed_run_is_resumed(
     remains = {Path(name).parts[0] for name in installed.remains()}
     assert remains == {"/", "pod", "lease.coordination.k8s.io"}, "its folders, its sandboxes and their owner"
 
-    again = swe_argo("run", "--store", store, *run_flags, env=installed.environment, timeout_s=400)
+    again = swe_argo("run", "--store", store, *run_flags, env=installed.environment)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 units to do" in again.stdout
     assert_undisturbed(store, undisturbed_store)
@@ -168,12 +158,12 @@ def test_sandbox_out_of_disk_is_enlarged(tmp_path: Path, installed: InstalledCha
     )
     undisturbed_store = str(tmp_path / "calm")
     assert swe_argo("run", "--store", undisturbed_store, *words).returncode == 0
-    output, _ = runner.communicate(timeout=400)
+    output, _ = runner.communicate(timeout=PATIENCE_S)
     assert runner.returncode == 0, output
     store = str(tmp_path)
-    assert failed(store) == {
-        ("grade", TWO, FailureClass.OUT_OF_DISK): 1,
-    }, [failure.reason for failure in failures(open_store(store), "r")]
+    assert failed(store) == {("grade", TWO, FailureClass.OUT_OF_DISK): 1}, [
+        failure.reason for failure in failures(open_store(store), "r")
+    ]
     assert all(failure.exit_code == 76 for failure in failures(open_store(store), "r"))
     assert verdicts(store, "r") == verdicts(undisturbed_store, "r")
     assert official(store, "r", "gold") == official(undisturbed_store, "r", "gold")

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.steps.families.bundled import DATASETS, count_resolved
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(("dataset", "size"), DATASETS.items())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,8 +14,7 @@ from swe_argo.steps.sandbox.kubernetes.backend import KubernetesBackend
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
 from tests.cluster.faults import EXEC_RATES, POD_RATES, Fault, Faults, Kind, Proxy
-from tests.cluster.lab import SMALL, KubernetesLab, laboratory
-from tests.cluster.real_cluster import Cluster
+from tests.cluster.lab import SMALL, KubernetesLab
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -33,12 +31,6 @@ SORTS = {
     "two seconds late": {Fault.SLOW: 0.3, **LATER},
     "all of them": EXEC_RATES,
 }
-
-
-@pytest.fixture(scope="module")
-def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
 
 
 def faulty(lab: KubernetesLab, proxy: Proxy) -> KubernetesBackend:

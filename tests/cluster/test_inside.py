@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,17 +19,49 @@ from swe_argo.steps.contracts.unit_progress import MARK
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
 from swe_argo.steps.store import open_store
 from swe_argo.workflows.local.whole_steps import make_plan
+from tests.argo.image import REPOSITORY, TAG, load_pipeline_image
 from tests.cluster.disturbances import dataset
 from tests.cluster.installed_chart import InstalledChart, settles
-from tests.cluster.step_image import load_steps_image, step_pod
 from tests.workflows.command import QUICK
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def image(installed: InstalledChart) -> str:
-    return load_steps_image(installed.cluster)
+    load_pipeline_image(installed.cluster)
+    return f"{REPOSITORY}:{TAG}"
+
+
+def step_pod(name: str, image: str, step: str, config_map: str) -> dict[str, Any]:
+    """A pod that runs a step as an engine in the cluster would; it prints the record that the step gives."""
+    own = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+    flags = f"--in /in --out /out --try {name}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "serviceAccountName": "swe-argo-runner",
+            "restartPolicy": "Never",
+            "enableServiceLinks": False,
+            "containers": [
+                {
+                    "name": "step",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["/bin/sh", "-c", f"python3 -m swe_argo.steps.{step} {flags} && cat /out/{step}.json"],
+                    "env": [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in own.items()],
+                    "resources": {
+                        "requests": {"cpu": "10m", "memory": "32Mi"},
+                        "limits": {"cpu": "1", "memory": "512Mi"},
+                    },
+                    "volumeMounts": [{"name": "in", "mountPath": "/in"}, {"name": "out", "mountPath": "/out"}],
+                }
+            ],
+            "volumes": [{"name": "in", "configMap": {"name": config_map}}, {"name": "out", "emptyDir": {}}],
+        },
+    }
 
 
 def start(installed: InstalledChart, folder: Path, image: str, step: Step, *, before: str = "true") -> str:
@@ -59,10 +92,10 @@ def start(installed: InstalledChart, folder: Path, image: str, step: Step, *, be
 def ended(installed: InstalledChart, name: str) -> str:
     """Wait for the step's end; what it printed, beside how far it was."""
     phase = "-o=jsonpath={.status.phase}"
-    assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"), 240)
+    assert settles(lambda: installed.kubectl("get", "pod", name, phase) in ("Succeeded", "Failed"))
     output = installed.kubectl("logs", name)
     assert installed.kubectl("get", "pod", name, phase) == "Succeeded", output
-    assert settles(lambda: not installed.pods(), 180)
+    assert settles(lambda: not installed.pods())
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
     installed.kubectl("delete", "configmap", name)
     return "\n".join(line for line in output.splitlines() if not line.startswith(MARK))
@@ -89,5 +122,5 @@ def test_sandbox_goes_with_its_step_pod(installed: InstalledChart, tmp_path: Pat
     uid = installed.kubectl("get", "pod", name, "-o=jsonpath={.metadata.uid}")
     assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", name, uid)
     installed.kubectl("delete", "pod", name, "--grace-period=0", "--force")
-    assert settles(lambda: not installed.pods(), 180)
+    assert settles(lambda: not installed.pods())
     installed.kubectl("delete", "configmap", name)

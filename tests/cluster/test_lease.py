@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import queue
-import select
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,8 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.kube import client
 from swe_argo.steps.sandbox.kubernetes.lease import hold_lease, lease_name
 from tests.cluster.accounts import RUNNER, account, reached
+from tests.cluster.faults import Fault, Faults, Kind, Proxy
+from tests.cluster.installed_chart import PATIENCE_S
 from tests.cluster.real_cluster import Cluster
 from tests.paths import ROOT
 from tests.workflows.command import wait_for
@@ -146,9 +146,9 @@ def test_expired_lease_is_taken(cluster: Cluster, namespace: str, here: client.C
 
 def test_deleted_lease_is_made_again(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
     messages: queue.SimpleQueue[str] = queue.SimpleQueue()
-    with hold_lease(here, "deleted", duration_s=2, remade=messages.put) as value:
+    with hold_lease(here, "deleted", duration_s=2, on_new_lease=messages.put) as value:
         cluster.kubectl("delete", "lease", lease_name("deleted"), "-n", namespace)
-        again = messages.get(timeout=120)
+        again = messages.get(timeout=PATIENCE_S)
         assert again != value
         assert again.endswith(lease(cluster, namespace, "deleted")["metadata"]["uid"])
     assert lease(cluster, namespace, "deleted") == {}
@@ -173,60 +173,18 @@ def test_lease_of_another_runner_is_kept(cluster: Cluster, namespace: str, here:
     cluster.kubectl("delete", "lease", lease_name("lost"), "-n", namespace)
 
 
-class Gateway:
-    """What stands between a client and the API server, and can be shut for a while. One connection at a time."""
-
-    def __init__(self, host: str) -> None:
-        self._address = (host.removeprefix("https://").rpartition(":")[0], int(host.rpartition(":")[2]))
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self.shut = False
-        self._thread = threading.Thread(target=self._serve)
-
-    def __enter__(self) -> Gateway:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._thread.join(10)
-        self._server.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            with client, suppress(OSError):  # one side that resets its connection is not the end
-                if not self.shut:
-                    with socket.create_connection(self._address) as server:
-                        self._pass(client, server)
-
-    def _pass(self, client: socket.socket, server: socket.socket) -> None:
-        """Until one of them says no more, or the gateway is shut."""
-        while not self.shut:
-            for source in select.select([client, server], [], [], 0.1)[0]:
-                data = source.recv(65536)
-                if not data:
-                    return
-                (server if source is client else client).sendall(data)
-
-
 def test_lease_survives_an_outage(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
-    with Gateway(here.configuration.host) as gateway:
-        here.configuration.refresh_api_key_hook = None  # it would name the server anew, too
-        here.configuration.tls_server_name = "kubernetes"
-        here.configuration.host = f"https://127.0.0.1:{gateway.port}"
-        with hold_lease(here, "away", duration_s=2) as value:
-            gateway.shut = True
-            silent, before = "", None
-            while silent != before:  # what was on its way when the gateway was shut may yet be done
-                time.sleep(2)
-                silent, before = lease(cluster, namespace, "away")["spec"]["renewTime"], silent
-            gateway.shut = False
-            wait_for(lambda: lease(cluster, namespace, "away")["spec"]["renewTime"] > silent)
-            assert value.endswith(lease(cluster, namespace, "away")["metadata"]["uid"])
+    faults = Faults(1, {Kind.OTHER: {Fault.REFUSE: 1.0}})
+    faults.on = False
+    with Proxy(here, faults) as proxy, hold_lease(proxy.cluster, "away", duration_s=2) as value:
+        faults.on = True
+        silent, before = "", None
+        while silent != before:  # what was on its way when the outage began may yet be done
+            time.sleep(2)
+            silent, before = lease(cluster, namespace, "away")["spec"]["renewTime"], silent
+        faults.on = False
+        wait_for(lambda: lease(cluster, namespace, "away")["spec"]["renewTime"] > silent)
+        assert value.endswith(lease(cluster, namespace, "away")["metadata"]["uid"])
     assert lease(cluster, namespace, "away") == {}
 
 

@@ -110,10 +110,7 @@ class Town:
 def town(
     cluster: Cluster, sandbox_image: str, outside: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Town]:
-    with (
-        installed(cluster, tmp_path_factory.mktemp("network")) as release,
-        cluster.namespace("chart-bare") as bare,
-    ):
+    with installed(cluster, tmp_path_factory.mktemp("network")) as release, cluster.namespace("chart-bare") as bare:
         boxes = [
             release.sandbox(sandbox_image, role=role, network=network)
             for role, network in (("solve", False), ("grade", False), ("grade", True))

@@ -23,24 +23,14 @@ from swe_argo.steps.sandbox.kubernetes.backend import KubernetesBackend
 from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
 from swe_argo.steps.sandbox.untrusted import as_untrusted
-from tests.cluster.installed_chart import settles
-from tests.cluster.lab import SMALL, KubernetesLab, keep_pod_object, laboratory
+from tests.cluster.installed_chart import PATIENCE_S, settles
+from tests.cluster.lab import SMALL, KubernetesLab, keep_pod_object
 from tests.cluster.real_cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 NAMED = "kubernetes.io/hostname"
 ROOM = {"cpu": "4", "memory": "4Gi", "ephemeral-storage": "10Gi", "pods": "10"}
-SILENT_S = 90
-"""The node controller gives a node 50 s, and looks every 5."""
-COLLECTED_S = 120
-"""Pods of a node that does not exist are collected after 40 s, by a look every 20."""
-
-
-@pytest.fixture(scope="module")
-def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
 
 
 @pytest.fixture
@@ -103,32 +93,31 @@ def create_on(lab: KubernetesLab, node: str) -> KubernetesSandbox:
             patched(lab.cluster, "node", node, {"conditions": [ready()]})  # else it falls silent meanwhile
             return request.name in lab.pods() and scheduled(lab.pod(request.name))
 
-        assert settles(is_taken, 120)
+        assert settles(is_taken)
         runs = {"name": "sandbox", "ready": True, "restartCount": 0, "image": lab.image, "imageID": ""}
         runs |= {"containerID": "containerd://ghost", "state": {"running": {"startedAt": now()}}}
         conditions = [entry for entry in lab.pod(request.name)["status"]["conditions"] if entry["type"] != "Ready"]
         running = {"type": "Ready", "status": "True", "lastTransitionTime": now()}
         status = {"phase": "Running", "containerStatuses": [runs], "conditions": [*conditions, running]}
         patched(lab.cluster, "pod", request.name, status, "-n", lab.namespace)
-        box = making.result(timeout=120)
+        box = making.result(timeout=PATIENCE_S)
     lab.sandboxes.append((backend, box))
     return box
 
 
-@pytest.mark.timeout(900)
 def test_deleted_node_is_a_node_loss(cluster: Cluster, lab: KubernetesLab, node: str) -> None:
     box, kept_box = create_on(lab, node), create_on(lab, node)
     with pytest.raises(InfraError, match=r"error sending request|error dialing backend") as caught:
         as_untrusted(box).exec("true", timeout_s=10)
     assert (type(caught.value), caught.value.failure_class) == (InfraError, FailureClass.EXEC)
     with keep_pod_object(lab, kept_box):
-        assert settles(lambda: condition(lab.pod(box.transport.name), "Ready") != "True", SILENT_S)
+        assert settles(lambda: condition(lab.pod(box.transport.name), "Ready") != "True")
         cluster.kubectl("delete", "node", node)
         detail = lost(box, f"is unreachable: node {node} does not answer")
         assert "Ready False" in detail
         assert "NodeNotReady: Node is not ready" in detail
 
-        assert settles(lambda: box.transport.name not in lab.pods(), COLLECTED_S)
+        assert settles(lambda: box.transport.name not in lab.pods())
         assert "NodeNotReady: Node is not ready" in lost(box, "lost its node: Node is not ready")
         # The last look at a pod, whose object somebody else keeps here.
         assert "DeletionByPodGC" in lost(kept_box, "lost its node: PodGC: node no longer exists")

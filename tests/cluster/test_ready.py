@@ -1,21 +1,29 @@
-"""What plan says of a real cluster before anything is made there."""
+"""What plan says of a real cluster before anything is made there: access, nodes, settings, quotas and policies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.accounts import RUNNER, Rule, account, forget
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.readiness import check_cluster
+from swe_argo.steps.sandbox.readiness import ReadinessResult, SandboxNeeds
+from tests.cluster.accounts import RUNNER, Rule, account, forget, reached
 from tests.cluster.installed_chart import prepared
-from tests.cluster.planning import ACT, GRADE, check_readiness, refusal, refused_run, temporary_object
 from tests.cluster.real_cluster import Cluster
+from tests.workflows.command import swe_argo, wait_for
 
 pytestmark = pytest.mark.cluster
 
+GRADE = SandboxNeeds(images=["localhost/x:1"], acts=False, solves=False, grading_network=True, timeout_s=1800)
+ACT = replace(GRADE, acts=True, solves=True)
 NODES: list[Rule] = [("list", "nodes", "")]
 SHUT = {
     "podSelector": {"matchExpressions": [{"key": "swe-argo/role", "operator": "Exists"}]},
@@ -29,6 +37,44 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     with cluster.namespace("ready") as name:
         yield name
         forget(cluster, name)
+
+
+@contextmanager
+def temporary_object(
+    cluster: Cluster, namespace: str, kind: str, name: str, api: str = "v1", **body: Any
+) -> Iterator[None]:
+    """Such an object in the namespace."""
+    whole = {"apiVersion": api, "kind": kind, "metadata": {"name": name, "namespace": namespace}, **body}
+    cluster.kubectl("apply", "-f", "-", input=json.dumps(whole))
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", kind, name, "-n", namespace)
+
+
+def check_readiness(kubeconfig: Path, namespace: str, needs: SandboxNeeds = GRADE, **spec: Any) -> ReadinessResult:
+    return check_cluster(reached(kubeconfig, namespace), SandboxSpec(backend="kubernetes", **spec), needs)
+
+
+def refusal(kubeconfig: Path, namespace: str, needs: SandboxNeeds = GRADE, **spec: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        check_readiness(kubeconfig, namespace, needs, **spec)
+    assert "\n" not in refused.value.reason
+    return refused.value.reason
+
+
+def refused_run(cluster: Cluster, namespace: str, folder: Path, *words: str, kubeconfig: Path | None = None) -> str:
+    """What ``swe-argo run WORDS`` says in its one line. Nothing is made, here or there."""
+    store = folder / "store"
+    gold = ("run", "--backend", "kubernetes", "--dataset", "mini", "--agent", "gold", "--store", str(store))
+    namespace_words = () if "--namespace" in words else ("--namespace", namespace)
+    environment = cluster.environment | {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig)}
+    result = swe_argo(*gold, *namespace_words, *words, env=environment)
+    assert result.returncode == 64, result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert not [path for path in store.rglob("*") if path.is_file()]
+    assert cluster.kubectl("get", "pods,leases", "-n", namespace, "-o", "name") == ""
+    return result.stderr
 
 
 def test_bare_namespace_gives_a_notice(cluster: Cluster, namespace: str) -> None:
@@ -113,33 +159,6 @@ def test_autoscaler_gives_a_notice(cluster: Cluster, namespace: str, tmp_path: P
     assert message.endswith("; the cluster autoscaler may add such a node")
 
 
-def test_large_request_names_the_node(cluster: Cluster, namespace: str) -> None:
-    [node] = cluster.kubectl("get", "nodes", "-o", "name").split()
-    message = refusal(cluster.kubeconfig, namespace, memory_mb=10 << 20)
-    assert message.startswith("sandbox.memory_mb: a sandbox requests 10240Gi memory, but the largest node")
-    assert node.removeprefix("node/") in message
-    assert refusal(cluster.kubeconfig, namespace, cpus=4000).startswith("sandbox.cpus: a sandbox requests 4000 cpu")
-
-
-def test_invalid_selector_is_refused(cluster: Cluster, namespace: str) -> None:
-    assert "'role' is not key=value" in refusal(cluster.kubeconfig, namespace, kubernetes={"node_selector": ["role"]})
-
-
-@pytest.mark.parametrize(
-    ("document", "expected"),
-    [
-        ("resources: {limits: {cpu: much}}", "resources.limits.cpu: "),
-        ("nodeselector: {}", "nodeselector: "),
-        ("[", "while parsing"),
-    ],
-)
-def test_invalid_settings_have_a_path(cluster: Cluster, namespace: str, document: str, expected: str) -> None:
-    with temporary_object(cluster, namespace, "ConfigMap", "swe-argo-sandbox", data={"sandbox.yaml": document}):
-        message = refusal(cluster.kubeconfig, namespace)
-    assert "ConfigMap swe-argo-sandbox" in message
-    assert expected in message
-
-
 def test_settings_objects_must_exist(cluster: Cluster, namespace: str) -> None:
     for document, expected in (
         ("serviceAccountName: nobody", 'serviceaccount "nobody" not found'),
@@ -204,3 +223,113 @@ def test_chart_account_is_ready(cluster: Cluster, tmp_path: Path) -> None:
             "no right to list nodes: cannot check whether one fits a sandbox (10m cpu, 16Mi memory"
         )
         assert check_readiness(cluster.kubeconfig, installed.namespace, ACT).notices == []
+
+
+@pytest.mark.parametrize("rules", [RUNNER, [*RUNNER, ("list", "resourcequotas", "")]])
+@pytest.mark.parametrize("hard", [{"count/pods": "0"}, {"limits.cpu": "3", "requests.cpu": "3"}])
+def test_too_small_quota_is_refused(
+    cluster: Cluster, namespace: str, tmp_path: Path, hard: dict[str, str], rules: list[Rule]
+) -> None:
+    kubeconfig = account(cluster, namespace, tmp_path, rules)
+    with temporary_object(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
+        counted(cluster, namespace, "tiny", hard)
+        message = refusal(kubeconfig, namespace)
+    assert message.startswith("sandbox.kubernetes.namespace: ")
+    assert "is too small for one sandbox" in message
+    assert "tiny" in message
+    assert next(iter(hard)) in message
+
+
+def test_used_up_quota_is_a_notice(cluster: Cluster, namespace: str) -> None:
+    pod = {"containers": [{"name": "main", "image": "localhost/none:1", "imagePullPolicy": "Never"}]}
+    hard = {"count/pods": "1"}
+    with (
+        temporary_object(cluster, namespace, "Pod", "other", spec={**pod, "terminationGracePeriodSeconds": 0}),
+        temporary_object(cluster, namespace, "ResourceQuota", "one", spec={"hard": hard}),
+    ):
+        counted(cluster, namespace, "one", hard, used="1")
+        notices = check_readiness(cluster.kubeconfig, namespace).notices
+    assert any(
+        f"quota of {namespace} is used up, so sandboxes will wait: exceeded quota: one" in notice for notice in notices
+    )
+
+
+def test_limit_range_refusal_is_quoted(cluster: Cluster, namespace: str) -> None:
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}
+    with temporary_object(cluster, namespace, "LimitRange", "low", spec=limits):
+        message = refusal(cluster.kubeconfig, namespace)
+    assert "maximum cpu usage per Container is 1, but limit is 4" in message
+
+
+def counted(cluster: Cluster, namespace: str, name: str, hard: dict[str, str], used: str = "") -> None:
+    """Wait until a quota is in force, and as much of it ``used``."""
+
+    def in_force() -> bool:
+        status = json.loads(cluster.kubectl("get", "resourcequota", name, "-n", namespace, "-o", "json"))["status"]
+        return bool(status.get("hard") == hard and (not used or used in status.get("used", {}).values()))
+
+    wait_for(in_force)
+
+
+def test_pod_security_refusal_is_quoted(cluster: Cluster, namespace: str) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    cluster.kubectl("label", "namespace", namespace, f"{label}=restricted")
+    try:
+        assert 'violates PodSecurity "restricted:latest"' in refusal(cluster.kubeconfig, namespace)
+    finally:
+        cluster.kubectl("label", "namespace", namespace, f"{label}-")
+
+
+@pytest.fixture
+def prefixes(cluster: Cluster, namespace: str) -> Iterator[str]:
+    """A policy that takes images from good.example alone."""
+    name, group = f"prefixes-{namespace}", "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [
+            {
+                "expression": "object.spec.containers.all(c, c.image.startsWith('good.example/'))",
+                "message": "images come from good.example alone",
+            }
+        ],
+    }
+    where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": where}
+    objects = [
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": policy},
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
+    ]
+    whole = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    cluster.kubectl("apply", "-f", "-", input=whole)
+    try:
+        wait_for(lambda: not is_admitted(cluster, namespace))
+        yield "images come from good.example alone"
+    finally:
+        cluster.kubectl("delete", "-f", "-", input=whole)
+        wait_for(lambda: is_admitted(cluster, namespace))  # a policy is in force for a moment after it is gone
+
+
+def is_admitted(cluster: Cluster, namespace: str) -> bool:
+    """Whether a pod of an image of bad.example would be made."""
+    probe = ("run", "probe", "-n", namespace, "--image=bad.example/x:1", "--dry-run=server")
+    return not cluster.try_kubectl(*probe).returncode
+
+
+def test_image_policy_refusal_is_quoted(cluster: Cluster, namespace: str, prefixes: str) -> None:
+    # The one image of another registry, among hundreds of good ones.
+    images = [*(f"good.example/hub/x-{number}:1" for number in range(500)), "docker.io/hub/y:1"]
+    message = refusal(cluster.kubeconfig, namespace, replace(GRADE, images=images))
+    assert message.startswith("sandbox.registry: ")
+    assert "docker.io/hub/y:1" in message
+    assert prefixes in message
+    assert "sb-plan" not in message
+    check_readiness(cluster.kubeconfig, namespace, replace(GRADE, images=images), registry="good.example/mirror")
+
+
+def test_policy_refusal_is_one_line(cluster: Cluster, namespace: str, prefixes: str, tmp_path: Path) -> None:
+    assert prefixes in refused_run(cluster, namespace, tmp_path)
+    hard = {"count/pods": "0"}
+    with temporary_object(cluster, namespace, "ResourceQuota", "tiny", spec={"hard": hard}):
+        counted(cluster, namespace, "tiny", hard)
+        assert "is too small for one sandbox" in refused_run(cluster, namespace, tmp_path)

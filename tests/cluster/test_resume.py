@@ -23,7 +23,7 @@ from tests.steps.test_resume import r2egym
 from tests.workflows.command import ids, swe_argo
 from tests.workflows.models.run import KEY, environment
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 INSTANCE = "mini__slugkit-1"
 TURNS = 15

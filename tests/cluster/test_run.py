@@ -12,7 +12,7 @@ from tests.cluster.installed_chart import InstalledChart, figures, leftovers, ve
 from tests.workflows import test_confirmation as confirmation
 from tests.workflows.command import HONEST, QUICK, ids, official, summary, swe_argo
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.mark.parametrize(("agent", "resolved"), [("gold", 12), ("idle", 0)])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -21,21 +19,13 @@ from tests.steps.sandbox.conformance import Conformance, run, says
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-GATEWAY, PORTS = "10.244.0.1", range(9010, 9090)
-"""What of this host a pod of the one-machine cluster reaches, if no policy forbids it."""
-
-
-@pytest.fixture(scope="class")
-def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
-
 
 @pytest.fixture(scope="class")
 def box(lab: KubernetesLab) -> Sandbox:
     return lab.create(deadline_s=3600)
 
 
+@pytest.mark.core
 class TestKubernetes(Conformance):
     pass
 
@@ -116,18 +106,6 @@ class TestPods:
 
 
 class TestNetwork:
-    def test_closed_sandbox_is_isolated(self, lab: KubernetesLab) -> None:
-        box, connected = lab.make(), lab.make(network=True)
-        address = lab.pod(connected.transport.name)["status"]["podIP"]
-        with _listening() as (host, port):
-            reach = f"bash -c 'exec 3<>/dev/tcp/{host}/{port}' && echo reached"
-            assert b"reached" not in run(box, f"timeout 2 {reach}").stdout
-            assert run(connected, f"timeout 50 {reach}").stdout == b"reached\n"
-        assert (
-            run(box, f"timeout 1 bash -c 'exec 3<>/dev/tcp/{address}/1'").exit_code == 124
-        )  # refused, were it reached
-        assert (box.machine.network, connected.machine.network) == (False, True)
-
     def test_dns_fails_at_once(self, lab: KubernetesLab) -> None:
         look_up = "import socket; socket.getaddrinfo('example.org', 80)"
         box = lab.make()
@@ -201,19 +179,3 @@ class TestSettings:
         write("x", key="other")
         with pytest.raises(ConfigError, match=r"the key sandbox\.yaml is missing"):
             read(lab.reached)
-
-
-class _listening:  # noqa: N801 - reads as what it does
-    """A server on this host that pods reach."""
-
-    def __enter__(self) -> tuple[str, int]:
-        for port in PORTS:
-            try:
-                self.server = socket.create_server((GATEWAY, port))
-            except OSError:
-                continue
-            return GATEWAY, port
-        pytest.skip("no port that pods reach is free")
-
-    def __exit__(self, *_: object) -> None:
-        self.server.close()

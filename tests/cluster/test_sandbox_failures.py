@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,21 +17,14 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
 from swe_argo.steps.sandbox.kubernetes.pod import KubernetesSandbox
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
-from tests.cluster.lab import KubernetesLab, keep_pod_object, laboratory
-from tests.cluster.real_cluster import Cluster
+from tests.cluster.lab import KubernetesLab, keep_pod_object
 from tests.steps.sandbox.conformance import run, says
 from tests.workflows.command import wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 KUBELET_S = 240
 """A kubelet measures what a pod has on disk once a minute; on a busy machine the eviction follows later."""
-
-
-@pytest.fixture(scope="module")
-def lab(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
 
 
 def lost(box: KubernetesSandbox, kind: type[StepError], failure_class: FailureClass) -> StepError:
@@ -183,8 +175,6 @@ class TestMaking:
     def test_interrupt_leaves_no_pod(self, lab: KubernetesLab) -> None:
         before = lab.pods()
         backend = lab.backend(nodeSelector={"no": "such"})
-        # Whoever started the tests in the background has them ignore it.
-        usual = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         try:
@@ -192,7 +182,6 @@ class TestMaking:
                 lab.make(backend)
         finally:
             timer.join()
-            signal.signal(signal.SIGINT, usual)
         assert lab.pods() == before
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.cluster.faults import EXEC_RATES, POD_RATES, Faults, Kind, Proxy
-from tests.cluster.lab import KubernetesLab, laboratory
-from tests.cluster.real_cluster import Cluster
+from tests.cluster.lab import KubernetesLab
 from tests.steps.agents.gateway.agents import assert_calls_answered_once
 from tests.steps.sandbox.conformance import Conformance, run
 
@@ -23,26 +22,16 @@ def faults() -> Faults:
     return Faults(SEED, {Kind.EXEC: EXEC_RATES, Kind.PODS: POD_RATES, Kind.WATCH: POD_RATES})
 
 
-@pytest.fixture(scope="class")
-def straight(cluster: Cluster, sandbox_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesLab]:
-    with laboratory(cluster, sandbox_image, tmp_path_factory.mktemp("lab")) as lab:
-        yield lab
-
-
-@pytest.fixture(scope="class")
-def proxy(straight: KubernetesLab, faults: Faults) -> Iterator[Proxy]:
-    with Proxy(straight.reached, faults) as proxy:
+@pytest.fixture(scope="class", autouse=True)
+def proxy(lab: KubernetesLab, faults: Faults) -> Iterator[Proxy]:
+    """The way of the lab's backends to the API server; what is left of the sandboxes is removed without it."""
+    straight = lab.reached
+    with Proxy(straight, faults) as proxy:
+        lab.reached, lab.shortest_deadline_s = proxy.cluster, 20.0
+        lab.patience_s = 240.0  # where faults are many and the machine is busy, too
         yield proxy
-
-
-@pytest.fixture(scope="class")
-def lab(straight: KubernetesLab, proxy: Proxy) -> Iterator[KubernetesLab]:
-    """Its sandboxes are made, used and destroyed through the proxy; what is left of them is removed without."""
-    reached, straight.reached, straight.shortest_deadline_s = straight.reached, proxy.cluster, 20.0
-    straight.patience_s = 240.0  # where faults are many and the machine is busy, too
-    yield straight
-    straight.reached = reached
-    straight.sandboxes = [(straight.backend(), box) for _, box in straight.sandboxes]
+    lab.reached = straight
+    lab.sandboxes = [(lab.backend(), box) for _, box in lab.sandboxes]
 
 
 @pytest.fixture(scope="class")

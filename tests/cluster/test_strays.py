@@ -203,9 +203,9 @@ def test_sweep_run_ignores_owners(cluster: Cluster, namespace: str, here: client
         ("web", {"swe-argo/run": "r1"}),
     ):
         make(cluster, namespace, name, labels=of)
-    assert orphans.sweep_run(here, "r1", "a__b-1", 1) == ["sb-one"]
+    assert orphans.remove_run_sandboxes(here, "r1", "a__b-1", 1) == ["sb-one"]
     assert pods(cluster, namespace) == {"sb-two", "sb-three", "sb-other", "web"}
-    assert sorted(orphans.sweep_run(here, "r1")) == ["sb-three", "sb-two"]
+    assert sorted(orphans.remove_run_sandboxes(here, "r1")) == ["sb-three", "sb-two"]
     assert pods(cluster, namespace) == {"sb-other", "web"}
 
 

@@ -115,11 +115,7 @@ def shop(
     if not shutil.which(request.param):
         pytest.skip(f"the {request.param} command is not installed")
     scratch = tmp_path_factory.mktemp(request.param)
-    specs = {
-        "BUILDER": request.param,
-        "IMAGE_REGISTRY": f"images.test/{request.param}",
-        "BASE": debian,
-    }
+    specs = {"BUILDER": request.param, "IMAGE_REGISTRY": f"images.test/{request.param}", "BASE": debian}
     with ExitStack() as stack:
         pushed = stack.enter_context(serve_registry())
         if request.param == "docker":

@@ -28,18 +28,14 @@ def files(tmp_path: Path) -> tuple[list[str], list[str]]:
     return required, pinned
 
 
-def test_verl_packages_cover_sandboxes(
-    files: tuple[list[str], list[str]],
-) -> None:
+def test_verl_packages_cover_sandboxes(files: tuple[list[str], list[str]]) -> None:
     names = {name.split(">")[0] for name in files[0]}
     assert {"pydantic", "docker", "kubernetes", "e2b", "boto3", "datasets"} <= names
     assert not any(name.startswith("swebench") for name in files[0])
     assert '"swebench==' in (ROOT / "pyproject.toml").read_text()  # the recipe reads it there
 
 
-def test_verl_packages_keep_pins(
-    files: tuple[list[str], list[str]],
-) -> None:
+def test_verl_packages_keep_pins(files: tuple[list[str], list[str]]) -> None:
     pinned = files[1]
     assert f"numpy=={version('numpy')}" in pinned
     assert "not-in-here==1.5" in pinned

@@ -12,7 +12,8 @@ import pytest
 from tests.paths import ROOT
 
 HERE = ROOT / "cluster" / "local"
-PARTS = "for part in settings daemons build; do . $HERE/$part.sh; done; mkdir -p $BIN $LOGS $STATE/build/stamps"
+PARTS = "for part in settings daemons machine build argo; do . $HERE/$part.sh; done"
+FOLDERS = "mkdir -p $BIN $LOGS $STATE/build/stamps"
 
 
 def shell(folder: Path, go: str, words: str) -> subprocess.CompletedProcess[str]:
@@ -26,7 +27,7 @@ def shell(folder: Path, go: str, words: str) -> subprocess.CompletedProcess[str]
         "SWE_ARGO_CLUSTER": str(folder / "state"),
         "SAID": str(stderr_file),
     }
-    script = f"set -euo pipefail; HERE={HERE}; {PARTS}; PROGRESS_S=1; {words}"
+    script = f"set -euo pipefail; HERE={HERE}; {PARTS}; {FOLDERS}; PROGRESS_S=1; {words}"
     with stderr_file.open("w") as stderr:
         result = subprocess.run(
             ["bash", "-c", script], env=os.environ | ours, stdout=subprocess.PIPE, stderr=stderr, text=True, check=False
@@ -57,6 +58,31 @@ def test_failed_build_shows_the_error(tmp_path: Path) -> None:
     assert result.returncode == 1
     lines = ["building main.go", "main.go:7:1: expected declaration", "error: the build of main.go failed"]
     assert result.stderr.splitlines() == lines
+
+
+def test_builds_wait_for_another(tmp_path: Path) -> None:
+    """Two builds at a time would start twice as many compilers as there are cores."""
+    go = 'mkdir building || echo overlap >>$SAID.words; echo "$*" >>$SAID.words; sleep 0.2; rmdir building'
+    assert shell(tmp_path, f"cd {tmp_path}; {go}", "build pause & build pause & wait").returncode == 0
+    words = (tmp_path / "said.words").read_text()
+    assert "overlap" not in words
+    assert words.count(f"build -v -p {len(os.sched_getaffinity(0))} ") == 2
+
+
+def test_build_argo_fills_argo_home(tmp_path: Path) -> None:
+    source = tmp_path / "argo-workflows"
+    (source / "manifests/base/crds/full").mkdir(parents=True)
+    (source / "manifests/base/crds/full/argoproj.io_workflows.yaml").touch()
+    (source / "go.mod").write_text("module github.com/argoproj/argo-workflows/v4\n")
+    go = 'test $1 = build || { echo go1.30; exit; }; echo "$GOFLAGS" "$@" >$SAID.words'
+    result = shell(tmp_path, go, f"export ARGO_HOME={tmp_path}/home; build_argo {source}")
+    assert (result.returncode, result.stdout) == (0, "")
+    words = (tmp_path / "said.words").read_text()
+    assert "-tags=kubernetes_protomessage_one_more_release -overlay=" in words
+    assert "-X github.com/argoproj/argo-workflows/v4.version=v0.0.0" in words
+    assert words.endswith("./cmd/workflow-controller ./cmd/argoexec ./cmd/argo\n")
+    assert not (source / "ui").exists()
+    assert (tmp_path / "home/manifests/base/crds/full/argoproj.io_workflows.yaml").exists()
 
 
 @pytest.mark.long

@@ -45,10 +45,7 @@ def test_load_refuses_what_is_no_image(cluster: Cluster, tmp_path: Path) -> None
     empty = tmp_path / "empty.tar"
     with tarfile.open(empty, "w") as tar:
         tar.addfile(tarfile.TarInfo("hello"), io.BytesIO())
-    for argument, expected in (
-        (empty, "no image with a name"),
-        ("no-such-image:1", "neither an archive nor an image"),
-    ):
+    for argument, expected in ((empty, "no image with a name"), ("no-such-image:1", "neither an archive nor an image")):
         result = cluster.command("load", str(argument))
         assert (result.returncode, result.stdout) == (64, "")
         assert str(argument) in result.stderr

@@ -64,7 +64,7 @@ def test_up_makes_the_cluster_once(machine: Machine) -> None:
     ]
     assert machine.trace("kind", "up") == ["version -q", "get clusters", f"export kubeconfig --name swe-argo {admin}"]
     assert machine.trace("kubectl", "up") == [
-        f"{admin} wait --for=condition=Ready node --all --timeout=60s",
+        f"{admin} wait --for=condition=Ready node --all --timeout=300s",
         f"{admin} label node --all role=cpu-sandbox --overwrite",
     ]
 

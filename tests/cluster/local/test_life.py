@@ -79,7 +79,7 @@ def wait_for_traces(state: Path, before: dict[str, list[str]]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_up_and_down_leave_no_traces(state: Path) -> None:
     assert cluster("build").returncode == 0
     before = traces(state)

@@ -151,14 +151,22 @@ def test_unknown_part_is_not_restarted(machine: Machine) -> None:
     assert "etcd" in refused(machine, "restart", "etc")
 
 
-def test_argo_needs_argo_home(machine: Machine) -> None:
-    assert "ARGO_HOME is not set" in refused(machine, "argo")
-
-
 def test_incomplete_argo_home_is_named(machine: Machine, tmp_path: Path) -> None:
     machine.more = {"ARGO_HOME": str(tmp_path)}
     for name in ("workflow-controller", "argoexec", "manifests/base/crds/full/argoproj.io_workflows.yaml"):
-        assert f"ARGO_HOME={tmp_path} lacks {name}" in refused(machine, "argo")
+        assert f"ARGO_HOME={tmp_path} lacks {name}: make argo-binaries" in refused(machine, "argo")
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert "cluster up" in refused(machine, "argo")
+
+
+def test_argo_home_is_in_the_cache(machine: Machine) -> None:
+    assert "ARGO_HOME=/nowhere/.cache/swe-argo/argo lacks workflow-controller" in refused(machine, "argo")
+
+
+def test_build_argo_needs_a_checkout(machine: Machine, tmp_path: Path) -> None:
+    assert "SOURCE is not set" in refused(machine, "build-argo")
+    assert f"SOURCE={tmp_path} is not a checkout of argo-workflows" in refused(machine, "build-argo", str(tmp_path))
+    (tmp_path / "go.mod").write_text("module github.com/argoproj/argo-workflows/v4\n")
+    machine.lacks("go")
+    assert "without Go" in refused(machine, "build-argo", str(tmp_path))
