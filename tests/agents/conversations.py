@@ -1,4 +1,4 @@
-"""What a model says to the real agent programs: the reference patch of a mini instance, by each one's own tools."""
+"""Model answers for the real agent programs: the reference patch of a mini instance, by each program's own tools."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SHELLS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "qwen-code": ("run_shell_command", "command", {"is_background": False}),
     "openhands-cli": ("terminal", "command", {"security_risk": "LOW", "summary": "Work"}),
 }
-"""Tool, its argument for a command, and what else it wants."""
+"""Tool, its argument for a command, and its other required arguments."""
 
 
 def answers(agent: str, instance: str) -> list[Answer]:
-    """The model's answers, in turn."""
+    """Return the model's answers, in turn."""
     patch = rows()[instance]["patch"]
     if agent == "aider":
         return [Answer(_blocks(patch))]
@@ -31,7 +31,7 @@ def answers(agent: str, instance: str) -> list[Answer]:
 
 
 def solving(agent: str, *instances: str) -> Script:
-    """A model that solves these instances, each recognised by the first line of its issue."""
+    """Return a model that solves these instances, recognised by the first lines of their issues."""
     return by_text({_title(name): _script(agent, name) for name in instances}, otherwise=play(Answer("Ready.")))
 
 
@@ -52,7 +52,7 @@ def _answer(agent: str, thought: str, command: str) -> Answer:
 
 
 def _blocks(patch: str) -> str:
-    """A patch in the words that aider takes in its edit format diff."""
+    """Return a patch in aider's edit format diff."""
     return "\n\n".join(
         f"{edit.path}\n```python\n<<<<<<< SEARCH\n{edit.old}=======\n{edit.new}>>>>>>> REPLACE\n```"
         for edit in edits(patch)

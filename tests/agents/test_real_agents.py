@@ -37,18 +37,18 @@ def containers(docker_client: DockerClient, docker_host: None, monkeypatch: pyte
 
 @pytest.mark.parametrize("agent", shipped_names())
 def test_shipped_agent_solves_in_folder(agent: str, tmp_path: Path) -> None:
-    fixed(agent, tmp_path, "local")
+    check_solves(agent, tmp_path, "local")
 
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("containers")
 @pytest.mark.parametrize("agent", shipped_names())
 def test_shipped_agent_solves_in_docker(agent: str, tmp_path: Path) -> None:
-    fixed(agent, tmp_path, "docker")
+    check_solves(agent, tmp_path, "docker")
 
 
-def fixed(agent: str, store: Path, backend: str) -> None:
-    """Run it, and hold the report against what the server counted."""
+def check_solves(agent: str, store: Path, backend: str) -> None:
+    """Run an agent; compare its report with the server's counts."""
     recipe = read_recipe(find_shipped(agent))
     built = {(item.name, item.version) for item in stored_bundles() if item.facts.architecture == architecture_here()}
     if (agent, recipe.version) not in built:
@@ -60,11 +60,11 @@ def fixed(agent: str, store: Path, backend: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     for instance in instances:
         report = json.loads((store / "runs" / "run" / "units" / instance / "1" / "report.json").read_text())
-        did = trajectory(store, instance)
-        assert did.extra.stop_reason is StopReason.FINISHED, did.extra
+        whole = trajectory(store, instance)
+        assert whole.extra.stop_reason is StopReason.FINISHED, whole.extra
         assert report[instance]["resolved"] is True
-        assert did.agent.version == recipe.version
-        assert did.extra.usage.calls >= len(answers(agent, instance))
+        assert whole.agent.version == recipe.version
+        assert whole.extra.usage.calls >= len(answers(agent, instance))
     usage = summary(str(store), "run").cost.usage
     mine = (usage.calls, usage.requests, usage.prompt_tokens, usage.completion_tokens)
     assert mine == (counts.calls, counts.requests, counts.prompt_tokens, counts.completion_tokens)

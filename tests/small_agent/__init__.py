@@ -1,4 +1,4 @@
-"""An agent program of this project's own, for tests of what runs them: the script ``small-agent`` beside this file."""
+"""A small agent program for tests of agent programs: the script ``small-agent`` beside this file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _WORDS = ["--base-url", "{base_url}", "--model", "{model}", "--task", "{instruct
 
 
 def words(protocol: str = "chat", *more: str) -> list[str]:
-    """What stands behind its name on its command line."""
+    """Return the arguments of its command line."""
     return ["--protocol", protocol, *_WORDS, *more]
 
 
 def recipe(program: str, protocol: str = "chat", *more: str) -> Recipe:
-    """A recipe for it without files of its own; ``program`` is where the sandbox has it."""
+    """Return a recipe without files; ``program`` is its path in the sandbox."""
     return Recipe.model_validate(
         {"name": "small-agent", "protocol": protocol, "command": ["python3", program, *words(protocol, *more)]}
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,16 @@ from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.steps.agents.machine import Box, image
 
 
-def _box(images: Path, *, isolated: bool) -> Iterator[Box]:
-    image(images / "test__image" / "testbed")
+@pytest.fixture(scope="session")
+def image_repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository of the image, to copy."""
+    folder = tmp_path_factory.mktemp("image") / "testbed"
+    image(folder)
+    return folder
+
+
+def _box(repository: Path, images: Path, *, isolated: bool) -> Iterator[Box]:
+    shutil.copytree(repository, images / "test__image" / "testbed")
     backend = LocalBackend(images, isolated=isolated)
     request = SandboxRequest(name="test", image="test/image", deadline_s=600, network=False, isolated=isolated)
     sandbox = backend.create(request)
@@ -25,15 +34,15 @@ def _box(images: Path, *, isolated: bool) -> Iterator[Box]:
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Iterator[Box]:
+def box(image_repository: Path, tmp_path: Path) -> Iterator[Box]:
     """A sandbox on the plain host: repositories may refer to each other by the paths the test sees."""
-    yield from _box(tmp_path / "images", isolated=False)
+    yield from _box(image_repository, tmp_path / "images", isolated=False)
 
 
 @pytest.fixture(params=["host", "bubblewrap"])
-def any_box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Box]:
+def any_box(request: pytest.FixtureRequest, image_repository: Path, tmp_path: Path) -> Iterator[Box]:
     """A sandbox of either kind."""
     isolated = request.param == "bubblewrap"
     if isolated and (reason := bubblewrap.probe()):
         pytest.skip(reason)
-    yield from _box(tmp_path / "images", isolated=isolated)
+    yield from _box(image_repository, tmp_path / "images", isolated=isolated)

@@ -1,4 +1,4 @@
-"""Units that were solved, made up: what a writer of trajectories is handed."""
+"""Builders of solved units: run, instance, trajectory and verdict, as writers of trajectories get them."""
 
 from __future__ import annotations
 
@@ -28,26 +28,24 @@ from swe_argo.steps.contracts.verdict import GradeRecord, Integrity, Outcome, Te
 ID = "django__django-11099"
 PATCH = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
 Call = tuple[str, dict[str, Any], str]
-"""Tool, arguments, what was observed."""
+"""Tool, arguments, observation."""
 
 
 def run_file(agent: str = "r2egym", run: str = "night", **spec: Any) -> RunFile:
-    """A run as plan leaves it."""
-    chosen_spec = {"agent": {"name": agent, "max_steps": 40}, "run_id": run} | spec
+    """Return a run as plan leaves it."""
+    fields = {"agent": {"name": agent, "max_steps": 40}, "run_id": run} | spec
     lock = DatasetLock(name="verified", split="test", revision="c0ffee", rows=1, sha256="0" * 64)
-    versions = {"swe-argo": "0.1", "code": "abc"}
     return RunFile(
         run_id=run,
-        spec=RunSpec.model_validate(chosen_spec),
+        spec=RunSpec.model_validate(fields),
         dataset=lock,
         model="openai/m",
-        versions=versions,
+        versions={"swe-argo": "0.1", "code": "abc"},
         created_at="2026-11-22T06:00:00+00:00",
     )
 
 
 def instance(instance_id: str = ID) -> Instance:
-    """An issue."""
     return Instance(
         instance_id=instance_id,
         repo="django/django",
@@ -59,7 +57,6 @@ def instance(instance_id: str = ID) -> Instance:
 
 
 def grade(outcome: Outcome = Outcome.RESOLVED, instance_id: str = ID) -> GradeRecord:
-    """A verdict."""
     resolved = outcome is Outcome.RESOLVED
     return GradeRecord(
         instance_id=instance_id,
@@ -77,13 +74,13 @@ def grade(outcome: Outcome = Outcome.RESOLVED, instance_id: str = ID) -> GradeRe
 
 
 def agent_turn(number: int, calls: list[Call], *, thought: str = "I look.", metrics: Metrics | None = None) -> Turn:
-    """A turn of the agent."""
     tool_calls = [
         ToolCall(tool_call_id=f"c{number}-{place}", function_name=tool, arguments=arguments)
         for place, (tool, arguments, _) in enumerate(calls)
     ]
+    extra = ResultExtra(exit_code=0, seconds=0.25)
     results = [
-        Result(source_call_id=call.tool_call_id, content=output, extra=ResultExtra(exit_code=0, seconds=0.25))
+        Result(source_call_id=call.tool_call_id, content=output, extra=extra)
         for call, (_, _, output) in zip(tool_calls, calls, strict=True)
     ]
     return Turn(
@@ -100,7 +97,7 @@ def agent_turn(number: int, calls: list[Call], *, thought: str = "I look.", metr
 
 
 def metrics(prompt: int = 100, completion: int = 10) -> Metrics:
-    """What a call of the model took."""
+    """Return the metrics of a call of the model."""
     extra = MetricsExtra(seconds=1.5, finish_reason="tool_calls", request_id="req-1")
     return Metrics(prompt_tokens=prompt, completion_tokens=completion, cost_usd=0.01, extra=extra)
 
@@ -112,32 +109,33 @@ def trajectory(
     form: Literal["function_calling", "text"] = "function_calling",
     instance_id: str = ID,
 ) -> Trajectory:
-    """A whole one: what the system and the user said, then these turns."""
-    opening = [
-        Turn(step_id=1, timestamp="2026-11-22T06:00:00.000+00:00", source="system", message="You are an agent."),
-        Turn(step_id=2, timestamp="2026-11-22T06:00:00.000+00:00", source="user", message="Mend it."),
+    """Return a trajectory with two opening messages, then these turns."""
+    time, count = "2026-11-22T06:00:00.000+00:00", len(turns)
+    steps = [
+        Turn(step_id=1, timestamp=time, source="system", message="You are an agent."),
+        Turn(step_id=2, timestamp=time, source="user", message="Mend it."),
+        *(agent_turn(number, calls, metrics=metrics()) for number, calls in enumerate(turns, 3)),
     ]
-    steps = [*opening, *(agent_turn(number, calls, metrics=metrics()) for number, calls in enumerate(turns, 3))]
-    usage = Usage(calls=len(turns), requests=len(turns), prompt_tokens=100 * len(turns), cost_usd=0.01 * len(turns))
+    usage = Usage(calls=count, requests=count, prompt_tokens=100 * count, cost_usd=0.01 * count)
+    extra = TrajectoryExtra(
+        instance_id=instance_id,
+        attempt=1,
+        stop_reason=reason,
+        usage=usage,
+        started_at="2026-11-22T06:00:00+00:00",
+        seconds=9.0,
+    )
     return Trajectory(
         session_id="night",
         trajectory_id=f"night/{instance_id}/1",
         agent=AgentInfo(name=agent, version="0.1", model_name="openai/m", extra=AgentExtra(format=form)),
         steps=steps,
         final_metrics=FinalMetrics(total_prompt_tokens=usage.prompt_tokens, total_steps=len(steps)),
-        extra=TrajectoryExtra(
-            instance_id=instance_id,
-            attempt=1,
-            stop_reason=reason,
-            usage=usage,
-            started_at="2026-11-22T06:00:00+00:00",
-            seconds=9.0,
-        ),
+        extra=extra,
     )
 
 
 def solved_unit(*turns: list[Call], agent: str = "r2egym", patch: str = PATCH, **more: Any) -> SolvedUnit:
-    """A unit whose agent made these calls, turn by turn."""
-    return SolvedUnit(
-        run_file(agent), instance(), 1, trajectory(*turns, agent=agent, **more), patch, grade(), "1 passed\n"
-    )
+    """Return a unit whose agent made these calls, turn by turn."""
+    whole = trajectory(*turns, agent=agent, **more)
+    return SolvedUnit(run_file(agent), instance(), 1, whole, patch, grade(), "1 passed\n")

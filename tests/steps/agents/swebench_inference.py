@@ -1,4 +1,4 @@
-"""SWE-bench's own prompt functions and its own rule for answers, as its package has them."""
+"""SWE-bench's own prompt functions and answer parser, from its package."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 _PACKAGE = "swebench.inference.make_datasets"
-# What is imported beside, and never reached from a prompt or an answer: a tokenizer from the network, clones, guesses.
-_BESIDE: Mapping[str, Mapping[str, Any]] = {
+# Modules that it imports but does not use for prompts and answers: a tokenizer from the network, git, chardet.
+_UNUSED: Mapping[str, Mapping[str, Any]] = {
     f"{_PACKAGE}.tokenize_dataset": {"TOKENIZER_FUNCS": {}},
     "git": {"Repo": None},
     "chardet": {},
@@ -24,9 +24,9 @@ _BESIDE: Mapping[str, Mapping[str, Any]] = {
 
 
 @contextmanager
-def _standing_in() -> Iterator[None]:
+def _stub_unused() -> Iterator[None]:
     ours = []
-    for name, content in _BESIDE.items():
+    for name, content in _UNUSED.items():
         if name.startswith("swebench") or importlib.util.find_spec(name) is None:
             module = ModuleType(name)
             vars(module).update(content)
@@ -46,22 +46,22 @@ def _standing_in() -> Iterator[None]:
 def _module(name: str) -> ModuleType:
     for package in ("swebench", "unidiff", "tqdm"):
         pytest.importorskip(package, reason=f"SWE-bench's own prompts need {package}")
-    with _standing_in():
+    with _stub_unused():
         return importlib.import_module(f"{_PACKAGE}.{name}")
 
 
 def prompt(style: str, row: Mapping[str, Any]) -> str:
-    """``PROMPT_FUNCTIONS[style](row)``: of problem_statement, readmes, file_contents, patch."""
+    """Return ``PROMPT_FUNCTIONS[style](row)``; the row has problem_statement, readmes, file_contents, patch."""
     functions: dict[str, Callable[[Mapping[str, Any]], str]] = _module("create_instance").PROMPT_FUNCTIONS
     return functions[style](row)
 
 
 def extract_diff(answer: str) -> str:
-    """The patch in an answer."""
+    """Return the patch in an answer."""
     patch: str = _module("utils").extract_diff(answer)
     return patch
 
 
 def text_column(style: str, row: Mapping[str, Any]) -> str:
-    """The column ``text`` of its published datasets (create_text_dataset.extract_fields)."""
+    """Return the column ``text`` of its published datasets (create_text_dataset.extract_fields)."""
     return prompt(style, row).strip() + "\n\n"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from swe_argo.steps.agents import iterative
-from swe_argo.steps.agents.critic import AttemptResult
+from swe_argo.steps.agents.critic import AttemptResult, accepts, choose_best
 from swe_argo.steps.agents.iterative import Attempt
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.agent_spec import AgentSpec
@@ -21,7 +21,7 @@ def attempt(result: AttemptResult = REFUSED, usage: Usage | None = None, message
     recorder = Recorder(AgentInfo(name="r2egym", version="1"), "run", "o__r-1", 1)
     recorder.add_message("user", message)
     recorder.usage = usage or Usage(calls=1, requests=2, prompt_tokens=10, completion_tokens=5, cost_usd=0.25)
-    return Attempt(result, recorder.alone(result.reason, 1.0), 0.0)
+    return Attempt(result, recorder.attempt_trajectory(result.reason, 1.0), 0.0)
 
 
 def test_refused_attempt_is_repeated() -> None:
@@ -81,3 +81,39 @@ def test_single_attempt_is_unchanged() -> None:
     only = attempt(ACCEPTED)
     assert iterative.merge_trajectories([only], 0) is only.trajectory
     assert iterative.describe_attempts(spec(iterative=False), [only], 0) == []
+
+
+PATCH = b"diff --git a/a b/a\n"
+
+
+@pytest.mark.parametrize(
+    ("critic", "reason", "patch", "accepted"),
+    [
+        ("finish_with_patch", StopReason.FINISHED, PATCH, True),
+        ("finish_with_patch", StopReason.MAX_STEPS, PATCH, True),
+        ("finish_with_patch", StopReason.FINISHED, b"\n", False),
+        ("finish_with_patch", StopReason.ABSOLUTE_STEPS, PATCH, False),
+        ("finish_with_patch", StopReason.TIMEOUT, PATCH, False),
+        ("empty_patch", StopReason.TIMEOUT, PATCH, True),
+        ("empty_patch", StopReason.FINISHED, b"", False),
+        ("pass", StopReason.MALFORMED, b"", True),
+    ],
+)
+def test_critics_accept_by_name(critic: str, reason: StopReason, patch: bytes, accepted: bool) -> None:
+    assert accepts(critic, AttemptResult(reason, patch)) is accepted
+
+
+@pytest.mark.parametrize(
+    ("attempts", "index"),
+    [
+        ([(StopReason.FINISHED, PATCH), (StopReason.FINISHED, PATCH)], 1),  # the newest that was accepted
+        ([(StopReason.FINISHED, PATCH), (StopReason.ABSOLUTE_STEPS, PATCH)], 0),
+        ([(StopReason.ABSOLUTE_STEPS, PATCH), (StopReason.MALFORMED, PATCH)], 0),  # an error is worse than a limit
+        ([(StopReason.ABSOLUTE_STEPS, PATCH), (StopReason.TIMEOUT, PATCH)], 1),  # none accepted: the newest
+        ([(StopReason.ABSOLUTE_STEPS, PATCH), (StopReason.FINISHED, b"")], 0),  # but not for no patch at all
+        ([(StopReason.MALFORMED, b""), (StopReason.REFUSAL, b"")], 1),
+        ([(StopReason.FINISHED, b"")], 0),
+    ],
+)
+def test_critic_chooses_best_attempt(attempts: list[tuple[StopReason, bytes]], index: int) -> None:
+    assert choose_best("finish_with_patch", [AttemptResult(*attempt) for attempt in attempts]) == index

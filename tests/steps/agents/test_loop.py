@@ -12,30 +12,28 @@ from swe_argo.steps.agents import loop
 from swe_argo.steps.agents.prompts import templates
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.scaffolds import SCAFFOLDS
-from swe_argo.steps.agents.task import Task
-from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.contracts.trajectory import AgentInfo, Result, StopReason, Trajectory
+from swe_argo.steps.contracts.trajectory import Result, StopReason, Trajectory
 from swe_argo.steps.errors import ConfigError, InfraError
-from swe_argo.steps.models.client import open_model
-from tests.model_server import Answer, Call, Fault, ModelServer, Script, call, function_text, model_server, play
+from tests.model_server import Answer, Call, Fault, ModelServer, Script, call, function_text, play
 from tests.model_server.answers import (
     CONTEXT_OPENAI,
     CONTEXT_VLLM,
+    DRIP,
     EMPTY,
     FILTERED,
+    NO_CHOICES,
     NO_QUOTA,
     REFUSAL,
     SERVER_ERROR,
+    error,
     rate_limited,
 )
 from tests.steps.agents.machine import Box
-from tests.steps.agents.mini_answers import in_turn
+from tests.steps.agents.tasks import agrees, in_turn, instance, open_task
 
-INSTANCE = Instance(
-    instance_id="o__r-1", repo="o/r", version="1", base_commit="c", image="i", problem_statement="a should be 3"
-)
+INSTANCE = instance(problem_statement="a should be 3")
 FORMATS = pytest.mark.parametrize("fn_calling", [True, False], ids=["functions", "text"])
 SHELL = {"r2egym": "cmd", "openhands": "command", "sweagent": "command"}
 EDITOR = {"r2egym": "file_editor", "openhands": "str_replace_editor", "sweagent": "str_replace_editor"}
@@ -63,7 +61,7 @@ def finish(scaffold: str = "r2egym") -> ToolAction:
 
 @dataclass
 class LoopResult:
-    """An attempt that is over, with all that is known of it."""
+    """A finished attempt."""
 
     reason: StopReason | None
     recorder: Recorder
@@ -88,51 +86,23 @@ class Work:
         self.box, self.file = box, file
 
     def __call__(
-        self,
-        script: Script,
-        name: str = "r2egym",
-        *,
-        fn_calling: bool = True,
-        llm: dict[str, Any] | None = None,
-        temperature: float | None = None,
-        wrong: tuple[type[Exception], ...] = (),
-        about: Instance = INSTANCE,
-        **agent: Any,
+        self, script: Script, name: str = "r2egym", *, wrong: tuple[type[Exception], ...] = (), **options: Any
     ) -> LoopResult:
-        with model_server(script) as server:
-            chosen_spec = RunSpec.model_validate(
-                {
-                    "agent": {"name": name, "model": "openai/m", "timeout_s": 60, "command_timeout_s": 20, **agent},
-                    "llm": {"base_url": server.url, "num_retries": 0, **(llm or {})},
-                }
-            )
-            recorder = Recorder(AgentInfo(name=name, version="1", model_name="m"), "run", "o__r-1", 1, self.file)
-            with open_model(chosen_spec, first_wait_s=0.01) as model:
-                task = Task(
-                    instance=about,
-                    spec=chosen_spec.agent,
-                    box=self.box.sandbox,
-                    recorder=recorder,
-                    model=model,
-                    instruction=templates.template_source(chosen_spec.agent),
-                    fn_calling=fn_calling,
-                    temperature=temperature,
-                )
-                reason, error = None, None
-                try:
-                    reason = loop.act(task)
-                except wrong as caught:
-                    error = caught
-                assert recorder.usage == model.usage
-            assert not server.errors
-            counts = server.counts
-            usage = recorder.usage
-            assert (usage.requests, usage.calls) == (counts.requests, counts.calls)
-            assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
-            written = Trajectory.from_bytes(self.file.read_bytes())
-            assert written.steps == recorder.turns
-            assert written.extra.usage == usage
-            return LoopResult(reason, recorder, server, error)
+        options = {"timeout_s": 60, "command_timeout_s": 20, "about": INSTANCE, **options}
+        instruction = templates.template_source(AgentSpec(name=name))
+        with open_task(script, self.box.sandbox, name, instruction=instruction, file=self.file, **options) as (
+            task,
+            server,
+        ):
+            reason, error = None, None
+            try:
+                reason = loop.act(task)
+            except wrong as caught:
+                error = caught
+            agrees(task, server, all_recorded=False)
+        written = Trajectory.from_bytes(self.file.read_bytes())
+        assert (written.steps, written.extra.usage) == (task.recorder.turns, task.recorder.usage)
+        return LoopResult(reason, task.recorder, server, error)
 
 
 @pytest.fixture
@@ -142,26 +112,6 @@ def work(box: Box, tmp_path: Path) -> Work:
 
 def script_for(*does: ToolAction | Answer | Fault, fn_calling: bool = True) -> Script:
     return play(*(action.answer(fn_calling) if isinstance(action, ToolAction) else action for action in does))
-
-
-IMAGES = ["https://example.org/a.png", "data:image/png;base64," + "A" * 1000]
-
-
-@pytest.mark.parametrize("name", SCAFFOLDS)
-def test_issue_images_follow_instruction(work: Work, name: str) -> None:
-    instance = INSTANCE.model_copy(update={"images": IMAGES})
-    worked = work(script_for(finish(name)), name, about=instance, issue_images=True)
-    content = worked.messages[1]["content"]
-    assert [part["type"] for part in content] == ["text", "image_url", "image_url"]
-    assert "a should be 3" in content[0]["text"]
-    assert [part["image_url"]["url"] for part in content[1:]] == IMAGES
-    message = str(worked.recorder.turns[1].message)
-    assert "[image: https://example.org/a.png]" in message
-    assert len(message) < len(content[0]["text"]) + 500
-    for about, is_enabled in ((instance, False), (INSTANCE, True)):
-        assert isinstance(
-            work(script_for(finish(name)), name, about=about, issue_images=is_enabled).messages[1]["content"], str
-        )
 
 
 @FORMATS
@@ -208,32 +158,6 @@ def test_model_message_is_sent_unchanged(work: Work) -> None:
     assert message["tool_calls"][0]["function"]["arguments"] == '{"cmd":   "true"}'
     assert attempt.messages[3]["tool_call_id"] == "call_7"
     assert attempt.messages[3]["content"] == attempt.observed[0].content
-
-
-def test_prompt_only_grows(work: Work) -> None:
-    """Each request begins with the one before, byte for byte: caches hold, and token ids line up."""
-    attempt = work(script_for(bash("true"), EMPTY, bash("echo x"), finish()))
-    bodies = [request.body["messages"] for request in attempt.server.calls]
-    for before, after in itertools.pairwise(bodies):
-        assert after[: len(before)] == before
-
-
-def test_r2egym_shows_remaining_steps(work: Work) -> None:
-    attempt = work(script_for(bash("true"), finish()), max_steps=5)
-    assert attempt.messages[1]["content"].endswith("Steps Remaining: 5")
-    assert attempt.messages[3]["content"].endswith("Steps Remaining: 4")
-    openhands = work(script_for(bash("true", "openhands"), finish("openhands")), "openhands", max_steps=5)
-    assert "Remaining" not in json.dumps(openhands.messages)
-
-
-@FORMATS
-@pytest.mark.parametrize("name", SCAFFOLDS)
-def test_used_up_steps_are_announced(work: Work, name: str, fn_calling: bool) -> None:
-    script = script_for(bash("true", name), bash("true", name), finish(name), fn_calling=fn_calling)
-    attempt = work(script, name, fn_calling=fn_calling, max_steps=2, max_steps_absolute=4)
-    assert attempt.reason is StopReason.MAX_STEPS
-    assert f"All of your 2 steps are used up. Call {FINISH[name]} now." in attempt.messages[-1]["content"]
-    assert "used up" not in attempt.messages[3]["content"]
 
 
 TOUCH = bash("touch done-it")
@@ -291,66 +215,6 @@ def test_openhands_drops_older_half(work: Work, fn_calling: bool) -> None:
     called = [item["id"] for message in attempt.messages for item in message.get("tool_calls") or []]
     assert called == [message["tool_call_id"] for message in attempt.messages if message["role"] == "tool"]
     assert "shortened 1 times" in (attempt.recorder.trajectory(StopReason.FINISHED).notes or "")
-
-
-def test_unshortenable_conversation_ends(work: Work) -> None:
-    does = [bash(f"touch done-{number}", "openhands") for number in range(5)]
-    script = in_turn(*(action.answer(True) for action in does), CONTEXT_OPENAI)
-    assert work(script, "openhands").reason is StopReason.CONTEXT_OVERFLOW
-    assert work(script_for(bash("true"), bash("true"), CONTEXT_OPENAI, finish())).reason is StopReason.CONTEXT_OVERFLOW
-
-
-def test_endpoint_message_is_noted(work: Work) -> None:
-    attempt = work(script_for(TOUCH, CONTEXT_OPENAI))
-    assert "maximum context length" in (attempt.recorder.trajectory(StopReason.CONTEXT_OVERFLOW).notes or "")
-
-
-def test_slow_command_is_an_observation(work: Work) -> None:
-    attempt = work(script_for(bash("echo begun; sleep 30"), finish()), command_timeout_s=3)
-    assert attempt.reason is StopReason.FINISHED
-    result = attempt.observed[0]
-    assert result.extra is not None
-    assert result.extra.timed_out
-    assert "took too long" in (result.content or "")
-
-
-WRONG: dict[str, tuple[Answer, Answer]] = {
-    "no call": (Answer("I think it is done."), Answer("I think it is done.")),
-    "empty": (EMPTY, EMPTY),
-    "unknown tool": (call("rm_rf", path="/"), function_text("rm_rf", path="/")),
-    "missing argument": (call("execute_bash"), function_text("execute_bash")),
-    "unknown argument": (call("execute_bash", shell="zsh"), function_text("execute_bash", shell="zsh")),
-    "no JSON": (
-        Answer(calls=(Call("execute_bash", '{"cmd": "ls'),)),
-        Answer("<function=execute_bash>\n<parameter=cmd>ls</parameter>"),
-    ),
-    "JSON, but no object": (
-        Answer(calls=(Call("execute_bash", "[1]"),)),
-        Answer("<function=execute_bash>\n<parameter=cmd>ls</function>"),
-    ),
-}
-
-
-@FORMATS
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_answer_is_corrected(work: Work, wrong: str, fn_calling: bool) -> None:
-    answer = WRONG[wrong][not fn_calling]
-    script = script_for(
-        bash("true"), answer, bash("echo 'a = 3' > a.py"), answer, answer, finish(), fn_calling=fn_calling
-    )
-    attempt = work(script, fn_calling=fn_calling)
-    assert attempt.reason is StopReason.FINISHED
-    assert (work.box.testbed / "a.py").read_text() == "a = 3\n"
-    marked = [turn for turn in attempt.recorder.turns if turn.extra and "malformed" in turn.extra]
-    assert len(marked) == 3
-    for before, after in itertools.pairwise(attempt.messages):
-        # what the protocol asks for: every call is answered, and nobody speaks twice
-        assert before["role"] != after["role"] or before["role"] == "tool"
-    called = {tool_call["id"] for message in attempt.messages for tool_call in message.get("tool_calls") or []}
-    assert called == {message["tool_call_id"] for message in attempt.messages if message["role"] == "tool"}
-    for turn in attempt.recorder.turns:
-        call_ids = {tool_call.tool_call_id for tool_call in turn.tool_calls or []}
-        assert turn.observation is None or {r.source_call_id for r in turn.observation.results} <= call_ids
 
 
 def test_good_answer_resets_wrong_count(work: Work) -> None:
@@ -415,3 +279,200 @@ def test_unoffered_call_is_corrected(work: Work) -> None:
     turn = attempt.recorder.turns[2]
     assert turn.extra is not None
     assert turn.extra["function_calls"] == [{"name": "execute_bash", "arguments": '{"cmd": "touch one"}'}]
+
+
+LATE = error(400, "Invalid 'messages[4].content'", "invalid_value", "invalid_request_error")
+
+
+@pytest.mark.parametrize("fault", [LATE, error(400, "top_p is not supported")])
+def test_late_refusal_keeps_changes(work: Work, fault: Fault) -> None:
+    attempt = work(script_for(TOUCH, fault), llm={"num_retries": 3})
+    assert attempt.reason is StopReason.REQUEST_REFUSED
+    assert (work.box.testbed / "done-it").exists()
+    assert attempt.server.counts.requests == 4, "the same once more, after plan's small request"
+    if fault is LATE:
+        assert attempt.recorder.note == "Invalid 'messages[4].content'"
+
+
+def test_loop_retries_odd_responses(work: Work) -> None:
+    large = replace(rate_limited(), status=413)
+    odd = [Fault(200, {"choices": None}), NO_CHOICES, DRIP, LATE, large, SERVER_ERROR]
+    script = script_for(TOUCH)
+    last = finish().answer(True)
+
+    def flaky(request: dict[str, Any]) -> Any:
+        answered = any(message["role"] == "assistant" for message in request["messages"])
+        return odd.pop(0) if answered and odd else last if answered else script(request)
+
+    attempt = work(flaky, llm={"num_retries": 9, "stream": True, "timeout": 5.0})
+    assert attempt.reason is StopReason.FINISHED
+    assert (attempt.recorder.usage.requests, attempt.recorder.usage.calls) == (9, 4), "with the small request"
+
+
+def touch(name: str, scaffold: str, **more: str) -> Call:
+    return Call("execute_bash", {SHELL[scaffold]: f"touch {name}", **more})
+
+
+def block(name: str, scaffold: str, **more: str) -> str:
+    values = {SHELL[scaffold]: f"touch {name}", **more}
+    inner = "".join(f"<parameter={key}>{value}</parameter>\n" for key, value in values.items())
+    return f"<function=execute_bash>\n{inner}</function>"
+
+
+def created_files(work: Work) -> set[str]:
+    return {path.name for path in work.box.testbed.iterdir()} & {"one", "two", "three"}
+
+
+def wrong_turns(attempt: Any) -> int:
+    return sum("malformed" in (turn.extra or {}) for turn in attempt.recorder.turns)
+
+
+@pytest.mark.parametrize(
+    ("scaffold", "files", "malformed"),
+    [("r2egym", {"one"}, 0), ("openhands", {"one", "two", "three"}, 0), ("sweagent", set(), 1)],
+)
+def test_parallel_calls_follow_project(work: Work, scaffold: str, files: set[str], malformed: int) -> None:
+    """R2E-Gym makes the first, OpenHands all, SWE-agent none and asks again."""
+    three = Answer("", calls=tuple(touch(name, scaffold) for name in ("one", "two", "three")))
+    attempt = work(script_for(three, three, three, bash("true", scaffold), finish(scaffold)), scaffold, max_malformed=4)
+    assert attempt.reason is StopReason.FINISHED
+    assert created_files(work) == files
+    assert wrong_turns(attempt) == 3 * malformed
+    answered = [message["tool_call_id"] for message in attempt.messages if message["role"] == "tool"]
+    assert answered == [
+        tool_call["id"] for message in attempt.messages for tool_call in message.get("tool_calls") or []
+    ]
+    assert len(answered) == (1 if scaffold == "r2egym" else 3) * 3 + 1 + (scaffold == "sweagent")
+    results = [result for result in attempt.observed if result.extra]
+    assert len(results) == {"r2egym": 3, "openhands": 9, "sweagent": 1}[scaffold] + 2, "SWE-agent submits twice"
+
+
+def test_openhands_counts_calls_as_steps(work: Work) -> None:
+    three = Answer("", calls=tuple(touch(name, "openhands") for name in ("one", "two", "three")))
+    attempt = work(script_for(three, three, three, finish("openhands")), "openhands", max_steps=6)
+    assert attempt.reason is StopReason.ABSOLUTE_STEPS
+    assert attempt.recorder.usage.calls == 2
+
+
+def test_openhands_stops_at_finish(work: Work) -> None:
+    both = Answer("", calls=(touch("one", "openhands"), Call("finish", {"message": "."}), touch("two", "openhands")))
+    attempt = work(script_for(both), "openhands")
+    assert attempt.reason is StopReason.FINISHED
+    assert created_files(work) == {"one"}
+    [turn] = [turn for turn in attempt.recorder.turns if turn.tool_calls]
+    assert len(turn.tool_calls or []) == 3
+    assert turn.observation is not None
+    assert len(turn.observation.results) == 2
+
+
+def test_openhands_stops_at_call_end(work: Work) -> None:
+    """``</function`` is sent as a stop word, so its endpoint never brings the end of a block."""
+    open_block = block("one", "openhands").removesuffix("</function>")
+    attempt = work(script_for(Answer(open_block), finish("openhands"), fn_calling=False), "openhands", fn_calling=False)
+    assert attempt.reason is StopReason.FINISHED
+    assert created_files(work) == {"one"}
+    assert [request.body.get("stop") for request in attempt.server.calls] == [["</function"]] * 2
+    assert attempt.messages[2]["content"] == open_block + "</function>"
+    for scaffold, fn_calling in (("openhands", True), ("r2egym", False), ("sweagent", False)):
+        script = script_for(finish(scaffold), fn_calling=fn_calling)
+        assert "stop" not in work(script, scaffold, fn_calling=fn_calling).server.calls[0].body
+
+
+@pytest.mark.parametrize("scaffold", SCAFFOLDS)
+def test_only_first_text_block_is_made(work: Work, scaffold: str) -> None:
+    first = "I make one.\n" + block("one", scaffold)
+    answer = f"{first}\nOBSERVATION:\nfine\n{block('two', scaffold)}<function={FINISH[scaffold]}>\n</function>"
+    script = script_for(Answer(answer), Answer(answer), finish(scaffold), fn_calling=False)
+    attempt = work(script, scaffold, fn_calling=False)
+    assert attempt.reason is StopReason.FINISHED
+    assert created_files(work) == {"one"}
+    assert attempt.recorder.usage.calls == 3 + (scaffold == "sweagent")
+    assert wrong_turns(attempt) == 0
+    assert attempt.messages[2]["content"] == (answer if scaffold == "sweagent" else first)
+
+
+@pytest.mark.parametrize("scaffold", SCAFFOLDS)
+def test_malformed_answers_end_only_swe_agent(work: Work, scaffold: str) -> None:
+    """It asks three times for one step; the others go on to their last step."""
+    odd = [Answer("I think I am done."), call("rm_rf"), Answer("", calls=(Call("execute_bash", "[1]"),))]
+    attempt = work(script_for(*odd, *odd, finish(scaffold)), scaffold)
+    ends = scaffold == "sweagent"
+    assert attempt.reason is (StopReason.MALFORMED if ends else StopReason.FINISHED)
+    assert attempt.recorder.usage.calls == (3 if ends else 7)
+
+
+def test_malformed_answers_take_steps(work: Work) -> None:
+    attempt = work(play(Answer("no call")), max_steps=2, max_steps_absolute=4)
+    assert attempt.reason is StopReason.ABSOLUTE_STEPS
+    assert attempt.recorder.usage.calls == 4
+
+
+@pytest.mark.parametrize("name", SCAFFOLDS)
+def test_issue_images_follow_instruction(work: Work, name: str) -> None:
+    images = ["https://example.org/a.png", "data:image/png;base64," + "A" * 1000]
+    about = INSTANCE.model_copy(update={"images": images})
+    attempt = work(script_for(finish(name)), name, about=about, issue_images=True)
+    text, *parts = attempt.messages[1]["content"]
+    assert "a should be 3" in text["text"]
+    assert [(part["type"], part["image_url"]["url"]) for part in parts] == [("image_url", url) for url in images]
+    message = str(attempt.recorder.turns[1].message)
+    assert "[image: https://example.org/a.png]" in message
+    assert len(message) < len(text["text"]) + 500
+    for plain, is_enabled in ((about, False), (INSTANCE, True)):
+        attempt = work(script_for(finish(name)), name, about=plain, issue_images=is_enabled)
+        assert isinstance(attempt.messages[1]["content"], str)
+
+
+def test_prompt_only_grows(work: Work) -> None:
+    """Each request begins with the one before, byte for byte: caches hold, and token ids line up."""
+    attempt = work(script_for(bash("true"), EMPTY, bash("echo x"), finish()), max_steps=5)
+    bodies = [request.body["messages"] for request in attempt.server.calls]
+    for before, after in itertools.pairwise(bodies):
+        assert after[: len(before)] == before
+    assert attempt.messages[1]["content"].endswith("Steps Remaining: 5")
+    assert attempt.messages[3]["content"].endswith("Steps Remaining: 4")
+
+
+@pytest.mark.parametrize("name", SCAFFOLDS)
+def test_used_up_steps_are_announced(work: Work, name: str) -> None:
+    script = script_for(bash("true", name), bash("true", name), finish(name))
+    attempt = work(script, name, max_steps=2, max_steps_absolute=4)
+    assert attempt.reason is StopReason.MAX_STEPS
+    assert f"All of your 2 steps are used up. Call {FINISH[name]} now." in attempt.messages[-1]["content"]
+    assert "used up" not in attempt.messages[3]["content"]
+    assert ("Steps Remaining" in json.dumps(attempt.messages)) is (name == "r2egym")
+
+
+def test_unshortenable_conversation_ends(work: Work) -> None:
+    does = [bash(f"touch done-{number}", "openhands") for number in range(5)]
+    script = in_turn(*(action.answer(True) for action in does), CONTEXT_OPENAI)
+    attempt = work(script, "openhands")
+    assert attempt.reason is StopReason.CONTEXT_OVERFLOW
+    assert "maximum context length" in (attempt.recorder.trajectory(StopReason.CONTEXT_OVERFLOW).notes or "")
+    assert work(script_for(bash("true"), bash("true"), CONTEXT_OPENAI, finish())).reason is StopReason.CONTEXT_OVERFLOW
+
+
+@FORMATS
+def test_wrong_answers_are_corrected(work: Work, fn_calling: bool) -> None:
+    wrong = [
+        (Answer("I think it is done."), Answer("I think it is done.")),
+        (EMPTY, EMPTY),
+        (call("rm_rf", path="/"), function_text("rm_rf", path="/")),
+        (call("execute_bash"), function_text("execute_bash")),
+        (Answer(calls=(Call("execute_bash", '{"cmd": "ls'),)), Answer("<function=execute_bash>\n<parameter=cmd>ls")),
+        (Answer(calls=(Call("execute_bash", "[1]"),)), Answer("<function=execute_bash>\n<parameter=cmd>ls</function>")),
+    ]
+    answers = [pair[not fn_calling] for pair in wrong]
+    does: list[ToolAction | Answer] = [bash("true"), *answers, bash("echo 'a = 3' > a.py"), answers[0], finish()]
+    attempt = work(script_for(*does, fn_calling=fn_calling), fn_calling=fn_calling)
+    assert attempt.reason is StopReason.FINISHED
+    assert (work.box.testbed / "a.py").read_text() == "a = 3\n"
+    assert wrong_turns(attempt) == len(wrong) + 1
+    for before, after in itertools.pairwise(attempt.messages):
+        # what the protocol asks for: every call is answered, and nobody speaks twice
+        assert before["role"] != after["role"] or before["role"] == "tool"
+    called = {tool_call["id"] for message in attempt.messages for tool_call in message.get("tool_calls") or []}
+    assert called == {message["tool_call_id"] for message in attempt.messages if message["role"] == "tool"}
+    for turn in attempt.recorder.turns:
+        call_ids = {tool_call.tool_call_id for tool_call in turn.tool_calls or []}
+        assert turn.observation is None or {r.source_call_id for r in turn.observation.results} <= call_ids

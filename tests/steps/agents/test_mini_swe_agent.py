@@ -8,15 +8,34 @@ import pytest
 
 pytest.importorskip("minisweagent", reason="needs the extra mini-swe-agent")
 
+
+from typing import Any
+
+import pytest
+
 from swe_argo.steps.agents import mini_swe_agent
 from swe_argo.steps.agents.mini_swe_agent import library
 from swe_argo.steps.agents.mini_swe_agent.commands import ENVIRONMENT
+from swe_argo.steps.agents.task import Task
+from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.trajectory import StopReason
-from tests.model_server import Answer, Call, call
-from tests.model_server.answers import EMPTY
-from tests.steps.agents.machine import Box, commit
-from tests.steps.agents.mini_answers import EDIT, FORMATS, SUBMIT, in_turn, say
-from tests.steps.agents.tasks import ISSUE, agrees, instance, observations, open_task
+from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from tests.model_server import Answer, Call, Fault, call
+from tests.model_server.answers import BAD_KEY, CONTEXT_OPENAI, EMPTY, SERVER_ERROR
+from tests.steps.agents.machine import Box, commit, shell
+from tests.steps.agents.tasks import ISSUE, agrees, in_turn, instance, observations, open_task
+
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat patch.txt"
+EDIT = "sed -i 's/2/3/' a.py && git diff -- a.py > patch.txt"
+FORMATS = pytest.mark.parametrize("fn_calling", [True, False], ids=["function calling", "text"])
+
+
+def say(command: str, fn_calling: bool = True, **more: Any) -> Answer:
+    """Return one command, in either format."""
+    if fn_calling:
+        return Answer("THOUGHT: next", (Call("bash", {"command": command}),), **more)
+    return Answer(f"THOUGHT: next\n\n```mswea_bash_command\n{command}\n```", **more)
 
 
 @FORMATS
@@ -41,33 +60,6 @@ def test_agent_edits_and_submits(any_box: Box, fn_calling: bool) -> None:
     assert first.source_call_id == calls[0].tool_call_id
 
 
-@pytest.mark.parametrize(
-    ("command", "stays"),
-    [(":", False), ("echo notes > patch.txt", True), ("rm patch.txt; mkdir patch.txt", True), ("rm -rf .git", False)],
-)
-def test_only_submitted_file_is_removed(box: Box, command: str, stays: bool) -> None:
-    script = in_turn(*(say(text, True) for text in (EDIT, command, "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")))
-    with open_task(script, box.sandbox, "mini-swe-agent") as (task, _):
-        assert mini_swe_agent.act(task) is StopReason.FINISHED
-    assert (box.testbed / "patch.txt").exists() is stays
-
-
-def test_committed_patch_file_stays(box: Box) -> None:
-    commit(box.testbed, "patch.txt", {"patch.txt": "diff --git a/x b/x\n"})
-    with open_task(in_turn(say("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", True)), box.sandbox, "mini-swe-agent") as (
-        task,
-        _,
-    ):
-        mini_swe_agent.act(task)
-    assert (box.testbed / "patch.txt").exists()
-
-
-def test_config_sets_the_environment() -> None:
-    config = library.swebench_config(library.load(), fn_calling=True, max_observation=None)["environment"]
-    assert config["env"] == {**ENVIRONMENT, "BASH_ENV": "/root/.bashrc"}
-    assert config["interpreter"] == ["bash", "-c"]
-
-
 @FORMATS
 def test_conversation_matches_library(box: Box, fn_calling: bool) -> None:
     """Its prompts are compared with its files, its conversation with what the endpoint got."""
@@ -88,23 +80,6 @@ def test_conversation_matches_library(box: Box, fn_calling: bool) -> None:
     assert [message["role"] for message in second["messages"]][2:] == ["assistant", "tool" if fn_calling else "user"]
     assert not any("extra" in message for message in second["messages"])
     assert (task.recorder.agent.tool_definitions is not None) is fn_calling
-
-
-def test_commands_run_in_order(box: Box) -> None:
-    both = Answer(calls=(Call("bash", {"command": "echo one"}, "x1"), Call("bash", {"command": "echo two"}, "x2")))
-    with open_task(
-        in_turn(both, say(SUBMIT, True), say("echo fine", True)), box.sandbox, "mini-swe-agent", max_steps=2
-    ) as (
-        task,
-        server,
-    ):
-        assert mini_swe_agent.act(task) is StopReason.ABSOLUTE_STEPS  # nothing was in patch.txt: the command failed
-        agrees(task, server)
-    contents = [(result.source_call_id, result.content) for result in observations(task)][:2]
-    assert contents == [
-        (name, f"<returncode>0</returncode>\n<output>\n{word}\n</output>")
-        for name, word in (("x1", "one"), ("x2", "two"))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -136,53 +111,9 @@ def test_correction_uses_library_words(box: Box, fn_calling: bool, answer: Answe
     ]
 
 
-@pytest.mark.parametrize(
-    ("answer", "reason"), [(Answer("no call"), StopReason.MALFORMED), (EMPTY, StopReason.EMPTY_ANSWER)]
-)
-@FORMATS
-def test_corrections_are_bounded(box: Box, fn_calling: bool, answer: Answer, reason: StopReason) -> None:
-    with open_task(in_turn(answer), box.sandbox, "mini-swe-agent", fn_calling=fn_calling, max_malformed=2) as (
-        task,
-        server,
-    ):
-        assert mini_swe_agent.act(task) is reason
-        agrees(task, server)
-    assert server.counts.calls == 2
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("printf '\\xff\\xfe\\x00'", "<returncode>0</returncode>"),
-        ("kill -9 $$", "<returncode>137</returncode>"),
-        ("sleep 300 & echo started", "started"),
-        ("cat", "<returncode>0</returncode>"),
-        ("exit 7", "<returncode>7</returncode>"),
-        ("echo $PAGER", "cat"),
-    ],
-)
-def test_agent_survives_odd_commands(any_box: Box, command: str, expected: str) -> None:
-    script = in_turn(say(command, True), say("echo after", True), say(f"touch patch.txt; {SUBMIT}", True))
-    with open_task(script, any_box.sandbox, "mini-swe-agent", command_timeout_s=20) as (task, _):
-        assert mini_swe_agent.act(task) is StopReason.FINISHED
-    results = observations(task)
-    assert expected in (results[0].content or "")
-    assert "after" in (results[1].content or "")
-    assert results[0].extra is not None
-    assert not results[0].extra.timed_out
-
-
-@pytest.mark.parametrize("arguments", ['{"command": 7}', '{"command": ["ls"]}', '{"command": "echo \\u0000"}'])
-def test_non_text_command_is_observation(box: Box, arguments: str) -> None:
-    odd = Answer(calls=(Call("bash", arguments),))
-    with open_task(in_turn(odd, say(f"touch patch.txt; {SUBMIT}", True)), box.sandbox, "mini-swe-agent") as (task, _):
-        assert mini_swe_agent.act(task) is StopReason.FINISHED
-    assert "An error occurred while executing the command" in (observations(task)[0].content or "")
-
-
 @pytest.mark.parametrize(("limit", "ends"), [(None, 5000), (1000, 500)])
 def test_output_is_cut_at_the_limit(box: Box, limit: int | None, ends: int) -> None:
-    script = in_turn(say("seq 1000000", True), say(f"touch patch.txt; {SUBMIT}", True))
+    script = in_turn(say("seq 1000000"), say(f"touch patch.txt; {SUBMIT}"))
     with open_task(script, box.sandbox, "mini-swe-agent", max_observation=limit) as (task, _):
         mini_swe_agent.act(task)
     result = observations(task)[0]
@@ -194,29 +125,6 @@ def test_output_is_cut_at_the_limit(box: Box, limit: int | None, ends: int) -> N
     assert tail.endswith("\n1000000\n")
     assert result.extra is not None
     assert result.extra.cut
-
-
-def test_instruction_replaces_own_prompt(box: Box) -> None:
-    about = instance(problem_statement="an {{ issue }}", hints_text="look at a.py")
-    with open_task(
-        in_turn(say(f"touch patch.txt; {SUBMIT}", True)),
-        box.sandbox,
-        "mini-swe-agent",
-        instruction="Do {{ task }} in {{ repo }}.",
-        about=about,
-    ) as (task, _):
-        mini_swe_agent.act(task)
-    assert task.recorder.turns[1].message == "Do an {{ issue }} in a/b."
-
-
-def test_hints_follow_the_issue(box: Box) -> None:
-    about = instance(hints_text="look at a.py")
-    with open_task(in_turn(say(f"touch patch.txt; {SUBMIT}", True)), box.sandbox, "mini-swe-agent", about=about) as (
-        task,
-        _,
-    ):
-        mini_swe_agent.act(task)
-    assert f"{ISSUE}\n\nWhat was said about it:\n\nlook at a.py" in task.recorder.turns[1].message
 
 
 def test_import_ignores_user_config(tmp_path: Path) -> None:
@@ -244,3 +152,147 @@ def test_missing_extra_names_the_install() -> None:
     (line,) = result.stdout.splitlines()
     assert line.startswith("agent.name: ")
     assert line.endswith("pip install 'swe-argo[mini-swe-agent]', or in a checkout: make setup")
+
+
+def test_timeout_ends_agent_and_command(any_box: Box) -> None:
+    for timeout_s in (6, 40):  # a busy machine may need longer to begin
+        script = in_turn(say("echo early; sleep 600"))
+        with open_task(script, any_box.sandbox, "mini-swe-agent", timeout_s=timeout_s) as (task, _):
+            assert mini_swe_agent.act(task) is StopReason.TIMEOUT
+        if any("early" in (result.content or "") for result in observations(task)):
+            break
+    (observation,) = observations(task)
+    assert observation.content is not None
+    assert "timed out after" in observation.content
+    assert "early" in observation.content
+    assert observation.extra is not None
+    assert observation.extra.timed_out
+
+
+def test_lost_sandbox_is_raised(any_box: Box) -> None:
+    def script(request: dict[str, Any]) -> Answer:
+        if len(request["messages"]) > 2:
+            LocalBackend(Path(), isolated=True).destroy(any_box.sandbox)
+        return say("echo here")
+
+    with open_task(script, any_box.sandbox, "mini-swe-agent") as (task, _), pytest.raises(InfraError):
+        mini_swe_agent.act(task)
+    assert len(observations(task)) == 1
+    assert [turn.source for turn in task.recorder.turns][-1] == "agent"
+
+
+def run(box: Box, *answers: Answer | Fault, **options: Any) -> tuple[StopReason, Task]:
+    """Let it work with these answers, the last of which is repeated."""
+    with open_task(in_turn(*answers), box.sandbox, "mini-swe-agent", **options) as (task, server):
+        reason = mini_swe_agent.act(task)
+        agrees(task, server)
+    return reason, task
+
+
+def test_only_submitted_file_is_removed(box: Box) -> None:
+    submit = say("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
+    for command, stays in {":": False, "echo notes > patch.txt": True, "rm patch.txt; mkdir patch.txt": True}.items():
+        run(box, say(EDIT), say(command), submit)
+        assert (box.testbed / "patch.txt").exists() is stays
+        shell(box.testbed, "git reset -q --hard; git clean -fdq")
+    commit(box.testbed, "patch.txt", {"patch.txt": "diff --git a/x b/x\n"})
+    run(box, submit)
+    assert (box.testbed / "patch.txt").exists()
+    run(box, say(EDIT), say("rm -rf .git"), submit)
+    assert not (box.testbed / "patch.txt").exists()
+
+
+def test_commands_run_in_order(box: Box) -> None:
+    both = Answer(calls=(Call("bash", {"command": "echo one"}, "x1"), Call("bash", {"command": "echo two"}, "x2")))
+    reason, task = run(box, both, say(SUBMIT), say("echo fine"), max_steps=2)
+    assert reason is StopReason.ABSOLUTE_STEPS, "nothing was in patch.txt: the command failed"
+    assert [(result.source_call_id, result.content) for result in observations(task)][:2] == [
+        (name, f"<returncode>0</returncode>\n<output>\n{word}\n</output>")
+        for name, word in (("x1", "one"), ("x2", "two"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"), [(Answer("no call"), StopReason.MALFORMED), (EMPTY, StopReason.EMPTY_ANSWER)]
+)
+@FORMATS
+def test_corrections_are_bounded(box: Box, fn_calling: bool, answer: Answer, reason: StopReason) -> None:
+    ended, task = run(box, answer, fn_calling=fn_calling, max_malformed=2)
+    assert (ended, task.recorder.usage.calls) == (reason, 2)
+
+
+def test_agent_survives_odd_commands(any_box: Box) -> None:
+    commands = {
+        "printf '\\xff\\xfe\\x00'": "<returncode>0</returncode>",
+        "kill -9 $$": "<returncode>137</returncode>",
+        "sleep 300 & echo started": "started",
+        "cat": "<returncode>0</returncode>",
+        "exit 7": "<returncode>7</returncode>",
+        "echo $PAGER": "cat",
+    }
+    impossible = ['{"command": 7}', '{"command": ["ls"]}', '{"command": "echo \\u0000"}']
+    odd = [*(say(command) for command in commands), *(Answer(calls=(Call("bash", text),)) for text in impossible)]
+    reason, task = run(any_box, *odd, say(f"touch patch.txt; {SUBMIT}"), command_timeout_s=20)
+    assert reason is StopReason.FINISHED
+    expected = [*commands.values(), *["An error occurred while executing the command"] * 3]
+    for result, words in zip(observations(task), expected, strict=False):
+        assert words in (result.content or "")
+        assert result.extra is None or not result.extra.timed_out
+
+
+@pytest.mark.parametrize(
+    ("instruction", "hints", "expected"),
+    [
+        ("Do {{ task }} in {{ repo }}.", "look at a.py", "Do an {{ issue }} in a/b."),
+        ("", "look at a.py", "an {{ issue }}\n\nWhat was said about it:\n\nlook at a.py"),
+    ],
+    ids=["instruction", "hints"],
+)
+def test_prompt_follows_the_task(box: Box, instruction: str, hints: str, expected: str) -> None:
+    about = instance(problem_statement="an {{ issue }}", hints_text=hints)
+    _, task = run(box, say(f"touch patch.txt; {SUBMIT}"), about=about, instruction=instruction)
+    assert expected in task.recorder.turns[1].message
+
+
+def test_config_matches_library_and_spec() -> None:
+    for fn_calling in (True, False):
+        config = library.swebench_config(library.load(), fn_calling=fn_calling, max_observation=None)
+        assert config["agent"]["step_limit"] == AgentSpec(name="mini-swe-agent").hard_step_limit
+        assert config["environment"]["env"] == ENVIRONMENT | ({"BASH_ENV": "/root/.bashrc"} if fn_calling else {})
+        assert config["environment"]["interpreter"] == ["bash", "-c"]
+
+
+LOOK = say("true", prompt_tokens=5000)
+DEAR = say("true", cost_usd=0.6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "answers", "reason", "calls"),
+    [
+        ({"max_steps": 3}, [LOOK], StopReason.ABSOLUTE_STEPS, 3),
+        ({"max_steps_absolute": 2}, [LOOK], StopReason.ABSOLUTE_STEPS, 2),
+        ({"max_token_limit": 4000}, [LOOK], StopReason.CONTEXT_LIMIT, 1),
+        ({"max_total_tokens": 9000}, [LOOK], StopReason.TOKEN_LIMIT, 2),
+        ({"max_token_limit": 10**9}, [*[LOOK] * 50, say(f"touch patch.txt; {SUBMIT}")], StopReason.FINISHED, 51),
+        ({}, [DEAR], StopReason.COST_LIMIT, 5),  # the library's own three dollars
+        ({"max_cost_usd": 1.0}, [Answer("no call", cost_usd=0.6), DEAR], StopReason.COST_LIMIT, 2),
+        ({}, [LOOK, CONTEXT_OPENAI], StopReason.CONTEXT_OVERFLOW, 1),
+        ({}, [LOOK, Answer(refusal="I cannot help with that.")], StopReason.REFUSAL, 2),
+        ({}, [LOOK, Answer("", finish_reason="content_filter")], StopReason.CONTENT_FILTER, 2),
+    ],
+)
+def test_end_has_its_stop_reason(
+    box: Box, spec: dict[str, Any], answers: list[Answer | Fault], reason: StopReason, calls: int
+) -> None:
+    ended, task = run(box, *answers, **spec)
+    assert (ended, task.recorder.usage.calls) == (reason, calls)
+
+
+@pytest.mark.parametrize(("fault", "kind"), [(SERVER_ERROR, InfraError), (BAD_KEY, ConfigError)])
+def test_endpoint_error_is_raised(box: Box, fault: Fault, kind: type[Exception]) -> None:
+    with open_task(in_turn(say("true"), fault), box.sandbox, "mini-swe-agent") as (task, server):
+        with pytest.raises(kind):
+            mini_swe_agent.act(task)
+        assert task.recorder.usage == task.model.usage
+        assert task.recorder.usage.requests == server.counts.requests
+    assert len(observations(task)) == 1

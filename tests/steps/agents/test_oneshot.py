@@ -5,22 +5,24 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from swe_argo.steps.agents import oneshot
+from swe_argo.steps.agents import answers, oneshot
 from swe_argo.steps.agents.formats import read_row
 from swe_argo.steps.agents.history import hide_history
 from swe_argo.steps.agents.prompts import file_layouts
-from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.replay import agent
 from swe_argo.steps.contracts.agent_spec import AgentSpec
-from swe_argo.steps.contracts.data import FileContext
+from swe_argo.steps.contracts.data import FileContext, Instance
 from swe_argo.steps.contracts.recording import Recording, Replayed
-from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason
+from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import InfraError
 from tests.model_server import Answer, Fault, play
 from tests.model_server.answers import CONTEXT_VLLM, EMPTY, SERVER_ERROR
+from tests.steps.agents import swebench_inference
 from tests.steps.agents.machine import Box, commit, git
-from tests.steps.agents.tasks import ISSUE, agrees, instance, observations, open_task
+from tests.steps.agents.tasks import ISSUE, agrees, instance, observations, open_task, recorder
 
 PATCH = "\ndiff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 2\n+a = 3\n"
 ANSWER = f"I would do this.\n<patch>{PATCH}</patch>\n"
@@ -28,10 +30,6 @@ ANSWER = f"I would do this.\n<patch>{PATCH}</patch>\n"
 
 def file(path: str, text: str | None = None, **more: Any) -> FileContext:
     return FileContext(path=path, text=text, **more)
-
-
-def prompt_of(turns: list[Any]) -> str:
-    return f"{turns[0].message}\n{turns[1].message}"
 
 
 @pytest.mark.parametrize("style", ["style-2", "style-2-edits-only", "style-3"])
@@ -84,7 +82,7 @@ def test_answer_can_be_replayed(box: Box, answer: str) -> None:
     recording = Recording(
         source="t", scaffold=recorded.scaffold, actions=recorded.actions, patch=answer.partition("<patch>")[2][:-9]
     )
-    again = Recorder(AgentInfo(name="replay", version="1"), "run", "a__b-1", 1)
+    again = recorder()
     agent.perform(recording, box.sandbox, AgentSpec(name="replay"), again, time.monotonic)
     patch = agent.recorded_answer(recording)
     assert patch is not None
@@ -103,11 +101,13 @@ def test_endpoint_error_is_raised(box: Box) -> None:
 
 
 def test_files_are_read_from_head(any_box: Box) -> None:
-    commit(
-        any_box.testbed,
-        "files",
-        {"README.rst": "Read me.\r\nTwice.\r", "docs/README.md": "not this", "odd name's $x.py": "é\n", "readme": ""},
-    )
+    files = {
+        "README.rst": "Read me.\r\nTwice.\r",
+        "docs/README.md": "not this",
+        "odd name's $x.py": "é\n",
+        "readme": "",
+    }
+    commit(any_box.testbed, "files", files)
     (any_box.testbed / "bytes.py").write_bytes(b"\xff\n")
     (any_box.testbed / "link.py").symlink_to("a.py")
     (any_box.testbed / "out.py").symlink_to("/etc/passwd")
@@ -119,60 +119,102 @@ def test_files_are_read_from_head(any_box: Box) -> None:
     with open_task(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=about) as (task, _):
         oneshot.act(task)
     texts = ["é\n", "a = 2\n", "\ufffd\n", "a = 2\n"]
-    files = [file(name, text) for name, text in zip(names[:4], texts, strict=True)]
+    contents = [file(name, text) for name, text in zip(names[:4], texts, strict=True)]
     readmes = [file("README.rst", "Read me.\nTwice.\n"), file("readme", "")]
-    assert prompt_of(task.recorder.turns) == file_layouts.render_prompt("style-3", ISSUE, readmes, files)
+    assert prompt_of(task.recorder.turns) == file_layouts.render_prompt("style-3", ISSUE, readmes, contents)
     assert (task.recorder.turns[1].extra or {})["files_left_out"] == ["out.py", "gone.py", "b", "two\nlines"]
+
+
+GOOD = b"--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 2\n+a = 3\n"
+TAGS = [f"<{end}{name}>" for name in ("patch", "diff", "code", "s") for end in ("", "/")]
+FENCES = ["```", "```diff\n", "```python\n", "```patch\n", "`"]
+PIECES = st.sampled_from([*TAGS, *FENCES, "\n", " ", "--- a/x\n", "+++ b/x\n", "text", "<", ">"])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES | st.text(max_size=5), max_size=14).map("".join))
+def test_patch_in_matches_swebench(answer: str) -> None:
+    assert answers.extract_patch(answer) == swebench_inference.extract_diff(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "patch"),
+    [
+        ("Here:\n<patch>\n--- a/x\n</patch> bye", "\n--- a/x\n"),
+        ("```diff\n--- a/x\n```", "--- a/x\n"),
+        ("```python\nx\n```\n<patch>p</patch>", "p"),
+        ("<code>x</code>", "x"),
+        ("--- a/x\n+++ b/x</s></s>", "--- a/x\n+++ b/x"),
+        ("", ""),
+    ],
+)
+def test_elements_precede_fences(answer: str, patch: str) -> None:
+    assert answers.extract_patch(answer) == patch == swebench_inference.extract_diff(answer)
+
+
+@pytest.mark.parametrize("tag", ["<td>", "<a><b>", "```diff\n"])
+def test_patch_in_handles_repetition(tag: str) -> None:
+    assert isinstance(answers.extract_patch(tag * (600_000 // len(tag))), str)  # an hour by swebench's own expression
+
+
+@pytest.mark.parametrize(
+    ("patch", "command", "after"),
+    [
+        (GOOD, "git apply --verbose", "a = 3\n"),
+        (b"\n" + GOOD, "git apply --verbose", "a = 3\n"),
+        (GOOD.replace(b"-1 +1", b"-40,1 +40,1"), "git apply --verbose", "a = 3\n"),
+        (GOOD.replace(b"-1 +1", b"-1,2 +1,2") + b" b = 1\n", "patch --batch --forward --fuzz=5 -p1 -i", "a = 3\n"),
+        (GOOD.replace(b"-a = 2\n", b" unknown = 1\n-a = 2\n"), None, "a = 2\n"),
+        (b"no patch at all", None, "a = 2\n"),
+    ],
+)
+def test_apply_tries_commands_in_order(any_box: Box, patch: bytes, command: str | None, after: str) -> None:
+    used_command, output = answers.apply(any_box.sandbox, patch)
+    assert used_command == command, output
+    assert (any_box.testbed / "a.py").read_text() == after
+    assert not list(any_box.testbed.rglob("*.rej"))
+
+
+def prompt_of(turns: list[Any]) -> str:
+    return f"{turns[0].message}\n{turns[1].message}"
+
+
+def first_prompt(box: Box, about: Instance, **spec: Any) -> list[Any]:
+    """Return the turns of the prompt that it was given."""
+    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about, **spec) as (task, _):
+        assert oneshot.act(task) is StopReason.FINISHED
+    return task.recorder.turns[:2]
 
 
 def test_files_survive_hidden_history(any_box: Box) -> None:
     hide_history(any_box.sandbox)
-    with open_task(play(Answer(ANSWER)), any_box.sandbox, "oneshot", about=instance(context=[file("a.py")])) as (
-        task,
-        _,
-    ):
-        oneshot.act(task)
-    assert "[start of a.py]\n1 a = 2\n2 \n[end of a.py]" in task.recorder.turns[1].message
+    _, turn = first_prompt(any_box, instance(context=[file("a.py")], hints_text="see b/c.py"))
+    assert "[start of a.py]\n1 a = 2\n2 \n[end of a.py]" in turn.message
+    assert f"<issue>\n{ISSUE}\n\nWhat was said about it:\n\nsee b/c.py\n</issue>" in turn.message
 
 
 def test_files_fill_the_token_limit(box: Box) -> None:
     commit(box.testbed, "large", {"large.py": "x = 1\n" * 4000, "small.py": "y = 1\n"})
     about = instance(context=[file("large.py"), file("small.py"), file("of_the_row.py", "z\n" * 3000)])
-    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about, max_token_limit=20_000) as (task, _):
-        oneshot.act(task)
-    turn = task.recorder.turns[1]
+    _, turn = first_prompt(box, about, max_token_limit=20_000)
     assert (turn.extra or {})["files_left_out"] == ["large.py"]
     assert "[start of small.py]" in turn.message
     assert "[start of of_the_row.py]" in turn.message
-
-
-def test_oversized_files_are_left_out(box: Box) -> None:
-    (box.testbed / "huge.py").write_bytes(b"x = 1\n" * (3 << 20))
-    commit(box.testbed, "huge", {"small.py": "y = 1\n"})
-    about = instance(context=[file("small.py"), file("huge.py"), file("a.py")])
-    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
-        assert oneshot.act(task) is StopReason.FINISHED
-    assert (task.recorder.turns[1].extra or {})["files_left_out"] == ["huge.py", "a.py"]
-
-
-def test_hints_are_part_of_the_issue(box: Box) -> None:
-    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=instance(hints_text="see b/c.py")) as (task, _):
-        oneshot.act(task)
-    assert f"<issue>\n{ISSUE}\n\nWhat was said about it:\n\nsee b/c.py\n</issue>" in task.recorder.turns[1].message
+    commit(box.testbed, "huge", {"huge.py": "x = 1\n" * (3 << 20)})
+    _, turn = first_prompt(box, instance(context=[file("small.py"), file("huge.py"), file("b/c.py")]))
+    assert (turn.extra or {})["files_left_out"] == ["huge.py", "b/c.py"]
 
 
 def test_row_readme_replaces_repo_readme(box: Box) -> None:
     commit(box.testbed, "readme", {"README": "of the repository\n"})
-    about = instance(context=[file("README", "of the row", readme=True), file("a.py", "a")])
-    with open_task(play(Answer(ANSWER)), box.sandbox, "oneshot", about=about) as (task, _):
-        oneshot.act(task)
+    turns = first_prompt(box, instance(context=[file("README", "of the row", readme=True), file("a.py", "a")]))
     expected = file_layouts.render_prompt("style-3", ISSUE, [file("README", "of the row")], [file("a.py", "a")])
-    assert prompt_of(task.recorder.turns) == expected
+    assert prompt_of(turns) == expected
 
 
 def test_late_answer_is_a_timeout(box: Box) -> None:
-    late = play(Answer("late", delay_s=60))
     for timeout_s in (2.0, 20.0):  # a busy machine may need longer to ask
+        late = play(Answer("late", delay_s=60))
         with open_task(late, box.sandbox, "oneshot", timeout_s=timeout_s) as (task, server):
             assert oneshot.act(task) is StopReason.TIMEOUT
             agrees(task, server)

@@ -1,4 +1,4 @@
-"""What plan makes of retrieved files: what an agent is shown, and what a person is told."""
+"""Retrieved files in plan: what the agent gets, and what the plan notes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
 from tests.model_server import Answer, model_server, play
 
+pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=f"{bubblewrap.probe()}")
 ID = "mini__slugkit-1"
-needs_isolation = pytest.mark.skipif(bubblewrap.probe() is not None, reason=f"{bubblewrap.probe()}")
+EDITS_ONLY = {"prompt_style": "style-2-edits-only"}
+ASCII, SLUG, README = {"docid": "slugkit/ascii.py"}, {"docid": "slugkit/slug.py", "score": 1.0}, {"docid": "README.md"}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def _clear_settings() -> Iterator[None]:
 def plan_instance(
     folder: Path, monkeypatch: pytest.MonkeyPatch, agent: dict[str, Any], **columns: Any
 ) -> tuple[Instance, list[str]]:
-    """The instance as its agent gets it, and the plan's notices."""
+    """Return the instance as its agent gets it, and the plan's notices."""
     (row,) = (row for row in load.load("mini", "test").rows if row["instance_id"] == ID)
     rows = folder / "rows.jsonl"
     rows.write_text(json.dumps(row | columns) + "\n")
@@ -41,53 +43,35 @@ def plan_instance(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     settings.cache_clear()
     with model_server(play(Answer("Ready."))) as server:
-        spec = RunSpec.model_validate(
-            {
-                "run_id": "r",
-                "dataset": str(rows),
-                "store": str(folder / "store"),
-                "agent": {"name": "oneshot", "model": "openai/tester"} | agent,
-                "llm": {"base_url": server.url},
-                "sandbox": {"local": {"images": str(folder / "images")}},
-            }
-        )
+        fields = {"run_id": "r", "dataset": str(rows), "store": str(folder / "store"), "llm": {"base_url": server.url}}
+        sandbox = {"local": {"images": str(folder / "images")}}
+        chosen_agent = {"name": "oneshot", "model": "openai/tester"} | agent
+        spec = RunSpec.model_validate(fields | {"agent": chosen_agent, "sandbox": sandbox})
         result = plan(spec)
     return Instance.from_bytes(open_store(spec.store).get(key(Instance, "r", ID))), result.notices
 
 
-@needs_isolation
-def test_edits_style_notes_patch_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hits = [{"docid": "slugkit/ascii.py", "score": 1.0}, {"docid": "README.md", "score": 0.5}]
-    instance, notices = plan_instance(tmp_path, monkeypatch, {"prompt_style": "style-2-edits-only"}, hits=hits)
-    assert [(file.path, bool(file.windows)) for file in instance.context or []] == [("slugkit/ascii.py", True)]
-    assert any("which lines the reference patch touches" in notice for notice in notices)
+@pytest.mark.parametrize(
+    ("agent", "hits", "files", "note"),
+    [
+        (EDITS_ONLY, [ASCII, README], [("slugkit/ascii.py", True)], "which lines the reference patch touches"),
+        ({}, [SLUG, README], [("slugkit/slug.py", False), ("README.md", False)], ""),
+        ({}, None, None, "1 of 1 rows have no retrieved files"),
+        ({"name": "r2egym"}, [SLUG], None, ""),
+    ],
+    ids=["edits only", "default style", "no files", "another agent"],
+)
+def test_plan_gives_files_to_oneshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: dict[str, Any], *, hits: Any, files: Any, note: str
+) -> None:
+    instance, notices = plan_instance(tmp_path, monkeypatch, agent, **({"hits": hits} if hits else {}))
+    context = instance.context
+    assert (None if context is None else [(file.path, bool(file.windows)) for file in context]) == files
+    assert not any(file.text for file in context or [] if not file.windows)
+    for words in ("which lines the reference patch touches", "rows have no retrieved files"):
+        assert any(words in notice for notice in notices) is (words in note)
 
 
-@needs_isolation
-def test_default_style_leaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hits = [{"docid": "slugkit/slug.py", "score": 1.0}, {"docid": "README.md", "score": 0.5}]
-    instance, notices = plan_instance(tmp_path, monkeypatch, {}, hits=hits)
-    assert [(file.path, file.text, file.windows) for file in instance.context or []] == [
-        ("slugkit/slug.py", None, None),
-        ("README.md", None, None),
-    ]
-    assert not any("reference patch" in notice or "no retrieved files" in notice for notice in notices)
-
-
-@needs_isolation
-def test_rows_without_files_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    instance, notices = plan_instance(tmp_path, monkeypatch, {})
-    assert instance.context is None
-    assert any(notice.startswith("1 of 1 rows have no retrieved files") for notice in notices)
-
-
-@needs_isolation
-def test_only_oneshot_gets_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    instance, _ = plan_instance(tmp_path, monkeypatch, {"name": "r2egym"}, hits=[{"docid": "slugkit/slug.py"}])
-    assert instance.context is None
-
-
-@needs_isolation
 def test_oneshot_refuses_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.j2").write_text("{{ problem_statement }}")
     with pytest.raises(ConfigError, match=r"agent\.instruction_template"):

@@ -54,45 +54,52 @@ def tree(folder: Path) -> dict[str, tuple[str, bytes]]:
     return files
 
 
-def test_patch_is_empty_without_changes(any_box: Box) -> None:
-    assert extract(any_box.sandbox, start(any_box)) == ExtractedPatch(b"")
-
-
-def test_patch_is_a_plain_diff(any_box: Box) -> None:
-    before = start(any_box)
-    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    any_box.sandbox.write("/testbed/new/n.py", b"n = 1\n")
-    assert extract(any_box.sandbox, before).data.decode().splitlines() == [
-        "diff --git a/a.py b/a.py",
-        "index e7cabca986b0365ccfa4624eed67117c1b9b5f0c..367805cb8ae1b94e172b0707e8c2fce1d47dda93 100644",
-        "--- a/a.py",
-        "+++ b/a.py",
-        "@@ -1 +1 @@",
-        "-a = 2",
-        "+a = 3",
-        "diff --git a/new/n.py b/new/n.py",
-        "new file mode 100644",
-        "index 0000000000000000000000000000000000000000..4a3f3148a6563c03794f7e788da042e0d5214f98",
-        "--- /dev/null",
-        "+++ b/new/n.py",
-        "@@ -0,0 +1 @@",
-        "+n = 1",
-    ]
-
-
 def changed(box: Box, before: Start) -> list[str]:
-    """The paths in the patch."""
+    """Return the paths in the patch."""
     patch = extract(box.sandbox, before).data.decode()
     return [line.split(" b/", 1)[1] for line in patch.splitlines() if line.startswith("diff --git ")]
 
 
+def test_patch_is_a_plain_diff(any_box: Box) -> None:
+    before = start(any_box)
+    assert extract(any_box.sandbox, before) == ExtractedPatch(b"")
+    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
+    any_box.sandbox.write("/testbed/new/n.py", b"n = 1\n")
+    assert (
+        extract(any_box.sandbox, before).data.decode()
+        == """\
+diff --git a/a.py b/a.py
+index e7cabca986b0365ccfa4624eed67117c1b9b5f0c..367805cb8ae1b94e172b0707e8c2fce1d47dda93 100644
+--- a/a.py
++++ b/a.py
+@@ -1 +1 @@
+-a = 2
++a = 3
+diff --git a/new/n.py b/new/n.py
+new file mode 100644
+index 0000000000000000000000000000000000000000..4a3f3148a6563c03794f7e788da042e0d5214f98
+--- /dev/null
++++ b/new/n.py
+@@ -0,0 +1 @@
++n = 1
+"""
+    )
+
+
 def test_patch_is_against_recorded_head(box: Box) -> None:
-    before = start(box)
-    commit(box.testbed, "mine", {"a.py": "a = 3\n"})
-    commit(box.testbed, "mine too", {"new.py": "n\n"})
+    before, head = start(box), git(box.testbed, "rev-parse", "HEAD")
+    commit(box.testbed, "mine", {"a.py": "a = 3\n", "new.py": "n\n"})
     assert changed(box, before) == ["a.py", "new.py"]
     git(box.testbed, "checkout", "-q", "--orphan", "elsewhere")
-    assert changed(box, before) == ["a.py", "new.py"]
+    (box.testbed / "a.py").rename(box.testbed / "moved.py")
+    os.mkfifo(box.testbed / "pipe")
+    (box.testbed / "loop").symlink_to("loop")
+    assert changed(box, before) == ["a.py", "loop", "moved.py", "new.py"]
+    (box.testbed / "pipe").unlink(missing_ok=True)
+    checkout, patch = fresh(box, head), extract(box.sandbox, before).data
+    (box.testbed / "loop").unlink()
+    subprocess.run(["patch", "--batch", "--fuzz=5", "-p1"], cwd=checkout, input=patch, check=False, capture_output=True)
+    assert {name: file for name, file in tree(checkout).items() if name != "loop"} == tree(box.testbed)
 
 
 def test_patch_omits_ignored_files(box: Box) -> None:
@@ -173,53 +180,47 @@ def test_patch_ignores_agent_git_config(any_box: Box) -> None:
     assert not (repo / "evil-was-here").exists()
 
 
-@pytest.mark.parametrize("how", ["deleted", "made anew", "corrupted", "a file"])
-def test_patch_survives_broken_git_folder(any_box: Box, how: str) -> None:
-    before = start(any_box)
-    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    expected = extract(any_box.sandbox, before)
-    assert b"+a = 3" in expected.data
-    folder = any_box.testbed / ".git"
-    if how == "corrupted":
-        for path in folder.rglob("pack-*"):
-            path.chmod(0o644)
-            path.write_bytes(b"nonsense")
-    else:
-        shutil.rmtree(folder)
-    if how == "made anew":
-        commit_all(any_box.testbed)
-    if how == "a file":
-        folder.write_text("gitdir: /nowhere\n")
-    assert extract(any_box.sandbox, before) == expected
+COPY = "${TMPDIR:-/var/tmp}/swe-argo-head"
+BROKEN = {
+    "git folder deleted": "rm -rf .git",
+    "git folder made anew": "rm -rf .git; git init -q; git add -A; git -c user.name=a -c user.email=a@b.c commit -qm x",
+    "packs corrupted": "find .git -name 'pack-*' | while read f; do chmod 644 $f; echo nonsense >$f; done",
+    "git folder is a file": "rm -rf .git; echo gitdir: /nowhere >.git",
+    "HEAD is a pipe": "rm .git/HEAD; mkfifo .git/HEAD",
+    "excluded names are a pipe": "rm -f .git/info/exclude; mkfifo .git/info/exclude",
+    "ignored names and attributes are pipes": "mkfifo .gitignore .gitattributes .gitmodules",
+    "a pack is a pipe": "mkfifo .git/objects/pack/pack-x.idx .git/objects/pack/pack-x.pack",
+    "a large file of holes": "truncate -s 300M big.bin",
+    "excluded names of 300 MB": "truncate -s 300M .git/info/exclude",
+    "copy of HEAD deleted": f"rm -rf {COPY}",
+    "copy of HEAD is a file": f"rm -rf {COPY}; echo x >{COPY}",
+    "copy of HEAD is a link to itself": f"rm -rf {COPY}; ln -s swe-argo-head {COPY}",
+    "copy of HEAD holds pipes": f"find {COPY} -type f | while read f; do rm $f; mkfifo $f; done",
+}
 
 
-def commit_all(repo: Path) -> None:
-    git(repo, "init", "-q")
-    commit(repo, "all new", {})
-
-
-def test_patch_needs_no_head_copy(any_box: Box) -> None:
-    before = start(any_box)
-    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    expected = extract(any_box.sandbox, before)
-    any_box.sandbox.exec('rm -rf "${TMPDIR:-/var/tmp}"/*', timeout_s=60)
-    assert b"+a = 3" in expected.data
-    assert extract(any_box.sandbox, before) == expected
-
-
-def test_patch_notes_deleted_repository(any_box: Box) -> None:
-    before = start(any_box)
-    any_box.sandbox.write("/testbed/a.py", b"a = 3\n")
-    any_box.sandbox.exec('rm -rf .git "${TMPDIR:-/var/tmp}"/*', timeout_s=60)
-    assert extract(any_box.sandbox, before) == ExtractedPatch(
-        b"", "the repository and the copy of its HEAD are missing"
-    )
-
-
-def test_patch_notes_deleted_workdir(box: Box) -> None:
+@pytest.mark.parametrize("name", BROKEN)
+def test_patch_survives_broken_repository(box: Box, name: str) -> None:
     before = start(box)
-    shutil.rmtree(box.testbed)
-    assert extract(box.sandbox, before) == ExtractedPatch(b"", "the repository's folder is missing")
+    box.sandbox.exec(f"echo a = 3 >a.py; {BROKEN[name]}", timeout_s=60)
+    patch = extract(as_untrusted(box.sandbox), before)
+    assert b"+a = 3" in patch.data
+    assert b"big.bin" not in patch.data
+    assert patch.note == ("left out, larger than 256 MiB: big.bin" if "holes" in name else "")
+
+
+@pytest.mark.parametrize(
+    ("script", "note"),
+    [
+        (f"rm -rf .git {COPY}", "the repository and the copy of its HEAD are missing"),
+        ("rm -rf /testbed $PWD", "the repository's folder is missing"),
+        ("truncate -s 300M a.py", "left out, larger than 256 MiB: a.py"),
+    ],
+)
+def test_patch_notes_missing_parts(box: Box, script: str, note: str) -> None:
+    before = start(box)
+    box.sandbox.exec(script, timeout_s=60)
+    assert extract(as_untrusted(box.sandbox), before) == ExtractedPatch(b"", note)
 
 
 LIBRARY = "vendor/my library"
@@ -242,12 +243,18 @@ def modules(box: Box) -> Box:
     return box
 
 
-def test_patch_omits_idle_submodules(modules: Box) -> None:
+def test_submodules_are_plain_files(modules: Box) -> None:
     (modules.testbed / LIBRARY / "library.py").write_text("x = 0\n")
     before = start(modules)
     assert (modules.testbed / LIBRARY / "inner/.git").exists(), "each repository is in its place again"
     assert extract(modules.sandbox, before) == ExtractedPatch(b"")
     assert (modules.testbed / LIBRARY / "inner/.git").exists()
+    git(modules.testbed, "clone", "-q", str(modules.root / "inner"), "absent")
+    new = ["absent/.gitignore", "absent/inner.py"]
+    assert changed(modules, before) == new
+    shutil.rmtree(modules.testbed / LIBRARY)
+    names = [".gitignore", ".gitmodules", "inner/.gitignore", "inner/inner.py", "library.py"]
+    assert changed(modules, before) == [*new, *(f"{LIBRARY}/{name}" for name in names)]
 
 
 @pytest.mark.parametrize("commits", [False, True], ids=["edited", "committed"])
@@ -287,19 +294,6 @@ def test_broken_submodule_is_plain_files(modules: Box, remnant: str) -> None:
     assert (checkout / LIBRARY / "library.py").read_text() == "x = 2\n"
 
 
-def test_new_submodule_is_plain_files(modules: Box) -> None:
-    before = start(modules)
-    git(modules.testbed, "clone", "-q", str(modules.root / "inner"), "absent")
-    assert changed(modules, before) == ["absent/.gitignore", "absent/inner.py"]
-
-
-def test_removed_submodule_deletes_files(modules: Box) -> None:
-    before = start(modules)
-    shutil.rmtree(modules.testbed / LIBRARY)
-    names = [".gitignore", ".gitmodules", "inner/.gitignore", "inner/inner.py", "library.py"]
-    assert changed(modules, before) == [f"{LIBRARY}/{name}" for name in names]
-
-
 def test_patch_converts_line_endings(box: Box) -> None:
     commit(box.testbed, "attributes", {".gitattributes": "*.txt text eol=crlf\n", "w.txt": "one\ntwo\n"})
     (box.testbed / "w.txt").unlink()
@@ -314,39 +308,8 @@ def test_patch_converts_line_endings(box: Box) -> None:
     assert (checkout / "w.txt").read_bytes() == b"one\r\nthree\r\n"
 
 
-def test_patch_survives_special_files(box: Box) -> None:
-    before = start(box)
-    os.mkfifo(box.testbed / "pipe")
-    (box.testbed / "loop").symlink_to("loop")
-    (box.testbed / "a.py").write_text("a = 3\n")
-    assert changed(box, before) == ["a.py", "loop"]
-
-
-def test_patch_applies_with_gnu_patch(box: Box) -> None:
-    before = start(box)
-    (box.testbed / "a.py").rename(box.testbed / "moved.py")
-    (box.testbed / "b/c.py").write_text("c = 2\n")
-    patch = extract(box.sandbox, before).data
-    checkout = fresh(box)
-    subprocess.run(["patch", "--batch", "--fuzz=5", "-p1"], cwd=checkout, input=patch, check=True, capture_output=True)
-    assert tree(checkout) == tree(box.testbed)
-
-
-NAMES = st.sampled_from(
-    [
-        "a.py",
-        "b/c.py",
-        "setup.cfg",
-        "b",
-        "with space.txt",
-        "b/ünï.txt",
-        'quo"te',
-        "tab\tname",
-        "-dash",
-        "deep/er/x",
-        "\udcff",
-    ]
-)
+PLAIN = ["a.py", "b/c.py", "setup.cfg", "b", "deep/er/x"]
+NAMES = st.sampled_from([*PLAIN, "with space.txt", "b/ünï.txt", 'quo"te', "tab\tname", "-dash", "\udcff"])
 CONTENT = st.one_of(
     st.sampled_from(
         [b"", b"a = 2", b"one\r\ntwo\r\n", b"no newline", b"\0\1\2binary", b"\xff\xfe text\n", b"mixed\r\nend\n"]
@@ -373,7 +336,7 @@ EVERY_KIND = {
 
 @example(changes=EVERY_KIND, nested=True, commits=False)
 @example(changes=EVERY_KIND, nested=False, commits=True)
-@settings(max_examples=20, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.dictionaries(NAMES, ENTRY, max_size=6), nested=st.booleans(), commits=st.booleans())
 def test_patch_reproduces_the_tree(
     box: Box, changes: dict[str, tuple[str, bytes]], *, nested: bool, commits: bool
@@ -422,38 +385,6 @@ def write_entry(path: Path, kind: str, content: bytes) -> None:
     else:
         path.write_bytes(content)
         path.chmod(0o755 if kind == "executable" else 0o644)
-
-
-IN_THE_WAY = {
-    "HEAD is a pipe": "rm .git/HEAD; mkfifo .git/HEAD",
-    "the excluded names are a pipe": "rm -f .git/info/exclude; mkfifo .git/info/exclude",
-    "ignored names and attributes are pipes": "mkfifo .gitignore .gitattributes .gitmodules",
-    "a pack is a pipe": "mkfifo .git/objects/pack/pack-x.idx .git/objects/pack/pack-x.pack",
-    "a file of holes": "truncate -s 300M big.bin",
-    "excluded names of 300 MB": "truncate -s 300M .git/info/exclude",
-    "the copy is a file": "rm -rf ${TMPDIR:-/var/tmp}/swe-argo-head; echo x >${TMPDIR:-/var/tmp}/swe-argo-head",
-    "the copy is a link to itself": ("cd ${TMPDIR:-/var/tmp}; rm -rf swe-argo-head; ln -s swe-argo-head swe-argo-head"),
-    "the copy holds pipes": "find ${TMPDIR:-/var/tmp}/swe-argo-head -type f | while read f; do rm $f; mkfifo $f; done",
-}
-
-
-@pytest.mark.parametrize("name", IN_THE_WAY)
-def test_patch_survives_obstacles(box: Box, name: str) -> None:
-    before = start(box)
-    box.sandbox.exec(f"echo a = 3 >a.py; {IN_THE_WAY[name]}", timeout_s=60)
-    patch = extract(as_untrusted(box.sandbox), before)
-    assert b"+a = 3" in patch.data
-    assert b"big.bin" not in patch.data
-    assert patch.note == ("left out, larger than 256 MiB: big.bin" if "holes" in name else "")
-
-
-def test_patch_omits_oversized_files(box: Box) -> None:
-    before = start(box)
-    box.sandbox.exec("echo n = 1 >n.py; truncate -s 300M a.py", timeout_s=60)
-    patch = extract(as_untrusted(box.sandbox), before)
-    assert b"b/n.py" in patch.data
-    assert b"a.py" not in patch.data
-    assert "a.py" in patch.note
 
 
 class SandboxBrokenByAgent:

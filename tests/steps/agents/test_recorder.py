@@ -1,14 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
-
-import pytest
 
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.trajectory import (
@@ -71,20 +64,12 @@ def test_shorter_end_replaces_longer_one(tmp_path: Path) -> None:
     assert [turn.message for turn in read(file).steps] == ["u", "next"]
 
 
-def test_recorder_works_without_file() -> None:
-    record = recorder(None)
-    assert [turn.message for turn in record.trajectory(StopReason.FINISHED).steps] == [""]
-    record.add_agent_turn("m", [])
-    record.set_usage(Usage(requests=1))
-    assert record.trajectory(StopReason.TIMEOUT, 1.5).extra.seconds == 1.5
-
-
 def test_file_contains_earlier_attempts(tmp_path: Path) -> None:
     first = recorder(None)
     first.add_agent_turn("first", [], metrics=Metrics(prompt_tokens=3))
     first.usage = Usage(calls=1, prompt_tokens=3, seconds=1.5)
     file = tmp_path / "trajectory.json"
-    second = recorder(file, [first.alone(StopReason.MALFORMED)])
+    second = recorder(file, [first.attempt_trajectory(StopReason.MALFORMED)])
     second.add_message("user", "second")
     second.usage = Usage(calls=2, prompt_tokens=4, seconds=0.5)
     second.add_agent_turn("answer", [])
@@ -98,27 +83,20 @@ def test_file_contains_earlier_attempts(tmp_path: Path) -> None:
     assert trajectory.final_metrics is not None
     assert trajectory.final_metrics.total_steps == 3
     assert second.trajectory(StopReason.INTERRUPTED, trajectory.extra.seconds) == trajectory
-    assert second.alone(StopReason.FINISHED).extra.usage.calls == 2
+    assert second.attempt_trajectory(StopReason.FINISHED).extra.usage.calls == 2
 
 
 def test_file_has_side_conversations(tmp_path: Path) -> None:
     first = recorder(None)
     first.add_agent_turn("first", [])
     file, counted = tmp_path / "trajectory.json", list[int]()
-    record = Recorder(
-        INFO,
-        "run",
-        "o__r-1",
-        2,
-        file,
-        earlier=[first.alone(StopReason.MALFORMED)],
-        watch=lambda _, number: counted.append(number),
-    )
+    earlier = [first.attempt_trajectory(StopReason.MALFORMED)]
+    record = Recorder(INFO, "run", "o__r-1", 2, file, earlier=earlier, watch=lambda _, number: counted.append(number))
     record.add_message("user", "what is a good title?")
     record.add_agent_turn("Mend a", [], metrics=Metrics(prompt_tokens=2, completion_tokens=1, cost_usd=0.5))
-    record.set_aside()
+    record.move_turns_to_side_conversation()
     record.add_message("user", "mend it")
-    helper = record.open_beside(INFO)
+    helper = record.open_side_conversation(INFO)
     helper.add_message("user", "look for b")
     helper.add_agent_turn("", [CALL], metrics=Metrics(prompt_tokens=7, extra=MetricsExtra(requests=3)))
     helper.add_observations([Result(source_call_id="c", content="b.py")])
@@ -141,43 +119,8 @@ def test_file_has_side_conversations(tmp_path: Path) -> None:
     assert counted == [1, 2, 3]
 
 
-WRITER = """
-import sys
-from pathlib import Path
-from swe_argo.steps.agents.recorder import Recorder
-from swe_argo.steps.contracts.trajectory import AgentInfo, Result, ToolCall, Usage
-recorder = Recorder(AgentInfo(name="a", version="1"), "run", "i", 1, Path(sys.argv[1]))
-recorder.add_message("user", "begin")
-print("ready", flush=True)
-number = 0
-while True:
-    number += 1
-    recorder.usage = Usage(calls=number)
-    recorder.add_agent_turn(f"turn {number}", [ToolCall(tool_call_id="c", function_name="f", arguments={})])
-    recorder.add_observations([Result(source_call_id="c", content="x" * (number % 300))])
-"""
-
-
-@pytest.mark.parametrize("delay_s", [0.0, 0.011, 0.053, 0.17])
-def test_file_survives_kill(tmp_path: Path, delay_s: float) -> None:
-    file = tmp_path / "trajectory.json"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE)
-    try:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"ready\n"
-        time.sleep(delay_s)
-        os.kill(writer.pid, signal.SIGKILL)
-        writer.wait(timeout=30)
-    finally:
-        writer.kill()
-        writer.communicate()
-    trajectory = read(file)
-    assert [turn.step_id for turn in trajectory.steps] == list(range(1, len(trajectory.steps) + 1))
-    assert trajectory.extra.usage.calls in (len(trajectory.steps) - 1, len(trajectory.steps))
-
-
 def test_file_is_replaced_atomically(tmp_path: Path) -> None:
-    """So there is no moment at which a SIGKILL leaves half a turn in it."""
+    """A SIGKILL at any moment leaves whole turns in it."""
     file = tmp_path / "trajectory.json"
     record = recorder(file)
     record.add_message("user", "u")
@@ -204,27 +147,28 @@ def test_earlier_turns_are_not_rewritten(tmp_path: Path) -> None:
     assert read(file).steps == [*before, record.turns[-1]]
 
 
+def test_recorder_works_without_file() -> None:
+    record = recorder(None)
+    assert [turn.message for turn in record.trajectory(StopReason.FINISHED).steps] == [""]
+    record.add_agent_turn("m", [])
+    record.set_usage(Usage(requests=1))
+    assert record.trajectory(StopReason.TIMEOUT, 1.5).extra.seconds == 1.5
+
+
 def test_trajectory_overhead_is_small(tmp_path: Path) -> None:
     """With token ids and logprobs of a conversation that grows to 60,000 tokens, each id recorded once."""
     file = tmp_path / "trajectory.json"
-    record = recorder(file)
-    record.add_message("user", "u")
-    observed = 0
+    record, observed = recorder(file), 0
     for number in range(100):
         new = [100_000 + number] * 400
         extra = MetricsExtra(seconds=1.234, finish_reason="tool_calls", request_id="r" * 32, shared_prompt_ids=number)
-        metrics = Metrics(
-            prompt_tokens=600 * number,
-            completion_tokens=200,
-            prompt_token_ids=new,
-            completion_token_ids=new[:200],
-            logprobs=[-0.0001234567 * place for place in range(200)],
-            extra=extra,
-        )
+        counts = {"prompt_tokens": 600 * number, "completion_tokens": 200}
+        logprobs = [-0.0001234567 * place for place in range(200)]
+        tokens = {"prompt_token_ids": new, "completion_token_ids": new[:200], "logprobs": logprobs}
+        metrics = Metrics(**counts, **tokens, extra=extra)
         record.add_agent_turn("thought " * 100, [CALL], reasoning="because " * 100, metrics=metrics)
         text = f"{number} " * 2000
         observed += len(json.dumps(text))
         record.add_observations([Result(source_call_id="c", content=text)])
-    size = len(record.trajectory(StopReason.FINISHED).to_bytes())
-    assert size - observed <= 3_000_000
+    assert len(record.trajectory(StopReason.FINISHED).to_bytes()) - observed <= 3_000_000
     assert file.stat().st_size - observed <= 3_000_000

@@ -1,4 +1,4 @@
-"""Files that a spec names make a run what it is by their content; where they lie does not."""
+"""Files that a spec names identify a run by their content, not by their path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Function calls, right ones and wrong ones."""
+"""Function calls: valid and malformed ones."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,11 +14,12 @@ from swe_argo.steps.agents.calls.parse_result import Malformed, ParsedCall, Prob
 from swe_argo.steps.agents.tools.toolsets import TOOLSETS, toolset
 from swe_argo.steps.contracts.trajectory import Metrics
 from swe_argo.steps.models.reply import Reply, RequestedCall
-from tests.steps.agents.calls.replies import reply
+from tests.steps.agents.tasks import reply
 
 CALLS = call_format(True, Rules("one"))
 FIRST, ALL = call_format(True, Rules("first")), call_format(True, Rules("all"))
 TOOLS = toolset("openhands")
+VIEW = {"command": "view", "path": "/a"}
 
 
 def parsed(name: str, arguments: str, scaffold: str = "openhands") -> ParsedCall:
@@ -37,33 +39,25 @@ def wrong(*calls: tuple[str, str], text: str = "") -> Malformed:
 # -- right
 
 
-def test_call_keeps_id_thought_arguments() -> None:
-    call = parsed("execute_bash", '{"command": "ls", "timeout": 5}')
-    assert (call.tool.name, call.call_id, call.thought) == ("execute_bash", "id-0", "because")
-    assert call.arguments == {"command": "ls", "timeout": 5.0}
-
-
 @pytest.mark.parametrize(
-    ("raw", "typed"),
+    ("scaffold", "name", "raw", "typed"),
     [
-        ({"view_range": "[1, 2]"}, {"view_range": [1, 2]}),
-        ({"view_range": ["1", 2.0]}, {"view_range": [1, 2]}),
-        ({"insert_line": "7"}, {"insert_line": 7}),
-        ({"old_str": None, "view_range": None}, {}),
-        ({"security_risk": "LOW", "summary": "x", "made_up": [1]}, {}),
-        ({"new_str": ""}, {"new_str": ""}),
+        ("openhands", "execute_bash", '{"command": "ls", "timeout": 5}', {"command": "ls", "timeout": 5.0}),
+        ("openhands", "execute_bash", '{"command": "a\nb"}', {"command": "a\nb"}),  # a bare line break
+        ("openhands", "execute_bash", json.dumps('{"command": "ls"}'), {"command": "ls"}),  # encoded twice
+        ("openhands", "str_replace_editor", VIEW | {"view_range": "[1, 2]"}, VIEW | {"view_range": [1, 2]}),
+        ("openhands", "str_replace_editor", VIEW | {"view_range": ["1", 2.0]}, VIEW | {"view_range": [1, 2]}),
+        ("openhands", "str_replace_editor", VIEW | {"insert_line": "7"}, VIEW | {"insert_line": 7}),
+        ("openhands", "str_replace_editor", VIEW | {"old_str": None, "view_range": None}, VIEW),
+        ("openhands", "str_replace_editor", VIEW | {"security_risk": "LOW", "made_up": [1]}, VIEW),
+        ("openhands", "str_replace_editor", VIEW | {"new_str": ""}, VIEW | {"new_str": ""}),
+        ("openhands", "finish", "{}", {}),
+        ("sweagent", "submit", "", {}),
     ],
 )
-def test_parser_coerces_argument_types(raw: dict[str, object], typed: dict[str, object]) -> None:
-    call = parsed("str_replace_editor", json.dumps({"command": "view", "path": "/a", **raw}))
-    assert call.arguments == {"command": "view", "path": "/a", **typed}
-
-
-def test_parser_accepts_nearly_valid_json() -> None:
-    assert parsed("execute_bash", '{"command": "a\nb"}').arguments == {"command": "a\nb"}, "a bare line break"
-    assert parsed("execute_bash", json.dumps('{"command": "ls"}')).arguments == {"command": "ls"}, "encoded twice"
-    assert parsed("submit", "", "sweagent").tool.ends
-    assert parsed("finish", "{}").tool.ends
+def test_call_has_typed_arguments(scaffold: str, name: str, raw: Any, typed: dict[str, Any]) -> None:
+    call = parsed(name, raw if isinstance(raw, str) else json.dumps(raw), scaffold)
+    assert (call.tool.name, call.call_id, call.thought, call.arguments) == (name, "id-0", "because", typed)
 
 
 def test_first_rule_drops_later_calls() -> None:
@@ -107,15 +101,12 @@ def test_unknown_argument_follows_scaffold(scaffold: str, is_accepted: bool) -> 
 # -- wrong
 
 
-def test_parser_tells_no_call_from_empty() -> None:
+def test_answer_needs_exactly_one_call() -> None:
     assert wrong(text="done").problem is Problem.NO_CALL
     assert "`finish`" in wrong(text="done").correction
     assert wrong().problem is Problem.EMPTY
     written = wrong(text="<function=execute_bash><parameter=command>ls</parameter></function>")
     assert "in the text does not count" in written.correction
-
-
-def test_parser_rejects_two_calls() -> None:
     two = wrong(("execute_bash", '{"command": "ls"}'), ("finish", "{}"))
     assert two.problem is Problem.TWO_CALLS
     assert "2 tools (`execute_bash`, `finish`)" in two.correction

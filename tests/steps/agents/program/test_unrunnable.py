@@ -1,4 +1,4 @@
-"""What shells and loaders say of programs that cannot run, word for word."""
+"""Messages of shells and loaders about programs that cannot run, verbatim."""
 
 from __future__ import annotations
 

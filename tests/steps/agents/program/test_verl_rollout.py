@@ -1,4 +1,4 @@
-"""An agent program in a rollout of verl's: its requests are answered by what samples, each token kept."""
+"""An agent program in a rollout of verl: the sampler answers its requests, and keeps each token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.workflows.rollouts.task import RolloutTask
 from swe_argo.workflows.verl.scaffold_work import open_recorder, work
-from swe_argo.workflows.verl.token_model import Room, TokenModel
+from swe_argo.workflows.verl.token_model import TokenLimits, TokenModel
 from tests import small_agent
 from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
@@ -48,28 +48,24 @@ def called(command: str) -> str:
 def test_rollout_is_one_sampled_sequence(box: Box, loop: asyncio.AbstractEventLoop, protocol: WireProtocol) -> None:
     box.sandbox.write(PROGRAM, (small_agent.FOLDER / "small-agent").read_bytes())
     answers = [called("echo a = 3 >a.py"), called("cat a.py"), "Mended.$"]
-    letters = Letters(answers)
     model = TokenModel(
-        letters,
+        Letters(answers),
         loop,
         name="qwen",
         decode=lambda ids: "".join(map(chr, ids)).replace("$", ""),
         end=END,
-        room=Room(100_000, 100_000),
+        room=TokenLimits(100_000, 100_000),
         tool_format="hermes",
     )
-    run = run_file("program").model_copy(
-        update={
-            "program": AgentProgram(recipe=small_agent.recipe(PROGRAM, protocol)),
-            "instruction": (prompts_folder() / "program.j2").read_text("utf-8"),
-        }
-    )
+    program = AgentProgram(recipe=small_agent.recipe(PROGRAM, protocol))
+    instruction = (prompts_folder() / "program.j2").read_text("utf-8")
+    run = run_file("program").model_copy(update={"program": program, "instruction": instruction})
     task = RolloutTask("", run, instance(), Answer(instance_id="a__b-1"))
     recorder = open_recorder(task, "run", 1, "qwen")
     ended = work(task, box.sandbox, model, recorder)
     assert ended.reason is StopReason.FINISHED
     assert (box.testbed / "a.py").read_text() == "a = 3\n"
-    (stretch,) = model.take_stretches()
+    (stretch,) = model.take_sequences()
     sampled = "".join(chr(token) for token, mine in zip(stretch.tokens, stretch.sampled, strict=True) if mine)
     assert sampled == "".join(answers)
     assert [turn.message for turn in recorder.turns if turn.source == "agent"] == ["I act.", "I act.", "Mended."]

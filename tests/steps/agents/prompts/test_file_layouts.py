@@ -36,7 +36,7 @@ def diff(path: str, *hunks: tuple[int, int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(issue=ODD, readmes=FILES, contents=FILES, style=st.sampled_from(["style-2", "style-3"]))
 def test_prompt_matches_swebench(issue: str, readmes: dict[str, str], contents: dict[str, str], style: Any) -> None:
     row = {"problem_statement": issue, "readmes": readmes, "file_contents": contents, "patch": ""}
@@ -46,7 +46,7 @@ def test_prompt_matches_swebench(issue: str, readmes: dict[str, str], contents: 
         assert ours(style, row) == swebench_inference.prompt(style, row)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     contents=st.dictionaries(PATHS, st.lists(ODD, max_size=60).map("\n".join), min_size=1, max_size=3), data=st.data()
 )
@@ -57,24 +57,14 @@ def test_windows_match_swebench(contents: dict[str, str], data: st.DataObject) -
     assert ours("style-2-edits-only", row) == swebench_inference.prompt("style-2-edits-only", row)
 
 
-def test_hunk_near_top_shows_no_lines() -> None:
+def test_windows_show_touched_lines_only() -> None:
     text = "\n".join(f"line {n}" for n in range(1, 101))
-    row = {
-        "problem_statement": "p", "readmes": {}, "file_contents": {"a.py": text}, "patch": diff("a.py", (3, 4))
-    }  # fmt: skip
-    assert ours("style-2-edits-only", row) == swebench_inference.prompt("style-2-edits-only", row)
-    assert "line" not in ours("style-2-edits-only", row).partition("<code>")[2].partition("</code>")[0]
-
-
-def test_edits_only_omits_untouched_files() -> None:
-    row = {
-        "problem_statement": "p",
-        "readmes": {"README": "r"},
-        "file_contents": {"a.py": "1", "b.py": "2"},
-        "patch": diff("b.py", (1, 1)),
-    }
-    alone = row | {"file_contents": {"b.py": "2"}}
-    assert ours("style-2-edits-only", row) == swebench_inference.prompt("style-2-edits-only", alone)
+    top = {"problem_statement": "p", "readmes": {}, "file_contents": {"a.py": text}, "patch": diff("a.py", (3, 4))}
+    assert ours("style-2-edits-only", top) == swebench_inference.prompt("style-2-edits-only", top)
+    assert "line" not in ours("style-2-edits-only", top).partition("<code>")[2].partition("</code>")[0]
+    both = top | {"file_contents": {"a.py": "1", "b.py": "2"}, "patch": diff("b.py", (1, 1))}
+    alone = both | {"file_contents": {"b.py": "2"}}
+    assert ours("style-2-edits-only", both) == swebench_inference.prompt("style-2-edits-only", alone)
 
 
 @needs_data
@@ -82,7 +72,7 @@ def test_edits_only_omits_untouched_files() -> None:
 def test_real_rows_match_swebench(style: Any) -> None:
     """The issues and patches of real rows; as contents, what the patches show of the files."""
     pyarrow = pytest.importorskip("pyarrow.parquet")
-    rows = pyarrow.read_table(DATA / "swebench" / "verified_test.parquet").to_pylist()
+    rows = pyarrow.read_table(DATA / "swebench" / "verified_test.parquet").to_pylist()[::5]
     for row in rows:
         contents = {path: "\n".join(f"line {n}" for n in range(400)) for path in retrieval._windows(row["patch"])}
         readmes = {"README.rst": row["hints_text"] or "", "README.md": row["test_patch"]}

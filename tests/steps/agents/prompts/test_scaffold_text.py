@@ -1,24 +1,20 @@
-"""A scaffold in the words of a file: refused by plan where it is wrong, and else what a model meets."""
+"""A file with a scaffold's wording: plan validates it, and the model's prompts and observations use it."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from swe_argo.steps.agents.prompts import scaffold_text
 from swe_argo.steps.agents.tools.toolsets import toolset
 from swe_argo.steps.contracts.data import RunFile
-from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.store import open_store
-from tests.forked_program import run_program
 from tests.model_server import Answer, call, function_text, model_server, play
 from tests.paths import ROOT
+from tests.steps.agents.prompts.test_run_prompts import planned_run, run_plan
 from tests.steps.solve_process import observations
 from tests.steps.test_solve_with_model import desk, solve
 
@@ -87,50 +83,34 @@ def test_conversation_uses_file_words(tmp_path: Path, fn_calling: bool) -> None:
 )
 def test_invalid_file_is_one_line_error(source: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
-        scaffold_text.check(source, "words.toml", toolset("r2egym"))
+        scaffold_text.check_wording(source, "words.toml", toolset("r2egym"))
     assert refused.value.reason.startswith("agent.scaffold_words: words.toml")
     assert "\n" not in refused.value.reason
 
 
 def test_scaffolds_accept_every_frame(tmp_path: Path) -> None:
-    frames = "\n".join(f"{kind} = '{{{{ {' }} {{ '.join(scaffold_text.OBSERVED)} }}}}'" for kind in scaffold_text.KINDS)
+    frames = "\n".join(
+        f"{kind} = '{{{{ {' }} {{ '.join(scaffold_text.FRAME_NAMES)} }}}}'" for kind in scaffold_text.KINDS
+    )
     for name in ("r2egym", "openhands", "sweagent"):
-        assert scaffold_text.check(f"[frames]\n{frames}", "f", toolset(name)) == []
+        assert scaffold_text.check_wording(f"[frames]\n{frames}", "f", toolset(name)) == []
 
 
 def test_plan_validates_and_stores_words(tmp_path: Path) -> None:
-    mine, store = tmp_path / "words.toml", tmp_path / "store"
+    mine = tmp_path / "words.toml"
     with model_server(play(Answer("ok"))) as server:
 
-        def planned(source: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        def planned(source: str, **more: str) -> tuple[int, str]:
             mine.write_text(source)
-            sets = {
-                "run_id": "run",
-                "store": str(store),
-                "agent.name": "r2egym",
-                "agent.model": "openai/m",
-                "agent.scaffold_words": str(mine),
-                "agent.use_fn_calling": "true",
-                "llm.base_url": server.url,
-                "sandbox.allow_host": "true",
-                **more,
-            }
-            flags = [f"--set={name}={value}" for name, value in sets.items()]
-            return run_program("swe_argo.steps.plan", flags, ROOT)
+            result = run_plan(tmp_path, server.url, **{"agent.scaffold_words": str(mine)} | more)
+            return result.returncode, result.stderr
 
-        result = planned("sytem = 'a'")
-        assert result.returncode == 64
-        assert result.stderr.count("\n") <= 1
-        assert f"agent.scaffold_words: {mine}: sytem is unknown (did you mean system?)" in result.stderr
-        result = planned("", **{"agent.name": "mini-swe-agent"})
-        assert result.returncode == 64
-        assert "agent 'mini-swe-agent' is not a scaffold" in result.stderr
-        result = planned("system = 'Mend it.'")
-        assert result.returncode == 0, result.stderr
-        assert f"note: {mine}: the system prompt does not list the tools" in result.stderr
-        run = RunFile.from_bytes(open_store(str(store)).get(key(RunFile, "run")))
-        assert run.words == "system = 'Mend it.'"
-        assert list(run.input_hashes) == ["agent.scaffold_words"]
-        result = planned("system = 'Break it.'")
-        assert result.returncode == 64, "a run is held in the words that it began with"
-        assert "agent.scaffold_words" in result.stderr
+        code, message = planned("", **{"agent.name": "mini-swe-agent"})
+        assert (code, "agent 'mini-swe-agent' is not a scaffold" in message) == (64, True)
+        code, message = planned("system = 'Mend it.'")
+        assert code == 0, message
+        assert f"note: {mine}: the system prompt does not list the tools" in message
+        run = planned_run(tmp_path)
+        assert (run.words, list(run.input_hashes)) == ("system = 'Mend it.'", ["agent.scaffold_words"])
+        code, message = planned("system = 'Break it.'")
+        assert (code, "agent.scaffold_words" in message) == (64, True), "a run keeps the words that it began with"

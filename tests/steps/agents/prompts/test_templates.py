@@ -10,34 +10,17 @@ from hypothesis import strategies as some
 from swe_argo.steps.agents.prompts import templates
 from swe_argo.steps.agents.scaffolds import SCAFFOLDS
 from swe_argo.steps.contracts.agent_spec import AgentSpec
-from swe_argo.steps.contracts.data import Instance
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.swebench.answer import SweBenchAnswer
+from tests.steps.agents.tasks import instance
 
-INSTANCE = Instance(
-    instance_id="o__r-1",
-    repo="o/r",
-    version="1.2",
-    base_commit="c0ffee",
-    image="img",
-    problem_statement="It {{ breaks }} with {% raw %}.",
-    hints_text="try harder",
-    created_at="2020-01-01",
+INSTANCE = instance(
+    problem_statement="It {{ breaks }} with {% raw %}.", hints_text="try harder", created_at="2020-01-01"
 )
 SECRET = "THE-GOLD-PATCH"
-ANSWER = SweBenchAnswer(
-    instance_id="o__r-1",
-    repo="o/r",
-    version="1.2",
-    image="img",
-    patch=SECRET,
-    test_patch=SECRET,
-    eval_script=SECRET,
-    FAIL_TO_PASS=[SECRET],
-    PASS_TO_PASS=[SECRET],
-    log_parser=SECRET,
-    eval_type=SECRET,
-)
+TEXTS = dict.fromkeys(["patch", "test_patch", "eval_script", "log_parser", "eval_type"], SECRET)
+NAMES = {"instance_id": "a__b-1", "repo": "a/b", "version": "1.2", "image": "img"}
+ANSWER = SweBenchAnswer.model_validate(NAMES | TEXTS | {"FAIL_TO_PASS": [SECRET], "PASS_TO_PASS": [SECRET]})
 """Alive in this process while templates are rendered, as in plan."""
 
 
@@ -106,7 +89,7 @@ def test_undefined_name_is_reported() -> None:
         ("{% extends 'x' %}", "a template cannot include"),
         ("{% import 'x' as y %}", "a template cannot include"),
         ("{% from 'x' import y %}", "a template cannot include"),
-        ("{{ '' }}\n", "renders to an empty text for o__r-1"),
+        ("{{ '' }}\n", "renders to an empty text for a__b-1"),
         ("{{ problem_statement + 1 }}", "line 1"),
         ("{{ range(10 ** 9) | list }}", "Range too big"),
     ],
@@ -138,7 +121,7 @@ def test_check_notes_missing_fields() -> None:
 
 def test_openhands_paths_become_testbed() -> None:
     text = (
-        "/workspace/{{ workspace_dir_name }} {{workspace_path}} /workspace/{{ instance.repo }} {{ workspace_dir_name }}"
+        "/workspace/{{ workspace_dir_name }} {{workspace_path}} /workspace/{{ instance.repo }} {{workspace_dir_name}}"
     )
     assert templates.render(text, INSTANCE) == "/testbed /testbed /testbed /testbed"
 
@@ -213,7 +196,7 @@ def test_templates_share_no_state() -> None:
         templates.render("{{ instance.update(repo='x') }}", INSTANCE)
     with pytest.raises(ConfigError):
         templates.render("{% do instance.clear() %}", INSTANCE)
-    assert templates.render("{{ instance.repo }}", INSTANCE) == "o/r"
+    assert templates.render("{{ instance.repo }}", INSTANCE) == "a/b"
 
 
 @given(some.text(alphabet=string.printable + "äあ{}%#", max_size=60))
@@ -228,5 +211,5 @@ def test_any_text_renders_or_is_refused(text: str) -> None:
 
 @given(some.text(max_size=200))
 def test_issue_is_rendered_verbatim(text: str) -> None:
-    instance = INSTANCE.model_copy(update={"problem_statement": text})
-    assert templates.render("<<{{ problem_statement }}>>", instance) == f"<<{text}>>"
+    about = INSTANCE.model_copy(update={"problem_statement": text})
+    assert templates.render("<<{{ problem_statement }}>>", about) == f"<<{text}>>"

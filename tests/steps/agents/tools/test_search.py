@@ -1,4 +1,4 @@
-"""Searches in real files."""
+"""Searches in the files of a sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands as agents run them: what lasts, what is seen, and what no command can break."""
+"""Commands of agents: state between them, their output, and commands that break the shell."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def run(shell: Shell, command: str, timeout_s: float = 30.0) -> ToolResult:
 
 
 def begin(shell: Shell, command: str, words: str) -> ToolResult:
-    """A command that goes on, looked at until it has printed these words."""
+    """Start a command, and watch it until it has printed these words."""
     return watch_until(shell, shell.run(command, timeout_s=120, patience=SHORT), words)
 
 
 def watch_until(shell: Shell, result: ToolResult, words: str) -> ToolResult:
-    """A running command that was seen so, looked at until it has printed these words."""
+    """Watch a running command until it has printed these words."""
     while words not in result.text:
         assert result.running, result
         more = shell.watch(timeout_s=120, patience=SHORT)
@@ -59,42 +59,6 @@ def test_shell_survives_any_exit(shell: Shell, command: str, code: int) -> None:
     assert run(shell, "echo alive").text == "alive\n"
 
 
-def test_streams_keep_their_order(shell: Shell) -> None:
-    assert run(shell, "echo 1; echo 2 >&2; echo 3; echo 4 >/dev/stderr").text == "1\n2\n3\n4\n"
-
-
-def test_errors_name_the_script_line(shell: Shell) -> None:
-    for variant in (shell, Shell(shell._sandbox, persistent=False)):
-        assert "line 2: nothing_of_that_name" in run(variant, "true\nnothing_of_that_name").text
-
-
-def test_shell_survives_killing_all(shell: Shell, kind: str) -> None:
-    if kind == "host":
-        pytest.skip("without a namespace this would end the tests too")
-    # What copies the output dies with the rest: a moment is left for it to have done so.
-    alone = run(shell, "echo before; sleep 2; kill -9 -1")
-    assert alone.text.startswith("before\n")
-    result = shell.run("echo before; kill -9 -1; kill -9 $$", timeout_s=30, patience=Patience(seconds=20))
-    assert result.exit_code == 137
-    assert "killed" in result.note
-    assert run(shell, "pwd").text == "/testbed\n"
-
-
-def test_shell_survives_killing_shells(shell: Shell, kind: str) -> None:
-    if kind == "host":
-        pytest.skip("without a namespace this would end the tests too")
-    killed = run(shell, "echo before; sleep 2; pkill -9 bash")
-    assert (killed.text, killed.exit_code) == ("before\n", 137)
-    assert run(shell, "echo after").text == "after\n"
-
-
-def test_command_line_hides_the_command(shell: Shell, kind: str) -> None:
-    if kind == "host":
-        pytest.skip("other tests on this host may have such words")
-    result = run(shell, "sleep 0.2; pkill -f 'marked_words_4711'; echo went on")
-    assert result.text == "went on\n"
-
-
 # -- what lasts
 
 
@@ -116,49 +80,6 @@ def test_session_state_persists(shell: Shell, patience: Patience | None) -> None
     assert run(shell, "pwd").text == "/\n"
 
 
-def test_shell_survives_deleted_folder(shell: Shell) -> None:
-    run(shell, "mkdir -p /testbed/gone; cd /testbed/gone")
-    run(shell, "rm -rf /testbed/gone")
-    assert run(shell, "echo here").text == "here\n"
-
-
-def test_stateless_shell_starts_fresh(machine: Sandbox) -> None:
-    shell = Shell(machine, persistent=False)
-    run(shell, "cd b; export WORD=1")
-    assert run(shell, "pwd; echo [$WORD]").text == "/testbed\n[]\n"
-
-
-@pytest.mark.parametrize("patience", [None, Patience(seconds=20)])
-def test_bashrc_is_read_once(machine: Sandbox, patience: Patience | None) -> None:
-    """As pyenv's lines in it do: read by those scripts too, it would start them for ever."""
-    shell = Shell(machine, persistent=True)
-    lines = "[ \\$SHLVL -lt 9 ] || exit\necho x >>~/sourced\nbash -c true"
-    machine.exec(f'mkdir -p ~; printf %s "{lines}" >~/.bashrc', timeout_s=60)
-    try:
-        assert shell.run("wc -l <~/sourced", timeout_s=30, patience=patience).text.strip() == "1"
-    finally:
-        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=60)
-
-
-@pytest.mark.parametrize("persistent", [True, False])
-def test_image_environment_is_active(machine: Sandbox, persistent: bool) -> None:
-    shell = Shell(machine, persistent=persistent)
-    machine.exec('mkdir -p ~; echo "export ACTIVE=conda; echo sourced >>~/sourced" >~/.bashrc', timeout_s=60)
-    try:
-        assert run(shell, "echo $ACTIVE; echo [$BASH_ENV]").text == "conda\n[]\n"
-        assert run(shell, "echo $ACTIVE").text == "conda\n"
-        times = run(shell, "wc -l <~/sourced").text.strip()
-        assert times == ("1" if persistent else "3"), "activation takes long, and a session has it already"
-    finally:
-        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=60)
-
-
-def test_command_may_name_repository(shell: Shell) -> None:
-    for patience in (None, Patience(seconds=20)):
-        result = shell.run("cd /; cat /testbed/a.py; cd /testbed/b; pwd", timeout_s=30, patience=patience)
-        assert result.text == "a = 2\n/testbed/b\n"
-
-
 # -- time
 
 
@@ -175,12 +96,6 @@ def test_timeout_kills_all_processes(shell: Shell) -> None:
         shell, f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null; echo; done | grep -c '^{sleep}'"
     )
     assert remaining.text.endswith("0\n")
-
-
-def test_command_input_is_at_its_end(shell: Shell) -> None:
-    result = run(shell, "read -r answer; echo [$answer]; cat; python3 -c 'input()'")
-    assert result.text.startswith("[]\n")
-    assert "EOFError" in result.text
 
 
 def test_background_process_survives(shell: Shell) -> None:
@@ -203,11 +118,6 @@ def test_large_output_keeps_both_ends(shell: Shell) -> None:
     assert len(result.text) + len(result.tail) <= 2 * ENDS_BYTES
 
 
-def test_output_at_limit_is_whole(shell: Shell) -> None:
-    result = run(shell, f"head -c {2 * ENDS_BYTES} /dev/zero | tr '\\0' x")
-    assert (len(result.text), result.tail) == (2 * ENDS_BYTES, None)
-
-
 def test_endless_output_is_ended(shell: Shell) -> None:
     alone = run(shell, "yes", timeout_s=3)
     assert alone.timed_out
@@ -219,25 +129,10 @@ def test_endless_output_is_ended(shell: Shell) -> None:
     assert run(shell, 'du -sm "${TMPDIR:-/tmp}" | cut -f1').text.strip() < "9", "what it had printed is removed"
 
 
-def test_binary_output_becomes_text(shell: Shell) -> None:
-    result = run(shell, r"printf 'a\0b\377\303\251\033[1m\n'")
-    assert result.text == "a\ufffdb\ufffdé\x1b[1m\n"
-
-
-def test_output_is_cut_at_characters(shell: Shell) -> None:
-    result = run(shell, "printf x; yes é | tr -d '\\n' | head -c 2000000")
-    assert (set(result.text), set(result.tail or "")) == ({"x", "é"}, {"é"})
-
-
 def test_split_character_comes_whole(shell: Shell) -> None:
     first = begin(shell, r"printf 'a\303'; read -r x; printf '\251\n'", "a")
     assert (first.text, first.running) == ("a", True)
     assert shell.send("", timeout_s=120, patience=LONG).text == "é\n"
-
-
-def test_last_output_is_never_lost(shell: Shell) -> None:
-    for _ in range(20):
-        assert run(shell, "seq 1 3000 | tail -1").text == "3000\n"
 
 
 # -- a command that goes on
@@ -296,3 +191,76 @@ def test_wiped_temp_folder_loses_state(shell: Shell) -> None:
     wiped = run(shell, 'echo before; rm -rf "${TMPDIR:-/tmp}"/.shell-*; echo after; exit 4')
     assert (wiped.text, wiped.exit_code, wiped.note) == ("before\nafter\n", 4, "")
     assert run(shell, "pwd").text == "/testbed\n"
+
+
+# -- what the sandbox gives
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("echo 1; echo 2 >&2; echo 3; echo 4 >/dev/stderr", "1\n2\n3\n4\n"),
+        ("mkdir -p gone; cd gone; rm -rf ../gone", ""),
+        ("echo here", "here\n"),
+        (r"printf 'a\0b\377\303\251\033[1m\n'", "a\ufffdb\ufffdé\x1b[1m\n"),
+        (f"head -c {2 * ENDS_BYTES} /dev/zero | tr '\\0' x", "x" * 2 * ENDS_BYTES),
+        ("seq 1 3000 | tail -1", "3000\n"),
+        ("cd /; cat /testbed/a.py; cd /testbed/b; pwd", "a = 2\n/testbed/b\n"),
+    ],
+)
+@pytest.mark.parametrize("patience", [None, Patience(seconds=20)], ids=["started", "run"])
+def test_shell_returns_all_output(machine: Sandbox, patience: Patience | None, command: str, text: str) -> None:
+    shell = Shell(machine, persistent=True)
+    result = shell.run(command, timeout_s=30, patience=patience)
+    assert (result.text, result.tail) == (text, None)
+
+
+def test_command_input_is_at_its_end(shell: Shell) -> None:
+    result = run(shell, "read -r answer; echo [$answer]; cat; python3 -c 'input()'")
+    assert result.text.startswith("[]\n")
+    assert "EOFError" in result.text
+
+
+def test_output_is_cut_at_characters(shell: Shell) -> None:
+    result = run(shell, "printf x; yes é | tr -d '\\n' | head -c 2000000")
+    assert (set(result.text), set(result.tail or "")) == ({"x", "é"}, {"é"})
+
+
+def test_errors_name_the_script_line(machine: Sandbox) -> None:
+    for persistent in (True, False):
+        shell = Shell(machine, persistent=persistent)
+        assert "line 2: nothing_of_that_name" in run(shell, "true\nnothing_of_that_name").text
+    run(shell, "cd b; export WORD=1")
+    assert run(shell, "pwd; echo [$WORD]").text == "/testbed\n[]\n", "without a session, each command starts fresh"
+
+
+def test_shell_survives_killing_all(shell: Shell, kind: str) -> None:
+    if kind == "host":
+        pytest.skip("without a namespace this would end the tests too")
+    # What copies the output dies with the rest: a moment is left for it to have done so.
+    assert run(shell, "echo before; sleep 2; kill -9 -1").text.startswith("before\n")
+    result = shell.run("echo before; kill -9 -1; kill -9 $$", timeout_s=30, patience=Patience(seconds=20))
+    assert (result.exit_code, "killed" in result.note) == (137, True)
+    killed = run(shell, "echo before; sleep 2; pkill -9 bash")
+    assert (killed.text, killed.exit_code) == ("before\n", 137)
+    hidden = run(shell, "sleep 0.2; pkill -f 'marked_words_4711'; echo went on")
+    assert hidden.text == "went on\n", "the command is not on a command line"
+    assert run(shell, "pwd").text == "/testbed\n"
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+def test_bashrc_is_read_by_each_shell(machine: Sandbox, persistent: bool) -> None:
+    """Scripts do not read it: lines like pyenv's would start them for ever."""
+    lines = "[ \\$SHLVL -lt 9 ] || exit\nexport ACTIVE=conda\necho x >>~/sourced\nbash -c true"
+    machine.exec(f'mkdir -p ~; printf %s "{lines}" >~/.bashrc', timeout_s=60)
+    shell, patient = Shell(machine, persistent=persistent), Shell(machine, persistent=True)
+    try:
+        assert run(shell, "echo $ACTIVE; echo [$BASH_ENV]").text == "conda\n[]\n"
+        assert run(shell, "echo $ACTIVE").text == "conda\n"
+        assert run(shell, "wc -l <~/sourced").text.strip() == ("1" if persistent else "3"), (
+            "a session is active already"
+        )
+        machine.exec("rm ~/sourced", timeout_s=60)
+        assert patient.run("wc -l <~/sourced", timeout_s=30, patience=Patience(seconds=20)).text.strip() == "1"
+    finally:
+        machine.exec("rm -f ~/.bashrc ~/sourced", timeout_s=60)

@@ -1,4 +1,4 @@
-"""The scaffolds' tools: their names and parameters, and what an agent is shown of what they do."""
+"""The scaffolds' tools: their names, their parameters and their observations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shell(tools: Toolset, machine: Sandbox | Session, command: str, **more: Any)
     return call(tools, machine, name, **{parameter: command}, **more)
 
 
-# -- what there is
+# -- names and parameters
 
 
 def test_tools_have_project_names() -> None:
@@ -58,27 +58,6 @@ def test_tools_have_project_names() -> None:
     assert listed("sweagent") == {"bash": ["command"], "str_replace_editor": EDITING, "submit": []}
 
 
-def test_every_scaffold_has_one_end_tool() -> None:
-    scaffolds = {agent.name for agent in AGENTS.values() if agent.is_scaffold}
-    assert set(TOOLSETS) == set(SCAFFOLDS) == scaffolds
-    for tools in TOOLSETS.values():
-        assert [tool.ends for tool in tools.tools].count(True) == 1
-        assert [tool.kind for tool in tools.tools].count("shell") == 1
-
-
-def test_foreign_tool_names_are_known() -> None:
-    for scaffold, name, expected in (
-        ("sweagent", "execute_bash", "bash"),
-        ("openhands", "submit", "finish"),
-        ("r2egym", "submit", "finish"),
-        ("sweagent", "finish", "submit"),
-    ):
-        tool = toolset(scaffold).find(name)
-        assert tool is not None
-        assert tool.name == expected
-    assert toolset("r2egym").find("rm") is None
-
-
 def test_definitions_are_valid_functions(tools: Toolset) -> None:
     for tool in tools.tools:
         function = tool.definition["function"]
@@ -90,7 +69,7 @@ def test_definitions_are_valid_functions(tools: Toolset) -> None:
     assert editor.schema["properties"]["view_range"]["items"] == {"type": "integer"}
 
 
-# -- what is shown
+# -- observations
 
 
 R2EGYM_FRAME = "Execution output of [execute_bash]:\n"
@@ -121,7 +100,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_output_has_the_project_frame(tools: Toolset, machine: Sandbox, command: str) -> None:
-    """As R2E-Gym's tool and observation, OpenHands' shell and SWE-agent's template printed the same."""
+    """The expected texts were printed by R2E-Gym's tool, OpenHands' shell and SWE-agent's template."""
     observation = shell(tools, machine, command)
     assert PYTHON.sub("", observation.text) == COMMANDS[command][tools.scaffold]
     assert (observation.timed_out, observation.cut, observation.ends) == (False, False, False)
@@ -200,13 +179,6 @@ def test_output_is_cut_per_project(tools: Toolset, machine: Sandbox) -> None:
         assert "1000000" not in lines
 
 
-def test_output_at_the_limit_is_whole(machine: Sandbox) -> None:
-    assert not shell(toolset("r2egym"), machine, "seq 1 74").cut
-    assert shell(toolset("r2egym"), machine, "seq 1 75").cut
-    assert not shell(toolset("openhands"), machine, "head -c 30000 /dev/zero | tr '\\0' x").cut
-    assert shell(toolset("openhands"), machine, "head -c 30001 /dev/zero | tr '\\0' x").cut
-
-
 @pytest.mark.parametrize("size", [100, 1000, 5000])
 def test_observation_limit_holds(tools: Toolset, tidy: Sandbox, size: int) -> None:
     session = Session(tidy, 20.0, max_observation=size)
@@ -257,34 +229,7 @@ def test_r2egym_views_python_files_only(tidy: Sandbox) -> None:
     assert "x" in call(toolset("openhands"), tidy, "str_replace_editor", command="view", path="/testbed/words.txt").text
 
 
-def test_impossible_text_is_refused(tools: Toolset, machine: Sandbox) -> None:
-    for odd in ("echo \0", "echo \ud800"):
-        observation = shell(tools, machine, odd)
-        assert "character" in observation.text
-        assert observation.exit_code == 1
-    editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
-    assert "character" in call(tools, machine, editor, command="create", path="/testbed/o", file_text="\udead").text
-
-
-def test_unchecked_arguments_are_typed(tools: Toolset, tidy: Sandbox) -> None:
-    editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
-    observation = call(tools, tidy, editor, command="view", path="/testbed/a.py", view_range="[1, 1]")
-    assert observation.text.endswith(f"     1{' ' if tools.scaffold == 'r2egym' else chr(9)}a = 2")
-    for arguments in ({}, {"command": "view"}, {"command": "view", "path": 5}, {"command": "fly", "path": "/testbed"}):
-        refused = call(tools, tidy, editor, **arguments)
-        assert "ERROR" in refused.text
-        assert refused.exit_code == 1
-    assert "is missing" in call(tools, tidy, SHELLS[tools.scaffold][0]).text
-
-
-def test_refused_edit_has_exit_code(tools: Toolset, machine: Sandbox) -> None:
-    editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
-    observation = call(tools, machine, editor, command="view", path="/testbed/none")
-    assert "ERROR" in observation.text
-    assert observation.exit_code == 1
-
-
-# -- what is particular
+# -- particular scaffolds
 
 
 @pytest.mark.parametrize("command", ["git log", "  ipython", "jupyter lab", "nohup x &"])
@@ -295,14 +240,8 @@ def test_r2egym_refuses_some_commands(machine: Sandbox, command: str) -> None:
     assert shell(toolset("r2egym"), machine, "echo git").exit_code == 0
 
 
-def test_only_r2egym_shells_start_fresh(tools: Toolset, machine: Sandbox) -> None:
-    session = Session(machine, 20.0)
-    shell(tools, session, "cd b; export A=1")
-    assert ("/testbed/b" in shell(tools, session, "pwd").text) == (tools.scaffold != "r2egym")
-
-
 def watch_for(words: str, observation: ToolObservation, tools: Toolset, session: Session) -> None:
-    """Look at what runs until it has printed these words."""
+    """Watch the running command until it has printed these words."""
     while words not in observation.text:
         assert "still running" in observation.text
         observation = shell(tools, session, "", timeout=2)
@@ -326,5 +265,56 @@ def test_openhands_commands_can_run_on(machine: Sandbox) -> None:
     assert "no command is running" in shell(tools, session, "C-c", is_input="true").text
 
 
-def test_think_does_nothing(machine: Sandbox) -> None:
-    assert call(toolset("openhands"), machine, "think", thought="x").text == "Your thought has been logged."
+def test_every_scaffold_has_one_end_tool() -> None:
+    assert set(TOOLSETS) == set(SCAFFOLDS) == {agent.name for agent in AGENTS.values() if agent.is_scaffold}
+    for tools in TOOLSETS.values():
+        assert [tool.ends for tool in tools.tools].count(True) == 1
+        assert [tool.kind for tool in tools.tools].count("shell") == 1
+    foreign = {("sweagent", "execute_bash"): "bash", ("sweagent", "finish"): "submit"}
+    foreign |= {(scaffold, "submit"): "finish" for scaffold in ("openhands", "r2egym")}
+    for (scaffold, name), expected in foreign.items():
+        tool = toolset(scaffold).find(name)
+        assert tool is not None
+        assert tool.name == expected
+    assert toolset("r2egym").find("rm") is None
+
+
+def test_impossible_arguments_are_refused(tools: Toolset, tidy: Sandbox) -> None:
+    editor = next(tool.name for tool in tools.tools if tool.kind == "edit")
+    observation = call(tools, tidy, editor, command="view", path="/testbed/a.py", view_range="[1, 1]")
+    assert observation.text.endswith(f"     1{' ' if tools.scaffold == 'r2egym' else chr(9)}a = 2")
+    for arguments, words in (
+        ({}, "ERROR"),
+        ({"command": "view"}, "ERROR"),
+        ({"command": "view", "path": 5}, "ERROR"),
+        ({"command": "fly", "path": "/testbed"}, "ERROR"),
+        ({"command": "view", "path": "/testbed/none"}, "ERROR"),
+        ({"command": "create", "path": "/testbed/o", "file_text": "\udead"}, "character"),
+    ):
+        refused = call(tools, tidy, editor, **arguments)
+        assert (words in refused.text, refused.exit_code) == (True, 1)
+    assert "is missing" in call(tools, tidy, SHELLS[tools.scaffold][0]).text
+    for odd in ("echo \0", "echo \ud800"):
+        refused = shell(tools, tidy, odd)
+        assert ("character" in refused.text, refused.exit_code) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("scaffold", "command", "is_cut"),
+    [
+        ("r2egym", "seq 1 74", False),
+        ("r2egym", "seq 1 75", True),
+        ("openhands", "head -c 30000 /dev/zero | tr '\\0' x", False),
+        ("openhands", "head -c 30001 /dev/zero | tr '\\0' x", True),
+    ],
+)
+def test_output_at_the_limit_is_whole(machine: Sandbox, scaffold: str, command: str, *, is_cut: bool) -> None:
+    assert shell(toolset(scaffold), machine, command).cut is is_cut
+
+
+def test_only_r2egym_shells_start_fresh(tools: Toolset, machine: Sandbox) -> None:
+    session = Session(machine, 20.0)
+    shell(tools, session, "cd b; export A=1")
+    assert ("/testbed/b" in shell(tools, session, "pwd").text) == (tools.scaffold != "r2egym")
+    if tools.scaffold == "openhands":
+        assert call(tools, machine, "think", thought="x").text == "Your thought has been logged."
