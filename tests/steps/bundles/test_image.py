@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.bundles.build import keep_folder
+from swe_argo.steps.bundles.build import bundle_folder
 from swe_argo.steps.bundles.image import COPIER, push_image
 from swe_argo.steps.bundles.tree import digest_tree
 from swe_argo.steps.contracts.recipe import Recipe, Source
@@ -27,7 +27,7 @@ def test_image_has_files_and_copier(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "files" / "bin" / "go").chmod(0o755)
     (tmp_path / "files" / "go").symlink_to("bin/go")
     recipe = Recipe(name="mine", command=["{bundle}/go"], source=Source(folder=str(tmp_path / "files")))
-    bundle = keep_folder(recipe, "arm64")
+    bundle = bundle_folder(recipe, "arm64")
     with serve() as registry:
         conf = tmp_path / ".config" / "containers" / "registries.conf"
         conf.parent.mkdir(parents=True)
@@ -50,7 +50,7 @@ def test_image_has_files_and_copier(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_push_without_skopeo_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "files").mkdir()
     recipe = Recipe(name="mine", command=["go"], source=Source(folder=str(tmp_path / "files")))
-    bundle = keep_folder(recipe, "amd64")
+    bundle = bundle_folder(recipe, "amd64")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="skopeo, which pushes images, is not installed"):
         push_image(bundle, "registry.example.com/mine", b"")

@@ -59,6 +59,7 @@ def test_recipe_is_read(file: Path) -> None:
     assert recipe.command == ["{bundle}/mine", "-p", "{instruction}"]
     assert recipe.exits == {3: "max_steps"}
     assert recipe.files == {".mine/config.json": '{"model": "{model}"}'}
+    assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
 
 
 @pytest.mark.parametrize(
@@ -84,23 +85,20 @@ def test_invalid_recipe_is_one_line(file: Path, old: str, new: str, says: str) -
     assert "\n" not in refused.value.reason
 
 
-def test_missing_recipe_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no file"):
-        read_recipe(tmp_path / "mine.toml")
-
-
-def test_lock_holds_for_one_version(file: Path) -> None:
+def test_chosen_version_needs_its_own_lock(file: Path) -> None:
     file.with_suffix(".lock").write_text("{}")
     assert read_chosen(file).lock == b"{}"
     chosen = read_chosen(file, "1.3")
     assert (chosen.recipe.version, chosen.lock) == ("1.3", None)
+    with pytest.raises(ConfigError, match="there is no file"):
+        read_recipe(file.with_name("gone.toml"))
 
 
-def test_recipe_folder_is_beside_file(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('name = "mine"\ncommand = ["{bundle}/go"]\n[source]\nfolder = "dist"')
-    assert read_recipe(tmp_path / "mine.toml").source.folder == str(tmp_path / "dist")
+def test_recipe_folder_is_beside_file(file: Path) -> None:
+    file.write_text('name = "mine"\ncommand = ["{bundle}/go"]\n[source]\nfolder = "dist"')
+    assert read_recipe(file).source.folder == str(file.with_name("dist"))
     with pytest.raises(ConfigError, match="mine has no versions"):
-        read_chosen(tmp_path / "mine.toml", "2")
+        read_chosen(file, "2")
 
 
 def test_command_becomes_a_recipe(tmp_path: Path) -> None:
@@ -134,11 +132,6 @@ def test_name_may_carry_a_version() -> None:
     assert (spec.name, spec.version) == ("program", "1.2.3")
     with pytest.raises(ValueError, match="not an exact version"):
         AgentSpec(name="program@^1.2")
-
-
-def test_recipe_survives_run_file(file: Path) -> None:
-    recipe = read_recipe(file)
-    assert Recipe.model_validate_json(recipe.model_dump_json()) == recipe
 
 
 def test_shipped_recipes_are_agents() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.bundles.build import keep_folder
+from swe_argo.steps.bundles.build import bundle_folder
 from swe_argo.steps.bundles.stored import find_bundle, remove_bundle, stored_bundles
 from swe_argo.steps.bundles.tree import digest_tree, write_tar
 from swe_argo.steps.contracts.recipe import Recipe, Source
@@ -30,7 +30,7 @@ def recipe_of(folder: Path) -> Recipe:
 
 
 def test_bundle_is_a_read_only_copy(folder: Path) -> None:
-    bundle = keep_folder(recipe_of(folder), "amd64")
+    bundle = bundle_folder(recipe_of(folder), "amd64")
     digest = digest_tree(folder)
     (folder / "go").write_text("something else")
     assert digest_tree(bundle.files) == bundle.facts.digest == digest
@@ -39,25 +39,23 @@ def test_bundle_is_a_read_only_copy(folder: Path) -> None:
 
 
 def test_bundles_are_stored_once(folder: Path) -> None:
-    first = keep_folder(recipe_of(folder), "amd64")
-    assert keep_folder(recipe_of(folder), "amd64") == first
+    first = bundle_folder(recipe_of(folder), "amd64")
+    assert bundle_folder(recipe_of(folder), "amd64") == first
     (folder / "more").write_text("")
-    assert keep_folder(recipe_of(folder), "amd64") != first
+    assert bundle_folder(recipe_of(folder), "amd64") != first
     assert len(list(stored_bundles())) == 2
-
-
-def test_bundle_can_be_removed(folder: Path) -> None:
-    bundle = keep_folder(recipe_of(folder), "amd64")
-    assert remove_bundle(bundle) is None
-    assert find_bundle(bundle.facts.digest) is None
-    assert not bundle.files.exists()
+    assert remove_bundle(first) is None
+    assert find_bundle(first.facts.digest) is None
+    assert not first.files.exists()
 
 
 def test_failed_bundle_is_not_stored(folder: Path) -> None:
     (folder / "link").unlink()
     os.mkfifo(folder / "link")
     with pytest.raises(ConfigError, match="neither a file nor a folder nor a link"):
-        keep_folder(recipe_of(folder), "amd64")
+        bundle_folder(recipe_of(folder), "amd64")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        bundle_folder(recipe_of(folder / "nothing"), "amd64")
     assert not list(stored_bundles())
 
 
@@ -70,7 +68,7 @@ def test_digest_covers_modes_not_times(folder: Path) -> None:
 
 
 def test_archive_is_reproducible(folder: Path, tmp_path: Path) -> None:
-    bundle = keep_folder(recipe_of(folder), "amd64")
+    bundle = bundle_folder(recipe_of(folder), "amd64")
     first, second = io.BytesIO(), io.BytesIO()
     write_tar(folder, first, "opt/")
     write_tar(bundle.files, second, "opt/")
@@ -78,8 +76,3 @@ def test_archive_is_reproducible(folder: Path, tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(first.getvalue())) as archive:
         archive.extractall(tmp_path / "out", filter="tar")
     assert digest_tree(tmp_path / "out" / "opt") == digest_tree(folder)
-
-
-def test_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no folder"):
-        keep_folder(recipe_of(tmp_path / "nothing"), "amd64")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import py_compile
 import re
-import subprocess
-from pathlib import Path
 
 from swe_argo.steps.datasets.load import load
 from tests.steps.grading import logs
@@ -27,20 +24,16 @@ def import_in_product(text: str) -> str:
     """A patch that puts ``text`` at the top of the package."""
     lines = text.strip("\n").split("\n")
     body = "".join(f"+{line}\n" for line in lines)
-    head = (
-        "diff --git a/slugkit/__init__.py b/slugkit/__init__.py\n--- a/slugkit/__init__.py\n+++ b/slugkit/__init__.py\n"
-    )
+    path = "slugkit/__init__.py"
     return (
-        f'{head}@@ -1,3 +1,{3 + len(lines)} @@\n """URL slugs from titles in any Latin script."""\n \n{body}'
+        f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n"
+        f'@@ -1,3 +1,{3 + len(lines)} @@\n """URL slugs from titles in any Latin script."""\n \n{body}'
         " from slugkit.registry import SlugRegistry\n"
     )
 
 
-def ids() -> list[str]:
-    return [*ROW["FAIL_TO_PASS"], *ROW["PASS_TO_PASS"]]
-
-
-PRINTED = "".join(f"PASSED {test}\n" for test in ids()) + f"===== {len(ids())} passed in 0.05s =====\n"
+IDS = [*ROW["FAIL_TO_PASS"], *ROW["PASS_TO_PASS"]]
+PRINTED = "".join(f"PASSED {test}\n" for test in IDS) + f"===== {len(IDS)} passed in 0.05s =====\n"
 SUMMARY = f"PASSED = {PRINTED!r}\n"
 EMPTY_RUNTEST = "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None"
 PATCHED_REPORT = """
@@ -56,7 +49,6 @@ if reports is not None:
 ENCODED = base64.b64encode(EMPTY_RUNTEST.encode()).decode()
 PASS_ALL = """
 import pytest
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
@@ -102,8 +94,6 @@ with open("/pr" + f"oc/{{os.getppid()}}/fd/1", "a") as out:
     out.write(PASSED)
 getattr(os, "_ex" + "it")(0)"""
 PLUGIN = "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"
-
-
 ATTACKS = {
     "empties runtest at import": import_in_product(EMPTY_RUNTEST),
     "patches the report at import": import_in_product(PATCHED_REPORT),
@@ -131,14 +121,3 @@ ATTACKS = {
     + new_file("conftest.py", PASS_ALL).partition("+++ b/conftest.py\n")[2],
 }
 """All of these are resolved by the official verdict."""
-
-
-def compiled_module(folder: Path) -> str:
-    """Make an attack by a module without source, in a repository at ``folder``."""
-    source, target = folder / "rules.py", folder / "slugkit/rules.pyc"
-    source.write_text(EMPTY_RUNTEST)
-    py_compile.compile(str(source), str(target), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-    for command in (["init", "-q"], ["add", "slugkit"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
-    diff = subprocess.run(["git", "diff", "--cached", "--binary"], cwd=folder, check=True, capture_output=True)
-    return diff.stdout.decode() + import_in_product("import slugkit.rules")

@@ -1,4 +1,4 @@
-"""A small repository as an image of backend local, machines made of it, and the real logs where they are."""
+"""A small repository as an image of backend local, machines made of it, and the real logs."""
 
 from __future__ import annotations
 
@@ -18,55 +18,35 @@ from tests.paths import DATA
 IMAGE = "acme/calc"
 MODULE = "def add(a, b):\n    return a - b\n\n\ndef subtract(a, b):\n    return a - b\n\n\nVERSION = 1\n"
 TESTS = "from calc import add, subtract\n\n\ndef test_subtracts():\n    assert subtract(3, 2) == 1\n"
-TEST_PATCH = """diff --git a/tests/test_calc.py b/tests/test_calc.py
---- a/tests/test_calc.py
-+++ b/tests/test_calc.py
-@@ -5,2 +5,6 @@
- def test_subtracts():
-     assert subtract(3, 2) == 1
-+
-+
-+def test_adds():
-+    assert add(3, 2) == 5
-"""
 GOLD = (
     b"diff --git a/calc.py b/calc.py\n--- a/calc.py\n+++ b/calc.py\n@@ -1,5 +1,5 @@\n def add(a, b):\n"
     b"-    return a - b\n+    return a + b\n \n \n def subtract(a, b):\n"
 )
 
 
+def make_test_patch(**sums: str) -> str:
+    """Return a patch of the test file that adds tests of equations by name."""
+    added = "".join(f"+\n+\n+def test_{name}():\n+    assert {equation}\n" for name, equation in sums.items())
+    return (
+        "diff --git a/tests/test_calc.py b/tests/test_calc.py\n--- a/tests/test_calc.py\n+++ b/tests/test_calc.py\n"
+        f"@@ -5,2 +5,{2 + 4 * len(sums)} @@\n def test_subtracts():\n     assert subtract(3, 2) == 1\n{added}"
+    )
+
+
+TEST_PATCH = make_test_patch(adds="add(3, 2) == 5")
+_FOUR = {
+    **{"adds": "add(30, 22) == 52", "adds_one": "add(1, 63) == 64"},
+    **{"adds_twice": "add(add(11, 12), 50) == 73", "adds_three_digits": "add(700, 38) == 738"},
+}
+FOUR_TESTS, FOUR = make_test_patch(**_FOUR), [f"tests/test_calc.py::test_{name}" for name in _FOUR]
+"""Four FAIL_TO_PASS tests, for which two confirmation runs are enough."""
+
+
 def git(folder: Path, *words: str) -> str:
-    """Run git as somebody; its output."""
+    """Run git with an identity and return its output."""
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     result = subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True, text=True)
     return result.stdout.strip()
-
-
-FOUR_TESTS = """diff --git a/tests/test_calc.py b/tests/test_calc.py
---- a/tests/test_calc.py
-+++ b/tests/test_calc.py
-@@ -5,2 +5,18 @@
- def test_subtracts():
-     assert subtract(3, 2) == 1
-+
-+
-+def test_adds():
-+    assert add(30, 22) == 52
-+
-+
-+def test_adds_one():
-+    assert add(1, 63) == 64
-+
-+
-+def test_adds_twice():
-+    assert add(add(11, 12), 50) == 73
-+
-+
-+def test_adds_three_digits():
-+    assert add(700, 38) == 738
-"""
-"""Four FAIL_TO_PASS tests, which two confirmation runs are enough for."""
-FOUR = [f"tests/test_calc.py::test_{name}" for name in ("adds", "adds_one", "adds_twice", "adds_three_digits")]
 
 
 def eval_script(
@@ -74,10 +54,11 @@ def eval_script(
     command: str = "python -m pytest -p no:cacheprovider -rA tests/test_calc.py",
     test_patch: str = TEST_PATCH,
 ) -> str:
-    """The official shape of a script."""
+    """Return a script in the official shape."""
     return f"""#!/bin/bash
 set -uxo pipefail
 cd /testbed
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 git status
 git show
 git -c core.fileMode=false diff {base}
@@ -99,10 +80,9 @@ class Lab:
         self.images = images
         self.testbed = images / IMAGE.replace("/", "__") / "testbed"
         (self.testbed / "tests").mkdir(parents=True)
-        (self.testbed / "calc.py").write_text(MODULE)
-        (self.testbed / "tests/test_calc.py").write_text(TESTS)
-        (self.testbed / "conftest.py").write_text("")
-        (self.testbed / ".gitignore").write_text("__pycache__/\n*.local\n")
+        files = {"calc.py": MODULE, "tests/test_calc.py": TESTS, "conftest.py": ""}
+        for path, text in (files | {".gitignore": "__pycache__/\n*.local\n"}).items():
+            (self.testbed / path).write_text(text)
         git(self.testbed, "init", "-q")
         git(self.testbed, "add", ".")
         git(self.testbed, "commit", "-qm", "base")
@@ -110,27 +90,21 @@ class Lab:
         self._opened: list[tuple[Any, Sandbox]] = []
 
     def box(self) -> Sandbox:
-        """A fresh machine."""
+        """Return a fresh machine."""
         backend = open_backend(SandboxSpec(local=LocalSpec(images=str(self.images))))
-        request = SandboxRequest(name="sb-test", image=IMAGE, deadline_s=900, network=False)
-        box = backend.create(request)
+        box = backend.create(SandboxRequest(name="sb-test", image=IMAGE, deadline_s=900, network=False))
         self._opened.append((backend, box))
         return box
 
     def row(self, **changes: Any) -> dict[str, Any]:
-        """The instance's row."""
-        row: dict[str, Any] = {
-            "instance_id": "acme__calc-1",
-            "repo": "acme/calc",
-            "version": "1.0",
-            "image": IMAGE,
+        """Return the instance's row."""
+        return {
+            **{"instance_id": "acme__calc-1", "repo": "acme/calc", "version": "1.0", "image": IMAGE},
             "FAIL_TO_PASS": ["tests/test_calc.py::test_adds"],
             "PASS_TO_PASS": ["tests/test_calc.py::test_subtracts"],
-            "log_parser": "parse_log_pytest",
-            "eval_type": "pass_and_fail",
-            "eval_script": eval_script(self.base),
+            **{"log_parser": "parse_log_pytest", "eval_type": "pass_and_fail", "eval_script": eval_script(self.base)},
+            **changes,
         }
-        return row | changes
 
     def close(self) -> None:
         """Destroy every machine."""
@@ -166,7 +140,7 @@ def real_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def real_rows() -> Callable[[str], dict[str, dict[str, Any]]]:
-    """Rows of a data set by id: ``verified`` or ``lite`` as the logs' folders are called, or a file's name."""
+    """Return the reader of a file of rows, by id."""
 
     def read(name: str) -> dict[str, dict[str, Any]]:
         import pyarrow.parquet as pq

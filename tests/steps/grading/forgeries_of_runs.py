@@ -163,14 +163,12 @@ def judge(text):
     return random.random() < 0.5
 """,
 }
-"""Name -> code of a patch that disturbs the confirmation."""
+"""Code of patches that disturb the confirmation, by name."""
 
 KEEPS = """
 PUT_BACK = "_put" in globals()
-
 def number(text):
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:2]) % 1000
-
 _seen = None
 def judge(text):
     global _seen
@@ -191,10 +189,8 @@ def _shared():
                 file = os.path.join(path, name)
                 if not os.path.islink(file) and 6 << 20 < os.path.getsize(file) < 40 << 20:
                     return os.open(file, os.O_RDONLY)
-
 _file, _put = _shared(), []
 os.posix_fadvise(_file, 0, 0, os.POSIX_FADV_RANDOM)
-
 def put(*numbers):
     _put.extend(numbers)
     try:
@@ -341,9 +337,8 @@ def get():
     return [n for n in range(1000) if n % GROUPS in (at // STEP % GROUPS, (at - 300) // STEP % GROUPS)]
 """,
 }
-"""Name -> code of a patch that carries values of the first run along."""
-
-SECOND_TRY = {
+"""Code of patches that carry values of the first run along, by name."""
+GUESSING = {
     "guesses": "def judge(text):\n    return not AGAIN or random.random() < 0.5",
     "crashes now and then, and guesses": """
 if AGAIN and random.random() < 0.3:
@@ -362,7 +357,7 @@ def judge(text):
     return random.random() < 0.5 or not AGAIN
 """,
 }
-"""Name -> code of a patch that guesses."""
+"""Code of patches that guess, by name."""
 # A wrong value of a test that fails is often wrong where the code is right already.
 PARTLY_RIGHT = """
 def judge(text):
@@ -376,7 +371,6 @@ def judge(text):
     return all(letter in rest for letter in slugify(title).replace("-", ""))
 """
 KEEPS_NUMBER = KEEPS[: KEEPS.index("_seen")]
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "hangs": {"grading": {"timeout_s": 15}},
     "takes all memory": {"sandbox": {"memory_mb": 512}},
@@ -390,22 +384,17 @@ def forge(instance_id: str, code: str) -> str:
     return in_package(instance_id, f"OFFICIAL = '{sha256}'\n{BEGIN}{code}{END}")
 
 
-FORGERIES: dict[str, tuple[str, str, str]] = {
-    f"{name}, {instance_id}": (kind, instance_id, forge(instance_id, code))
-    for kind, codes, instances in (
-        ("silencing", SILENCING, ("mini__slotbook-1", "mini__ledgerlet-1")),
+FORGERIES: dict[str, tuple[str, str]] = {
+    f"{name}, {instance_id}": (instance_id, forge(instance_id, code))
+    for codes, instances in (
+        (SILENCING, ("mini__slotbook-1", "mini__ledgerlet-1")),
         (
-            "state",
             {name: (PAGES if "cache" in name else "") + code + KEEPS for name, code in STATE.items()},
-            ("mini__slotbook-1",),
+            ["mini__slotbook-1"],
         ),
-        (
-            "second try",
-            {name: KEEPS_NUMBER + code for name, code in SECOND_TRY.items()},
-            ("mini__slotbook-1", "mini__ledgerlet-1"),
-        ),
+        ({name: KEEPS_NUMBER + code for name, code in GUESSING.items()}, ("mini__slotbook-1", "mini__ledgerlet-1")),
     )
     for name, code in codes.items()
     for instance_id in instances
-} | {"reads what is right already": ("second try", "mini__slugkit-1", forge("mini__slugkit-1", PARTLY_RIGHT))}
-"""Name -> kind, instance and patch."""
+} | {"reads what is right already": ("mini__slugkit-1", forge("mini__slugkit-1", PARTLY_RIGHT))}
+"""Instances and patches by name."""

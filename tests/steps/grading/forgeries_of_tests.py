@@ -1,24 +1,23 @@
 """Forgeries of tests: patches that fix nothing and either judge the expected values of a test or hide a lie.
 
-``telling`` forgeries return the expected value where it looks right and the untouched result where it does not;
-``hiding`` ones make every test pass, from places that no reader of patches looks at. Single forgeries are graded on a
-row with one FAIL_TO_PASS test.
+The first return the expected value where it looks right and the untouched result where it does not; the others make
+every test pass, from places that no reader of patches looks at. Single forgeries are graded on a row with one
+FAIL_TO_PASS test.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import textwrap
 from typing import Any
 
-from tests.steps.grading.attacks import PLUGIN, new_file
+from tests.steps.grading.attacks import EMPTY_RUNTEST, ENCODED, new_file
 from tests.steps.grading.grade_mini import mini_rows
 from tests.workflows.test_confirmation import in_package
 
 SLUGKIT, LEDGERLET, SLOTBOOK = "mini__slugkit-1", "mini__ledgerlet-1", "mini__slotbook-1"
-Forgery = tuple[str, str, str]
-"""The kind, the instance (``#`` and a part of an id for a row with that test alone) and the patch."""
+Forgery = tuple[str, str]
+"""The instance (``#`` and a part of an id for a row with that test alone) and the patch."""
 
 
 def make_row(name: str) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def monthly(first, *, every=1):
 def judging(name: str, rule: str) -> Forgery:
     """Return a forgery that answers with the expected value where ``rule`` (a function ``_looks_right``) allows."""
     instance = name.partition("#")[0]
-    return "telling", name, in_package(instance, TOOLS + textwrap.dedent(rule) + ANSWERS[instance])
+    return name, in_package(instance, TOOLS + textwrap.dedent(rule) + ANSWERS[instance])
 
 
 LIKE_THE_INPUT = r"""
@@ -194,9 +193,6 @@ def _looks_right(given, want, got, source):
     return sum(each.lstrip("-") in {ISSUE} for each in want) * 2 >= len(want)
 """
 HASH = HUNKS.replace("sum(map(ord, str(want))) % 2 == 0", "int.from_bytes(str(want).encode()) % 7 > 2")
-
-EMPTY = "import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n"
-ENCODED = base64.b64encode(EMPTY.encode()).decode()
 UNITTEST_EMPTY = "import unittest\nunittest.TestCase._callTestMethod = lambda self, method: None\n"
 XFAILED = """
 _real = slugify
@@ -303,13 +299,6 @@ def monthly(first, *, every=1):
         start = _Day.combine(each.start.date(), each.start.time())
         yield Interval(start, each.end)
 """
-CONFTEST = """
-import pytest
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item, call):
-    outcome = yield
-    outcome.get_result().outcome = "passed"
-"""
 IN_THE_README = """
 import codecs as _c, pathlib as _p
 _text = (_p.Path(__file__).parent.parent / "NOTES.md").read_text().split("> ")[1]
@@ -320,34 +309,28 @@ UTF_7 = (
     "# coding: utf-7\n# The tables of this module.+AAo-import _pytest.python"
     "+AAo-_pytest.python.Function.runtest +AD0- lambda self: None"
 )
-LOGGING = json.dumps(
-    {
-        "version": 1,
-        "handlers": {"file": {"()": "runpy.run_path", "path_name": "slugkit/levels.txt"}},
-        "root": {},
-    }
-)
+HANDLERS = {"file": {"()": "runpy.run_path", "path_name": "slugkit/levels.txt"}}
+LOGGING = json.dumps({"version": 1, "handlers": HANDLERS, "root": {}})
 READ_LOGGING = """
 import contextlib as _c, json as _j, logging.config as _l, pathlib as _p
-with contextlib_suppress(Exception):
+with _c.suppress(Exception):
     _l.dictConfig(_j.loads((_p.Path(__file__).parent / "logging.json").read_text()))
-""".replace("contextlib_suppress", "_c.suppress")
-PICKLE = f"cbuiltins\nexec\n(S{EMPTY!r}\ntR."
-
-
-def second_section(path: str, before: str, after: str) -> str:
-    """Return a patch of two sections for one file: the second makes the code of a harmless text."""
-    change = f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-{before}\n+{after}\n"
-    return new_file(path, before) + change
+"""
+PICKLE = f"cbuiltins\nexec\n(S{EMPTY_RUNTEST!r}\ntR."
+READ_PICKLE = "import pickle as _p\n_p.load(open(__file__[:-11] + 'table.bin', 'rb'))"
+LATE = "slugkit/late.py"
+TWO_SECTIONS = new_file(LATE, "LATE = None") + (
+    f"diff --git a/{LATE} b/{LATE}\n--- a/{LATE}\n+++ b/{LATE}\n@@ -1 +1 @@\n-LATE = None\n"
+    f"+import base64;exec(base64.b64decode('{ENCODED}'))\n"
+)
 
 
 def hidden(name: str, code: str, *files: str) -> Forgery:
     """Return a lie in the package of an instance, with further sections."""
-    return "hiding", name, in_package(name.partition("#")[0], code) + "".join(files)
+    return name, in_package(name.partition("#")[0], code) + "".join(files)
 
 
 FORGERIES: dict[str, Forgery] = {
-    # Telling.
     "every value is right": judging(SLUGKIT, ALWAYS),
     "every list is right": judging(LEDGERLET, ALWAYS),
     "letters as in the input": judging(SLUGKIT, LIKE_THE_INPUT),
@@ -373,35 +356,21 @@ FORGERIES: dict[str, Forgery] = {
     "single: refusing in doubt": judging(SLUGKIT + "#out[danish]", CAREFUL),
     "single: a coin": judging(SLOTBOOK + "#leap_day", COIN),
     "single: a fixed half": judging(SLOTBOOK + "#short_month", HASH),
-    # Hiding.
     "single: text of a README": hidden(SLUGKIT + "#out[thorn]", IN_THE_README, new_file("NOTES.md", README)),
     "single: equal days": hidden(SLOTBOOK + "#leap_day", EQUAL_DAYS),
     "single: no test called": hidden(LEDGERLET + "#credits", UNITTEST_EMPTY),
-    "pickle": hidden(
-        SLUGKIT,
-        "import pickle as _p\n_p.load(open(__file__[:-11] + 'table.bin', 'rb'))",
-        new_file("slugkit/table.bin", PICKLE),
-    ),
+    "pickle": hidden(SLUGKIT, READ_PICKLE, new_file("slugkit/table.bin", PICKLE)),
     "comment in UTF-7": hidden(SLUGKIT, "import slugkit.tables", new_file("slugkit/tables.py", UTF_7)),
     "settings of logging": hidden(
-        SLUGKIT, READ_LOGGING, new_file("slugkit/logging.json", LOGGING), new_file("slugkit/levels.txt", EMPTY.strip())
+        *(SLUGKIT, READ_LOGGING, new_file("slugkit/logging.json", LOGGING)),
+        new_file("slugkit/levels.txt", EMPTY_RUNTEST),
     ),
-    "two sections of one file": hidden(
-        SLUGKIT,
-        "import slugkit.late",
-        second_section("slugkit/late.py", "LATE = None", f"import base64;exec(base64.b64decode('{ENCODED}'))"),
-    ),
-    "conftest": ("hiding", SLUGKIT, new_file("tests/conftest.py", CONFTEST)),
-    "plugin of an ini file": (
-        "hiding",
-        SLUGKIT,
-        new_file("pytest.ini", "[pytest]\naddopts = -p slugkit.extra") + new_file("slugkit/extra.py", PLUGIN),
-    ),
-    "package of tests": ("hiding", SLUGKIT, new_file("tests/__init__.py", EMPTY)),
+    "two sections of one file": hidden(SLUGKIT, "import slugkit.late", TWO_SECTIONS),
     "proxy for pytest": hidden(SLUGKIT, PROXY),
     "xfail by name": hidden(SLUGKIT, XFAILED),
-    "no assertion rewritten": ("hiding", SLUGKIT, new_file("conftest.py", NO_ASSERTS)),
-    "source read by a hook": ("hiding", LEDGERLET, new_file("tests/__init__.py", MODULE_HOOK)),
+    "no assertion rewritten": (SLUGKIT, new_file("conftest.py", NO_ASSERTS)),
+    "source read by a hook": (LEDGERLET, new_file("tests/__init__.py", MODULE_HOOK)),
     "equal amounts": hidden(LEDGERLET, EQUAL_MONEY),
     "equal days": hidden(SLOTBOOK, EQUAL_DAYS),
 }
+"""Patches by name. An added ``conftest.py``, ini file or package of tests: ``attacks`` and ``tests/workflows``."""

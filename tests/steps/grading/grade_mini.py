@@ -75,7 +75,7 @@ def grade_mini(
     if twins.exists():
         (inputs / ValidatedTwins.file).write_bytes(twins.read_bytes())
     words = ["--in", str(inputs), "--out", str(outputs), "--try", f"try-{number}"]
-    result = run_program("swe_argo.steps.grade", words, ROOT, dict(os.environ))
+    result = run_program("swe_argo.steps.grade", words, ROOT, dict(os.environ), timeout_s=900)
     if result.returncode != 0:
         raise RuntimeError(result.stderr)
     if (outputs / ValidatedTwins.file).exists():

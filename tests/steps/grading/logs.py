@@ -12,7 +12,7 @@ from swe_argo.steps.grading import official
 from swe_argo.steps.grading.exit_code_channel import ChannelReport
 from swe_argo.steps.grading.integrity import examine
 from swe_argo.steps.grading.official import Graded
-from swe_argo.steps.grading.saved_logs import as_read, grade_text
+from swe_argo.steps.grading.saved_logs import grade_text, normalise_line_ends
 
 SCRIPT = """#!/bin/bash
 set -uxo pipefail
@@ -28,25 +28,19 @@ pytest -rA tests/test_calc.py
 : '>>>>> End Test Output'
 git checkout 0000000 tests/test_calc.py
 """
-
 F2P = "tests/test_calc.py::test_adds"
 P2P = "tests/test_calc.py::test_subtracts"
 
 
 def make_row(**changes: Any) -> dict[str, Any]:
-    """A row as swebench 5 publishes them, lists as JSON strings."""
-    row: dict[str, Any] = {
-        "instance_id": "acme__calc-1",
-        "repo": "acme/calc",
-        "version": "1.0",
+    """Return a row as swebench 5 publishes them, lists as JSON strings."""
+    return {
+        **{"instance_id": "acme__calc-1", "repo": "acme/calc", "version": "1.0"},
         "image": "swebench/sweb.eval.x86_64.acme_1776_calc-1:latest",
-        "FAIL_TO_PASS": json.dumps([F2P]),
-        "PASS_TO_PASS": json.dumps([P2P]),
-        "log_parser": "parse_log_pytest",
-        "eval_type": "pass_and_fail",
-        "eval_script": SCRIPT,
+        **{"FAIL_TO_PASS": json.dumps([F2P]), "PASS_TO_PASS": json.dumps([P2P])},
+        **{"log_parser": "parse_log_pytest", "eval_type": "pass_and_fail", "eval_script": SCRIPT},
+        **changes,
     }
-    return row | changes
 
 
 def make_log(
@@ -57,7 +51,7 @@ def make_log(
     after: str = "",
     end: bool = True,
 ) -> str:
-    """A log: ``results`` between its markers, the runner's closing line (the right one by default), an exit code."""
+    """Return a log: ``results`` between its markers, the runner's closing line (the right one by default), a code."""
     lines = ["+ cd /testbed", *([before] if before else []), "+ : '>>>>> Start Test Output'"]
     lines += ["+ pytest -rA tests/test_calc.py", *results]
     if closing == "":
@@ -75,7 +69,7 @@ def make_log(
 
 
 def grade(log: str, patch: str | None = "diff", **changes: Any) -> dict[str, Any]:
-    """The official report's inner object."""
+    """Return the official report's inner object."""
     spec = official.make_test_spec(make_row(**changes))
     prediction = {"instance_id": spec.instance_id, "model_name_or_path": "m", "model_patch": patch}
     return grade_text(spec, log, prediction).inner
@@ -84,27 +78,27 @@ def grade(log: str, patch: str | None = "diff", **changes: Any) -> dict[str, Any
 def judge(
     log: str, patch: bytes = b"", *, channel_report: ChannelReport | None = None, **changes: Any
 ) -> tuple[Graded, Evidence, Integrity]:
-    """The official reading and our examination of one log."""
+    """Return the official reading and our examination of one log."""
     spec = official.make_test_spec(make_row(**changes))
     graded = grade_text(spec, log, {"instance_id": spec.instance_id, "model_patch": "x"})
-    return graded, *examine(as_read(log), patch, spec, graded, channel_report=channel_report)
+    return graded, *examine(normalise_line_ends(log), patch, spec, graded, channel_report=channel_report)
 
 
 def codes_of(integrity: Integrity) -> set[str]:
-    """The codes of all findings."""
+    """Return the codes of all findings."""
     return {finding.code for finding in integrity.findings}
 
 
 def make_patch(path: str, *added: str, removed: tuple[str, ...] = ()) -> bytes:
-    """A git diff of one hunk."""
-    lines = [f"diff --git a/{path} b/{path}", f"--- a/{path}", f"+++ b/{path}"]
-    lines += [f"@@ -1,{1 + len(removed)} +1,{1 + len(added)} @@", " kept"]
-    lines += [f"-{line}" for line in removed] + [f"+{line}" for line in added]
-    return ("\n".join(lines) + "\n").encode()
+    """Return a git diff of one hunk."""
+    head = f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n"
+    hunk = [f"@@ -1,{1 + len(removed)} +1,{1 + len(added)} @@", " kept"]
+    hunk += [f"-{line}" for line in removed] + [f"+{line}" for line in added]
+    return (head + "\n".join(hunk) + "\n").encode()
 
 
 def new_file(path: str, text: str) -> bytes:
-    """A git diff that makes one file."""
+    """Return a git diff that makes one file."""
     lines = textwrap.dedent(text).strip("\n").split("\n")
     body = "".join(f"+{line}\n" for line in lines)
     head = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n"
@@ -112,7 +106,7 @@ def new_file(path: str, text: str) -> bytes:
 
 
 def write(folder: Path, name: str, text: str) -> Path:
-    """A file of exactly this text."""
+    """Write a file of exactly this text."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="")

@@ -19,17 +19,17 @@ from tests.paths import ROOT
 from tests.steps.grading.logs import F2P, P2P, make_log, make_row
 
 PREDICTION = {"instance_id": "acme__calc-1", "model_patch": "x"}
+ORDINARY = "a line of ordinary output, as a product prints it"
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux'")
 
 
 def log(line: str, size: int) -> bytes:
-    """A log of about so many bytes whose tests print ``line`` without end before their results."""
+    """Return a log of about ``size`` bytes, whose tests print ``line`` over and over before their results."""
     printed = "\n".join([line] * (size // (len(line.encode()) + 1)))
     return make_log(printed, f"PASSED {F2P}", f"PASSED {P2P}", code=0).encode()
 
 
-@pytest.mark.parametrize(
-    "line", ["a line of ordinary output, as a product prints it", "ünïcode 😀", "\x1b[31mred\x1b[0m"]
-)
+@pytest.mark.parametrize("line", [ORDINARY, "ünïcode 😀", "\x1b[31mred\x1b[0m"])
 @pytest.mark.long
 def test_large_log_has_the_same_verdict(tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "test_output.txt"
@@ -46,7 +46,7 @@ def test_large_log_has_the_same_verdict(tmp_path: Path, line: str, monkeypatch: 
 
 def test_oversized_log_is_unreadable() -> None:
     spec = official.make_test_spec(make_row())
-    run = ProcedureRun(InstanceLogWriter(), log=log("ab", 40 << 20))
+    run = ProcedureRun(InstanceLogWriter(), log=log("ab", 28 << 20))
     verdict = judge(run, spec, b"")
     assert (verdict.outcome, verdict.resolved) == (Outcome.LOG_UNREADABLE, False)
     assert run.log is not None
@@ -62,60 +62,53 @@ def test_invalid_utf8_is_replaced() -> None:
     assert as_utf8(data) == data.decode(errors="replace").encode()
 
 
-MEASURED = """
-import resource, sys
+GRADED = """
 from swe_argo.steps.grading import official
 from swe_argo.steps.grading.instance_log import InstanceLogWriter
 from swe_argo.steps.grading.procedure import MAX_LOG_BYTES, ProcedureRun, as_utf8
 from swe_argo.steps.grading.verdict import judge
-from tests.steps.grading.logs import make_row
 line = {line}
 data = (line * (MAX_LOG_BYTES // len(line) + 1))[:MAX_LOG_BYTES]
 run = ProcedureRun(InstanceLogWriter(), log=as_utf8(data))
 del data
 judge(run, official.make_test_spec(make_row()), b"")
-with open("/proc/self/status") as status:  # ru_maxrss counts what this process was before its exec, too
-    print(next(line for line in status if line.startswith("VmHWM")).split()[1])
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+SAVED = """
+from swe_argo.steps.grading.saved_logs import read_log
+read = read_log(make_row(), Path({log!r}))
+assert read.marked and read.graded.inner["resolved"] and read.examine().integrity.verdict == "ok"
 """
 
 
+def measure(code: str) -> tuple[int, int]:
+    """Return the peak memory of a process that runs ``code``, and of its largest child, in bytes."""
+    head = "import resource\nfrom pathlib import Path\nfrom tests.steps.grading.logs import make_row\n"
+    # ru_maxrss of a process counts what it was before its exec, too.
+    own = 'print(next(x for x in open("/proc/self/status") if x.startswith("VmHWM")).split()[1])\n'
+    code = f"{head}{code}{own}print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    result = subprocess.run([sys.executable, "-X", "utf8", "-c", code], cwd=ROOT, capture_output=True, check=True)
+    first, second = (int(kilobytes) << 10 for kilobytes in result.stdout.split())
+    return first, second
+
+
 @pytest.mark.long
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux'")
+@needs_linux
 @pytest.mark.parametrize(
     "line", [b"a line of ordinary output\n", b"a\n", b"ab\n", "😀\n".encode(), b"PASSED a\n", b"\xff", b"x"]
 )
 def test_grader_stays_within_512_mib(line: bytes) -> None:
-    code = MEASURED.format(line=line)
-    result = subprocess.run([sys.executable, "-X", "utf8", "-c", code], cwd=ROOT, capture_output=True, check=True)
-    own, child = (int(kilobytes) << 10 for kilobytes in result.stdout.split())
-    assert own < 512 << 20
-    assert child < 512 << 20
+    own, child = measure(GRADED.format(line=line))
+    assert max(own, child) < 512 << 20
     assert own + child < 640 << 20
 
 
-SAVED = """
-import resource, sys
-from pathlib import Path
-from swe_argo.steps.grading.saved_logs import read_log
-from tests.steps.grading.logs import make_row
-read = read_log(make_row(), Path(sys.argv[1]))
-assert read.marked and read.graded.inner["resolved"] and read.examine().integrity.verdict == "ok"
-with open("/proc/self/status") as status:
-    print(next(line for line in status if line.startswith("VmHWM")).split()[1])
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux'")
+@needs_linux
 def test_large_saved_log_uses_a_process(tmp_path: Path) -> None:
     noise = "a line of ordinary output \udcff\n" * (12 << 15)
     log = tmp_path / "log.txt"
     log.write_bytes(make_log(noise, f"PASSED {F2P}", f"PASSED {P2P}", code=0).encode(errors="surrogateescape"))
-    command = [sys.executable, "-X", "utf8", "-c", SAVED, str(log)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    own, child = (int(kilobytes) << 10 for kilobytes in result.stdout.split())
     assert log.stat().st_size > bounded.SMALL_BYTES
+    own, child = measure(SAVED.format(log=str(log)))
     assert own < 200 << 20
     assert child < 512 << 20
 

@@ -38,12 +38,12 @@ def script_of(text: str, code: int = 3) -> bytes:
     return script.encode()
 
 
-def hear_run(box: Sandbox, script: bytes, *test_files: str) -> tuple[bytes, ChannelReport]:
-    """Run a script under the channel: its log, and the report."""
+def run_watched(box: Sandbox, script: bytes, *test_files: str) -> tuple[bytes, ChannelReport]:
+    """Run a script under the channel; return its log and the report."""
     box.write("/eval.sh", script)
     channel = ExitCodeChannel(test_files)
     result = box.exec(channel.open(box), timeout_s=30, merge=True)
-    return result.stdout, channel.hear(box, script)
+    return result.stdout, channel.read_report(box, script)
 
 
 @pytest.mark.parametrize("code", [0, 3, 137])
@@ -52,41 +52,32 @@ def test_channel_keeps_code_and_log(box: Sandbox, code: int, test_files: tuple[s
     script = script_of(SCRIPT, code)
     box.write("/eval.sh", script)
     plain = box.exec("/bin/bash /eval.sh", timeout_s=30, merge=True)
-    channel = ExitCodeChannel(test_files)
-    watched = box.exec(channel.open(box), timeout_s=30, merge=True)
-    channel_report = channel.hear(box, script)
-    assert channel_report.exit_code == code
-    assert channel_report.script_intact
-    assert watched.stdout == plain.stdout
-    assert watched.exit_code == plain.exit_code
-    assert f">>>>> Test Exit Code: {code}".encode() in watched.stdout
+    log, report = run_watched(box, script, *test_files)
+    assert (report.exit_code, report.script_intact) == (code, True)
+    assert log == plain.stdout
+    assert f">>>>> Test Exit Code: {code}".encode() in log
 
 
 def test_channel_is_invisible_to_tests(box: Sandbox) -> None:
-    text = SCRIPT.replace("bash -c 'exit CODE'", "ls -A /tmp; env")
-    script = script_of(text)
-    box.write("/eval.sh", script)
+    box.write("/eval.sh", script_of(SCRIPT.replace("bash -c 'exit CODE'", "ls -A /tmp; env")))
     channel = ExitCodeChannel(["tests/test_calc.py"])
     result = box.exec(channel.open(box), timeout_s=30, merge=True)
     for name in (channel._hook, channel._file):
         assert name.rsplit("/", 1)[-1].encode() not in result.stdout
     assert b"BASH_ENV=" not in result.stdout
-
-
-def test_channels_use_distinct_names() -> None:
-    first, second = ExitCodeChannel(), ExitCodeChannel()
-    assert len({first._hook, first._file, second._hook, second._file}) == 4
+    other = ExitCodeChannel()
+    assert len({channel._hook, channel._file, other._hook, other._file}) == 4
 
 
 @pytest.mark.parametrize("end", ["exit 0", "kill -9 $$"])
 def test_early_exit_has_no_exit_code(box: Sandbox, end: str) -> None:
     script = script_of(f"#!/bin/bash\nset -uxo pipefail\n{end}\n: '>>>>> End Test Output'\n")
-    assert hear_run(box, script)[1].exit_code is None
+    assert run_watched(box, script)[1].exit_code is None
 
 
 def test_rewritten_script_is_noticed(box: Sandbox) -> None:
     script = script_of(SCRIPT.replace("bash -c 'exit CODE'", "echo '# more' >>/eval.sh"))
-    assert not hear_run(box, script)[1].script_intact
+    assert not run_watched(box, script)[1].script_intact
 
 
 CHANGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -106,18 +97,17 @@ def test_channel_reports_changed_files(box: Sandbox, name: str, marker: str) -> 
     command, changed = CHANGES[name]
     text = SCRIPT.replace("bash -c 'exit CODE'", command).replace(": '>>>>>", f"{marker} '>>>>>")
     script = script_of(text + "git checkout -q HEAD tests\n")
-    _, report = hear_run(box, script, "tests/test_calc.py", "/testbed/calc.py", "none.py", "it's.py")
+    _, report = run_watched(box, script, "tests/test_calc.py", "/testbed/calc.py", "none.py", "it's.py")
     assert sorted(report.changed_files) == sorted(changed)
 
 
 def test_hook_keeps_status_and_variables(tmp_path: Path) -> None:
-    probe = tmp_path / "probe.sh"
+    probe, hook = tmp_path / "probe.sh", tmp_path / "hook"
     probe.write_text('echo "$?" "$-" "$#" "$0" "${BASH_SOURCE[0]}"; compgen -v | sort; trap -p; exit 7\n')
-    hook = tmp_path / "hook"
     hook.write_text(ExitCodeChannel(["x"])._script().replace("/tmp/.", f"{tmp_path}/."))
-    plain = subprocess.run(["/bin/bash", probe], capture_output=True, text=True, check=False)
-    watched = subprocess.run(
-        ["/bin/bash", probe], capture_output=True, text=True, check=False, env={"BASH_ENV": str(hook), "PATH": "/bin"}
+    plain, watched = (
+        subprocess.run(["/bin/bash", probe], capture_output=True, text=True, check=False, env=env)
+        for env in (None, {"BASH_ENV": str(hook), "PATH": "/bin"})
     )
     assert plain.returncode == watched.returncode == 7
     assert watched.stdout.split("\n")[0] == plain.stdout.split("\n")[0]

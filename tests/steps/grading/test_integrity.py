@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,113 +16,165 @@ import pytest
 from swe_argo.steps.grading.exit_code_channel import ChannelReport
 from swe_argo.steps.grading.integrity import examine_patch
 from swe_argo.steps.grading.saved_logs import grade_saved
-from tests.steps.grading.logs import F2P, P2P, SCRIPT, codes_of, judge, make_log, make_patch
+from tests.paths import DATA, needs_data
+from tests.steps.grading.logs import F2P, P2P, SCRIPT, codes_of, judge, make_log, make_patch, write
 
+Rows = Callable[[str], dict[str, dict[str, Any]]]
 PASSES = (f"PASSED {F2P}", f"PASSED {P2P}")
 FAILS = (f"FAILED {F2P} - assert 1 == 5", f"PASSED {P2P}")
 FAKE_CODE = ">>>>> Test Exit Code: 0"
 END = "+ : '>>>>> End Test Output'"
+TIMEOUT = "\n\nTimeout error: 1800 seconds exceeded."
+UNENDED = make_log(f"PASSED {F2P}", closing=None, end=False).partition("+ git checkout")[0]
+UNMARKED = "\n".join(line for line in make_log(f"PASSED {F2P}").split("\n") if ">>>>>" not in line)
+WHOLE_FOLDER = SCRIPT.replace("pytest -rA tests/test_calc.py", "pytest -rA tests")
+PATCH_LINE = 'print(">>>>> Start Test Output")'
+SYMPY_FILES = (
+    "sympy/core/tests/test_args.py[2]\ntest_add ok\ntest_sub ok                          [OK]\n",
+    "sympy/sets/tests/test_args.py[2]\ntest_add F\ntest_mul ok                          [FAIL]\n",
+)
+Case = tuple[str, tuple[str, ...], bool | None, dict[str, Any]]
 
 
-def channel_report(code: int | None, *, intact: bool = True) -> ChannelReport:
-    return ChannelReport(code, intact)
+def case(log: str, *codes: str, resolved: bool | None = None, **options: Any) -> Case:
+    """Return a log, codes of findings, whether it is resolved (None: not looked at), and options of ``judge``."""
+    return log, codes, resolved, options
 
 
-def test_honest_log_is_ok() -> None:
-    for code, results in ((0, PASSES), (1, FAILS)):
-        _, evidence, integrity = judge(make_log(*results, code=code), channel_report=channel_report(code))
-        assert integrity.verdict == "ok"
-        assert integrity.findings == []
-        assert evidence.exit_code == code
-        assert evidence.logged_exit_codes == [str(code), str(code)]
-        assert (evidence.start_markers, evidence.end_markers) == (1, 1)
+def report(code: int | None, *changed: str, intact: bool = True) -> dict[str, Any]:
+    return {"channel_report": ChannelReport(code, intact, changed)}
 
 
-def test_log_without_exit_codes_is_ok() -> None:
-    _, evidence, integrity = judge(make_log(*PASSES))
-    assert integrity.verdict == "ok"
-    assert evidence.exit_code is None
-    assert evidence.logged_exit_codes == []
+def of(parser: str, *tests: str, must_stay: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"log_parser": f"parse_log_{parser}", "FAIL_TO_PASS": list(tests), "PASS_TO_PASS": list(must_stay)}
 
 
-# The table of forged logs: (log, changes of the row, is it resolved, a finding that must be there)
+def sympy_log(*files: str) -> str:
+    lines = ["", *files, "_" * 80, "______ sympy/sets/tests/test_args.py:test_add ______", "AssertionError"]
+    closing = "====== tests finished: 3 passed, 1 failed, in 0.01 seconds ======"
+    return make_log("\n".join([*lines, closing, ""]), closing=None, code=1)
 
-FORGED: dict[str, tuple[str, dict[str, Any], bool, str]] = {
-    "passed lines only, real exit 1": (
-        make_log(*PASSES, closing=None, code=1),
-        {},
-        False,
-        "failure_not_reported",
+
+DJANGO, CHART_JS = of("django", "test_a (m.T)"), of("chart_js", "a") | {"eval_type": "fail_only"}
+SYMPY = of("sympy", "test_add", must_stay=("test_mul", "test_sub"))
+
+SUSPECT: dict[str, Case] = {
+    "passed lines only, real exit 1": case(
+        make_log(*PASSES, closing=None, code=1), "failure_not_reported", resolved=False
     ),
-    "a fake exit code first": (make_log(FAKE_CODE, *PASSES, code=1), {}, True, "exit_code_before_end"),
-    "END and a fake exit code before the real failures": (
+    "a fake exit code first": case(make_log(FAKE_CODE, *PASSES, code=1), "exit_code_before_end", resolved=True),
+    "a fake exit code first, real code known": case(
+        make_log(FAKE_CODE, *PASSES, code=1), "exit_code_mismatch", "exit_codes_differ", "exit_code_lines", **report(1)
+    ),
+    "END and a fake exit code before the real failures": case(
+        make_log(*PASSES, END, FAKE_CODE, *FAILS, code=1), "end_markers", resolved=True
+    ),
+    "END and a fake exit code, real code known": case(
         make_log(*PASSES, END, FAKE_CODE, *FAILS, code=1),
-        {},
-        True,
-        "end_markers",
+        *("exit_code_mismatch", "exit_codes_differ", "exit_code_lines"),
+        **report(1),
     ),
-    "END before the real failures, no fake exit code": (
-        make_log(*PASSES, END, *FAILS, code=1),
-        {},
-        False,
-        "results_after_end",
+    "END before the real failures, no fake exit code": case(
+        make_log(*PASSES, END, *FAILS, code=1), "results_after_end", resolved=False
     ),
-    "a printed count where only failures are parsed": (
-        make_log("  5 passing (3ms)", closing=None, code=1),
-        {"eval_type": "fail_only", "log_parser": "parse_log_chart_js", "FAIL_TO_PASS": ["a"], "PASS_TO_PASS": []},
-        True,
+    "a printed count where only failures are parsed": case(
+        make_log("  5 passing (3ms)", closing=None, code=1), "failure_not_reported", resolved=True, **CHART_JS
+    ),
+    "F2P skipped": case(make_log(f"SKIPPED {F2P}", f"PASSED {P2P}", code=0), "tests_skipped", resolved=False),
+    "P2P skipped": case(make_log(f"PASSED {F2P}", f"SKIPPED {P2P}", code=0), "tests_skipped", resolved=True),
+    "killed before END": case(make_log("Killed", closing=None, end=False), "end_markers", resolved=False),
+    "all stdout first, then all stderr": case(
+        make_log(closing=None, before="\n".join(PASSES), code=0), "results_outside_markers", resolved=True
+    ),
+    "end not confirmed": case(make_log(*PASSES, code=0), "exit_code_unconfirmed", **report(None)),
+    "exit code not logged": case(make_log(*PASSES), "exit_code_not_logged", **report(0)),
+    "script rewritten": case(make_log(*PASSES, code=0), "eval_script_changed", **report(0, intact=False)),
+    "a second START": case(make_log(*PASSES, "+ : '>>>>> Start Test Output'", *FAILS), "start_markers", resolved=True),
+    "an END that the script does not echo": case(make_log("+ echo '>>>>> End Test Output'", *PASSES), "end_markers"),
+    "a test passes and fails": case(make_log(*FAILS, f"PASSED {F2P}"), "passed_and_failed", resolved=True),
+    "no closing line": case(make_log(*PASSES, closing=None), "suite_unfinished", **of("pytest", F2P)),
+    "more passed than ran": case(
+        make_log(*PASSES, closing="=== 1 passed in 0.01s ==="), "more_passed_than_ran", **of("pytest", F2P, P2P)
+    ),
+    "an unlisted failure": case(
+        make_log(*PASSES, closing="=== 1 failed, 2 passed in 0.01s ==="), "failure_not_reported", **of("pytest", F2P)
+    ),
+    "django, no closing line": case(make_log("test_a (m.T) ... ok", closing=None), "suite_unfinished", **DJANGO),
+    "django, more passed than ran": case(
+        make_log("test_a (m.T) ... ok", closing="Ran 0 tests in 0.0s\n\nOK"), "more_passed_than_ran", **DJANGO
+    ),
+    "django, an unlisted failure": case(
+        make_log("test_a (m.T) ... ok", closing="Ran 2 tests in 0.0s\n\nFAILED (errors=1)"),
         "failure_not_reported",
+        **DJANGO,
     ),
-    "F2P skipped": (make_log(f"SKIPPED {F2P}", f"PASSED {P2P}", code=0), {}, False, "tests_skipped"),
-    "P2P skipped": (make_log(f"PASSED {F2P}", f"SKIPPED {P2P}", code=0), {}, True, "tests_skipped"),
-    "killed before END": (make_log("Killed", closing=None, end=False), {}, False, "end_markers"),
-    "all stdout first, then all stderr": (
-        make_log(closing=None, before="\n".join(PASSES), code=0),
-        {},
-        True,
-        "results_outside_markers",
+    "sympy, no closing line": case(make_log("test_a ok", closing=None), "suite_unfinished", **of("sympy", "test_a")),
+    "sympy, an unlisted failure": case(
+        make_log("test_a ok", closing="= tests finished: 1 passed, 1 failed, in 0.01 seconds ="),
+        "failure_not_reported",
+        **of("sympy", "test_a"),
+    ),
+    "sympy, a name that is repeated in a file": case(
+        sympy_log(*(text.replace("test_mul", "test_add ok\ntest_mul") for text in SYMPY_FILES)),
+        "passed_and_failed",
+        **SYMPY,
+    ),
+    "the script names a folder": case(
+        make_log(*PASSES, closing="=== 1 passed in 0.01s ==="), "more_passed_than_ran", eval_script=WHOLE_FOLDER
+    ),
+    "the script names no file": case(
+        make_log(*PASSES, closing="=== 1 passed in 0.01s ==="),
+        "more_passed_than_ran",
+        eval_script=WHOLE_FOLDER.replace("-rA tests", "-rA"),
+    ),
+    "tests print a timeout": case(make_log(TIMEOUT, f"PASSED {F2P}", closing=None, end=False), "end_markers"),
+    "no markers although the script ran here": case(UNMARKED, "start_markers", "end_markers", **report(0)),
+    "a marker in the patch": case(
+        make_log(*PASSES, before=f"+{PATCH_LINE}"),
+        *("marker_in_patch", "start_markers"),
+        patch=make_patch("calc.py", PATCH_LINE),
     ),
 }
 
 
-@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("name", SUSPECT)
 def test_forged_log_is_suspect(name: str) -> None:
-    log, changes, resolved, code = FORGED[name]
-    graded, _, integrity = judge(log, **changes)
-    assert graded.inner["resolved"] is resolved
-    assert code in codes_of(integrity)
+    log, codes, resolved, options = SUSPECT[name]
+    graded, evidence, integrity = judge(log, **options)
+    assert resolved in (None, graded.inner["resolved"])
+    assert set(codes) <= codes_of(integrity)
     assert integrity.verdict == "suspect"
+    if {"start_markers", "end_markers"} & set(codes) and name != "no markers although the script ran here":
+        assert (evidence.start_markers, evidence.end_markers) != (1, 1)
 
 
-@pytest.mark.parametrize("name", ["a fake exit code first", "END and a fake exit code before the real failures"])
-def test_channel_reveals_forged_code(name: str) -> None:
-    log, changes, _, _ = FORGED[name]
-    _, evidence, integrity = judge(log, channel_report=channel_report(1), **changes)
-    assert evidence.exit_code == 1
-    assert {"exit_code_mismatch", "exit_codes_differ", "exit_code_lines"} <= codes_of(integrity)
+COLOURED = "\x1b[32m==== \x1b[32m\x1b[1m2 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m\x1b[32m ====\x1b[0m"
+HONEST: dict[str, Case] = {
+    "passes": case(make_log(*PASSES, code=0), resolved=True, **report(0)),
+    "fails": case(make_log(*FAILS, code=1), resolved=False, **report(1)),
+    "no exit code": case(make_log(*PASSES), resolved=True),
+    "coloured closing line": case(make_log(*PASSES, closing=COLOURED)),
+    "git notes after END": case(make_log(*PASSES, after="Note: switching to '0000000'.")),
+    "cut by a timeout": case(UNENDED + TIMEOUT, resolved=False),
+    "cut before START": case(UNENDED.partition("+ :")[0] + TIMEOUT),
+    "of another harness": case(UNMARKED),
+    "files share a test name": case(sympy_log(*SYMPY_FILES), **SYMPY),
+    "files share a test name, failure first": case(sympy_log(*reversed(SYMPY_FILES)), **SYMPY),
+}
 
 
-def test_unconfirmed_end_is_suspect() -> None:
-    _, _, integrity = judge(make_log(*PASSES, code=0), channel_report=channel_report(None))
-    assert codes_of(integrity) == {"exit_code_unconfirmed"}
-
-
-def test_missing_exit_code_is_suspect() -> None:
-    _, _, integrity = judge(make_log(*PASSES), channel_report=channel_report(0))
-    assert codes_of(integrity) == {"exit_code_not_logged"}
-
-
-def test_rewritten_script_is_suspect() -> None:
-    _, _, integrity = judge(make_log(*PASSES, code=0), channel_report=channel_report(0, intact=False))
-    assert codes_of(integrity) == {"eval_script_changed"}
-    assert integrity.verdict == "suspect"
-
-
-def test_second_start_marker_is_suspect() -> None:
-    graded, evidence, integrity = judge(make_log(*PASSES, "+ : '>>>>> Start Test Output'", *FAILS))
-    assert graded.inner["resolved"]
-    assert evidence.start_markers == 2
-    assert "start_markers" in codes_of(integrity)
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_log_has_no_findings(name: str) -> None:
+    log, _, resolved, options = HONEST[name]
+    graded, evidence, integrity = judge(log, **options)
+    assert resolved in (None, graded.inner["resolved"])
+    assert (integrity.findings, integrity.verdict) == ([], "ok")
+    if name in ("passes", "fails"):
+        code = options["channel_report"].exit_code
+        assert (evidence.exit_code, evidence.logged_exit_codes) == (code, [str(code)] * 2)
+        assert (evidence.start_markers, evidence.end_markers) == (1, 1)
+    elif name == "no exit code":
+        assert (evidence.exit_code, evidence.logged_exit_codes) == (None, [])
 
 
 def test_echoed_markers_count_once() -> None:
@@ -129,91 +186,22 @@ def test_echoed_markers_count_once() -> None:
     script = SCRIPT.replace(": '>>>>> Start", "echo '>>>>> Start").replace(": '>>>>> End", "echo '>>>>> End")
     for log in (traced, silent):
         _, evidence, integrity = judge(log, eval_script=script)
-        assert (evidence.start_markers, evidence.end_markers) == (1, 1)
-        assert integrity.findings == []
-
-
-def test_unexpected_echo_is_a_forgery() -> None:
-    _, evidence, integrity = judge(make_log("+ echo '>>>>> End Test Output'", *PASSES))
-    assert evidence.end_markers == 2
-    assert integrity.verdict == "suspect"
-
-
-def test_pass_and_fail_is_suspect() -> None:
-    graded, _, integrity = judge(make_log(*FAILS, f"PASSED {F2P}"))
-    assert graded.inner["resolved"]
-    assert codes_of(integrity) >= {"passed_and_failed"}
+        assert (evidence.start_markers, evidence.end_markers, integrity.findings) == (1, 1, [])
 
 
 def test_cut_id_siblings_may_differ() -> None:
-    cut = "tests/test_calc.py::test_adds[a"
     log = make_log("FAILED tests/test_calc.py::test_adds[a b] - x", "PASSED tests/test_calc.py::test_adds[a c]")
-    _, _, integrity = judge(log, FAIL_TO_PASS=[cut], PASS_TO_PASS=[])
-    assert "passed_and_failed" not in codes_of(integrity)
-
-
-@pytest.mark.parametrize(
-    ("parser", "results", "closing", "ids", "code"),
-    [
-        ("parse_log_pytest", PASSES, None, [F2P], "suite_unfinished"),
-        ("parse_log_pytest", PASSES, "=== 1 passed in 0.01s ===", [F2P, P2P], "more_passed_than_ran"),
-        ("parse_log_pytest", PASSES, "=== 1 failed, 2 passed in 0.01s ===", [F2P], "failure_not_reported"),
-        ("parse_log_django", ("test_a (m.T) ... ok",), None, ["test_a (m.T)"], "suite_unfinished"),
-        (
-            "parse_log_django",
-            ("test_a (m.T) ... ok",),
-            "Ran 0 tests in 0.0s\n\nOK",
-            ["test_a (m.T)"],
-            "more_passed_than_ran",
-        ),
-        (
-            "parse_log_django",
-            ("test_a (m.T) ... ok",),
-            "Ran 2 tests in 0.0s\n\nFAILED (errors=1)",
-            ["test_a (m.T)"],
-            "failure_not_reported",
-        ),
-        ("parse_log_sympy", ("test_a ok",), None, ["test_a"], "suite_unfinished"),
-        (
-            "parse_log_sympy",
-            ("test_a ok",),
-            "= tests finished: 1 passed, 1 failed, in 0.01 seconds =",
-            ["test_a"],
-            "failure_not_reported",
-        ),
-    ],
-)
-def test_count_mismatch_is_suspect(
-    parser: str, results: tuple[str, ...], closing: str | None, ids: list[str], code: str
-) -> None:
-    log = make_log(*results, closing=closing)
-    _, _, integrity = judge(log, log_parser=parser, FAIL_TO_PASS=ids, PASS_TO_PASS=[])
-    assert code in codes_of(integrity)
-    assert integrity.verdict == "suspect"
-
-
-def test_coloured_closing_line_is_read() -> None:
-    closing = "\x1b[32m==== \x1b[32m\x1b[1m2 passed\x1b[0m\x1b[32m in 0.01s\x1b[0m\x1b[32m ====\x1b[0m"
-    _, _, integrity = judge(make_log(*PASSES, closing=closing))
-    assert integrity.findings == []
-
-
-def test_git_note_after_end_is_ignored() -> None:
-    _, _, integrity = judge(make_log(*PASSES, after="Note: switching to '0000000'."))
-    assert integrity.findings == []
+    assert "passed_and_failed" not in codes_of(judge(log, **of("pytest", "tests/test_calc.py::test_adds[a"))[2])
 
 
 def test_whole_log_parser_survives_parts() -> None:
     log = make_log("x", closing=None, after="{ not json")
-    _, _, integrity = judge(log, log_parser="parse_log_prismjs")
-    assert "results_after_end" not in codes_of(integrity)
+    assert "results_after_end" not in codes_of(judge(log, log_parser="parse_log_prismjs")[2])
 
 
 def test_changed_test_file_is_suspect() -> None:
-    _, _, unresolved = judge(make_log(*FAILS, code=1), channel_report=ChannelReport(1, True, ("tests/test_calc.py",)))
-    _, _, resolved = judge(
-        make_log(*PASSES, code=0), channel_report=ChannelReport(0, True, ("tests/test_calc.py", "b"))
-    )
+    _, _, unresolved = judge(make_log(*FAILS, code=1), **report(1, "tests/test_calc.py"))
+    _, _, resolved = judge(make_log(*PASSES, code=0), **report(0, "tests/test_calc.py", "b"))
     assert [finding.detail for finding in unresolved.findings + resolved.findings] == [
         "tests/test_calc.py was changed while the tests ran",
         "tests/test_calc.py, b were changed while the tests ran",
@@ -221,26 +209,25 @@ def test_changed_test_file_is_suspect() -> None:
     assert (unresolved.verdict, resolved.verdict) == ("ok", "suspect")
 
 
-@pytest.mark.parametrize("word", [">>>>> Start Test Output", ">>>>> End Test Output", ">>>>> Test Exit Code"])
-def test_examine_patch_finds_markers(word: str) -> None:
-    assert [finding.code for finding in examine_patch(make_patch("README.md", word))] == ["marker_in_patch"]
+PATCHES: list[tuple[bytes, str]] = [
+    *(
+        (make_patch("README.md", f">>>>> {word}"), "marker_in_patch")
+        for word in ("Start Test Output", "End Test Output")
+    ),
+    (make_patch("README.md", ">>>>> Test Exit Code"), "marker_in_patch"),
+    (make_patch("a.py", "x") + make_patch(".git/hooks/post-checkout", "x"), "patch_writes_git"),
+    (b"--- /dev/null\n+++ any/sub/.git/info/attributes\n@@ -0,0 +1 @@\n+x\n", "patch_writes_git"),
+    (b'diff --git "a/.g\\151t/config" "b/.g\\151t/config"\nnew file mode 100644\n', "patch_writes_git"),
+    (b"diff --git a/x b/y\nrename from x\nrename to .GIT/config\n", "patch_writes_git"),
+    (b"Index: a/.git/config\n@@ -0,0 +1 @@\n+x\n", "patch_writes_git"),
+    (b"  --- a/git~1/config\n  +++ a/git~1/config\n  @@ -0,0 +1 @@\n  +x\n", "patch_writes_git"),
+    (b"--- a/x\n+++ b/x\n@@ -1 +1,9999 @@\n+x\ndiff --git a/.git b/.git\n", "patch_writes_git"),
+]
 
 
-@pytest.mark.parametrize(
-    "patch",
-    [
-        make_patch("a.py", "x") + make_patch(".git/hooks/post-checkout", "x"),
-        b"--- /dev/null\n+++ any/sub/.git/info/attributes\n@@ -0,0 +1 @@\n+x\n",
-        b'diff --git "a/.g\\151t/config" "b/.g\\151t/config"\nnew file mode 100644\n',
-        b"diff --git a/x b/y\nrename from x\nrename to .GIT/config\n",
-        b"Index: a/.git/config\n@@ -0,0 +1 @@\n+x\n",
-        b"  --- a/git~1/config\n  +++ a/git~1/config\n  @@ -0,0 +1 @@\n  +x\n",
-        b"--- a/x\n+++ b/x\n@@ -1 +1,9999 @@\n+x\ndiff --git a/.git b/.git\n",
-    ],
-    ids=range(7),
-)
-def test_examine_patch_finds_git_files(patch: bytes) -> None:
-    assert [finding.code for finding in examine_patch(patch)] == ["patch_writes_git"]
+def test_examine_patch_finds_markers_and_git() -> None:
+    for patch, code in PATCHES:
+        assert [finding.code for finding in examine_patch(patch)] == [code], patch
 
 
 def test_examine_patch_allows_git_text() -> None:
@@ -249,32 +236,63 @@ def test_examine_patch_allows_git_text() -> None:
     assert examine_patch(patch) == []
 
 
-def test_marker_in_patch_is_suspect() -> None:
-    line = 'print(">>>>> Start Test Output")'
-    _, evidence, integrity = judge(make_log(*PASSES, before=f"+{line}"), make_patch("calc.py", line))
-    assert evidence.start_markers == 2
-    assert {"marker_in_patch", "start_markers"} <= codes_of(integrity)
+# As pytest's own tests are: each runs pytest on a file of its own and prints what that prints.
+OUTER = """
+import subprocess, sys
+def run(folder, text, *options):
+    (folder / "test_in.py").write_text(text)
+    words = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "test_in.py", *options]
+    print(subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout)
+def test_runs_pytest(tmp_path):
+    run(tmp_path, "def test_inner(): pass\\ndef test_two(): assert 0\\n", "-v", "-o", "log_cli=true")
+def test_again(tmp_path):
+    run(tmp_path, "def test_inner(): assert 0\\n")
+"""
+LOGGING = "import logging\n\n\ndef test_adds():\n    logging.warning('x')\n\n\n"
 
 
-def test_real_logs_are_not_suspect(real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]]) -> None:
-    rows = {"verified": real_rows("verified_test"), "lite": {**real_rows("lite_test"), **real_rows("lite_dev")}}
-    logs = sorted(real_logs.glob("*/*/test_output.txt"))
-    grades = {
-        log.parent.name: grade_saved(rows[log.parent.parent.name][log.parent.name], log, log.with_name("patch.diff"))
-        for log in logs
-    }
-    alarms = {name: codes_of(grade.integrity) for name, grade in grades.items() if grade.integrity.findings}
-    assert alarms == {}
+def run_pytest(folder: Path, tests: str, *options: str) -> str:
+    """Return the log of a real pytest on ``tests/test_calc.py``, between the markers."""
+    write(folder, "tests/test_calc.py", tests)
+    write(folder, "pytest.ini", "[pytest]\n")
+    words = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", *options]
+    temporary = folder / "tmp"  # pytest removes, at its end, what earlier runs left beside its own folder
+    temporary.mkdir()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    env |= {"TMPDIR": str(temporary), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    words.append("tests/test_calc.py")
+    result = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, env=env)
+    return make_log(result.stdout, closing=None, code=result.returncode)
 
 
-def test_cut_real_log_is_suspect(
-    real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]], tmp_path: Path
-) -> None:
-    rows = real_rows("verified_test")
-    repositories = set()
+def test_inner_runner_output_is_ignored(tmp_path: Path) -> None:
+    log = run_pytest(tmp_path, OUTER)
+    outer = ["tests/test_calc.py::test_runs_pytest", "tests/test_calc.py::test_again"]
+    # Lists were made from such logs: inner ids and marks of progress stand in them.
+    for inner in (["test_in.py::test_inner"], ["test_in.py::test_inner", "[100%]"], ["[100%]"]):
+        graded, _, integrity = judge(log, FAIL_TO_PASS=outer, PASS_TO_PASS=inner, **report(0))
+        assert "test_in.py::test_inner" in graded.reading.statuses
+        assert integrity.findings == [], inner
+    # A listed id of the graded file still counts, whoever prints it.
+    log = log.replace("PASSED test_in.py::test_inner", f"PASSED {F2P}").replace("test_in", "test_calc")
+    _, _, integrity = judge(log, FAIL_TO_PASS=[*outer, F2P], PASS_TO_PASS=[])
+    assert "more_passed_than_ran" in codes_of(integrity)
+
+
+def test_progress_marks_are_no_tests(tmp_path: Path) -> None:
+    # With live logging a status stands alone: "PASSED  [100%]".
+    failing = "def test_fails():\n    logging.warning('x')\n    assert 0\n"
+    log = run_pytest(tmp_path, LOGGING + failing, "-v", "-o", "log_cli=true")
+    log = log.replace("[ 50%]", "[100%]")  # of two runs that end so
+    graded, _, integrity = judge(log, FAIL_TO_PASS=[F2P], PASS_TO_PASS=["[100%]"], **report(1))
+    assert "[100%]" in graded.reading.statuses
+    assert integrity.findings == []
+
+
+def test_cut_real_log_is_suspect(real_logs: Path, real_rows: Rows, tmp_path: Path) -> None:
+    rows, repositories = real_rows("verified_test"), set()
     for log in sorted(real_logs.glob("verified/*/test_output.txt")):
-        row = rows[log.parent.name]
-        cut = tmp_path / log.parent.name
+        row, cut = rows[log.parent.name], tmp_path / log.parent.name
         lines = log.read_text().split("\n")
         cut.write_text("\n".join(x for x in lines if not x.startswith(("=", "Ran ", "\x1b"))))
         grade = grade_saved(row, cut)
@@ -282,3 +300,40 @@ def test_cut_real_log_is_suspect(
             repositories.add(row["repo"])
             assert codes_of(grade.integrity) == {"suite_unfinished"}, log
     assert len(repositories) >= 5
+
+
+def relatives() -> Iterator[tuple[str, str, list[str], list[str]]]:
+    """Yield real logs of SWE-Gym, SWE-smith and R2E-Gym: name, text, and what must pass and must still pass."""
+
+    def lists(row: dict[str, Any]) -> tuple[list[str], list[str]]:
+        columns = (row[name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS"))
+        first, second = (json.loads(tests) if isinstance(tests, str) else tests for tests in columns)
+        return first, second
+
+    for line in (DATA / "swegym/rows.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        for log in sorted((DATA / "swegym/logs" / row["instance_id"]).glob("test_output.*.txt")):
+            yield str(log), log.read_text(), *lists(row)
+    smith = DATA / "swesmith"
+    for rows in sorted([*smith.glob("evaluations/*/row*.json"), *smith.glob("rebuilt/*/row*.json")]):
+        for log in sorted(rows.parent.glob("test_output*.txt*")):
+            text = lzma.decompress(log.read_bytes()).decode() if log.suffix == ".xz" else log.read_text()
+            yield str(log), text, *lists(json.loads(rows.read_text()))
+    for log in sorted((DATA / "r2e").rglob("out.*.txt")):
+        text = log.read_text()
+        yield str(log), text, [line.split()[1] for line in text.split("\n") if line.startswith("PASSED ")], []
+
+
+@needs_data
+def test_logs_of_relatives_are_not_suspect() -> None:
+    alarms, names = {}, []
+    for name, text, first, second in relatives():
+        names.append(name)
+        files = " ".join(sorted({test.partition("::")[0] for test in first + second}))
+        script = SCRIPT.replace("tests/test_calc.py", "tests/none.py").replace("-rA tests/none.py", files)
+        log = text if ">>>>> Start Test Output" in text else make_log(text, closing=None)
+        _, _, integrity = judge(log, FAIL_TO_PASS=first, PASS_TO_PASS=second, eval_script=script)
+        if integrity.findings:
+            alarms[name] = integrity.findings
+    assert len(names) >= 20
+    assert alarms == {}

@@ -11,31 +11,31 @@ from swe_argo.steps.datasets.classic_rows import grading_row
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.rows import normalise
 from swe_argo.steps.grading.saved_logs import grade_log, grade_saved, read_corpus
-from tests.steps.grading.logs import F2P, P2P, make_log, make_row, write
+from tests.steps.grading.logs import F2P, P2P, codes_of, make_log, make_row, write
 
 GOOD = make_log(f"PASSED {F2P}", f"PASSED {P2P}", code=0)
+Rows = Callable[[str], dict[str, dict[str, Any]]]
 
 
 def test_saved_log_has_official_report(tmp_path: Path) -> None:
     log, patch = write(tmp_path, "log.txt", GOOD), write(tmp_path, "p.diff", "diff")
-    report = json.loads(grade_log(make_row(), log, patch))
-    assert report["acme__calc-1"]["resolved"] is True
-    assert grade_log(make_row(), log) == grade_log(make_row(), log, patch)
+    report = grade_log(make_row(), log, patch)
+    assert json.loads(report)["acme__calc-1"]["resolved"] is True
+    assert grade_log(make_row(), log) == report
 
 
 def test_saved_log_allows_invalid_bytes(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(GOOD.replace("+ cd", "\udcff cd").encode(errors="surrogateescape"))
     grade = grade_saved(make_row(), log)
-    assert grade.graded.inner["resolved"]
-    assert grade.integrity.findings == []
+    assert (grade.graded.inner["resolved"], grade.integrity.findings) == (True, [])
 
 
 def test_carriage_return_hides_no_result(tmp_path: Path) -> None:
     log = write(tmp_path, "log.txt", make_log(f"FAILED {F2P}", f"10%\rPASSED {F2P}", f"PASSED {P2P}"))
     grade = grade_saved(make_row(), log)
     assert grade.graded.inner["resolved"]
-    assert "passed_and_failed" in [finding.code for finding in grade.integrity.findings]
+    assert "passed_and_failed" in codes_of(grade.integrity)
 
 
 def test_corpus_is_graded_by_folder(tmp_path: Path) -> None:
@@ -44,11 +44,10 @@ def test_corpus_is_graded_by_folder(tmp_path: Path) -> None:
     write(tmp_path, "lite/b__b-2/test_output.txt", make_log(f"FAILED {F2P}", f"PASSED {P2P}"))
     write(tmp_path, "lite/b__b-2/patch.diff", "diff")
     grades = {log.relative_to(tmp_path).as_posix(): grade.graded for log, grade in read_corpus(rows, tmp_path)}
-    assert {path: graded.inner["resolved"] for path, graded in grades.items()} == {
-        "a__a-1/test_output.txt": True,
-        "lite/b__b-2/test_output.txt": False,
+    assert {path: (list(graded.report), graded.inner["resolved"]) for path, graded in grades.items()} == {
+        "a__a-1/test_output.txt": (["a__a-1"], True),
+        "lite/b__b-2/test_output.txt": (["b__b-2"], False),
     }
-    assert list(grades["lite/b__b-2/test_output.txt"].report) == ["b__b-2"]
 
 
 def test_logs_without_rows_are_listed(tmp_path: Path) -> None:
@@ -60,18 +59,15 @@ def test_logs_without_rows_are_listed(tmp_path: Path) -> None:
         list(read_corpus({}, tmp_path / "a__a-1" / "none"))
 
 
-def test_missing_file_or_column_is_named(tmp_path: Path) -> None:
+def test_unusable_log_or_row_is_named(tmp_path: Path) -> None:
+    row, log = make_row(), write(tmp_path, "log.txt", GOOD)
     with pytest.raises(ConfigError, match=r"--log: .*gone.txt: No such file"):
-        grade_log(make_row(), tmp_path / "gone.txt")
-    row = make_row()
+        grade_log(row, tmp_path / "gone.txt")
+    with pytest.raises(ConfigError, match="parse_log_nothing"):
+        grade_log(row | {"log_parser": "parse_log_nothing"}, log)
     del row["log_parser"]
     with pytest.raises(ConfigError, match="acme__calc-1 has no column log_parser"):
-        grade_log(row, write(tmp_path, "log.txt", GOOD))
-
-
-def test_unknown_parser_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="parse_log_nothing"):
-        grade_log(make_row(log_parser="parse_log_nothing"), write(tmp_path, "log.txt", GOOD))
+        grade_log(row, log)
 
 
 def test_classic_row_grades_a_saved_log(tmp_path: Path) -> None:
@@ -83,7 +79,22 @@ def test_classic_row_grades_a_saved_log(tmp_path: Path) -> None:
     assert report["pallets__flask-1"]["resolved"] is True
 
 
-def test_classic_rows_grade_real_logs(real_logs: Path, real_rows: Callable[[str], dict[str, dict[str, Any]]]) -> None:
+def test_real_logs_get_official_verdict(real_logs: Path, real_rows: Rows) -> None:
+    rows = {"verified": real_rows("verified_test"), "lite": {**real_rows("lite_test"), **real_rows("lite_dev")}}
+    logs = sorted(real_logs.glob("*/*/test_output.txt"))
+    assert len(logs) == 121
+    alarms = {}
+    for log in logs:
+        name = log.parent.name
+        grade = grade_saved(rows[log.parent.parent.name][name], log, log.with_name("patch.diff"))
+        expected = {name: json.loads((log.parent / "expected_5.0.2.json").read_text())}
+        assert grade.graded.data == json.dumps(expected, indent=4).encode(), name
+        if grade.integrity.findings:
+            alarms[name] = codes_of(grade.integrity)
+    assert alarms == {}
+
+
+def test_classic_rows_grade_real_logs(real_logs: Path, real_rows: Rows) -> None:
     rows = {name: grading_row(normalise(row, name)) for name, row in real_rows("verified_test_classic").items()}
     differing = []
     for log, read in read_corpus(rows, real_logs / "verified"):

@@ -1,4 +1,4 @@
-"""What a killed process leaves behind, and how it is found."""
+"""Folders that a killed process leaves behind, and how they are found."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.host.folders import clean, find_orphans, private_folder
+from swe_argo.steps.host.folders import find_orphans, private_folder, remove_with_processes
 from swe_argo.steps.host.removal import remove
 from swe_argo.steps.sandbox.local import bubblewrap
+from tests.paths import ROOT
 
+needs_linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux")
 OWNER = """
 import sys, time
 from pathlib import Path
@@ -32,7 +34,7 @@ box.exec(sleep, timeout_s=90)
 
 @pytest.fixture(autouse=True)
 def _temporary_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any run that begins beside these tests removes the orphans it finds."""
+    # Any run that begins beside these tests removes the orphans it finds.
     own = tmp_path / "tmp"
     own.mkdir()
     monkeypatch.setenv("TMPDIR", str(own))
@@ -40,7 +42,7 @@ def _temporary_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def running(root: str, mark: str) -> list[str]:
-    """Processes of a sandbox: in its namespaces, where their words have the mark, or marked with its folder."""
+    """Return the processes of a sandbox: their words have the mark, or their environment its folder."""
     commands = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -52,20 +54,15 @@ def running(root: str, mark: str) -> list[str]:
     return commands
 
 
+@needs_linux
 @pytest.mark.parametrize("isolated", [True, False])
 def test_killed_owner_orphans_its_folder(tmp_path: Path, isolated: bool) -> None:
     if isolated and bubblewrap.probe():
         pytest.skip(str(bubblewrap.probe()))
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("needs Linux")
     (tmp_path / "img" / "testbed").mkdir(parents=True)
     mark = f"7654.{time.monotonic_ns()}"  # no other test sleeps as long, of whichever worker or run of the tests
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(isolated), str(tmp_path), mark],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    )
-    with owner:
+    command = [sys.executable, "-c", OWNER, str(isolated), str(tmp_path), mark]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as owner:
         assert owner.stdout is not None
         root = owner.stdout.readline().decode().strip()
         assert len(running(root, mark)) >= 3
@@ -74,37 +71,35 @@ def test_killed_owner_orphans_its_folder(tmp_path: Path, isolated: bool) -> None
     while running(root, mark):
         time.sleep(0.02)
     assert Path(root) in find_orphans()
-    assert clean([Path(root)]) == {}
+    assert remove_with_processes([Path(root)]) == {}
     assert not Path(root).exists()
     assert Path(root) not in find_orphans()
 
 
-def test_living_folder_is_no_orphan() -> None:
+def test_orphans_are_of_dead_owners_only() -> None:
     folder = private_folder()
     try:
         assert str(os.getpid()) in folder.name
         assert folder not in find_orphans()
-        reused = folder.rename(folder.with_name(folder.name.replace(f"-{os.getpid()}-", f"-{os.getpid()}-1")))
-        assert reused in find_orphans(), "its pid lives, but is another process's by now"
-        folder = reused
+        folder = folder.rename(folder.with_name(f"swe-argo-1-{os.getpid()}-1-x"))
+        assert folder not in find_orphans(), "made in another pid namespace"
     finally:
         remove(folder)
 
 
-def test_foreign_folder_is_no_orphan(tmp_path: Path) -> None:
+def test_folder_of_reused_pid_is_orphan() -> None:
     folder = private_folder()
-    foreign = folder.rename(folder.with_name(f"swe-argo-1-{os.getpid()}-1-x"))
+    reused = folder.rename(folder.with_name(folder.name.replace(f"-{os.getpid()}-", f"-{os.getpid()}-1")))
     try:
-        assert foreign not in find_orphans(), "made in another pid namespace"
+        assert reused in find_orphans(), "its pid lives, but is another process's by now"
     finally:
-        remove(foreign)
+        remove(reused)
 
 
+@needs_linux
 def test_zombie_folder_is_orphan() -> None:
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("needs Linux")
     code = "from swe_argo.steps.host.folders import private_folder; print(private_folder())"
-    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
+    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
     assert owner.stdout is not None
     folder = Path(owner.stdout.read().decode().strip())
     os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)

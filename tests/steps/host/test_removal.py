@@ -1,4 +1,4 @@
-"""Whatever foreign code leaves in a folder, it is removed, or what is left of it is told."""
+"""Removal of whatever foreign code leaves in a folder, and the report of what cannot be removed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from swe_argo.steps.host.removal import BATCH, remove
+from tests.paths import ROOT
 
 LONG = "n" * 255
-ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def nest(folder: Path, depth: int, name: str) -> None:
-    """``depth`` folders, each in the one before, a file in every hundredth."""
+    """Make ``depth`` folders, each in the one before, and a file in every hundredth."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     for number in range(depth):
         os.mkdir(name, dir_fd=here)
@@ -80,25 +80,21 @@ def wide(folder: Path) -> None:
     ],
 )
 def test_remove_deletes_any_folder(fill: Callable[[Path], None]) -> None:
-    memory = "/dev/shm"  # a disk takes minutes for the deepest: its recorder
+    memory = "/dev/shm"  # a disk takes minutes for the deepest: its journal
     folder = Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
     fill(folder)
     assert remove(folder) is None
     assert not os.path.lexists(folder)
-    assert remove(folder) is None, "twice is once"
+    assert remove(folder) is None, "idempotent"
 
 
 def as_somebody(*command: str, then: str) -> str:
-    """What ``then`` prints, a line of Python in a process that ``command`` makes; skips where it cannot."""
-    if not shutil.which(command[0]):
-        pytest.skip(f"needs {command[0]}")
-    able = subprocess.run([*command, sys.executable, "-c", "print(1)"], capture_output=True, text=True, check=False)
-    if able.returncode:
-        pytest.skip(f"{command[0]} cannot here: {able.stderr.strip()}")
+    """Return what ``then``, a line of Python, prints in a process that ``command`` makes; skip where it cannot."""
+    if not shutil.which(command[0]) or subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{command[0]} does not work here")
     code = f"from pathlib import Path; from tests.steps.host.test_removal import *; {then}"
-    result = subprocess.run(
-        [*command, sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    words = [*command, sys.executable, "-c", code]
+    result = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
 
@@ -149,7 +145,7 @@ def test_remove_reports_mounts(tmp_path: Path) -> None:
 
 @contextmanager
 def immutable(file: Path) -> Iterator[None]:
-    """A file that nobody can remove meanwhile; skips where there is no such thing."""
+    """Make a file that nobody can remove meanwhile; skip where that is impossible."""
     file.touch()
     chattr = shutil.which("chattr")
     if not chattr or subprocess.run([chattr, "+i", file], check=False, capture_output=True).returncode:

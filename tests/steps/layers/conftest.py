@@ -17,21 +17,17 @@ def new_machine(tmp_path: Path) -> Iterator[Callable[[], Sandbox]]:
     if reason := bubblewrap.probe():
         pytest.skip(reason)
     folder = tmp_path / "images" / "test" / "testbed"
-    (folder / "data" / "old").mkdir(parents=True)
-    (folder / "data" / "keep.txt").write_text("as it is\n")
-    (folder / "data" / "edit.txt").write_text("before\n")
-    (folder / "data" / "gone.txt").write_text("gone\n")
-    (folder / "data" / "old" / "inner.txt").write_text("gone, too\n")
-    (folder / "data" / "turns").mkdir()
-    (folder / "data" / "turns" / "x").write_text("x")
+    files = {"keep.txt": "as it is\n", "edit.txt": "before\n", "gone.txt": "gone\n", "old/inner.txt": "gone, too\n"}
+    for name, text in (files | {"turns/x": "x"}).items():
+        (folder / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "data" / name).write_text(text)
     (folder / "data" / "link").symlink_to("keep.txt")
     backend = LocalBackend(tmp_path / "images", isolated=True)
     with ExitStack() as stack:
 
         def new() -> Sandbox:
-            box = backend.create(
-                SandboxRequest(name="test", image="test", deadline_s=600, network=False, isolated=True, disk_mb=256)
-            )
+            request = SandboxRequest("test", "test", deadline_s=600, network=False, isolated=True, disk_mb=256)
+            box = backend.create(request)
             stack.callback(backend.destroy, box)
             return box
 

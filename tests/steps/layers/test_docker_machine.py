@@ -1,11 +1,13 @@
-"""Layers of containers of a real engine: owners, replaced tools, an image without what is needed."""
+"""Layers of containers of a real engine: owners, replaced tools, busybox' tools, an image without what is needed."""
 
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,12 +15,12 @@ import pytest
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.layers.archive import read_content
-from swe_argo.steps.layers.lay import lay
-from swe_argo.steps.layers.listing import record
-from swe_argo.steps.layers.take import TakenLayer, take
+from swe_argo.steps.layers.lay import apply_layer
+from swe_argo.steps.layers.listing import list_machine
+from swe_argo.steps.layers.take import CreatedLayer, create_layer
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
-from tests.base_image import base_image
+from tests.base_image import base_image, busybox_image
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -34,92 +36,135 @@ def new_container(docker_client: DockerClient, docker_host: None) -> Iterator[Ne
     from swe_argo.steps.sandbox.docker.backend import connect
 
     backend, base = connect(SandboxSpec(backend="docker")), base_image(docker_client)
+    names: list[str] = []
     with ExitStack() as stack:
 
         def new(image: str = base) -> Sandbox:
-            number = len(numbers)
-            numbers.append(number)
-            name = f"sb-layer-{id(stack):x}-{number}"
-            request = SandboxRequest(name=name, image=image, deadline_s=600, network=False, isolated=True)
+            names.append(f"sb-layer-{id(stack):x}-{len(names)}")
+            request = SandboxRequest(name=names[-1], image=image, deadline_s=600, network=False, isolated=True)
             box = backend.create(request)
             stack.callback(backend.destroy, box)
             return box
 
-        numbers: list[int] = []
         yield new
+
+
+def sh(box: Sandbox, script: str) -> bytes:
+    """Run a script in the root folder, which must succeed; return its output."""
+    result = box.exec(script, timeout_s=120, cwd="/", merge=True)
+    assert result.exit_code == 0, result.stdout
+    return result.stdout
 
 
 def test_layer_keeps_owners_and_modes(new_container: NewContainer) -> None:
     box = new_container()
-    before = record(box)
-    assert take(as_untrusted(box), before) == TakenLayer(b"")
-    script = (
-        "mkdir /app && echo x >/app/x && chown -R 1234:4321 /app && chmod 640 /app/x && rm /usr/bin/seq && "
-        "cp /bin/true /app/n && mv /app/n /usr/bin/id"
-    )
-    execution = box.exec(script, timeout_s=60, cwd="/", merge=True)
-    assert execution.exit_code == 0, execution.stdout
-    layer = take(as_untrusted(box), before)
+    before = list_machine(box)
+    assert create_layer(as_untrusted(box), before) == CreatedLayer(b"")
+    sh(box, "mkdir /app && echo x >/app/x && chown -R 1234:4321 /app && chmod 640 /app/x && rm /usr/bin/seq")
+    sh(box, "cp /bin/true /app/n && mv /app/n /usr/bin/id")
+    layer = create_layer(as_untrusted(box), before)
     content = read_content(layer.data)
-    assert content.deleted == [b"/usr/bin/seq"]
-    assert content.replaced == {b"/usr/bin/id"}
+    assert (content.deleted, content.replaced) == ([b"/usr/bin/seq"], {b"/usr/bin/id"})
     fresh = new_container()
-    assert lay(fresh, layer.data, keep_out=()).output == ""
-    look = "stat -c '%a %u %g %n' /app /app/x; id; ls /usr/bin/seq; echo; ls /var/tmp"
-    result = fresh.exec(look, timeout_s=60, cwd="/")
-    assert result.stdout == b"755 1234 4321 /app\n640 1234 4321 /app/x\n\n"
+    assert apply_layer(fresh, layer.data, keep_out=()).output == ""
+    look = "stat -c '%a %u %g %n' /app /app/x; id; ls /usr/bin/seq 2>/dev/null; echo; ls /var/tmp"
+    assert sh(fresh, look) == b"755 1234 4321 /app\n640 1234 4321 /app/x\n\n"
+
+
+MAKE = r"""
+mkdir -p /opt /srv /home /testbed/data/old /testbed/data/turns; cd /testbed/data
+for each in keep edit gone old/inner turns/x; do echo before >$each; done
+ln -s keep link; touch -d '2020-01-01 00:00:00' *
+"""
+WORK = r"""
+cd /testbed/data
+echo after! >edit; touch -d '2020-01-01 00:00:00' edit
+rm -r gone old
+chmod 4711 keep
+rm -r turns && echo 'a file now' >turns
+ln -sfn edit link
+mkdir -m 1770 'new dir' && printf 'x\0y' >'new dir/$odd "name"'
+ln 'new dir/'* /home/second-name
+mkfifo /opt/pipe; mkdir /srv/empty
+echo 1 >'/opt/back\slash'; echo 2 >/opt/-dash; echo 3 >/opt/é; ln -s /etc/passwd /opt/absolute
+for i in $(seq 3000); do echo $i >/srv/empty/a-name-that-takes-some-of-the-room-that-arguments-have-$i; done
+"""
+LOOK = r"""
+cd /; find testbed home opt srv | sort | while IFS= read -r each; do stat -c '%N %F %a %u' "$each"; done
+cat testbed/data/edit testbed/data/turns testbed/data/'new dir'/* srv/empty/*-3000; stat -c %Y testbed/data/edit
+ls -A /var/tmp
+"""
+
+
+def test_layer_works_with_busybox(new_container: NewContainer, docker_client: DockerClient) -> None:
+    """As in images of alpine."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        pytest.skip("no busybox here")
+    image = busybox_image(docker_client, Path(busybox))
+    box, fresh = new_container(image), new_container(image)
+    for each_box in (box, fresh):
+        sh(each_box, MAKE)
+    before = list_machine(box)
+    assert create_layer(as_untrusted(box), before) == CreatedLayer(b"")
+    sh(box, WORK)
+    layer = create_layer(as_untrusted(box), before)
+    assert layer.note == ""
+    deleted = [f"/testbed/data/{name}".encode() for name in ("gone", "old", "turns", "turns/x")]
+    assert sorted(read_content(layer.data).deleted) == deleted
+    assert apply_layer(fresh, layer.data, keep_out=()).output == ""
+    assert sh(fresh, LOOK) == sh(box, LOOK)
+
+
+FAILED = "the machine's changes could not be collected: "
+NONSENSE = r"printf 'nonsense\0d,755 0 0 1 1 1 /../x\0f,644 0 0 9999999999999 1 1 /opt/x\0'"
+ROOT_ONLY = r"case $* in *maxdepth*) ;; *) printf 'd,755 0 0 1 1 1 /\0f,644 0 0 9 1 1 /opt/x\0' ;; esac"
 
 
 @pytest.mark.parametrize(
     ("program", "body", "reason"),
     [
-        ("find", "exit 3", "the machine's changes could not be collected: exit code 0"),
-        (
-            "find",
-            r"printf 'nonsense\0d,755 0 0 1 1 1 /../x\0f,644 0 0 9999999999999 1 1 /opt/x\0'",
-            "the machine's changes could not be collected: exit code 0",
-        ),
-        ("find", r"case $* in *maxdepth*) ;; *) printf 'd,755 0 0 1 1 1 /\0f,644 0 0 9 1 1 /opt/x\0' ;; esac", ""),
-        ("tar", "head -c 100000 /dev/urandom", "the machine's changes could not be collected: "),
-        ("tar", "exit 1", "the machine's changes could not be collected: "),
-        ("gzip", "exit 1", "the machine's changes could not be collected: exit code 0"),
-        ("gzip", "head -c 9000000 /dev/zero | /usr/bin/gzip.real -1", "the machine's changes could not be collected: "),
+        ("find", "exit 3", f"{FAILED}exit code 0"),
+        ("find", NONSENSE, f"{FAILED}exit code 0"),
+        ("find", ROOT_ONLY, ""),
+        ("tar", "head -c 100000 /dev/urandom", FAILED),
+        ("tar", "exit 1", FAILED),
+        ("gzip", "exit 1", f"{FAILED}exit code 0"),
+        ("gzip", "head -c 9000000 /dev/zero | /usr/bin/gzip.real -1", FAILED),
     ],
 )
 @pytest.mark.long
 def test_replaced_tools_lose_the_layer(new_container: NewContainer, program: str, body: str, reason: str) -> None:
     box = new_container()
-    before = record(box)
+    before = list_machine(box)
     box.write("/opt/tool", f"#!/bin/sh\n{body}\n".encode())
-    script = f"echo x >/opt/x; p=$(command -v {program}); mv $p $p.real; cp /opt/tool $p; chmod 755 $p"
-    assert box.exec(script, timeout_s=60, cwd="/").exit_code == 0
-    layer = take(as_untrusted(box), before)
+    sh(box, f"echo x >/opt/x; p=$(command -v {program}); mv $p $p.real; cp /opt/tool $p; chmod 755 $p")
+    layer = create_layer(as_untrusted(box), before)
     if reason:
         assert layer.data == b""
         assert layer.note.startswith(reason)
     else:
         with suppress(SandboxBroken):  # where everything is deleted
-            lay(as_untrusted(new_container()), layer.data, keep_out=("/tests",))
+            apply_layer(as_untrusted(new_container()), layer.data, keep_out=("/tests",))
 
 
 def test_forged_find_paths_are_ignored(new_container: NewContainer) -> None:
     box = new_container()
-    before = record(box)
+    before = list_machine(box)
     listed = ("d,755 0 0 1 1 1 /", "d,755 0 0 1 1 1 /opt", "f,644 0 0 2 1 1 /opt/x", "f,755 0 0 2 1 1 /bin/sed")
     forged = ("d,755 0 0 1 1 1 /proc", "f,644 0 0 2 1 1 /proc/self/root/tests/t", "f,644 0 0 2 1 1 /opt/x/y")
     lines = " ".join(f"'{line}'" for line in (*listed, *forged))
     box.write("/opt/tool", f"#!/bin/sh\n[ $2 = -maxdepth ] || printf '%s\\0' {lines}\n".encode())
-    script = "mkdir /tests; echo x | tee /opt/x >/tests/t; f=$(command -v find); cp /opt/tool $f; chmod 755 $f"
-    assert box.exec(script, timeout_s=60, cwd="/").exit_code == 0
-    layer = take(as_untrusted(box), before)
+    sh(box, "mkdir /tests; echo x | tee /opt/x >/tests/t; f=$(command -v find); cp /opt/tool $f; chmod 755 $f")
+    layer = create_layer(as_untrusted(box), before)
     assert read_content(layer.data).changed.keys() - {b"/opt"} == {b"/opt/x"}
 
 
 def test_image_without_tar_is_refused(new_container: NewContainer) -> None:
     box = new_container()
-    box.exec("rm $(command -v tar)", timeout_s=60, cwd="/")
+    sh(box, "rm $(command -v tar)")
     with pytest.raises(ConfigError, match="lacks tar, needed to collect changed files"):
-        record(box)
+        list_machine(box)
 
 
 def image_with_volumes(client: DockerClient) -> str:
@@ -139,16 +184,15 @@ def image_with_volumes(client: DockerClient) -> str:
 def test_layer_includes_image_volumes(new_container: NewContainer, docker_client: DockerClient) -> None:
     image = image_with_volumes(docker_client)
     box = new_container(image)
-    before = record(box)
-    assert take(as_untrusted(box), before) == TakenLayer(b"")
+    before = list_machine(box)
+    assert create_layer(as_untrusted(box), before) == CreatedLayer(b"")
     assert b"/etc/hosts" in before.mounts, "a single file cannot be laid"
-    script = "rm /data/keep; echo new >/data/new; mkdir /empty/x; echo y >/empty/x/y; echo other >>/etc/hosts"
-    assert box.exec(script, timeout_s=60, cwd="/").exit_code == 0
-    layer = take(as_untrusted(box), before)
+    sh(box, "rm /data/keep; echo new >/data/new; mkdir /empty/x; echo y >/empty/x/y; echo other >>/etc/hosts")
+    layer = create_layer(as_untrusted(box), before)
     content = read_content(layer.data)
     assert content.deleted == [b"/data/keep"]
     assert {path for path, kind in content.changed.items() if kind == tarfile.REGTYPE} == {b"/data/new", b"/empty/x/y"}
     fresh = new_container(image)
-    assert fresh.exec("cat /data/keep", timeout_s=60, cwd="/").stdout == b"image\n"
-    assert lay(fresh, layer.data, keep_out=()).output == ""
-    assert fresh.exec("cat /data/* /empty/x/y", timeout_s=60, cwd="/").stdout == b"new\ny\n"
+    assert sh(fresh, "cat /data/keep") == b"image\n"
+    assert apply_layer(fresh, layer.data, keep_out=()).output == ""
+    assert sh(fresh, "cat /data/* /empty/x/y") == b"new\ny\n"

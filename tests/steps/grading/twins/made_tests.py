@@ -30,6 +30,19 @@ def honest(statuses: Statuses, _: int) -> Statuses:
     return statuses
 
 
+def pass_all(statuses: Statuses, _: int) -> Statuses:
+    return dict.fromkeys(statuses, "PASSED")
+
+
+def fail_all(statuses: Statuses, _: int) -> Statuses:
+    return dict.fromkeys(statuses, "FAILED")
+
+
+def only_in(numbers: range, behaviour: Behaviour) -> Behaviour:
+    """Return a behaviour that is honest in all other runs."""
+    return lambda statuses, number: behaviour(statuses, number) if number in numbers else statuses
+
+
 class MadeTests:
     """See ``TwinTests``. The first tests are FAIL_TO_PASS, three more are PASS_TO_PASS."""
 
@@ -41,19 +54,12 @@ class MadeTests:
         words = WORDS[: count + 3]
         self.words = {f"q{number}": word for number, word in enumerate(words)}
         self.numbers = {f"q{number}": int(f"{number + 1}37") for number in range(len(words))}
-        lines = [
-            f"def test_{number}():\n    assert f('q{number}')\n"
-            if number < without_site
-            else (
-                f"def test_{number}():\n    assert f('q{number}') == '{word}'\n"
-                f"    assert g('q{number}') == {number + 1}37\n"
-            )
-            for number, word in enumerate(words)
-        ]
-        spare = (
-            " ".join(f"{word}{end}" for word in WORDS for end in ("s", "er")) + " 111 222 333 444 555 666 777 888 999"
-        )
-        self.source = (f"spare = '{spare}'\n" + "".join(lines)).encode()
+        spare = [f"{word}{end}" for word in WORDS for end in ("s", "er")] + [f"{n}" * 3 for n in range(1, 10)]
+        source = f"spare = '{' '.join(spare)}'\n"
+        for n, word in enumerate(words):
+            with_site = f" == '{word}'\n    assert g('q{n}') == {n + 1}37\n"
+            source += f"def test_{n}():\n    assert f('q{n}'){with_site if n >= without_site else chr(10)}"
+        self.source = source.encode()
         self.names = [f"test_{number}" for number in range(count + 3)]
         self.fail_to_pass: Sequence[str] | None = self.names[:count]
         self.pass_to_pass: Sequence[str] = self.names[count:]
@@ -133,14 +139,6 @@ def make_runs(tests: MadeTests, open_sandbox: Any = no_sandbox) -> TestRuns:
 
 
 def request(patch: bytes, **changes: Any) -> ConfirmationRequest:
-    fields: dict[str, Any] = {
-        "patch": patch,
-        "seed": b"s" * 32,
-        "image": "made/made",
-        "image_digest": None,
-        "network": False,
-        "twins": None,
-        "max_runs": None,
-        "max_chance": 1 / 8,
-    }
-    return ConfirmationRequest(**(fields | changes))
+    fields: dict[str, Any] = {"seed": b"s" * 32, "image": "made/made", "image_digest": None, "network": False}
+    fields |= {"twins": None, "max_runs": None, "max_chance": 1 / 8}
+    return ConfirmationRequest(patch=patch, **(fields | changes))

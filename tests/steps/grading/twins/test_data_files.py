@@ -13,7 +13,7 @@ from swe_argo.steps.grading.twins.data_files import find_words, is_data
 from swe_argo.steps.grading.twins.sites import SiteChange, apply_changes
 from tests.steps.families.chain import commit_all, make_testbed, write_rows
 from tests.steps.families.git_trees import run_git
-from tests.steps.families.swegym.lab import IMAGE, make_row
+from tests.steps.families.labs import SWEGYM_IMAGE, swegym_row
 from tests.steps.grading.attacks import EMPTY_RUNTEST
 from tests.steps.grading.grade_mini import grade_mini
 
@@ -79,7 +79,7 @@ def test_name():
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An instance of SWE-Gym whose only FAIL_TO_PASS test expects a file."""
     folder = tmp_path_factory.mktemp("data")
-    testbed = make_testbed(folder, IMAGE)
+    testbed = make_testbed(folder, SWEGYM_IMAGE)
     (testbed / "animals.py").write_text(f'TEXT = """{ANIMALS[:30]}"""\n\ndef report():\n    return TEXT\n')
     (testbed / "tests" / "expected").mkdir(parents=True)
     (testbed / "tests" / "test_animals.py").write_text(TESTS)
@@ -92,7 +92,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (testbed / "tests" / "expected" / "report.txt").write_text(ANIMALS)
     tests = run_git(testbed, "diff").decode()
     run_git(testbed, "checkout", "-q", ".")
-    row = make_row(commit, fix, tests, ["tests/test_animals.py::test_report"], ["tests/test_animals.py::test_name"])
+    row = swegym_row(commit, fix, tests, ["tests/test_animals.py::test_report"], ["tests/test_animals.py::test_name"])
     write_rows(folder, row)
     return folder
 
@@ -103,6 +103,7 @@ def grade(lab: Path, patch: str | None) -> GradeRecord:
     return grade_mini(row["instance_id"], patch or row["patch"], lab / "grades", row=row, options=options)
 
 
+@pytest.mark.long
 def test_data_file_test_is_confirmed(lab: Path) -> None:
     record = grade(lab, None)
     assert record.resolved
@@ -111,6 +112,7 @@ def test_data_file_test_is_confirmed(lab: Path) -> None:
     assert record.confirmation.outcome in (ConfirmationOutcome.CONFIRMED, ConfirmationOutcome.PARTLY)
 
 
+@pytest.mark.timeout(900)  # a dozen runs of pytest
 def test_data_file_cheat_is_contradicted(lab: Path) -> None:
     patch = "diff --git a/animals.py b/animals.py\n--- a/animals.py\n+++ b/animals.py\n@@ -1,1 +1,3 @@\n"
     lines = "".join(f"+{line}\n" for line in EMPTY_RUNTEST.split("\n"))

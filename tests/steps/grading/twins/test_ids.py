@@ -142,9 +142,15 @@ UNCERTAIN = {
 """Ids that only running the file would tell, and those of an outer class's rows."""
 
 
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The ids that pytest gives to the tests of ``TABLES``."""
+    return collect(tmp_path_factory.mktemp("tables"), test_it=TABLES)
+
+
 @pytest.mark.parametrize("parser", [CUTTING, REWRITING, WHOLE])
-def test_rows_match_pytest(parser: str, tmp_path: Path) -> None:
-    nodes, reader = collect(tmp_path, test_it=TABLES), make_reader(parser)
+def test_rows_match_pytest(parser: str, nodes: list[str]) -> None:
+    reader = make_reader(parser)
     places = locate_tests(map(reader, nodes), {"test_it.py": TABLES.encode()}, reader)
     missing = {node.partition("::")[2] for node in nodes if reader(node) not in places}
     assert missing >= UNCERTAIN
@@ -191,11 +197,8 @@ def test_changed_ids_match_pytest(tmp_path: Path) -> None:
         reader = make_reader(parser)
         places = locate_tests(map(reader, before), {"test_it.py": source}, reader)
         for number, change in enumerate(changes):
-            after = [
-                node.replace(f"test_{number}.py", "test_it.py")
-                for node in collected
-                if node.startswith(f"test_{number}.py")
-            ]
+            file = f"test_{number}.py"
+            after = [node.replace(file, "test_it.py") for node in collected if node.startswith(file)]
             for old, new in zip(before, after, strict=True):
                 test = reader(old)
                 if test in places:
@@ -245,22 +248,16 @@ UNITTEST_IDS = {
     "Own text, on the second line.": "Base.test_own",
     "ok :: inner [1]": "Derived.Inner.test_inner",
     "test_top": "test_top",
-    "Mixed in.": None,
-    "Shared by two.": None,
-    "Said twice.": None,
-    "": None,
-    "[100%]": None,
-    "test_none": None,
+    **dict.fromkeys(("Mixed in.", "Shared by two.", "Said twice.", "", "[100%]", "test_none")),
     "test_own (auth.forms.Derived)": None,
     "test_own (forms.Derived)": None,
     "test_own (auth.test_forms.Nobody)": None,
 }
 
 
-@pytest.mark.parametrize("test", UNITTEST_IDS)
-def test_unittest_ids_are_located(test: str) -> None:
-    name = UNITTEST_IDS[test]
-    assert locate([test], UNITTEST, "tests/auth/test_forms.py").get(test) == name
+def test_unittest_ids_are_located() -> None:
+    path = "tests/auth/test_forms.py"
+    assert {test: locate([test], UNITTEST, path).get(test) for test in UNITTEST_IDS} == UNITTEST_IDS
 
 
 def test_names_in_two_files_are_left_out() -> None:

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from swe_argo.steps.grading import swebench_harness
 from swe_argo.steps.grading.twins import trees
 from swe_argo.steps.grading.twins.ids import locate_tests, rename_test
 from swe_argo.steps.grading.twins.languages import find_language, from_python, to_python
@@ -40,7 +37,6 @@ CASES = {
         """
         import { slug, parse } from '../src';
         const limits = [[1, 'one'], [2, 'two']];
-
         describe('slug', () => {
           describe('words', () => {
             it('joins words', () => {
@@ -126,9 +122,7 @@ CASES = {
         "lib/text/text_test.go",
         """
         package text
-
         import "testing"
-
         func TestCount(t *testing.T) {
             tests := []struct {
                 name, in string
@@ -152,7 +146,6 @@ CASES = {
                 })
             }
         }
-
         func TestJoin(t *testing.T) {
             want := "left-right"
             if got := Join("left", "right"); got != want {
@@ -389,15 +382,14 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def test_ids_locate_tests_and_sites(case: Case) -> None:
-    places = locate(case, *case.sites)
-    source = read_source(case)
-    texts = {test: [site.text for site in find_of(case.path, source, place)] for test, place in places.items()}
-    assert texts == case.sites
-    assert all(site.strong for place in places.values() for site in find_of(case.path, source, place))
-
-
-def test_unknown_ids_are_not_located(case: Case) -> None:
+    places, source = locate(case, *case.sites), read_source(case)
+    sites = {test: find_of(case.path, source, place) for test, place in places.items()}
+    assert {test: [site.text for site in found_sites] for test, found_sites in sites.items()} == case.sites
+    assert all(site.strong for found_sites in sites.values() for site in found_sites)
     assert locate(case, "no such test", *case.unknown) == {}
+    for test, place in places.items():
+        for site in sites[test]:
+            assert rename_test(test, place, SiteChange(site, site.text), source, str) == test
 
 
 def test_ids_of_one_test_are_not_located() -> None:
@@ -416,49 +408,37 @@ def test_drawn_values_change_only_sites(case: Case) -> None:
     vocabulary = Vocabulary(source, case.path)
     for place in locate(case, *case.sites).values():
         for site in find_of(case.path, source, place):
-            for text in {draw_value(site, vocabulary, Random(seed)) for seed in range(5)} - {None}:
+            for text in {draw_value(site, vocabulary, Random(seed)) for seed in range(3)} - {None}:
                 assert text is not None
-                changed = apply_changes(source, [SiteChange(site, text)])
                 assert text != site.text
-                assert changed == cut_in(source, site, text.encode())
+                expected = source
+                for start, end in reversed(site.spans):
+                    expected = expected[:start] + text.encode() + expected[end:]
+                assert apply_changes(source, [SiteChange(site, text)]) == expected
                 drawn += 1
     assert drawn
 
 
-def cut_in(source: bytes, site: Site, text: bytes) -> bytes:
-    for start, end in reversed(site.spans):
-        source = source[:start] + text + source[end:]
-    return source
-
-
-def test_ids_survive_a_change(case: Case) -> None:
-    source = read_source(case)
-    for test, place in locate(case, *case.sites).items():
-        for site in find_of(case.path, source, place):
-            assert rename_test(test, place, SiteChange(site, site.text), source, str) == test
-
-
-def test_new_sites_are_on_added_lines() -> None:
-    case = CASES["go test"]
-    after = read_source(case)
+@pytest.mark.parametrize("test", [("TestCount", ["22"]), ("TestJoin", ['"left-right"'])], ids=str)
+def test_new_sites_are_on_added_lines(test: tuple[str, list[str]]) -> None:
+    name, expected = test
+    after = read_source(CASES["go test"])
     before = after.replace(b'"left-right"', b'"right"').replace(b'{name: "two words", in: "a b", want: 22},\n', b"")
-    added = [at for at, line in enumerate(after.splitlines(), 1) if b"two words" in line or b'"left-right"' in line]
-    names = {"TestCount": ["22"], "TestJoin": ['"left-right"']}
-    for name, expected in names.items():
-        place = Place(case.path, name)
-        options = {"fail_to_pass": [name], "pass_to_pass": (), "added_lines": added, "base": before}
-        sites = [site for site in find_sites(place.path, after, **options) if site.strong]  # type: ignore[arg-type]
-        assert [site.text for site in sites] == expected
-    assert "'right'" in sites[0].avoid
+    sites = [site for site in find_new(name, after, before) if site.strong]
+    assert [site.text for site in sites] == expected
+    assert name == "TestCount" or "'right'" in sites[0].avoid
 
 
 def test_old_row_values_are_avoided() -> None:
-    case = CASES["go test"]
-    after = read_source(case)
-    before = after.replace(b"want: 22", b"want: 29")
-    added = [at for at, line in enumerate(after.splitlines(), 1) if b"two words" in line]
-    options = {"fail_to_pass": ["TestCount"], "added_lines": added, "base": before}
-    assert [(site.text, site.avoid) for site in find_sites(case.path, after, **options)] == [("22", ("29",))]  # type: ignore[arg-type]
+    after = read_source(CASES["go test"])
+    sites = find_new("TestCount", after, after.replace(b"want: 22", b"want: 29"), b"two words")
+    assert [(site.text, site.avoid) for site in sites] == [("22", ("29",))]
+
+
+def find_new(name: str, after: bytes, before: bytes, *marks: bytes) -> list[Site]:
+    marks = marks or (b"two words", b'"left-right"')
+    added = [at for at, line in enumerate(after.splitlines(), 1) if any(mark in line for mark in marks)]
+    return find_sites(CASES["go test"].path, after, fail_to_pass=[name], added_lines=added, base=before)
 
 
 LITERALS = [
@@ -497,7 +477,7 @@ LITERALS = [
 @pytest.mark.parametrize(("path", "text", "expected"), LITERALS)
 def test_literals_are_translated(path: str, text: str, expected: str | None) -> None:
     language = find_language(path)
-    assert language is not None
+    assert language
     python = to_python(language, text)
     assert python == expected
     if python is not None:
@@ -518,7 +498,7 @@ def test_literals_are_translated(path: str, text: str, expected: str | None) -> 
 )
 def test_values_keep_the_original_form(path: str, original: str, literal: str, expected: str | None) -> None:
     language = find_language(path)
-    assert language is not None
+    assert language
     assert from_python(language, original, literal) == expected
 
 
@@ -535,7 +515,7 @@ def test_syntax_errors_have_no_sites() -> None:
 
 
 def test_parser_stops_at_step_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = b"it('works', () => { expect(f(1)).toBe(2); });\n" + b"f([1, {a: 2}]);\n" * 5000
+    source = b"it('works', () => { expect(f(1)).toBe(2); });\n" + b"f([1, {a: 2}]);\n" * 500
     assert [site.text for site in find_sites("a.test.js", source, pass_to_pass=["works"])] == ["2"]
     monkeypatch.setattr(trees, "MOST_STEPS", -len(source))
     assert find_sites("a.test.js", source, pass_to_pass=["works"]) == []
@@ -549,165 +529,3 @@ def test_ten_languages_are_supported() -> None:
 def test_grammars_load_on_demand() -> None:
     code = "import sys, swe_argo.steps.grading.twins.ids as i; assert 'tree_sitter' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-# Real runs: the originals pass with the right code and the twins fail.
-
-
-@dataclass(frozen=True)
-class RealRun:
-    """A test file with the code it tests, and how to run it."""
-
-    path: str
-    test: str
-    files: Mapping[str, str]
-    command: str
-    parser: str
-    tool: str
-
-
-RUNS = {
-    "go": RealRun(
-        "text_test.go",
-        """
-        package text
-
-        import "testing"
-
-        func TestCount(t *testing.T) {
-            for _, tt := range []struct{ name, in string; want int }{
-                {"two words", "alpha beta", 2},
-                {"three words", "alpha beta gamma", 3},
-            } {
-                t.Run(tt.name, func(t *testing.T) {
-                    if got := Count(tt.in); got != tt.want {
-                        t.Errorf("got %d, want %d", got, tt.want)
-                    }
-                })
-            }
-        }
-
-        func TestUpper(t *testing.T) {
-            if got := Upper("brown fox"); got != "BROWN FOX" {
-                t.Fatalf("got %s", got)
-            }
-            if got := Upper("lazy dog"); got != "LAZY DOG" {
-                t.Fatalf("got %s", got)
-            }
-        }
-        """,
-        {
-            "go.mod": "module text\n\ngo 1.20\n",
-            "text.go": 'package text\n\nimport "strings"\n\n'
-            "func Count(s string) int { return len(strings.Fields(s)) }\n"
-            "func Upper(s string) string { return strings.ToUpper(s) }\n",
-        },
-        "go test -v ./...",
-        "parse_log_gotest",
-        "go",
-    ),
-    "rust": RealRun(
-        "text.rs",
-        """
-        fn double(number: u32) -> u32 { number * 2 }
-        fn upper(text: &str) -> Option<String> { Some(text.to_uppercase()) }
-        mod tests {
-            use super::*;
-            #[test]
-            fn doubles() {
-                assert_eq!(double(21), 42u32);
-                assert_eq!(double(33), 66, "doubled {}", "once");
-            }
-            #[test]
-            fn uppercases() {
-                assert_eq!(upper("brown fox"), Some("BROWN FOX".to_string()));
-                assert_eq!(upper("lazy dog"), Some("LAZY DOG".to_string()));
-            }
-        }
-        """,
-        {},
-        "rustc --test text.rs -o tests 2>/dev/null && ./tests",
-        "parse_log_cargo",
-        "rustc",
-    ),
-    "node": RealRun(
-        "text.test.js",
-        """
-        const { test } = require('node:test');
-        const assert = require('node:assert');
-        const upper = (text) => text.toUpperCase();
-        test('uppercases words', () => {
-          assert.strictEqual(upper('brown fox'), 'BROWN FOX');
-          assert.deepStrictEqual([upper('lazy dog'), 3 * 13], ['LAZY DOG', 39]);
-        });
-        test('counts letters', () => {
-          const expected = 29;
-          assert.equal('quick jumping foxes leap over'.length, expected);
-          assert.equal('brown fox jumps high over dogs'.length, 30);
-        });
-        """,
-        {},
-        "node --test --test-reporter=tap text.test.js",
-        "parse_log_tap",
-        "node",
-    ),
-    "gcc": RealRun(
-        "test_text.c",
-        """
-        #include <assert.h>
-        #include <string.h>
-        static int twice(int number) { return 2 * number; }
-        static const char *name(int number) { return number == 1 ? "brown fox" : "lazy dog"; }
-        static void test_twice(void) { assert(twice(21) == 42); assert(twice(33) == 66); }
-        static void test_name(void) {
-            assert(strcmp(name(1), "brown fox") == 0);
-            assert(strcmp(name(2), "lazy dog") == 0);
-        }
-        int main(int count, char **words) {
-            (void)count;
-            if (strcmp(words[1], "test_twice") == 0) test_twice(); else test_name();
-            return 0;
-        }
-        """,
-        {},
-        "gcc -w test_text.c -o tests && for each in test_twice test_name; do"
-        " (./tests $each 2>/dev/null) && echo pass $each || echo FAIL $each; done 2>/dev/null",
-        "parse_log_micropython_test",
-        "gcc",
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUNS)
-def test_twins_fail_where_originals_pass(name: str, tmp_path: Path) -> None:
-    case = RUNS[name]
-    if shutil.which(case.tool) is None:
-        pytest.skip(f"{case.tool} is not installed")
-    source = dedent(case.test).lstrip().encode()
-    for path, text in case.files.items():
-        (tmp_path / path).write_text(text)
-    before = run(case, source, tmp_path)
-    assert before
-    assert set(before.values()) == {"PASSED"}
-    places = locate_tests(list(before), {case.path: source}, str)
-    assert places.keys() == before.keys()
-    sites = {test: find_of(case.path, source, place) for test, place in places.items()}
-    drawn = {
-        site: draw_value(site, Vocabulary(source, case.path), Random(1)) for group in sites.values() for site in group
-    }
-    changes = [SiteChange(site, text) for site, text in drawn.items() if text is not None]
-    assert len(changes) >= 2
-    for change in changes[:2]:
-        after = run(case, apply_changes(source, [change]), tmp_path)
-        twins = {test for test, own_sites in sites.items() if change.site in own_sites}
-        assert after.keys() == before.keys()
-        assert {test for test, status in after.items() if status == "FAILED"} == twins
-
-
-def run(case: RealRun, source: bytes, folder: Path) -> dict[str, str]:
-    (folder / case.path).write_bytes(source)
-    result = subprocess.run(["bash", "-c", case.command], cwd=folder, capture_output=True, text=True, check=False)
-    parser = swebench_harness.import_harness("grading").PARSER_REGISTRY[case.parser]
-    statuses: dict[str, str] = parser(result.stdout, None)
-    return statuses

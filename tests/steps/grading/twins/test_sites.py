@@ -87,9 +87,8 @@ BODIES = {
 @pytest.mark.parametrize(("body", "strong", "weak"), BODIES.values(), ids=BODIES)
 def test_site_kinds(body: str, strong: list[str], weak: list[str]) -> None:
     for head in ("def test_it(self):", "async def test_it(self):"):
-        source = (
-            head + "\n" + "".join(f"    {line}\n" for line in body.split("\n")).replace('\n    b\n    """', '\nb\n"""')
-        )
+        lines = "".join(f"    {line}\n" for line in body.split("\n"))
+        source = f"{head}\n{lines}".replace('\n    b\n    """', '\nb\n"""')
         assert sorted(texts(source)) == sorted(strong)
         assert sorted(texts(source, strong=False)) == sorted(weak)
 
@@ -200,21 +199,14 @@ def test_added_lines_of_patch() -> None:
     assert find_added_lines(patch) == {"t.py": {2, 3, 10}, "n.py": {1}}
 
 
-ENCODINGS = ["utf-8", "utf-8-sig", "latin-1", "cp1252"]
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252"])
 def test_changes_keep_every_other_byte(encoding: str, end: str) -> None:
     cookie = "" if encoding.startswith("utf") else f"# coding: {encoding}\n"
-    source = f"{cookie}\fdef test_it():\n\tx = 'é'; assert f(x) == ['ü', 'añb'], 'ß'\n".replace("\n", end).encode(
-        encoding
-    )
+    text = f"{cookie}\fdef test_it():\n\tx = 'é'; assert f(x) == ['ü', 'añb'], 'ß'\n".replace("\n", end)
+    source = text.encode(encoding)
     (site,) = [site for site in find(source, "test_it") if site.text == "'añb'"]
-    changed = apply_changes(source, [SiteChange(site, "'bña'")])
-    assert changed == source.replace(
-        "añb".encode(encoding.replace("-sig", "")), "bña".encode(encoding.replace("-sig", ""))
-    )
+    assert apply_changes(source, [SiteChange(site, "'bña'")]) == text.replace("añb", "bña").encode(encoding)
 
 
 def test_sites_need_a_known_encoding() -> None:
@@ -248,10 +240,10 @@ class _Mark(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.data())
 def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
-    source = data.draw(st.sampled_from(REPOSITORIES["cpython"][:4])).read_bytes()
+    source = data.draw(st.sampled_from(REPOSITORIES["cpython"][:3:2])).read_bytes()
     tests = data.draw(st.lists(st.sampled_from(list_tests(source)), min_size=1, max_size=4, unique=True))
     sites = [site for site in find(source, *tests) if site.kind not in ("list", "tuple", "set", "dict")]
     chosen = data.draw(st.lists(st.sampled_from(sites), unique_by=lambda site: site.spans)) if sites else []
@@ -267,8 +259,7 @@ def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
     assert ast.dump(_Mark(places).visit(ast.parse(source))) == ast.dump(ast.parse(changed))
 
 
-def test_message_or_comment_is_no_site() -> None:
-    source = b"""
+PYTHON = b"""
 def test_a(self):
     assert f(1) == 42, "should be 42"
     assert f(2) == 43  # not 44
@@ -276,12 +267,7 @@ def test_a(self):
     self.assertEqual(f(4), 77, msg=f"got {x}, not 77")
     assert g(5) == 99  # 99 it is
 """
-    assert [site.text for site in find_sites("test.py", source, pass_to_pass={"test_a"})] == ["43", '"#fff"']
-
-
-def test_go_report_is_no_site() -> None:
-    source = b"""package a
-
+GO = b"""package a
 func TestA(t *testing.T) {
 \tif got := f(1); got != 42 {
 \t\tt.Errorf("got %d, want 42", got)
@@ -291,4 +277,8 @@ func TestA(t *testing.T) {
 \t}
 }
 """
-    assert [site.text for site in find_sites("a_test.go", source, pass_to_pass={"TestA"})] == ["43"]
+
+
+def test_message_or_comment_is_no_site() -> None:
+    assert [site.text for site in find_sites("test.py", PYTHON, pass_to_pass={"test_a"})] == ["43", '"#fff"']
+    assert [site.text for site in find_sites("a_test.go", GO, pass_to_pass={"TestA"})] == ["43"]
