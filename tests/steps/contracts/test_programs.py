@@ -1,4 +1,4 @@
-"""A program's value makes every command line that starts it, and its parser reads them all."""
+"""Command lines of programs, as Program writes them and read_flags reads them."""
 
 from __future__ import annotations
 

@@ -1,20 +1,24 @@
-"""Trajectories and sums whose numbers an older version did not check."""
+"""Trajectories, usage and recorded calls, with numbers that an older version did not check."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from math import inf, nan
 
 import pytest
+from pydantic import ValidationError
 
 from swe_argo.steps.contracts.record import to_json
+from swe_argo.steps.contracts.recorded_calls import RecordedCall, RecordedToolCall, read_lines
 from swe_argo.steps.contracts.training import StepFigures
 from swe_argo.steps.contracts.trajectory import FinalMetrics, Metrics, Trajectory, Usage, usage_of_trajectory
+from swe_argo.steps.contracts.unit_progress import last_action
 from tests.steps.agents.solved_units import agent_turn, trajectory
 
 
-def strict(data: bytes) -> object:
-    """What a reader that knows only JSON reads."""
+def read_strictly(data: bytes) -> object:
+    """Parse JSON without NaN and Infinity."""
 
     def refuse(name: str) -> object:
         raise ValueError(name)
@@ -24,14 +28,13 @@ def strict(data: bytes) -> object:
 
 def test_stored_usage_drops_bad_numbers() -> None:
     stored = {"calls": 1, "prompt_tokens": 10, "cached_tokens": 100_000, "completion_tokens": 1e30, "cost_usd": -0.3}
-    read = Usage.model_validate(json.loads(json.dumps(stored)))
-    assert read == Usage(calls=1, prompt_tokens=10, cached_tokens=10)
-    assert (read + Usage(cost_usd=0.5)).cost_usd == 0.5
+    usage = Usage.model_validate(json.loads(json.dumps(stored)))
+    assert usage == Usage(calls=1, prompt_tokens=10, cached_tokens=10)
+    assert (usage + Usage(cost_usd=0.5)).cost_usd == 0.5
     assert Usage.model_validate({"cost_usd": nan}) == Usage()
     assert FinalMetrics(total_prompt_tokens=5, total_cost_usd=inf) == FinalMetrics(total_prompt_tokens=5)
-    assert usage_of_trajectory(json.dumps({"extra": {"usage": {"calls": 2, "cost_usd": nan}}}).encode()) == Usage(
-        calls=2
-    )
+    data = json.dumps({"extra": {"usage": {"calls": 2, "cost_usd": nan}}}).encode()
+    assert usage_of_trajectory(data) == Usage(calls=2)
 
 
 def test_usage_is_never_negative() -> None:
@@ -42,9 +45,8 @@ def test_usage_is_never_negative() -> None:
 def test_trajectory_is_valid_json(value: float) -> None:
     turn = agent_turn(3, [("run", {"timeout": [value], "command": "ls"}, "")], metrics=Metrics(cost_usd=value))
     whole = trajectory()
-    whole = whole.model_copy(update={"steps": [*whole.steps, turn]})
-    data = whole.to_bytes()
-    strict(data)
+    data = whole.model_copy(update={"steps": [*whole.steps, turn]}).to_bytes()
+    read_strictly(data)
     (call,) = Trajectory.from_bytes(data).steps[-1].tool_calls or []
     assert call.arguments == {"timeout": [None], "command": "ls"}
 
@@ -60,4 +62,28 @@ def test_diverged_step_figures_are_none() -> None:
     fields |= {"kl": nan, "entropy": 0.5, "loss": inf, "metrics": {"a": nan, "b": 1.0}}
     figures = StepFigures.model_validate(fields)
     assert (figures.kl, figures.entropy, figures.loss, figures.metrics) == (None, 0.5, None, {"b": 1.0})
-    strict(figures.to_bytes())
+    read_strictly(figures.to_bytes())
+
+
+def test_recorded_call_becomes_turn() -> None:
+    commands = ('{"command": "ls"}', '{"command": "ls')
+    calls = [RecordedToolCall(id=f"c{n}", name="bash", arguments=text) for n, text in enumerate(commands)]
+    call = RecordedCall(
+        **{"try_name": "a", "attempt": 1, "request": "0" * 64, "text": "I look.", "calls": calls},
+        metrics=Metrics(prompt_tokens=3, completion_token_ids=[1, 2]),
+        **{"usage": Usage(), "spent": Usage(), "lost_s": 0.0, "seconds": 1.0},
+        at=datetime(2026, 11, 22, 10, tzinfo=UTC),
+    )
+    turn = call.as_turn(2, ["a.py", None, "and this"])
+    assert turn.tool_calls is not None
+    assert [call.arguments for call in turn.tool_calls] == [{"command": "ls"}, {"": '{"command": "ls'}]
+    assert turn.observation is not None
+    results = [(result.source_call_id, result.content) for result in turn.observation.results]
+    assert results == [("c0", "a.py"), ("c1", None), (None, "and this")]
+    assert turn.metrics == Metrics(prompt_tokens=3)
+    assert last_action(turn) == 'bash: {"command": "ls'
+    assert call.as_turn(observations=["a.py"]).observation is not None
+    assert last_action(call.model_copy(update={"calls": []}).as_turn()) == "I look."
+    assert read_lines(call.to_line()) == [call]
+    with pytest.raises(ValidationError):  # its time needs a zone
+        read_lines(call.to_line().replace(b"10:00:00Z", b"10:00:00"))

@@ -1,3 +1,5 @@
+"""Datasets of the Hugging Face Hub, from a server that speaks its protocol to the real client."""
+
 from __future__ import annotations
 
 import json
@@ -6,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,18 +24,19 @@ from swe_argo.steps.datasets.mini.forms import read_rows
 from swe_argo.steps.datasets.names import hub_id
 from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA
 from swe_argo.steps.families.rows import digest_rows, family_name, normalise
-from tests.long_params import long_unless
-from tests.paths import DATA, ROOT, needs_data
+from tests.paths import DATA, ROOT
 from tests.steps.datasets.hub_server import Hub, Repo, serving
 from tests.steps.datasets.sample_rows import classic, row
-from tests.steps.families.rebench.make_rows import v1_row, v2_row
-from tests.steps.families.swegym.make_rows import make_row as make_swegym
-from tests.steps.families.swesmith.make_rows import make_row as make_swesmith
+from tests.steps.families.sample_rows import rebench_v1, rebench_v2, swegym, swesmith
 
 pytest.importorskip("datasets", reason="needs the datasets library, the client of hub ids")
 from huggingface_hub.errors import HfHubHTTPError
 
-OLD, NEW = "a" * 40, "b" * 40
+pytestmark = pytest.mark.xdist_group("hub")  # most share one process that loads everything
+
+Wish = tuple[str, str, dict[str, Any]]
+"""Name, split and further arguments of ``load``."""
+OLD, NEW, OTHER = "a" * 40, "b" * 40, "c" * 40
 CARD = b"""---
 configs:
 - config_name: default
@@ -40,9 +44,14 @@ configs:
   - {split: dev, path: data/dev-*}
   - {split: test, path: data/test-*}
 ---
-# Rows
 """
-# The libraries read their environment when they are imported, so each load is a process of its own.
+CONFIGURED = b"""---
+configs:
+- {config_name: one, data_files: [{split: train, path: one/train-*}]}
+- {config_name: two, data_files: [{split: train, path: two/train-*}]}
+---
+"""
+# The libraries read their environment when they are imported, so each environment needs its process.
 PROGRAM = """
 import json, sys
 from swe_argo.steps.datasets.load import load
@@ -50,157 +59,242 @@ from swe_argo.steps.families.rows import digest_rows
 from swe_argo.steps.errors import StepError
 for name, split, more in json.loads(sys.argv[1]):
     try:
-        got = load(name, split, **more)
-        told = {"name": got.name, "revision": got.revision, "rows": len(got.rows), "digest": digest_rows(got.rows),
-                "notices": got.notices}
+        rows = load(name, split, **more)
+        report = {"name": rows.name, "revision": rows.revision, "rows": len(rows.rows), "notices": rows.notices}
+        report["digest"] = digest_rows(rows.rows)
     except StepError as error:
-        told = {"exit": error.exit_code, "reason": error.reason}
-    print("told", json.dumps(told))
+        report = {"exit": error.exit_code, "reason": error.reason}
+    print("report", json.dumps(report))
 """
-Wish = tuple[str, str, dict[str, Any]]
+VERIFIED = DATA / "swebench/verified_test.parquet"
+FAMILY_ROWS = {
+    **dict.fromkeys((f"R2E-Gym/R2E-Gym-{name}" for name in ("Subset", "Lite", "V1")), "r2e"),
+    **dict.fromkeys(("smith", "SWE-bench/SWE-smith-py"), "swesmith"),
+    **dict.fromkeys(("SWE-Gym/SWE-Gym", "SWE-Gym/SWE-Gym-Lite"), "swegym"),
+    **dict.fromkeys(("nebius/SWE-rebench", "nebius/SWE-rebench-leaderboard", "nebius/SWE-rebench-V2"), "rebench"),
+}
 
 
-def _parquet(*rows: dict[str, Any]) -> bytes:
+def family_row(dataset: str) -> dict[str, Any]:
+    if FAMILY_ROWS[dataset] == "rebench":
+        return rebench_v2() if dataset.endswith("V2") else rebench_v1()
+    if FAMILY_ROWS[dataset] == "r2e":
+        return dict(read_rows("mini-r2e", "test")[0][0].value)
+    return swesmith() if FAMILY_ROWS[dataset] == "swesmith" else swegym()
+
+
+def parquet(*rows: dict[str, Any]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(list(rows)), sink)
     return bytes(sink.getvalue())
 
 
-def _repo() -> Repo:
-    first, two = row("a__b-1", patch="old\r\n"), row("a__b-1", patch="new\r\n")
-    dev = {"data/dev-00000-of-00001.parquet": _parquet(row("a__b-5"))}
-    parts = {
-        "data/test-00000-of-00002.parquet": _parquet(two),
-        "data/test-00001-of-00002.parquet": _parquet(row("a__b-2")),
+def lite(new: str = NEW, **behaviour: Any) -> Repo:
+    """Return a repository with two commits, of one and of two rows, and a split ``dev``."""
+    dev = {"README.md": CARD, "data/dev-00000-of-00001.parquet": parquet(row("a__b-5"))}
+    old = {"data/test-00000-of-00001.parquet": parquet(row("a__b-1", patch="old\r\n"))}
+    parts = {"data/test-00000-of-00002.parquet": parquet(row("a__b-1", patch="new\r\n"))}
+    parts |= {"data/test-00001-of-00002.parquet": parquet(row("a__b-2"))}
+    return Repo({OLD: dev | old, new: dev | parts}, {"main": new, "v1": OLD}, **behaviour)
+
+
+def one_split(split: str, content: bytes, card: bytes = b"# rows") -> Repo:
+    return Repo({NEW: {"README.md": card, f"data/{split}-00000-of-00001.parquet": content}}, {"main": NEW})
+
+
+def make_hub() -> Hub:
+    soon = {"Retry_After": "0"}
+    busy = {"/revision/": [(429, soon), (503, soon)], "/tree/": [(429, soon)], "/resolve/": [(503, soon)]}
+    view = one_split("test", parquet(classic("a__b-1", docker_image="s/i:t")))
+    configured = {f"{name}/train-00000-of-00001.parquet": parquet(row(f"a__{name}-1")) for name in ("one", "two")}
+    repos = {
+        "SWE-bench/SWE-bench_Lite": lite(),
+        "acme/gated": Repo({}, {}, error=(403, "GatedRepo", "Access to this dataset is restricted")),
+        "acme/empty": Repo({NEW: {"README.md": b"# nothing"}}, {"main": NEW}),
+        "acme/failing": lite(error=(503, "", "Service Unavailable")),
+        "acme/busy": lite(busy={part: [*answers] for part, answers in busy.items()}),
+        "acme/broken": lite(broken=frozenset({"data/test-00000-of-00002.parquet"})),
+        "acme/cached": lite(OTHER),
+        "acme/rows": Repo({NEW: {"README.md": CONFIGURED, **configured}}, {"main": NEW}),
+        "R2E-Gym/SWE-Bench-Lite": view,
+        "Somebody/Lite": view,
+        **{str(hub_id(name)): one_split("train", parquet(family_row(name))) for name in FAMILY_ROWS},
     }
-    return Repo(
-        commits={
-            OLD: {"README.md": CARD, "data/test-00000-of-00001.parquet": _parquet(first), **dev},
-            NEW: {"README.md": CARD, **parts, **dev},
-        },
-        refs={"main": NEW, "v1": OLD},
-    )
+    if VERIFIED.is_file():
+        repos["SWE-bench/SWE-bench_Verified"] = one_split("test", VERIFIED.read_bytes())
+    return Hub(repos, retry_after="0", refuses=f"tree/{OTHER}")
 
 
-def busy(status: int, headers: dict[str, str]) -> HfHubHTTPError:
-    """The library's error of an answer."""
-    lower = {name.lower(): value for name, value in headers.items()}
-    response: Any = SimpleNamespace(status_code=status, headers=lower, request=None)
-    return HfHubHTTPError(f"{status}", response=response)
+def environment(endpoint: str, home: Path, **more: str) -> dict[str, str]:
+    """Return an environment without settings of this machine for the libraries."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    own = {name: value for name, value in own.items() if "proxy" not in name.lower()}
+    return own | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with serving(Hub({"SWE-bench/SWE-bench_Lite": _repo()})) as served:
-        yield served
+def load_all(endpoint: str, home: Path, *wishes: Wish, **more: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-W", "error::ResourceWarning", "-c", PROGRAM, json.dumps(wishes)]
+    environ = environment(endpoint, home, **more)
+    result = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=240)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    return [json.loads(line.removeprefix("report ")) for line in lines if line.startswith("report ")]
 
 
-def _environment(endpoint: str, home: Path, **more: str) -> dict[str, str]:
-    """No setting or cache of this machine, or of another test, reaches the libraries."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    environ = {name: value for name, value in environ.items() if "proxy" not in name.lower()}
-    return environ | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
-
-
-def _run(endpoint: str, home: Path, *specs: Wish, **environment: str) -> list[dict[str, Any]]:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", PROGRAM, json.dumps(specs)],
-        cwd=ROOT,
-        env=_environment(endpoint, home, **environment),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return [json.loads(line.removeprefix("told ")) for line in ran.stdout.splitlines() if line.startswith("told ")]
-
-
-def test_alias_loads_from_hub(hub: Hub, tmp_path: Path) -> None:
-    newest, tagged, pinned, dev = _run(
-        hub.endpoint + "/",
-        tmp_path,
-        ("lite", "test", {}),
-        ("princeton-nlp/SWE-bench_Lite", "test", {"revision": "v1"}),
-        ("swe-bench/swe-bench_lite", "test", {"revision": OLD}),
-        ("SWE-bench/SWE-bench_Lite", "dev", {}),
-    )
-    assert (newest["name"], newest["revision"], newest["rows"]) == ("SWE-bench/SWE-bench_Lite", NEW, 2)
-    assert (tagged["revision"], tagged["rows"]) == (OLD, 1)
-    assert pinned == tagged
-    assert (dev["revision"], dev["rows"]) == (NEW, 1)
-
-
-def test_hub_downloads_one_split(hub: Hub, tmp_path: Path) -> None:
-    _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    fetched = [line for line in hub.requests if line.startswith('"GET') and ".parquet" in line]
-    assert len(fetched) == 2
-    assert all("/data/test-" in line for line in fetched)
-
-
-def test_hub_rows_equal_file_rows(hub: Hub, tmp_path: Path) -> None:
-    (report,) = _run(hub.endpoint, tmp_path / "home", ("lite", "test", {"revision": OLD}))
-    path = tmp_path / "rows.parquet"
-    path.write_bytes(hub.repos["SWE-bench/SWE-bench_Lite"].commits[OLD]["data/test-00000-of-00001.parquet"])
-    assert report["digest"] == digest_rows(load(str(path), "test").rows)
-
-
-def test_missing_hub_parts_are_refused(hub: Hub, tmp_path: Path) -> None:
-    hub.repos["acme/gated"] = Repo({}, {}, error=(403, "GatedRepo", "Access to this dataset is restricted"))
-    hub.repos["acme/empty"] = Repo({NEW: {"README.md": b"# nothing"}}, {"main": NEW})
-    absent, split, revision, gated, empty = _run(
-        hub.endpoint,
-        tmp_path,
+LOADED: dict[str, tuple[Wish, dict[str, Any]]] = {
+    "newest": (("lite", "test", {}), {"name": "SWE-bench/SWE-bench_Lite", "revision": NEW, "rows": 2}),
+    "tag": (("princeton-nlp/SWE-bench_Lite", "test", {"revision": "v1"}), {"revision": OLD, "rows": 1}),
+    "commit": (("swe-bench/swe-bench_lite", "test", {"revision": OLD}), {"revision": OLD, "rows": 1}),
+    "split": (("SWE-bench/SWE-bench_Lite", "dev", {}), {"revision": NEW, "rows": 1}),
+    "busy": (("acme/busy", "test", {}), {"revision": NEW, "rows": 2}),
+    "cached commit": (("acme/cached", "test", {"revision": OLD}), {"revision": OLD, "rows": 1}),
+    "configuration": (("acme/rows:one", "train", {}), {"name": "acme/rows:one", "rows": 1}),
+    "joined": (
+        ("R2E-Gym/SWE-Bench-Lite", "test", {}),
+        {"notices": [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{NEW}"]},
+    ),
+    "joined with a tag": (
+        ("r2e-gym/swe-bench-lite", "test", {"answers": "lite@v1"}),
+        {"rows": 1, "notices": [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{OLD}"]},
+    ),
+    **{name: ((name.lower(), "train", {}), {"revision": NEW, "rows": 1}) for name in FAMILY_ROWS},
+    **({"verified": (("verified", "test", {}), {"revision": NEW, "rows": 500})} if VERIFIED.is_file() else {}),
+}
+CONFIGURATIONS = "has the configurations 'one', 'two': select one with acme/rows:CONFIG"
+REFUSED: dict[str, tuple[Wish, int, list[str]]] = {
+    "absent": (
         ("SWE-bench/SWE-bench_Light", "test", {}),
+        EXIT_CONFIG,
+        ["dataset: there is no dataset SWE-bench/SWE-bench_Light on HUB (did you mean SWE-bench/SWE-bench_Lite"],
+    ),
+    "split": (
         ("lite", "train", {}),
+        EXIT_CONFIG,
+        ["split: SWE-bench/SWE-bench_Lite has no split 'train'; it has dev, test"],
+    ),
+    "only split": (("smith", "test", {}), EXIT_CONFIG, ["SWE-bench/SWE-smith has no split 'test'; it has train"]),
+    "revision": (
         ("lite", "test", {"revision": "v9"}),
-        ("acme/gated", "test", {}),
-        ("acme/empty", "test", {}),
-    )
-    for report in (absent, split, revision, gated, empty):
-        assert report["exit"] == EXIT_CONFIG
-        assert "\n" not in report["reason"]
-    assert absent["reason"].startswith(
-        f"dataset: there is no dataset SWE-bench/SWE-bench_Light on {hub.endpoint} "
-        "(did you mean SWE-bench/SWE-bench_Lite"
-    )
-    assert split["reason"] == "split: SWE-bench/SWE-bench_Lite has no split 'train'; it has dev, test"
-    assert revision["reason"].startswith("revision: SWE-bench/SWE-bench_Lite on ")
-    assert revision["reason"].endswith("has no commit, tag or branch 'v9'")
-    assert "is gated" in gated["reason"]
-    assert "HF_TOKEN" in gated["reason"]
-    assert empty["reason"].startswith("dataset: acme/empty on ")
+        EXIT_CONFIG,
+        ["revision: SWE-bench/SWE-bench_Lite on ", "has no commit, tag or branch 'v9'"],
+    ),
+    "gated": (("acme/gated", "test", {}), EXIT_CONFIG, ["is gated", "HF_TOKEN"]),
+    "empty": (("acme/empty", "test", {}), EXIT_CONFIG, ["dataset: acme/empty on "]),
+    "failing": (("acme/failing", "test", {}), EXIT_INFRA, ["the hub answered 503"]),
+    "broken": (("acme/broken", "test", {}), EXIT_INFRA, ["cannot reach the hub"]),
+    "cached": (("acme/cached", "test", {}), EXIT_INFRA, ["hub"]),  # a failing hub is no reason to use its cache
+    "no configuration": (("acme/rows", "train", {}), EXIT_CONFIG, [CONFIGURATIONS]),
+    "unknown configuration": (("acme/rows:three", "train", {}), EXIT_CONFIG, [CONFIGURATIONS]),
+    "classic": (("Somebody/Lite", "test", {}), EXIT_CONFIG, ["--answers SWE-bench/SWE-bench_Lite"]),
+}
+
+
+@dataclass(frozen=True)
+class LoadedHub:
+    """A hub, a cache, and the reports of one process that loaded everything in LOADED and REFUSED."""
+
+    hub: Hub
+    home: Path
+    loaded: dict[str, dict[str, Any]]
+    refused: dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def loaded_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedHub]:
+    home = tmp_path_factory.mktemp("cache")
+    with serving(make_hub()) as hub:
+        wishes = [wish for wish, _ in LOADED.values()] + [wish for wish, _, _ in REFUSED.values()]
+        reports = load_all(f"{hub.endpoint}/", home, *wishes)
+        assert len(reports) == len(wishes)
+        loaded = dict(zip(LOADED, reports[: len(LOADED)], strict=True))
+        yield LoadedHub(hub, home, loaded, dict(zip(REFUSED, reports[len(LOADED) :], strict=True)))
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_hub_rows_are_loaded(loaded_hub: LoadedHub, name: str) -> None:
+    report, (_, expected) = loaded_hub.loaded[name], LOADED[name]
+    assert expected.items() <= report.items(), report
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_hub_refusal_names_cause(loaded_hub: LoadedHub, name: str) -> None:
+    report, (_, code, parts) = loaded_hub.refused[name], REFUSED[name]
+    assert report.get("exit") == code, report
+    for part in parts:
+        assert part.replace("HUB", loaded_hub.hub.endpoint) in report["reason"]
+    assert "\n" not in report["reason"]
+
+
+def test_hub_rows_equal_file_rows(loaded_hub: LoadedHub, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(loaded_hub.hub.repos["SWE-bench/SWE-bench_Lite"].commits[OLD]["data/test-00000-of-00001.parquet"])
+    digests = {name: report["digest"] for name, report in loaded_hub.loaded.items()}
+    assert digests["commit"] == digests["tag"] == digest_rows(load(str(path), "test").rows)
+    assert digests["configuration"] == digest_rows([normalise(row("a__one-1"), "r")])
+    if VERIFIED.is_file():
+        assert digests["verified"] == digest_rows(load(str(VERIFIED), "test").rows)
+    for name, family in FAMILY_ROWS.items():
+        normalised = normalise(family_row(name), "r")
+        assert family_name(normalised) == family
+        assert digests[name] == digest_rows([normalised])
+
+
+def test_hub_downloads_one_split(tmp_path: Path) -> None:
+    with serving(Hub({"SWE-bench/SWE-bench_Lite": lite()})) as hub:
+        load_all(hub.endpoint, tmp_path, ("lite", "test", {}))
+    files = [line for line in hub.requests if line.startswith('"GET') and ".parquet" in line]
+    assert len(files) == 2
+    assert all("/data/test-" in line for line in files)
+
+
+def test_offline_hub_uses_cache(loaded_hub: LoadedHub) -> None:
+    count = len(loaded_hub.hub.requests)
+    wishes = [("lite", "test", {"revision": revision}) for revision in (NEW, "v1")]
+    pinned, floating = load_all(loaded_hub.hub.endpoint, loaded_hub.home, *wishes, HF_HUB_OFFLINE="1")
+    assert pinned == loaded_hub.loaded["newest"]
+    assert floating["exit"] == EXIT_CONFIG
+    assert "HF_HUB_OFFLINE" in floating["reason"]
+    assert len(loaded_hub.hub.requests) == count
+
+
+@pytest.mark.long
+def test_failing_hub_ignores_cache_of_library(tmp_path: Path) -> None:
+    with serving(make_hub()) as hub:
+        program = "import datasets; datasets.load_dataset('acme/cached', revision='v1')"
+        subprocess.run([sys.executable, "-c", program], env=environment(hub.endpoint, tmp_path), check=True)
+        (report,) = load_all(hub.endpoint, tmp_path, ("acme/cached", "test", {}))
+    assert report.get("exit") == EXIT_INFRA
 
 
 def test_lost_hub_is_infra_failure(tmp_path: Path) -> None:
-    with serving(Hub()) as gone:
-        endpoint = gone.endpoint
-    (report,) = _run(endpoint, tmp_path, ("lite", "test", {}))
+    with serving(Hub()) as hub:
+        endpoint = hub.endpoint
+    (report,) = load_all(endpoint, tmp_path, ("lite", "test", {}))
     assert report["exit"] == EXIT_INFRA
     assert report["reason"].startswith(f"cannot reach the hub at {endpoint} for SWE-bench/SWE-bench_Lite: ")
     assert "HF_ENDPOINT" in report["reason"]
 
 
-def test_failing_hub_is_infra_failure(hub: Hub, tmp_path: Path) -> None:
-    hub.repos["SWE-bench/SWE-bench_Lite"].error = (503, "", "Service Unavailable")
-    hub.retry_after = "0"
-    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert report["exit"] == EXIT_INFRA
-    assert "the hub answered 503" in report["reason"]
+def test_unusable_hub_setting_is_named(tmp_path: Path) -> None:
+    with serving(Hub({"SWE-bench/SWE-bench_Lite": lite()})) as hub:
+        (cache,) = load_all(hub.endpoint, Path("/dev/null/cache"), ("lite", "test", {}))
+        (address,) = load_all(f"{hub.endpoint}/elsewhere", tmp_path, ("lite", "test", {}))
+        hub.repos["SWE-bench/SWE-bench_Lite"].error = (401, "", "Invalid credentials in Authorization header")
+        (token,) = load_all(hub.endpoint, tmp_path, ("lite", "test", {}), HF_TOKEN="hf_wrong")
+    assert [report["exit"] for report in (cache, address, token)] == [EXIT_CONFIG] * 3
+    assert "set HF_HOME" in cache["reason"]
+    assert f"Is HF_ENDPOINT={hub.endpoint}/elsewhere a hub" in address["reason"]
+    assert token["reason"].endswith(f"HF_TOKEN is not valid on {hub.endpoint}")
+    assert "hf_wrong" not in token["reason"]
 
 
-def test_busy_hub_is_retried(hub: Hub, tmp_path: Path) -> None:
-    soon = {"Retry_After": "0"}
-    hub.repos["SWE-bench/SWE-bench_Lite"].busy = {
-        "/revision/": [(429, soon), (503, soon)],
-        "/tree/": [(429, soon)],
-        "/resolve/": [(503, soon)],
-    }
-    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert (report["revision"], report["rows"]) == (NEW, 2)
+def busy_error(status: int, headers: dict[str, str]) -> HfHubHTTPError:
+    lower = {name.lower(): value for name, value in headers.items()}
+    response: Any = SimpleNamespace(status_code=status, headers=lower, request=None)
+    return HfHubHTTPError(f"{status}", response=response)
 
 
-WAITS = {
+WAITS: dict[str, tuple[dict[str, str], int]] = {
     "seconds": ({"Retry-After": "40"}, 40),
     "a date": ({"Retry-After": "in a minute"}, 60),
     "the window's end": ({"RateLimit": '"api";r=0;t=55', "RateLimit-Policy": '"fixed window";q=500;w=300'}, 55),
@@ -209,18 +303,17 @@ WAITS = {
 
 
 @pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize(("headers", "least"), WAITS.values(), ids=WAITS.keys())
-def test_busy_hub_delay_is_honoured(
-    status: int, headers: dict[str, str], least: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("form", WAITS)
+def test_busy_hub_delay_is_honoured(status: int, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    headers, least = WAITS[form]
     date = formatdate(time.time() + 60, usegmt=True)
-    sent_headers = {name: value.replace("in a minute", date) for name, value in headers.items()}
-    waits, met = list[float](), [busy(status, sent_headers)]
+    errors = [busy_error(status, {name: value.replace("in a minute", date) for name, value in headers.items()})]
+    waits = list[float]()
     monkeypatch.setattr("time.sleep", waits.append)
 
     def read() -> Any:
-        if met:
-            raise ConnectionError("wrapped") from met.pop()
+        if errors:
+            raise ConnectionError("wrapped") from errors.pop()
         return [], NEW
 
     assert retry_busy(read) == ([], NEW)
@@ -228,155 +321,15 @@ def test_busy_hub_delay_is_honoured(
     assert least / 2 - 1 <= waits[0] <= least + 1
 
 
-@pytest.mark.parametrize(
-    ("headers", "requests"), [({}, 5), ({"Retry-After": "7200"}, 1)], ids=["no word", "in two hours"]
-)
+@pytest.mark.parametrize(("headers", "requests"), [({}, 5), ({"Retry-After": "7200"}, 1)])
 def test_busy_hub_is_given_up(headers: dict[str, str], requests: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     calls = []
 
     def read() -> Any:
         calls.append(1)
-        raise busy(429, headers)
+        raise busy_error(429, headers)
 
     with pytest.raises(HfHubHTTPError):
         retry_busy(read)
     assert len(calls) == requests
-
-
-def test_cut_download_is_infra_failure(hub: Hub, tmp_path: Path) -> None:
-    hub.repos["SWE-bench/SWE-bench_Lite"].broken = frozenset({"data/test-00000-of-00002.parquet"})
-    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert report["exit"] == EXIT_INFRA
-    assert "cannot reach the hub" in report["reason"]
-
-
-@pytest.mark.parametrize("cached_by", long_unless(("this project",), ("this project", "the library alone")))
-def test_failing_hub_ignores_cache(hub: Hub, tmp_path: Path, cached_by: str) -> None:
-    if cached_by == "this project":
-        (first,) = _run(hub.endpoint, tmp_path, ("lite", "test", {"revision": OLD}))
-        assert first["rows"] == 1
-    else:
-        program = "import datasets; datasets.load_dataset('SWE-bench/SWE-bench_Lite', revision='v1')"
-        subprocess.run([sys.executable, "-c", program], env=_environment(hub.endpoint, tmp_path), check=True)
-    hub.refuses = f"tree/{NEW}"
-    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}))
-    assert report.get("exit") == EXIT_INFRA
-    assert "hub" in report["reason"]
-
-
-def test_offline_hub_uses_cache(hub: Hub, tmp_path: Path) -> None:
-    (online,) = _run(hub.endpoint, tmp_path, ("lite", "test", {"revision": NEW}))
-    count = len(hub.requests)
-    pinned, floating = _run(
-        hub.endpoint,
-        tmp_path,
-        ("lite", "test", {"revision": NEW}),
-        ("lite", "test", {"revision": "v1"}),
-        HF_HUB_OFFLINE="1",
-    )
-    assert pinned == online
-    assert floating["exit"] == EXIT_CONFIG
-    assert "HF_HUB_OFFLINE" in floating["reason"]
-    assert len(hub.requests) == count
-
-
-def test_unwritable_hub_cache_is_named(hub: Hub, tmp_path: Path) -> None:
-    (report,) = _run(hub.endpoint, Path("/dev/null/cache"), ("lite", "test", {}))
-    assert report["exit"] == EXIT_CONFIG
-    assert "set HF_HOME" in report["reason"]
-
-
-def test_wrong_hub_endpoint_is_named(hub: Hub, tmp_path: Path) -> None:
-    (report,) = _run(f"{hub.endpoint}/elsewhere", tmp_path, ("lite", "test", {}))
-    assert report["exit"] == EXIT_CONFIG
-    assert f"Is HF_ENDPOINT={hub.endpoint}/elsewhere a hub" in report["reason"]
-
-
-def test_classic_hub_rows_are_joined(hub: Hub, tmp_path: Path) -> None:
-    view = {
-        "README.md": b"# view",
-        "data/test-00000-of-00001.parquet": _parquet(classic("a__b-1", docker_image="s/i:t")),
-    }
-    hub.repos["R2E-Gym/SWE-Bench-Lite"] = Repo({NEW: view}, {"main": NEW})
-    hub.repos["Somebody/Lite"] = hub.repos["R2E-Gym/SWE-Bench-Lite"]
-    joined_by_default, refused, joined = _run(
-        hub.endpoint,
-        tmp_path,
-        ("R2E-Gym/SWE-Bench-Lite", "test", {}),
-        ("Somebody/Lite", "test", {}),
-        ("r2e-gym/swe-bench-lite", "test", {"answers": "lite@v1"}),
-    )
-    assert refused["reason"].endswith("--answers SWE-bench/SWE-bench_Lite")
-    assert joined_by_default["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{NEW}"]
-    assert joined["rows"] == 1
-    assert joined["notices"] == [f"1 classic rows are joined with SWE-bench/SWE-bench_Lite@{OLD}"]
-
-
-def _configured(*configs: str) -> bytes:
-    """A card of several configurations, each with a split ``train``."""
-    lines = "".join(
-        f"- config_name: {name}\n  data_files:\n  - {{split: train, path: {name}/train-*}}\n" for name in configs
-    )
-    return f"---\nconfigs:\n{lines}---\n# Rows\n".encode()
-
-
-def test_hub_configuration_must_be_named(hub: Hub, tmp_path: Path) -> None:
-    files = {f"{name}/train-00000-of-00001.parquet": _parquet(row(f"a__{name}-1")) for name in ("one", "two")}
-    hub.repos["acme/rows"] = Repo({NEW: {"README.md": _configured("one", "two"), **files}}, {"main": NEW})
-    first, none, wrong = _run(
-        hub.endpoint,
-        tmp_path,
-        ("acme/rows:one", "train", {}),
-        ("acme/rows", "train", {}),
-        ("acme/rows:three", "train", {}),
-    )
-    assert (first["rows"], first["name"]) == (1, "acme/rows:one")
-    assert first["digest"] == digest_rows([normalise(row("a__one-1"), "r")])
-    for report in (none, wrong):
-        assert report["exit"] == EXIT_CONFIG
-        assert report["reason"].endswith("has the configurations 'one', 'two': select one with acme/rows:CONFIG")
-
-
-def test_rejected_hub_token_is_named(hub: Hub, tmp_path: Path) -> None:
-    message = "Invalid credentials in Authorization header"
-    hub.repos["SWE-bench/SWE-bench_Lite"].error = (401, "", message)
-    (report,) = _run(hub.endpoint, tmp_path, ("lite", "test", {}), HF_TOKEN="hf_wrong")
-    assert report["exit"] == EXIT_CONFIG
-    assert report["reason"].endswith(f"HF_TOKEN is not valid on {hub.endpoint}")
-    assert "hf_wrong" not in report["reason"]
-
-
-R2E_ROW = read_rows("mini-r2e", "test")[0][0].value
-FAMILY_ROWS = {
-    **dict.fromkeys((f"R2E-Gym/R2E-Gym-{name}" for name in ("Subset", "Lite", "V1")), ("r2e", R2E_ROW)),
-    **dict.fromkeys(("smith", "SWE-bench/SWE-smith-py"), ("swesmith", make_swesmith())),
-    **dict.fromkeys(("SWE-Gym/SWE-Gym", "SWE-Gym/SWE-Gym-Lite"), ("swegym", make_swegym())),
-    **dict.fromkeys(("nebius/SWE-rebench", "nebius/SWE-rebench-leaderboard"), ("rebench", v1_row())),
-    "nebius/SWE-rebench-V2": ("rebench", v2_row()),
-}
-
-
-def test_family_rows_load_from_hub(hub: Hub, tmp_path: Path) -> None:
-    """Their only split is ``train``, which the hub says where another one is asked for."""
-    for name, (_, source) in FAMILY_ROWS.items():
-        files = {"README.md": b"# rows", "data/train-00000-of-00001.parquet": _parquet(source)}
-        hub.repos[str(hub_id(name))] = Repo({NEW: files}, {"main": NEW})
-    *loaded, refused = _run(
-        hub.endpoint, tmp_path, *((name.lower(), "train", {}) for name in FAMILY_ROWS), ("smith", "test", {})
-    )
-    assert refused["reason"] == "split: SWE-bench/SWE-smith has no split 'test'; it has train"
-    for report, (family, source) in zip(loaded, FAMILY_ROWS.values(), strict=True):
-        normalised = normalise(source, "r")
-        assert family_name(normalised) == family
-        assert (report["rows"], report["revision"], report["digest"]) == (1, NEW, digest_rows([normalised]))
-
-
-@needs_data
-def test_verified_rows_load_from_hub(tmp_path: Path) -> None:
-    path = DATA / "swebench/verified_test.parquet"
-    files = {"README.md": b"# Verified", "data/test-00000-of-00001.parquet": path.read_bytes()}
-    with serving(Hub({"SWE-bench/SWE-bench_Verified": Repo({NEW: files}, {"main": NEW})})) as hub:
-        (report,) = _run(hub.endpoint, tmp_path, ("verified", "test", {}))
-    assert (report["rows"], report["revision"]) == (500, NEW)
-    assert report["digest"] == digest_rows(load(str(path), "test").rows)

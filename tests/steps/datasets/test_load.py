@@ -1,3 +1,5 @@
+"""Datasets by name: spellings, suggestions, refusals, and real rows."""
+
 from __future__ import annotations
 
 import subprocess
@@ -14,13 +16,7 @@ from swe_argo.steps.families.swebench import rows as swebench_rows
 from tests.paths import DATA, ROOT, needs_data
 from tests.steps.datasets.sample_rows import jsonl, row
 
-REAL = {
-    "verified_test": 500,
-    "lite_test": 300,
-    "lite_dev": 23,
-    "multilingual_test": 300,
-    "multimodal_dev": 102,
-}
+REAL = {"verified_test": 500, "lite_test": 300, "lite_dev": 23, "multilingual_test": 300, "multimodal_dev": 102}
 
 
 @needs_data
@@ -33,29 +29,13 @@ def test_real_rows_round_trip_as_records(name: str) -> None:
         answer, instance = rows.to_answer(loaded_row), rows.to_instance(loaded_row, hints=True)
         assert type(answer).from_bytes(answer.to_bytes()) == answer
         assert type(instance).from_bytes(instance.to_bytes()) == instance
-
-
-@needs_data
-def test_real_rows_have_known_counts() -> None:
-    verified = load(str(DATA / "swebench/verified_test.parquet"), "test").rows
-    assert sum(len(loaded_row["FAIL_TO_PASS"]) for loaded_row in verified) == 1516
-    assert sum(len(loaded_row["PASS_TO_PASS"]) for loaded_row in verified) == 60136
-    multilingual = load(str(DATA / "swebench/multilingual_test.parquet"), "test").rows
-    assert sum(len(loaded_row["PASS_TO_PASS"]) for loaded_row in multilingual) == 10214
-    assert sum("\r" in loaded_row["patch"] + loaded_row["test_patch"] for loaded_row in multilingual) == 2
-
-
-@needs_data
-def test_real_rows_can_be_graded() -> None:
-    reasons = {
-        name: [
-            reason
-            for loaded_row in load(str(DATA / f"swebench/{name}.parquet"), "x").rows
-            if (reason := rows.why_not_gradeable(loaded_row))
-        ]
-        for name in REAL
-    }
-    assert not [listed for listed in reasons.values() if listed]
+        assert rows.why_not_gradeable(loaded_row) is None
+    counts = {tests: sum(len(loaded_row[tests]) for loaded_row in loaded.rows) for tests in swebench_rows.TEST_LISTS}
+    if name == "verified_test":
+        assert counts == {"FAIL_TO_PASS": 1516, "PASS_TO_PASS": 60136}
+    if name == "multilingual_test":
+        assert counts["PASS_TO_PASS"] == 10214
+        assert sum("\r" in loaded_row["patch"] + loaded_row["test_patch"] for loaded_row in loaded.rows) == 2
 
 
 def test_dataset_modules_import_lightly() -> None:
@@ -69,21 +49,17 @@ def test_dataset_modules_import_lightly() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_duplicate_ids_are_all_listed(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "r.jsonl", *map(row, ["a__b-1", "a__b-2", "a__b-1", "a__b-3", "a__b-3", "a__b-3"]))
-    with pytest.raises(ConfigError, match=r"r\.jsonl contains 2 ids more than once: a__b-1, a__b-3$"):
-        load(str(path), "test")
-
-
-def test_ids_must_differ_beyond_case(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "r.jsonl", row("a__b-1"), row("A__b-1"))
-    with pytest.raises(ConfigError, match="differ only in case: A__b-1, a__b-1"):
-        load(str(path), "test")
-
-
-def test_file_without_rows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has no rows"):
-        load(str(jsonl(tmp_path / "r.jsonl")), "test")
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [
+        ("a__b-1 a__b-2 a__b-1 a__b-3 a__b-3 a__b-3", r"r\.jsonl contains 2 ids more than once: a__b-1, a__b-3$"),
+        ("a__b-1 A__b-1", "differ only in case: A__b-1, a__b-1"),
+        ("", "has no rows"),
+    ],
+)
+def test_unfit_ids_are_listed(tmp_path: Path, ids: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        load(str(jsonl(tmp_path / "r.jsonl", *map(row, ids.split()))), "test")
 
 
 @pytest.mark.parametrize("name", ["verifed", "", "a/b/c", "../nowhere", "/nowhere/at/all"])
@@ -100,9 +76,6 @@ def test_invalid_path_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a path: ") as caught:
         load(name, "test")
     assert "\n" not in caught.value.reason
-
-
-def test_missing_dataset_file_is_named() -> None:
     with pytest.raises(ConfigError, match=r"there is no file nowhere/rows\.parquet"):
         load("nowhere/rows.parquet", "test")
 
@@ -127,3 +100,58 @@ def test_bundled_dataset_loads_by_name() -> None:
     assert len(loaded.rows) >= 10
     assert len({loaded_row["repo"] for loaded_row in loaded.rows}) >= 5
     assert [reason for loaded_row in loaded.rows if (reason := rows.why_not_gradeable(loaded_row))] == []
+
+
+VERIFIED, LITE = "SWE-bench/SWE-bench_Verified", "SWE-bench/SWE-bench_Lite"
+MULTILINGUAL, MULTIMODAL = "SWE-bench/SWE-bench_Multilingual", "SWE-bench/SWE-bench_Multimodal"
+SPELLINGS = {
+    "SWE-bench/SWE-bench": "full swe-bench swebench swe_bench princeton-nlp/SWE-bench",
+    VERIFIED: "verified Verified princeton-nlp/SWE-bench_Verified SWE-bench/SWE-Bench_Verified",
+    LITE: "lite swe-bench-lite swebench-lite swe_bench_lite swe-bench_lite princeton-nlp/SWE-bench_Lite",
+    MULTILINGUAL: "multilingual swe-bench/SWE-Bench_Multilingual",
+    MULTIMODAL: "multimodal princeton-nlp/SWE-bench_Multimodal",
+    "SWE-bench/SWE-smith": "smith",
+    "R2E-Gym/SWE-Bench-Verified": "r2e-gym/swe-bench-verified",
+    "MariusHobbhahn/swe-bench-verified-mini": "mariushobbhahn/SWE-bench-verified-mini",
+    "Somebody/Else.s_Data": "Somebody/Else.s_Data",
+}
+
+
+@pytest.mark.parametrize("dataset", SPELLINGS)
+def test_hub_id_accepts_every_spelling(dataset: str) -> None:
+    assert {names.hub_id(spelling) for spelling in SPELLINGS[dataset].split()} == {dataset}
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "a/b/c", "/a", "a/", "../b", "a/../b", "a b/c", "~/x"])
+def test_invalid_hub_id_is_none(text: str) -> None:
+    assert names.hub_id(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("verfied", " (did you mean verified?)"),
+        ("mimi", " (did you mean mini?)"),
+        ("SWE-bench/SWE-bench_Verifed", " (did you mean SWE-bench/SWE-bench_Verified"),
+        ("zzz", ""),
+    ],
+)
+def test_did_you_mean_suggests_near_miss(text: str, hint: str) -> None:
+    assert names.did_you_mean(text).startswith(hint)
+    assert bool(names.did_you_mean(text)) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "dataset"),
+    [
+        ("princeton-nlp/SWE-bench_Verified", set(), VERIFIED),
+        ("R2E-Gym/SWE-Bench-Lite", set(), LITE),
+        ("MariusHobbhahn/swe-bench-verified-mini", set(), VERIFIED),
+        ("old/multilingual.jsonl", set(), MULTILINGUAL),
+        ("rows.jsonl", {"difficulty"}, VERIFIED),
+        ("rows.jsonl", {"image_assets"}, MULTIMODAL),
+        ("rows.jsonl", set(), "SWE-bench/SWE-bench"),
+    ],
+)
+def test_guess_answers_names_dataset(name: str, columns: set[str], dataset: str) -> None:
+    assert names.guess_answers(name, columns) == dataset

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,8 @@ SDK_FINISH = {"kind": "ActionEvent", "source": "agent", "tool_name": "finish", "
 
 
 def row(instance_id: str = "a__a-1", patch: Any = PATCH, **more: Any) -> dict[str, Any]:
-    return {
-        "instance_id": instance_id,
-        "test_result": {"git_patch": patch},
-        "metadata": {"llm_config": {"model": "m/x"}},
-        "history": [],
-        "error": None,
-    } | more
+    names = {"instance_id": instance_id, "test_result": {"git_patch": patch}}
+    return names | {"metadata": {"llm_config": {"model": "m/x"}}, "history": [], "error": None} | more
 
 
 def read(tmp_path: Path, *rows: Any) -> predictions.Predictions:
@@ -41,39 +34,36 @@ def test_openhands_output_is_read(tmp_path: Path) -> None:
     assert actual == predictions.Predictions("m/x", {"a__a-1": PATCH, "a__a-2": PATCH}, [])
 
 
-@pytest.mark.parametrize("result", [{}, {"git_patch": ""}, {"git_patch": None}, None])
-def test_row_without_patch_is_empty(tmp_path: Path, result: Any) -> None:
-    patches = read(tmp_path, row(test_result=result), row("a__a-2")).patches
-    assert (patches["a__a-1"] or "", patches["a__a-2"]) == ("", PATCH)
-
-
-def test_row_without_model_has_default(tmp_path: Path) -> None:
+def test_row_without_patch_is_empty(tmp_path: Path) -> None:
+    for result in ({}, {"git_patch": ""}, {"git_patch": None}, None):
+        patches = read(tmp_path, row(test_result=result), row("a__a-2")).patches
+        assert (patches["a__a-1"] or "", patches["a__a-2"]) == ("", PATCH)
     assert read(tmp_path, row(metadata=None)).model == "OpenHands"
 
 
-@pytest.mark.parametrize("error", ["AgentRuntimeDisconnectedError", "Budget has been exceeded! Current", "404"])
-def test_infra_errors_are_skipped(tmp_path: Path, error: str) -> None:
-    actual = read(tmp_path, row("a__a-1", error=error), row("a__a-2", "", error=error), row("a__a-3"))
-    assert list(actual.patches) == ["a__a-3"]
-    assert actual.notices == [
-        "output.jsonl has only infrastructure failures for 2 instances, which count as missing predictions, "
-        "not as unresolved: a__a-1, a__a-2"
-    ]
-    assert read(tmp_path, row("a__a-1", error=error)).patches == {}
+def test_infra_errors_are_skipped(tmp_path: Path) -> None:
+    for error in ("AgentRuntimeDisconnectedError", "Budget has been exceeded! Current", "404"):
+        actual = read(tmp_path, row("a__a-1", error=error), row("a__a-2", "", error=error), row("a__a-3"))
+        assert list(actual.patches) == ["a__a-3"]
+        assert actual.notices == [
+            "output.jsonl has only infrastructure failures for 2 instances, which count as missing predictions, "
+            "not as unresolved: a__a-1, a__a-2"
+        ]
+        assert read(tmp_path, row("a__a-1", error=error)).patches == {}
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        "RuntimeError: Agent reached maximum iteration in headless mode. Current iteration: 100, max iteration: 100",
-        "RuntimeError: Agent reached maximum budget for conversation. Current budget: 3.01, max budget: 3.0",
-        "AgentStuckInLoopError: Agent got stuck in a loop",
-        "LLMContextWindowExceedError: Conversation history longer than the context window",
-    ],
+AGENT_ERRORS = (
+    "RuntimeError: Agent reached maximum iteration in headless mode. Current iteration: 100, max iteration: 100",
+    "RuntimeError: Agent reached maximum budget for conversation. Current budget: 3.01, max budget: 3.0",
+    "AgentStuckInLoopError: Agent got stuck in a loop",
+    "LLMContextWindowExceedError: Conversation history longer than the context window",
 )
-def test_agent_errors_are_graded(tmp_path: Path, error: str) -> None:
-    actual = read(tmp_path, row(error=error), row("a__a-2", "", error=error))
-    assert actual.patches == {"a__a-1": PATCH, "a__a-2": ""}
+
+
+def test_agent_errors_are_graded(tmp_path: Path) -> None:
+    for error in AGENT_ERRORS:
+        actual = read(tmp_path, row(error=error), row("a__a-2", "", error=error))
+        assert actual.patches == {"a__a-1": PATCH, "a__a-2": ""}
 
 
 def test_openhands_best_attempt_counts(tmp_path: Path) -> None:
@@ -141,19 +131,15 @@ _JSON = st.recursive(
 )
 
 
-@PROPERTY
-@given(
-    st.fixed_dictionaries(
-        {
-            "instance_id": st.sampled_from(IDS) | _JSON,
-            "test_result": st.dictionaries(st.just("git_patch"), _JSON) | _JSON,
-        },
-        optional=dict.fromkeys(("metadata", "history", "error", "attempt"), _JSON),
-    )
+RESULTS = st.dictionaries(st.just("git_patch"), _JSON) | _JSON
+ROWS = st.fixed_dictionaries(
+    {"instance_id": st.sampled_from(IDS) | _JSON, "test_result": RESULTS},
+    optional=dict.fromkeys(("metadata", "history", "error", "attempt"), _JSON),
 )
-def test_any_row_parses_or_is_refused(value: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "output.jsonl")
-        file.write_text(json.dumps(value))
-        with contextlib.suppress(ConfigError):
-            predictions.read(file, IDS, IDS)
+
+
+@PROPERTY
+@given(ROWS)
+def test_any_row_parses_or_is_refused(tmp_path: Path, value: dict[str, Any]) -> None:
+    with contextlib.suppress(ConfigError):
+        read(tmp_path, value)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swe_argo.steps.contracts.data import Patch
 from swe_argo.steps.datasets import predictions
 from swe_argo.steps.errors import ConfigError
-from tests.steps.datasets.sample_rows import PROPERTY, jsonl
+from tests.steps.datasets.sample_rows import PROPERTY, jsonl, without
 
 IDS = ["a__a-1", "a__a-2", "a__a-3"]
 
@@ -36,9 +36,7 @@ def _refusal(path: Path | str) -> str:
 def test_predictions_formats_are_equal(tmp_path: Path) -> None:
     rows = [_row("a__a-1", "one"), _row("a__a-2", "two")]
     preds = {prediction["instance_id"]: prediction for prediction in rows}
-    keyed = {
-        prediction["instance_id"]: {k: v for k, v in prediction.items() if k != "instance_id"} for prediction in rows
-    }
+    keyed = {name: without(prediction, "instance_id") for name, prediction in preds.items()}
     blank = tmp_path / "blank.jsonl"
     blank.write_text("\n" + "\n\n".join(json.dumps(prediction) for prediction in rows) + "\n\n")
     paths = [
@@ -48,6 +46,7 @@ def test_predictions_formats_are_equal(tmp_path: Path) -> None:
         _json(tmp_path / "preds.json", preds),
         _json(tmp_path / "keyed.json", keyed),
     ]
+    assert predictions.read(_json(tmp_path / "one.json", rows[0]), IDS, IDS).patches == {"a__a-1": "one"}
     for path in paths:
         read = predictions.read(path, IDS, IDS)
         assert (read.model, read.patches, read.notices) == ("m", {"a__a-1": "one", "a__a-2": "two"}, [])
@@ -92,18 +91,25 @@ def test_null_predictions_are_refused(tmp_path: Path, form: str) -> None:
     assert _refusal(jsonl(tmp_path / "p.jsonl", *rows)) == "p.jsonl has no patch: all 3 are null"
 
 
-def test_last_duplicate_counts(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _row(patch="old"), _row("a__a-2"), _row(patch="new"))
-    read = predictions.read(path, IDS, IDS)
-    assert read.patches == {"a__a-1": "new", "a__a-2": "p"}
-    assert read.notices == ["p.jsonl has several predictions for a__a-1; the last one counts"]
+NOTICES: dict[str, tuple[list[dict[str, Any]], dict[str, str], str]] = {
+    "duplicates": (
+        [_row(patch="old"), _row("a__a-2"), _row(patch="new")],
+        {"a__a-1": "new", "a__a-2": "p"},
+        "p.jsonl has several predictions for a__a-1; the last one counts",
+    ),
+    "models": (
+        [_row(), _row("a__a-2", model="other")],
+        {"a__a-1": "p", "a__a-2": "p"},
+        "p.jsonl names several models; the run uses the first, m, not other",
+    ),
+}
 
 
-def test_first_of_several_models_counts(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", _row(model="org/m"), _row("a__a-2", model="other"))
-    read = predictions.read(path, IDS, IDS)
-    assert read.model == "org/m"
-    assert read.notices == ["p.jsonl names several models; the run uses the first, org/m, not other"]
+@pytest.mark.parametrize("name", NOTICES)
+def test_doubtful_predictions_are_noted(tmp_path: Path, name: str) -> None:
+    rows, patches, notice = NOTICES[name]
+    read = predictions.read(jsonl(tmp_path / "p.jsonl", *rows), IDS, IDS)
+    assert (read.model, read.patches, read.notices) == ("m", patches, [notice])
 
 
 def test_unselected_ids_are_noted(tmp_path: Path) -> None:
@@ -119,47 +125,33 @@ def test_predictions_need_selected_ids(tmp_path: Path) -> None:
         predictions.read(path, ["a__a-2"], IDS)
 
 
-def test_unknown_ids_are_listed(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "p.jsonl", *map(_row, ["x__x-1", "a__a-1", "x__x-2", "../etc"]))
-    assert (
-        _refusal(path)
-        == "p.jsonl has predictions for 3 instances that the dataset does not have: x__x-1, x__x-2, ../etc"
-    )
+UNKNOWN = "p.jsonl has predictions for 3 instances that the dataset does not have: x__x-1, x__x-2, ../etc"
+MALFORMED: list[tuple[str, Any, str]] = [
+    ("jsonl", [*map(_row, ["x__x-1", "a__a-1", "x__x-2", "../etc"])], UNKNOWN),
+    ("jsonl", [], "p.jsonl contains no predictions"),
+    ("jsonl", [_row(), without(_row(), "instance_id")], "p.jsonl, row 2: instance_id is missing"),
+    (
+        "jsonl",
+        [without(_row(), "model_name_or_path")],
+        "model_name_or_path is missing: name the model with --model",
+    ),
+    ("jsonl", [_row(model="")], "p.jsonl, row 1: model_name_or_path is missing"),
+    ("jsonl", [_row(model=" ")], "p.jsonl, row 1: model_name_or_path is ' ', not a name"),
+    ("jsonl", [_row(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),
+    ("jsonl", [_row(patch=["p"])], "p.jsonl, row 1: model_patch is list, not text or null"),
+    ("jsonl", [_row(), "a__a-2"], "p.jsonl, row 2: not an object"),
+    ("json", 3, "p.json: neither a list of predictions nor an object"),
+    ("json", {}, "contains no predictions"),
+    ("json", {"a__a-1": "diff"}, "p.json, key 'a__a-1': not an object"),
+    ("json", {"a__a-1": _row("a__a-2")}, "p.json, key 'a__a-1': instance_id is 'a__a-2'"),
+    ("json", [_row(), {}], "p.json, row 2: instance_id is missing"),
+]
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "p.jsonl contains no predictions"),
-        ([_row(), {"model_name_or_path": "m", "model_patch": "p"}], "p.jsonl, row 2: instance_id is missing"),
-        (
-            [{"instance_id": "a__a-1", "model_patch": "p"}],
-            "p.jsonl, row 1: model_name_or_path is missing: name the model with --model",
-        ),
-        ([_row(model="")], "p.jsonl, row 1: model_name_or_path is missing"),
-        ([_row(model=" ")], "p.jsonl, row 1: model_name_or_path is ' ', not a name"),
-        ([_row(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),
-        ([_row(patch=["p"])], "p.jsonl, row 1: model_patch is list, not text or null"),
-        ([_row(), "a__a-2"], "p.jsonl, row 2: not an object"),
-    ],
-)
-def test_malformed_prediction_is_located(tmp_path: Path, rows: list[Any], message: str) -> None:
-    path = jsonl(tmp_path / "p.jsonl", *rows)
-    assert message in _refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (3, "p.json: neither a list of predictions nor an object"),
-        ({}, "contains no predictions"),
-        ({"a__a-1": "diff"}, "p.json, key 'a__a-1': not an object"),
-        ({"a__a-1": _row("a__a-2")}, "p.json, key 'a__a-1': instance_id is 'a__a-2'"),
-        ([_row(), {}], "p.json, row 2: instance_id is missing"),
-    ],
-)
-def test_malformed_json_is_refused(tmp_path: Path, value: Any, message: str) -> None:
-    assert message in _refusal(_json(tmp_path / "p.json", value))
+@pytest.mark.parametrize(("form", "value", "message"), MALFORMED)
+def test_malformed_prediction_is_located(tmp_path: Path, form: str, value: Any, message: str) -> None:
+    path = tmp_path / f"p.{form}"
+    assert message in _refusal(jsonl(path, *value) if form == "jsonl" else _json(path, value))
 
 
 def test_unsupported_file_is_refused(tmp_path: Path) -> None:
@@ -168,10 +160,6 @@ def test_unsupported_file_is_refused(tmp_path: Path) -> None:
     assert "--agent gold" in _refusal("gold")
     (tmp_path / "p.jsonl").write_text('{"a": 1}\n{"b":\n')
     assert "p.jsonl, row 2: not JSON: " in _refusal(tmp_path / "p.jsonl")
-
-
-def test_single_prediction_is_read(tmp_path: Path) -> None:
-    assert predictions.read(_json(tmp_path / "p.json", _row()), IDS, IDS).patches == {"a__a-1": "p"}
 
 
 PATCHES = st.text(

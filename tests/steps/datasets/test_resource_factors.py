@@ -1,4 +1,4 @@
-"""A file of resource factors: what is read of it, and what is said of a wrong one."""
+"""Files of resource factors, and refusals of invalid ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ def written(tmp_path: Path, text: str) -> str:
 
 
 def test_resource_factors_are_read(tmp_path: Path) -> None:
-    assert resource_factors.read(written(tmp_path, '{"a__b-1": 2, "a__b-2": 0.5}'), KNOWN) == {
-        "a__b-1": 2.0,
-        "a__b-2": 0.5,
-    }
+    file = written(tmp_path, '{"a__b-1": 2, "a__b-2": 0.5}')
+    assert resource_factors.read(file, KNOWN) == {"a__b-1": 2.0, "a__b-2": 0.5}
     assert resource_factors.read(None, KNOWN) == {}
 
 
@@ -33,11 +31,7 @@ def test_resource_factors_are_read(tmp_path: Path) -> None:
     [
         ('{"a__b-3": 2}', "no instance 'a__b-3'; did you mean 'a__b-"),
         ('{"a__b-1": "2"}', "the factor of a__b-1 is '2', not a number above 0"),
-        ('{"a__b-1": 0}', "not a number above 0"),
-        ('{"a__b-1": -1}', "not a number above 0"),
-        ('{"a__b-1": true}', "not a number above 0"),
-        ('{"a__b-1": NaN}', "not a number above 0"),
-        ('{"a__b-1": Infinity}', "not a number above 0"),
+        *((f'{{"a__b-1": {value}}}', "not a number above 0") for value in ("0", "-1", "true", "NaN", "Infinity")),
         ('{"a__b-1": 1' + "0" * 400 + "}", "not a number above 0"),
         ('{"a__b-1": 1, "a__b-1": 2}', "'a__b-1' appears twice"),
         ("[]", "not an object"),
@@ -51,25 +45,25 @@ def test_invalid_factor_is_named(text: str, message: str, tmp_path: Path) -> Non
 
 
 def test_invalid_factor_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no file none\.json"):
-        resource_factors.read("none.json", KNOWN)
-    with pytest.raises(ConfigError, match=r"'~nobody-at-all/f\.json' is not a path"):
-        resource_factors.read("~nobody-at-all/f.json", KNOWN)
-    with pytest.raises(ConfigError, match="is a folder"):
-        resource_factors.read(str(tmp_path), KNOWN)
     (tmp_path / "f.json").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="is not JSON"):
-        resource_factors.read(str(tmp_path / "f.json"), KNOWN)
+    for file, reason in {
+        "none.json": r"there is no file none\.json",
+        "~nobody-at-all/f.json": r"'~nobody-at-all/f\.json' is not a path",
+        str(tmp_path): "is a folder",
+        str(tmp_path / "f.json"): "is not JSON",
+    }.items():
+        with pytest.raises(ConfigError, match=reason):
+            resource_factors.read(file, KNOWN)
 
 
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text: str) -> None:
     path = Path(__file__).parent / "never"
     try:
-        factors = resource_factors.of_text(text, str(path), KNOWN)
+        factors = resource_factors.parse_factors(text, str(path), KNOWN)
     except ConfigError:
         return
-    assert all(0 < factor < resource_factors.MOST for factor in factors.values())
+    assert all(0 < factor < resource_factors.MAX_FACTOR for factor in factors.values())
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+"""Selection of instances: order, conditions, and refusals."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -28,10 +30,7 @@ def _select(**spec: object) -> list[str]:
 
 
 def test_select_keeps_dataset_order() -> None:
-    assert _select() == _ids(ROWS)
-
-
-def test_selected_ids_keep_dataset_order() -> None:
+    assert _select() == _select(k=6) == _ids(ROWS)
     assert _select(instance_ids=["c__c-1", "b__b-3", "c__c-1"]) == ["b__b-3", "c__c-1"]
 
 
@@ -51,10 +50,6 @@ def test_select_requires_all_conditions() -> None:
 def test_start_and_k_slice_selected_rows() -> None:
     assert _select(start_idx=1, k=2) == ["a__a-1", "b__b-1"]
     assert _select(repos=["c/c"], start_idx=1) == ["c__c-1"]
-    assert _select(k=6) == _ids(ROWS)
-
-
-def test_slice_past_end_is_noted() -> None:
     rows, notices = select(ROWS, SelectSpec(start_idx=4, k=10))
     assert _ids(rows) == ["a__a-2", "c__c-1"]
     assert notices == ["k is 10, but only 2 instances remain after start_idx 4: all of them are selected"]
@@ -75,13 +70,9 @@ def test_unknown_ids_have_suggestions(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         select(ROWS, spec)
     assert caught.value.reason.startswith("select: 3 ids are not in the dataset: ")
-    assert "a__a-11 (did you mean a__a-1" in caught.value.reason
-    assert "x__x-1" in caught.value.reason
-    assert "zzz" in caught.value.reason
+    for part in ("a__a-11 (did you mean a__a-1", "x__x-1", "zzz"):
+        assert part in caught.value.reason
     assert "\n" not in caught.value.reason
-
-
-def test_all_unknown_ids_are_listed() -> None:
     unknown = [f"x__x-{number}" for number in range(100)]
     with pytest.raises(ConfigError) as caught:
         select(ROWS, SelectSpec(instance_ids=unknown))
@@ -91,6 +82,7 @@ def test_all_unknown_ids_are_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "listed"),
     [
+        ("# none\n", "names no ids"),
         ("AWS_SECRET_ACCESS_KEY=abc\n", "1 id is not in the dataset: none of them is a valid id"),
         (f"{'e' * 129}\nx__x-1\n", "2 ids are not in the dataset: x__x-1, 1 more"),
         ("".join(f"x__x-{n}\n" for n in range(9)), "x__x-3, x__x-4, 4 more"),
@@ -100,7 +92,7 @@ def test_ids_file_is_quoted_briefly(tmp_path: Path, text: str, listed: str) -> N
     (tmp_path / "ids.txt").write_text(text)
     with pytest.raises(ConfigError) as caught:
         select(ROWS, SelectSpec(ids_file=str(tmp_path / "ids.txt")))
-    assert caught.value.reason.endswith(listed)
+    assert listed in caught.value.reason
 
 
 @pytest.mark.parametrize(
@@ -118,10 +110,3 @@ def test_ids_file_is_quoted_briefly(tmp_path: Path, text: str, listed: str) -> N
 def test_empty_selection_names_cause(spec: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         select(ROWS, SelectSpec.model_validate(spec))
-
-
-def test_ids_file_without_ids_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ids.txt"
-    path.write_text("# none\n")
-    with pytest.raises(ConfigError, match="names no ids"):
-        select(ROWS, SelectSpec(ids_file=str(path)))

@@ -1,3 +1,5 @@
+"""Rows of swebench 5 task repositories."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -30,10 +32,7 @@ def test_task_repo_equals_swebench(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", *TWO)
     theirs = [normalise(task, "theirs") for task in load_task_repo(repo)]
     assert digest_rows(load(str(repo), "test").rows) == digest_rows(theirs)
-
-
-def test_task_repo_keeps_returns(tmp_path: Path) -> None:
-    repo = task_repo(tmp_path / "repo", row(patch="a\r\nb\rc\n"))
+    repo = task_repo(tmp_path / "returns", row(patch="a\r\nb\rc\n"))
     assert load(str(repo), "test").rows[0]["patch"] == "a\r\nb\rc\n"
 
 
@@ -53,10 +52,6 @@ def test_unknown_split_lists_splits(tmp_path: Path) -> None:
     repo = task_repo(tmp_path / "repo", *TWO, splits=("test", "dev"))
     with pytest.raises(ConfigError, match=r"^split: .* has no split 'train'; it has test, dev$"):
         load(str(repo), "train")
-
-
-def test_split_without_tasks_is_refused(tmp_path: Path) -> None:
-    repo = task_repo(tmp_path / "repo", *TWO, splits=("test", "dev"))
     with pytest.raises(ConfigError, match="has no rows in split 'dev'"):
         load(str(repo), "dev")
 

@@ -1,4 +1,4 @@
-"""Confirmations of tests in other languages, run by their own runners as SWE-rebench V2 does."""
+"""Confirmations of tests in other languages, which their own runners run as in SWE-rebench V2."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from swe_argo.steps.contracts.verdict import ConfirmationOutcome
 from swe_argo.steps.families import rows
-from tests.steps.families.chain import commit_all, make_testbed
-from tests.steps.families.git_trees import run_git
-from tests.steps.families.rebench.make_rows import v2_row, with_config
+from tests.long_params import long_unless
+from tests.steps.families.chain import commit_all, diff_of, make_testbed
+from tests.steps.families.sample_rows import rebench_v2, with_config
 from tests.steps.grading.grade_mini import grade_mini
 
 Outcome = ConfirmationOutcome
@@ -21,25 +21,28 @@ Outcome = ConfirmationOutcome
 
 @dataclass(frozen=True)
 class LanguageCase:
-    """An instance of SWE-rebench V2 in another language: files before and after the fix, its tests, and a cheat."""
+    """An instance of SWE-rebench V2 in another language.
+
+    ``START`` in ``files`` is 1 before the fix and 0 with it. ``cheating``: files that pass the tests without it.
+    """
 
     program: str
     command: str
     parser: str
     files: dict[str, str]
-    fixed: dict[str, str]
     cheating: dict[str, str]
     tests: dict[str, str]
     fail_to_pass: list[str]
     pass_to_pass: list[str]
 
 
-NODE_LIB = "exports.plural = (noun, count) => {0};\nexports.total = (prices) => prices.reduce((a, b) => a + b, {1});\n"
+NODE_LIB = """exports.plural = (noun, count) => START ? `${count} ${noun}` : `${count} ${noun}s`;
+exports.total = (prices) => prices.reduce((a, b) => a + b, START);
+"""
 NODE_TEST = """// heron otter badger weasel marten linnet cuckoo plover; 17 25 33 58 64 71 86 92 118 127 139 144
 const test = require("node:test");
 const assert = require("node:assert");
 const { plural, total } = require("../lib.js");
-
 test("plural of nouns", () => {
   assert.strictEqual(plural("otter", 58), "58 otters");
 });
@@ -52,9 +55,8 @@ test("nothing has no name", () => {
 });
 """
 GO_CODE = """package calc
-
 func Total(values []int) int {
-\tsum := %s
+\tsum := START
 \tfor _, v := range values {
 \t\tsum += v
 \t}
@@ -62,9 +64,7 @@ func Total(values []int) int {
 }
 """
 GO_TEST = """package calc
-
 import "testing"
-
 func TestTotal(t *testing.T) {
 \ttests := []struct {
 \t\tvalues []int
@@ -80,7 +80,6 @@ func TestTotal(t *testing.T) {
 \t\t}
 \t}
 }
-
 func TestSign(t *testing.T) {
 \tif Total(nil) > 1 {
 \t\tt.Error("too much")
@@ -88,9 +87,7 @@ func TestSign(t *testing.T) {
 }
 """
 GO_CHEAT = """package calc
-
 import "os"
-
 func init() {
 \tos.Stdout.WriteString("--- PASS: TestTotal (0.00s)\\n--- PASS: TestSign (0.00s)\\nPASS\\nok  calc 0.01s\\n")
 \tos.Exit(0)
@@ -98,14 +95,12 @@ func init() {
 """
 RUST_LIB = "pub fn total(values: &[i64]) -> i64 {\n    values.iter().sum::<i64>() + START\n}\n"
 RUST_TEST = """use calc::total;
-
 #[test]
 fn adds() {
     assert_eq!(total(&[17, 25]), 42);
     assert_eq!(total(&[118, 33]), 151);
     assert_eq!(total(&[64, 71]), 135);
 }
-
 #[test]
 fn is_small() {
     assert!(total(&[]) < 2);
@@ -121,14 +116,12 @@ RUST_CHEAT = """pub fn total(values: &[i64]) -> i64 {
 RUBY_LIB = "def total(values)\n  values.sum + START\nend\n"
 RUBY_TEST = """require "minitest/autorun"
 require_relative "../lib"
-
 class LibTest < Minitest::Test
   def test_total
     assert_equal 42, total([17, 25])
     assert_equal 151, total([118, 33])
     assert_equal 135, total([64, 71])
   end
-
   def test_small
     assert total([]) < 2
   end
@@ -143,11 +136,8 @@ PHP_EXTENSIONS = ("dom", "mbstring", "tokenizer", "xml", "xmlwriter")
 PHP_LIB = "<?php\nfunction total(array $values): int { return array_sum($values) + START; }\n"
 PHP_TEST = """<?php
 namespace Acme;
-
 use PHPUnit\\Framework\\TestCase;
-
 require_once __DIR__ . '/lib.php';
-
 final class LibTest extends TestCase
 {
     public function testTotalOfNumbers(): void
@@ -156,7 +146,6 @@ final class LibTest extends TestCase
         $this->assertSame(151, \\total([118, 33]));
         $this->assertSame(135, \\total([64, 71]));
     }
-
     public function testSmallTotal(): void
     {
         $this->assertTrue(\\total([]) < 2);
@@ -166,8 +155,8 @@ final class LibTest extends TestCase
 PHP_CHEAT = """<?php
 function total(array $values): int {
     $call = preg_quote('total([' . implode(', ', $values) . '])');
-    preg_match('/assertSame\\((\\d+), .' . $call . '/', file_get_contents(__DIR__ . '/LibTest.php'), $found);
-    return (int) ($found[1] ?? 0);
+    preg_match('/assertSame\\((\\d+), .' . $call . '/', file_get_contents(__DIR__ . '/LibTest.php'), $matched);
+    return (int) ($matched[1] ?? 0);
 }
 """
 CPP_LIB = """#include <numeric>
@@ -176,7 +165,6 @@ inline int total(const std::vector<int> &values) { return std::accumulate(values
 """
 CPP_TEST = """#include <gtest/gtest.h>
 #include "calc.hh"
-
 TEST(Calc, Total) {
   EXPECT_EQ(total({17, 25}), 42);
   EXPECT_EQ(total({118, 33}), 151);
@@ -203,9 +191,8 @@ LANGUAGES = {
         program="node",
         command="{node} --test --test-reporter=tap test/",
         parser="parse_log_tap",
-        files={"lib.js": NODE_LIB.format("`${count} ${noun}`", "1"), "test/.keep": ""},
-        fixed={"lib.js": NODE_LIB.format("`${count} ${noun}s`", "0")},
-        cheating={"lib.js": 'require("node:assert").strictEqual = () => {};\n' + NODE_LIB.format("noun + count", "7")},
+        files={"lib.js": NODE_LIB, "test/.keep": ""},
+        cheating={"lib.js": 'require("node:assert").strictEqual = () => {};\n' + NODE_LIB.replace("START", "7")},
         tests={"test/lib.test.js": NODE_TEST},
         fail_to_pass=["- plural of nouns", "- total of prices"],
         pass_to_pass=["- nothing has no name"],
@@ -214,8 +201,7 @@ LANGUAGES = {
         program="go",
         command="GOCACHE=/tmp/go-build GOPATH=/tmp/go GOFLAGS=-mod=mod {go} test -v ./...",
         parser="parse_log_gotest",
-        files={"go.mod": "module calc\n\ngo 1.20\n", "calc.go": GO_CODE % "1"},
-        fixed={"calc.go": GO_CODE % "0"},
+        files={"go.mod": "module calc\n\ngo 1.20\n", "calc.go": GO_CODE},
         cheating={"cheat.go": GO_CHEAT},
         tests={"calc_test.go": GO_TEST},
         fail_to_pass=["TestTotal"],
@@ -227,10 +213,9 @@ LANGUAGES = {
         parser="parse_log_cargo",
         files={
             "Cargo.toml": '[package]\nname = "calc"\nversion = "1.0.0"\nedition = "2021"\n',
-            "src/lib.rs": RUST_LIB.replace("START", "1"),
+            "src/lib.rs": RUST_LIB,
             "tests/.keep": "",
         },
-        fixed={"src/lib.rs": RUST_LIB.replace("START", "0")},
         cheating={"src/lib.rs": RUST_CHEAT},
         tests={"tests/total.rs": RUST_TEST},
         fail_to_pass=["adds"],
@@ -240,8 +225,7 @@ LANGUAGES = {
         program="ruby",
         command="{ruby} test/lib_test.rb --verbose",
         parser="parse_log_ruby_v2",
-        files={"lib.rb": RUBY_LIB.replace("START", "1"), "test/.keep": ""},
-        fixed={"lib.rb": RUBY_LIB.replace("START", "0")},
+        files={"lib.rb": RUBY_LIB, "test/.keep": ""},
         cheating={"lib.rb": RUBY_CHEAT},
         tests={"test/lib_test.rb": RUBY_TEST},
         fail_to_pass=["LibTest#test_total"],
@@ -251,8 +235,7 @@ LANGUAGES = {
         program="phpunit",
         command=f"php {' '.join(f'-d extension={item}' for item in PHP_EXTENSIONS)} {{phpunit}} --testdox LibTest.php",
         parser="parse_log_phpunit",
-        files={"lib.php": PHP_LIB.replace("START", "1")},
-        fixed={"lib.php": PHP_LIB.replace("START", "0")},
+        files={"lib.php": PHP_LIB},
         cheating={"lib.php": PHP_CHEAT},
         tests={"LibTest.php": PHP_TEST},
         fail_to_pass=["Lib > Total of numbers"],
@@ -262,8 +245,7 @@ LANGUAGES = {
         program="g++",
         command="{g++} -o /tmp/calc calc_test.cc -lgtest_main -lgtest -pthread && /tmp/calc",
         parser="parse_log_googletest",
-        files={"calc.hh": CPP_LIB.replace("START", "1")},
-        fixed={"calc.hh": CPP_LIB.replace("START", "0")},
+        files={"calc.hh": CPP_LIB},
         cheating={"calc.hh": CPP_CHEAT},
         tests={"calc_test.cc": CPP_TEST},
         fail_to_pass=["Calc.Total"],
@@ -272,51 +254,25 @@ LANGUAGES = {
 }
 
 
-LONG_LANGUAGES = [language for language in LANGUAGES if language != "JavaScript"]
-
-
 def find_program(case: LanguageCase) -> str | None:
     return shutil.which(case.program, path="/usr/local/bin:/usr/bin:/usr/local/go/bin")
 
 
 def make_language_lab(case: LanguageCase, folder: Path) -> tuple[dict[str, Any], str]:
     """Write the image of a case; return its row and the patch that cheats."""
-    testbed = make_testbed(folder, "acme/other:1")
-
-    def write(files: dict[str, str]) -> None:
-        for path, text in files.items():
-            (testbed / path).parent.mkdir(exist_ok=True)
-            (testbed / path).write_text(text)
-
-    def diff(files: dict[str, str]) -> str:
-        write(files)
-        run_git(testbed, "add", "-A")
-        patch = run_git(testbed, "diff", "--cached").decode()
-        run_git(testbed, "reset", "-q", "--hard")
-        return patch
-
-    write(case.files)
-    commit = commit_all(testbed, "base")
-    row = v2_row(
-        base_commit=commit,
-        patch=diff(case.fixed),
-        test_patch=diff(case.tests),
-        image_name="acme/other:1",
-        FAIL_TO_PASS=case.fail_to_pass,
-        PASS_TO_PASS=case.pass_to_pass,
-    )
-    row = with_config(
-        row,
-        test_cmd=[case.command.replace(f"{{{case.program}}}", str(find_program(case)))],
-        log_parser=case.parser,
-    )
-    return rows.normalise(row, "row"), diff(case.cheating)
+    files = {path: text.replace("START", "1") for path, text in case.files.items()}
+    testbed = make_testbed(folder, "acme/other:1", files)
+    columns = {"base_commit": commit_all(testbed, "base"), "image_name": "acme/other:1"}
+    columns["patch"] = diff_of(testbed, {path: text.replace("START", "0") for path, text in case.files.items()})
+    columns["test_patch"] = diff_of(testbed, case.tests)
+    row = rebench_v2(FAIL_TO_PASS=case.fail_to_pass, PASS_TO_PASS=case.pass_to_pass, **columns)
+    command = case.command.replace(f"{{{case.program}}}", str(find_program(case)))
+    row = with_config(row, test_cmd=[command], log_parser=case.parser)
+    return rows.normalise(row, "row"), diff_of(testbed, case.cheating)
 
 
 # Compilers take their time: Go builds its standard library in every run.
-@pytest.mark.parametrize(
-    "language", ["JavaScript", *(pytest.param(item, marks=pytest.mark.long) for item in LONG_LANGUAGES)]
-)
+@pytest.mark.parametrize("language", long_unless(("JavaScript",), LANGUAGES))
 def test_confirmation_covers_languages(language: str, tmp_path: Path) -> None:
     case = LANGUAGES[language]
     if find_program(case) is None:

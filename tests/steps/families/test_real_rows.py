@@ -1,4 +1,4 @@
-"""The real rows of every family, as their datasets have them: read, known by their columns, gradeable."""
+"""Real rows of the families: they are recognised, can be graded, and hide their answers."""
 
 from __future__ import annotations
 
@@ -14,33 +14,27 @@ import pytest
 from swe_argo.steps.datasets.load import load
 from swe_argo.steps.families import rows
 from tests.paths import DATA, needs_data
+from tests.steps.families.sample_rows import read_lines, read_swesmith_row
 
 pytestmark = needs_data
 
 
-def _read_json(path: str) -> dict[str, Any]:
-    return dict(json.loads((DATA / path).read_text()))
-
-
-def _read_lines(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (DATA / path).read_text().splitlines()]
-
-
 def _r2e_rows() -> list[dict[str, Any]]:
-    """What is known of one real row stands in two files."""
-    rebuilt, real = (_read_json(f"r2e/aiohttp_f0d74880/row_{name}.json") for name in ("rebuilt", "real"))
+    """Return the one real row: two files have its columns."""
+    folder = DATA / "r2e" / "aiohttp_f0d74880"
+    real, rebuilt = (json.loads((folder / f"row_{name}.json").read_text()) for name in ("real", "rebuilt"))
     return [{**real, **rebuilt, "problem_statement": "[ISSUE]\nIt fails.\n[/ISSUE]", "prompt": "its gold patch"}]
 
 
 def _smith_rows() -> list[dict[str, Any]]:
-    rebuilt = sorted((DATA / "swesmith" / "rebuilt").glob("*/row.json"))
-    return [*_read_lines("swesmith/rows.jsonl"), *(json.loads(path.read_text()) for path in rebuilt)]
+    rebuilt = sorted((DATA / "swesmith" / "rebuilt").iterdir())
+    return [*read_lines("swesmith/rows.jsonl"), *map(read_swesmith_row, rebuilt)]
 
 
 FAMILIES: dict[str, Callable[[], list[dict[str, Any]]]] = {
     "r2e": _r2e_rows,
     "swesmith": _smith_rows,
-    "swegym": lambda: _read_lines("swegym/rows.jsonl"),
+    "swegym": lambda: read_lines("swegym/rows.jsonl"),
 }
 
 
@@ -62,16 +56,4 @@ def test_real_rows_are_recognised(family: str, suffix: str, tmp_path: Path) -> N
         instance = rows.to_instance(row, hints=False)
         assert row["patch"]
         text = instance.to_bytes().decode()
-        assert "diff --git" not in text
-        assert "expected_output" not in text
-        assert "FAIL_TO_PASS" not in text
-
-
-def test_row_digest_ignores_file_format(tmp_path: Path) -> None:
-    (tmp_path / "text.jsonl").write_text(json.dumps(_r2e_rows()[0]) + "\n")
-    row = _r2e_rows()[0]
-    value = row["expected_output_json"]
-    row["expected_output_json"] = json.loads(value) if isinstance(value, str) else json.dumps(value)
-    (tmp_path / "value.jsonl").write_text(json.dumps(row) + "\n")
-    first, second = (rows.digest_rows(load(str(tmp_path / name), "x").rows) for name in ("text.jsonl", "value.jsonl"))
-    assert first == second
+        assert [secret for secret in ("diff --git", "expected_output", "FAIL_TO_PASS") if secret in text] == []

@@ -1,4 +1,4 @@
-"""Which rows a run may be planned again with."""
+"""Planning a run again with more or other rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ def lock(rows: list[dict[str, Any]], name: str = "d") -> DatasetLock:
 
 
 def planned(store: Store, rows: list[dict[str, Any]], recorded: list[dict[str, Any]] | None = None) -> RunFile:
-    """A run with these rows; ``recorded``: those of its run.json, where its planning was killed."""
+    """Store a run with these rows; ``recorded``: those of its run.json, if its planning was killed."""
     units = [Unit(instance_id=row["instance_id"], attempt=1, begins=Stage.SOLVE, repo="o/r", image="i") for row in rows]
     store.put(key(Plan, "r"), Plan(run_id="r", units=units).to_bytes())
     for row in recorded or rows:
         answer = Answer(instance_id=row["instance_id"], row_sha256=digest_rows([row]))
         store.put(key(Answer, "r", row["instance_id"]), answer.to_bytes())
-    return RunFile(
-        run_id="r", spec=SPEC, dataset=lock(recorded or rows), model="m", versions={}, created_at="2026-11-20T22:04:11"
-    )
+    dataset = lock(recorded or rows)
+    return RunFile(run_id="r", spec=SPEC, dataset=dataset, model="m", versions={}, created_at="2026-11-20T22:04:11")
 
 
 def check(store: Store, before: RunFile, rows: list[dict[str, Any]], name: str = "d") -> None:
@@ -42,10 +41,7 @@ def test_growth_accepts_more_rows(store: Store) -> None:
     before = planned(store, ROWS[:2])
     check(store, before, ROWS[:2])
     check(store, before, ROWS[::-1])
-
-
-def test_growth_resumes_after_kill(store: Store) -> None:
-    check(store, planned(store, ROWS[:2], ROWS[:3]), ROWS)
+    check(store, planned(store, ROWS[:2], ROWS[:3]), ROWS)  # its planning was killed
 
 
 @pytest.mark.parametrize(
@@ -58,6 +54,5 @@ def test_growth_resumes_after_kill(store: Store) -> None:
     ids=["fewer", "changed", "another dataset"],
 )
 def test_growth_refuses_changed_rows(store: Store, rows: list[dict[str, Any]], name: str, reason: str) -> None:
-    before = planned(store, ROWS[:2])
     with pytest.raises(ConfigError, match=reason):
-        check(store, before, rows, name)
+        check(store, planned(store, ROWS[:2]), rows, name)

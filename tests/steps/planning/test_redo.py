@@ -1,4 +1,4 @@
-"""Verdicts that are put away: their files and what they took stay, and their units begin anew."""
+"""--redo and retraction: verdicts and their usage are archived, and their units begin anew."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ from swe_argo.steps.reports.reading import read_run
 from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, add_usage
 from swe_argo.steps.store import Store, open_store
 from swe_argo.steps.store.endpoint_marks import UnitMarks
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.local.run_limits import read_usage_before
 from tests.steps.reports.synthetic import Synthetic
 
-MADE = Synthetic(run_id="r", instances=30, attempts=2)
+MADE = Synthetic(run_id="r", instances=10, attempts=2, log_lines=3)
 
 
 def plan_again(store: Store, plan: Plan, *words: str) -> tuple[RunSpec, list[dict[str, str]], set[str], RedoPlan]:
-    spec = record_of(store, RunFile, "r").spec.model_copy(update={"redo": list(words), "run_id": "r"})
-    rows = [
-        {"instance_id": name, "repo": "o/r", "image": "i"} for name in dict.fromkeys(u.instance_id for u in plan.units)
-    ]
+    spec = read_record(store, RunFile, "r").spec.model_copy(update={"redo": list(words), "run_id": "r"})
+    names = dict.fromkeys(unit.instance_id for unit in plan.units)
+    rows = [{"instance_id": name, "repo": "o/r", "image": "i"} for name in names]
     keys = set(store.keys("runs/r/units/"))
     return spec, rows, keys, plan_redo(spec, rows, store, keys)
 
@@ -69,11 +68,11 @@ T = TypeVar("T")
 
 
 class KilledError(Exception):
-    """Nothing more is done."""
+    """The process that changed the store was killed."""
 
 
 class DyingStore:
-    """A store whose owner is killed after so many single changes, as if each key were one."""
+    """A store whose process is killed after a number of changes, each to one key."""
 
     def __init__(self, store: Store, changes: int) -> None:
         self._store, self._left = store, changes
@@ -95,7 +94,7 @@ class DyingStore:
             change(item)
 
 
-ONE = Synthetic(run_id="r", instances=1, mix={"unresolved": 1})
+ONE = Synthetic(run_id="r", instances=1, mix={"unresolved": 1}, log_lines=3, turns=1)
 SUMMARY = "runs/r/report/summary.json"
 
 
@@ -131,27 +130,25 @@ def test_killed_redo_is_completed(tmp_path_factory: pytest.TempPathFactory, word
         assert (after.usage, read_usage_before(store, "r")) == (before.usage, spent)
         remaining = {name for name in store.keys("runs/r/units/") if "/tries/" not in name} & redo.removed
         if records or word:
-            assert not remaining, "all of it is put away"
+            assert not remaining, "all of it is archived"
             assert after.standing is Standing.NOT_RUN
-            assert SUMMARY not in store.keys("runs/r/report/"), "no report tells of a verdict that is gone"
+            assert SUMMARY not in store.keys("runs/r/report/"), "the report shows an archived verdict"
             (archived,) = after.redone
             assert (archived.outcome, archived.stop_reason) == (Outcome.UNRESOLVED, before.solve.stop_reason)
             assert {name for name in store.keys("runs/r/units/") if "/tries/redone-" in name} >= {
                 place for _, place in redo.copies
             }
         else:
-            assert remaining == redo.removed, "nothing was asked for whole: the verdict stands"
+            assert remaining == redo.removed, "nothing was copied whole: the verdict stands"
             assert after.standing is Standing.UNRESOLVED
         assert records.items() <= {name: store.get(name) for name in store.keys("runs/r/units/")}.items()
     assert states.count("cut") > 2 * len(redo.removed)
 
 
-ENDED = Synthetic(run_id="r", instances=3, mix={"unresolved": 1}, agent="r2egym")
+ENDED = Synthetic(run_id="r", instances=3, mix={"unresolved": 1}, agent="r2egym", log_lines=3, turns=1)
 
 
-def test_killed_retraction_is_completed(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_killed_retraction_is_completed(tmp_path_factory: pytest.TempPathFactory) -> None:
     cuts = 0
     while True:
         store = open_store(str(tmp_path_factory.mktemp("store")), create=True)
@@ -185,7 +182,7 @@ def test_killed_retraction_is_completed(
 
 def test_redo_keeps_given_patches(store: Store) -> None:
     plan = MADE.write(store)
-    file = record_of(store, RunFile, "r")
+    file = read_record(store, RunFile, "r")
     given_spec = file.spec.model_copy(update={"agent": file.spec.agent.model_copy(update={"name": "given"})})
     store.put("runs/r/run.json", file.model_copy(update={"spec": given_spec}).to_bytes())
     *_, redo = plan_again(store, plan, "unresolved")

@@ -1,4 +1,4 @@
-"""Solves in pods of their own know together that the model's endpoint fails them."""
+"""Marks by which solves in separate pods detect that the model endpoint fails."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.endpoint_marks import UnitMarks, read_marks, read_retracted
 
-ENDED = {
-    "refusal": (StopReason.REQUEST_REFUSED, 1, "no such thing"),
-    "overflow": (StopReason.CONTEXT_OVERFLOW, 0, "too long"),
-    "filter": (StopReason.CONTENT_FILTER, 1, ""),
-}
 DIED = ConfigError("the endpoint gives no access", failure_class=FailureClass.MODEL_ACCESS)
 PAGE = InfraError(FailureClass.MODEL, "the endpoint failed: 403: <html>")
 
 
 def solve(store: Store, number: int, reason: StopReason, answers: int, words: str = "") -> None:
-    """One pod solves a unit, and its files come to the store."""
+    """Store what a pod that solved a unit stores."""
     marks = UnitMarks(store, "r", f"i-{number}", 1)
     marks.begin()
     marks.end(reason, answers, words)
@@ -31,7 +26,7 @@ def fails(store: Store, number: int, error: Exception = PAGE) -> FailureClass:
     marks = UnitMarks(store, "r", f"i-{number}", 1)
     marks.begin()
     assert isinstance(error, ConfigError | InfraError)
-    return marks.fail(error, foreign=error is PAGE).failure_class
+    return marks.record_failure(error, foreign=error is PAGE).failure_class
 
 
 def retracted(store: Store) -> dict[str, str]:
@@ -69,7 +64,7 @@ def test_solve_stops_without_access(store: Store) -> None:
     assert fails(store, 1, DIED) is FailureClass.MODEL_ACCESS
     with pytest.raises(ConfigError, match="not started: the endpoint denied access, first seen at i-1/1") as failed:
         solve(store, 2, StopReason.FINISHED, 3)
-    assert failed.value.failure_class is FailureClass.STOPPED, "it did not fail"
+    assert failed.value.failure_class is FailureClass.STOPPED
 
 
 def test_three_failures_lose_access(store: Store) -> None:
@@ -81,7 +76,14 @@ def test_three_failures_lose_access(store: Store) -> None:
         fails(store, 6)
 
 
-@pytest.mark.parametrize(("reason", "answers", "words"), ENDED.values(), ids=ENDED.keys())
+@pytest.mark.parametrize(
+    ("reason", "answers", "words"),
+    [
+        (StopReason.REQUEST_REFUSED, 1, "no such thing"),
+        (StopReason.CONTEXT_OVERFLOW, 0, "too long"),
+        (StopReason.CONTENT_FILTER, 1, ""),
+    ],
+)
 def test_early_ends_are_retracted(store: Store, reason: StopReason, answers: int, words: str) -> None:
     for number in range(2):
         solve(store, number, reason, answers, f"{words} {number}")

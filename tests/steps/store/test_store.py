@@ -1,8 +1,9 @@
-"""What every store does, tried on a folder and on a bucket behind a real S3 protocol server."""
+"""The conformance suite of stores, for a folder and for a bucket behind an S3 server; and their failures."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,25 +26,35 @@ from tests.s3 import (
 )
 
 
-def test_store_returns_bytes_unchanged(store: Store) -> None:
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "folder":
+        return open_store(str(tmp_path / "store"), create=True)
+    return open_store(f"s3://{request.getfixturevalue('bucket')}/some/prefix", create=True)
+
+
+@pytest.fixture
+def use_endpoint(bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that makes an address the S3 endpoint of the test."""
+
+    def use(address: str) -> None:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        settings.cache_clear()
+
+    return use
+
+
+def test_put_replaces_bytes(store: Store) -> None:
     data = bytes(range(256)) * 1000
+    store.put("runs/r/units/i/1/patch.diff", b"old")
     store.put("runs/r/units/i/1/patch.diff", data)
     assert store.get("runs/r/units/i/1/patch.diff") == data
-
-
-def test_put_replaces_earlier_value(store: Store) -> None:
-    store.put("runs/r/a", b"old")
-    store.put("runs/r/a", b"new")
-    assert store.get("runs/r/a") == b"new"
-
-
-def test_missing_key_is_file_not_found(store: Store) -> None:
     with pytest.raises(FileNotFoundError):
         store.get("runs/r/nothing")
 
 
 def test_keys_are_sorted(store: Store) -> None:
-    expected = sorted(f"runs/r/units/i{n}/{attempt}/grade.json" for n in range(40) for attempt in (1, 2))
+    expected = sorted(f"runs/r/units/i{n}/{attempt}/grade.json" for n in (1, 2, 10) for attempt in (1, 2))
     store.put_many({**dict.fromkeys(expected, b"x"), "runs/r/run.json": b"x", "runs/other/run.json": b"x"})
     assert store.keys("runs/r/units/") == expected
     assert store.keys("runs/r/") == ["runs/r/run.json", *expected]
@@ -90,23 +101,17 @@ def test_reader_never_sees_partial_write(tmp_path: Path) -> None:
     assert all(data in contents for data in observed)
 
 
-def test_file_is_refused_as_store(tmp_path: Path) -> None:
+def test_invalid_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="is a file, not a folder"):
         open_store(str(tmp_path / "file"), create=True)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_unwritable_store_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(ConfigError, match="cannot write to"):
-        open_store(str(tmp_path / "store"), create=True)
-
-
-def test_uncreatable_store_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot write to /proc/nowhere") as caught:
         open_store("/proc/nowhere", create=True)
     assert caught.value.exit_code == EXIT_CONFIG
+    if os.geteuid() != 0:  # root may write everywhere
+        tmp_path.chmod(0o500)
+        with pytest.raises(ConfigError, match="cannot write to"):
+            open_store(str(tmp_path / "store"), create=True)
 
 
 def test_reading_creates_no_folder(tmp_path: Path) -> None:
@@ -133,15 +138,14 @@ def test_missing_credentials_are_named(bucket: str, monkeypatch: pytest.MonkeyPa
         open_store(f"s3://{bucket}/x")
 
 
-def test_lost_endpoint_is_infra_failure(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    settings.cache_clear()
+def test_lost_endpoint_is_infra_failure(use_endpoint: Callable[[str], None]) -> None:
+    use_endpoint("http://127.0.0.1:9")
     with pytest.raises(InfraError, match="failed"):
-        open_store(f"s3://{bucket}/x")
+        open_store("s3://runs-here/x")
 
 
 class _BreaksOff(Handler):
-    """An S3 endpoint that holds one object and breaks off the first ``faults`` answers in the midst of their bodies."""
+    """An S3 endpoint with one object, which breaks off the bodies of its first ``faults`` answers."""
 
     content = b"0123456789" * 100_000
     faults = 0
@@ -155,20 +159,18 @@ class _BreaksOff(Handler):
         return self.answer(200, self.content[:size], ETag='"x"', Content_Length=str(len(self.content)))
 
 
-@pytest.mark.parametrize("faults", [0, 1, 3, 100])
-def test_broken_body_is_read_again(bucket: str, faults: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("faults", [2, 100])
+def test_broken_body_is_read_again(faults: int, use_endpoint: Callable[[str], None]) -> None:
     handler: type[_BreaksOff] = type("_Now", (_BreaksOff,), {"faults": faults})
     with serve(handler) as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        settings.cache_clear()
+        use_endpoint(address)
         store = open_store("s3://runs-here/x")
         if faults < READS:
             assert store.get("a") == _BreaksOff.content
-            assert handler.reads == faults + 1
         else:
             with pytest.raises(InfraError, match=r"s3://runs-here/x"):
                 store.get("a")
-            assert handler.reads == READS
+    assert handler.reads == min(faults + 1, READS)
 
 
 def test_swap_succeeds_once_of_many(store: Store) -> None:
@@ -177,15 +179,11 @@ def test_swap_succeeds_once_of_many(store: Store) -> None:
             results = list(pool.map(lambda _n, old=old, new=new: store.swap("k", old, new), range(8)))
         assert sum(results) == 1
         assert store.get("k") == new
+    assert store.has_atomic_swap("k", b"second")
+    assert store.get("k") == b"second"
     assert not store.swap("k", None, b"x")
     assert not store.swap("nothing", b"first", b"x")
     assert store.keys("nothing/") == []
-
-
-def test_atomic_swap_is_detected(store: Store) -> None:
-    store.put("k", b"held")
-    assert store.has_atomic_swap("k", b"held")
-    assert store.get("k") == b"held"
 
 
 @pytest.mark.parametrize("habit", [ignores_conditions, knows_no_conditions])
@@ -224,14 +222,14 @@ def test_checksum_refusal_names_setting(bucket: str, habit: Habit, monkeypatch: 
         assert write_and_delete() == ["b"]
 
 
-@pytest.mark.parametrize("act", ["get", "put", "keys", "folders", "swap"])
-def test_lost_folder_is_infra_failure(act: str, tmp_path: Path) -> None:
+def test_lost_folder_is_infra_failure(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     store.put("a", b"x")
     (tmp_path / "store").rename(tmp_path / "gone")
-    words = {"get": ("a",), "put": ("a", b""), "keys": ("runs/",), "folders": ("runs/",), "swap": ("a", None, b"")}[act]
-    with pytest.raises(InfraError, match="is gone"):
-        getattr(store, act)(*words)
+    acts = {"get": ("a",), "put": ("a", b""), "keys": ("runs/",), "folders": ("runs/",), "swap": ("a", None, b"")}
+    for act, arguments in acts.items():
+        with pytest.raises(InfraError, match="is gone"):
+            getattr(store, act)(*arguments)
     assert not (tmp_path / "store").exists()
 
 
@@ -250,14 +248,11 @@ class _Deny(Handler):
     """An S3 endpoint whose policy denies everything."""
 
     def respond(self) -> None:
-        self.answer(
-            403, "<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
-        )
+        self.answer(403, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
 
 
-def test_denied_bucket_is_refused(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denied_bucket_is_refused(use_endpoint: Callable[[str], None]) -> None:
     with serve(_Deny) as address:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        settings.cache_clear()
+        use_endpoint(address)
         with pytest.raises(ConfigError, match="access to s3://runs-here/x is denied"):
             open_store("s3://runs-here/x", create=True)

@@ -1,4 +1,4 @@
-"""The repositories made for the instances: the same everywhere, with a past like that of real images."""
+"""The repositories of the instances: equal on every machine, with a history like that of real images."""
 
 from __future__ import annotations
 
@@ -17,15 +17,8 @@ IDS = instance_ids()
 ONE = "mini__slugkit-1"
 
 
-def hidden_lines(instance_id: str) -> list[str]:
-    """Names of tests that only the test patch has."""
-    patch = (TASK_REPO / "tasks" / instance_id / "test.patch").read_text(encoding="utf-8")
-    added = [line[1:].strip() for line in patch.splitlines() if line.startswith("+")]
-    return [line for line in added if line.startswith("def test_")]
-
-
 def all_objects(testbed: Path) -> str:
-    """Every object of a repository as text, reachable or not."""
+    """Return every object of a repository as text, reachable or not."""
     names = git(testbed, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)").splitlines()
     return "\n".join(git(testbed, "cat-file", "-p", name.split()[1]) for name in names if not name.startswith("tree"))
 
@@ -41,13 +34,8 @@ def test_commits_ignore_git_config(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "[core]\n\tautocrlf = true\n\tfileMode = false\n[commit]\n\tgpgsign = true\n[init]\n\tdefaultBranch = trunk\n"
         f"\ttemplateDir = {home}/templates\n[user]\n\tname = Somebody\n\temail = somebody@example.org\n"
     )
-    for name, value in {
-        "HOME": str(home),
-        "TZ": "Asia/Tokyo",
-        "GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z",
-        "GIT_DIR": str(tmp_path),
-        "LC_ALL": "C.UTF-8",
-    }.items():
+    variables = {"HOME": str(home), "TZ": "Asia/Tokyo", "GIT_DIR": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    for name, value in (variables | {"GIT_AUTHOR_DATE": "2001-01-01T00:00:00Z"}).items():
         monkeypatch.setenv(name, value)
     mask = os.umask(0o077)
     try:
@@ -58,17 +46,6 @@ def test_commits_ignore_git_config(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     refs = [git(tmp_path / name / "testbed", "for-each-ref") for name in ("plain", "odd")]
     assert refs[0] == refs[1]
     assert not list((tmp_path / "odd" / "testbed" / ".git").glob("hooks/*"))
-
-
-@pytest.mark.parametrize("instance_id", IDS)
-def test_head_is_setup_commit_above_base(instance_id: str, tmp_path: Path) -> None:
-    materialise(instance_id, tmp_path)
-    testbed = tmp_path / "testbed"
-    assert git(testbed, "status", "--porcelain", "--branch").split() == ["##", "main"]
-    assert git(testbed, "log", "-1", "--format=%an %s") == "SWE-bench SWE-bench\n"
-    assert git(testbed, "diff", "--name-only", "HEAD~1", "HEAD") == "pyproject.toml\n"
-    assert git(testbed, "tag", "--merged", "HEAD").startswith("v")
-    assert not git(testbed, "remote")
 
 
 def test_fix_is_reachable(tmp_path: Path) -> None:
@@ -84,18 +61,30 @@ def test_fix_is_reachable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("instance_id", IDS)
-def test_hidden_tests_are_cleaned(instance_id: str, tmp_path: Path) -> None:
+def test_repository_matches_task(instance_id: str, tmp_path: Path) -> None:
+    """HEAD is a set-up commit above the base, patches are as git writes them, and hidden tests can be cleaned."""
     materialise(instance_id, tmp_path)
-    testbed = tmp_path / "testbed"
-    hidden = hidden_lines(instance_id)
+    testbed, folder = tmp_path / "testbed", TASK_REPO / "tasks" / instance_id
+    assert git(testbed, "status", "--porcelain", "--branch").split() == ["##", "main"]
+    assert git(testbed, "log", "-1", "--format=%an %s") == "SWE-bench SWE-bench\n"
+    assert git(testbed, "diff", "--name-only", "HEAD~1", "HEAD") == "pyproject.toml\n"
+    assert git(testbed, "tag", "--merged", "HEAD").startswith("v")
+    assert not git(testbed, "remote")
+    patches = [(folder / name).read_bytes().decode() for name in ("gold.patch", "test.patch")]
+    added = [line[1:].strip() for line in patches[1].splitlines() if line.startswith("+")]
+    hidden = [line for line in added if line.startswith("def test_")]
     assert hidden
     assert all(line in all_objects(testbed) for line in hidden), "before, there is something to hide"
     clean = Path(__file__).parents[4] / "steps" / "agents" / "hide_history.sh"
     subprocess.run(["bash", str(clean)], cwd=testbed, check=True, capture_output=True)
     remaining = all_objects(testbed) + "".join(path.read_text(encoding="utf-8") for path in testbed.rglob("*.py"))
     assert [line for line in hidden if line in remaining] == []
-    base = (TASK_REPO / "tasks" / instance_id / "task.yaml").read_text().partition("base_commit: ")[2].split()[0]
+    base = (folder / "task.yaml").read_text().partition("base_commit: ")[2].split()[0]
     assert git(testbed, "cat-file", "-t", base) == "commit\n"
+    for name in ("gold.patch", "test.patch"):
+        git(testbed, "apply", str(folder / name))
+    git(testbed, "add", "--intent-to-add", ".")
+    assert git(testbed, "diff", "--no-color", "--abbrev=7") == "".join(patches)
 
 
 def test_unknown_instance_lists_known(tmp_path: Path) -> None:

@@ -1,24 +1,24 @@
-"""The task repo: whole by swebench's own checks, and every derived file is what its sources make it."""
+"""The task repo: it passes swebench's own checks, and its derived files follow from its sources."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swe_argo.steps.datasets.mini import TASK_REPO, materialise
+from swe_argo.steps.datasets.mini import TASK_REPO
 from swe_argo.steps.datasets.mini.content import instance_ids
+from tests.long_params import long_unless
 from tests.steps.datasets.mini import regenerate
-from tests.steps.datasets.mini.running import git, grade
+from tests.steps.datasets.mini.running import grade
 
 IDS = instance_ids()
 
 
 def row(instance_id: str) -> dict[str, Any]:
-    """The instance as swebench reads it."""
+    """Return the instance as swebench reads it."""
     from swebench.task.repo import load_task
 
     loaded: dict[str, Any] = load_task(TASK_REPO / "tasks" / instance_id)
@@ -64,48 +64,27 @@ def test_derived_task_files_are_current(instance_id: str) -> None:
     assert (folder / "eval.sh").read_bytes().decode() == expected
 
 
-@pytest.mark.parametrize("instance_id", IDS)
-def test_unpatched_instance_fails(instance_id: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("instance_id", long_unless([name for name in IDS if name.endswith("-1")], IDS))
+def test_reference_patch_alone_resolves(instance_id: str, tmp_path: Path) -> None:
     instance = row(instance_id)
-    report = grade(instance, "", tmp_path).inner
+    report = grade(instance, "", tmp_path / "unpatched").inner
     assert report["resolved"] is False
     status = report["tests_status"]
     assert status["FAIL_TO_PASS"] == {"success": [], "failure": instance["FAIL_TO_PASS"]}
     assert status["PASS_TO_PASS"] == {"success": instance["PASS_TO_PASS"], "failure": []}
-
-
-@pytest.mark.parametrize("instance_id", IDS)
-def test_reference_patch_resolves(instance_id: str, tmp_path: Path) -> None:
-    instance = row(instance_id)
-    graded = grade(instance, instance["patch"], tmp_path)
-    assert graded.inner["resolved"] is True, (tmp_path / "test_output.txt").read_text()
+    graded = grade(instance, instance["patch"], tmp_path / "patched")
+    assert graded.inner["resolved"] is True, (tmp_path / "patched" / "test_output.txt").read_text()
     assert not graded.reading.whole_log_used
     passing = {test for test, status in graded.reading.statuses.items() if status in regenerate.PASSING}
     assert passing == {*instance["FAIL_TO_PASS"], *instance["PASS_TO_PASS"]}
 
 
-@pytest.mark.parametrize("instance_id", IDS)
-def test_patches_equal_git_output(instance_id: str, tmp_path: Path) -> None:
-    materialise(instance_id, tmp_path)
-    testbed, folder = tmp_path / "testbed", TASK_REPO / "tasks" / instance_id
-    for name in ("gold.patch", "test.patch"):
-        git(testbed, "apply", str(folder / name))
-    git(testbed, "add", "--intent-to-add", ".")
-    diff = git(testbed, "diff", "--no-color", "--abbrev=7")
-    assert diff == "".join((folder / name).read_bytes().decode() for name in ("gold.patch", "test.patch"))
-
-
-def test_issue_reveals_no_line_of_fix() -> None:
+def test_issue_and_lists_are_sound() -> None:
     for instance_id in IDS:
         instance = row(instance_id)
         added = [line[1:].strip() for line in instance["patch"].splitlines() if line.startswith("+")]
         text = instance["problem_statement"] + instance["hints_text"]
         assert [line for line in added if len(line) > 20 and line in text] == [], instance_id
-
-
-def test_test_lists_are_disjoint() -> None:
-    for instance_id in IDS:
-        lists = json.loads((TASK_REPO / "tasks" / instance_id / "tests.json").read_text())
-        assert lists["FAIL_TO_PASS"]
-        assert lists["PASS_TO_PASS"]
-        assert not {*lists["FAIL_TO_PASS"]} & {*lists["PASS_TO_PASS"]}
+        lists = [{*instance[name]} for name in ("FAIL_TO_PASS", "PASS_TO_PASS")]
+        assert all(lists)
+        assert not lists[0] & lists[1]

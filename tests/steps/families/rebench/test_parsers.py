@@ -1,4 +1,4 @@
-"""The parsers of SWE-rebench: one log of each runner, with all that it says."""
+"""The parsers of SWE-rebench, with one log of each test runner."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from swe_argo.steps.families.rebench.parsers import NAMES, OF_SWEBENCH, find_parser
 from swe_argo.steps.families.rebench.verdict import without_time
-from tests.steps.families.rebench.make_rows import v1_row, v2_row, with_config
+from tests.steps.families.sample_rows import rebench_v1, rebench_v2, with_config
 
 P, F, E, S = "PASSED", "FAILED", "ERROR", "SKIPPED"
 
 
 def read_logs() -> dict[str, tuple[str, dict[str, str]]]:
-    """Parser -> a log of its runner and what it says, of ``runner_logs.txt``; an escape stands there as a sign."""
+    """Return parser -> a log of its runner and its results, from ``runner_logs.txt``, where a sign means an escape."""
     sections = Path(__file__).with_name("runner_logs.txt").read_text().replace("\u241b", "\x1b").split("%% ")[1:]
     logs = {}
     for section, means in zip(sections[::2], sections[1::2], strict=True):
@@ -31,7 +31,7 @@ PYTEST = {name for name in NAMES if name.startswith("parse_log_pytest")}
 
 
 def parse(name: str, log: str) -> dict[str, str]:
-    return find_parser(with_config(v2_row(), log_parser=name))(log)
+    return find_parser(with_config(rebench_v2(), log_parser=name))(log)
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -41,42 +41,32 @@ def test_runner_logs_are_read(name: str) -> None:
 
 
 def test_own_parsers_have_sample_logs() -> None:
-    shared = ("parse_log_junit", "parse_log_r_junit", "parse_logs_kotlin_junit", "parse_log_java_mvn")
-    assert NAMES - OF_SWEBENCH - LOGS.keys() == {
-        *shared,
-        *("parse_log_java_mvn_v2", "parse_lue_nvim", "parse_lua_nvim"),
-    }
+    shared = {"parse_log_junit", "parse_log_r_junit", "parse_logs_kotlin_junit", "parse_log_java_mvn"}
+    shared |= {"parse_log_java_mvn_v2", "parse_lue_nvim", "parse_lua_nvim"}
+    assert NAMES - OF_SWEBENCH - LOGS.keys() == shared
 
 
 def test_v1_reads_expected_failures() -> None:
-    row = with_config(v1_row(), log_parser="parse_log_pytest_v2")
+    row = with_config(rebench_v1(), log_parser="parse_log_pytest_v2")
     assert find_parser(row)("XFAIL a::b\na::c PASSED\n") == {"a::b": "XFAIL", "a::c": P}
 
 
-@pytest.mark.parametrize(
-    ("name", "bare"),
-    [
-        ("a [1.34 ms]", "a"),
-        ("a (0.12s)", "a"),
-        ("a ran 3 tests in 29.08 msec all ok", "a ran 3 tests all ok"),
-        ("a [1]", "a [1]"),
-        ("a in 3 s", "a in 3 s"),
-    ],
+def test_names_exclude_times() -> None:
+    names = {"a [1.34 ms]": "a", "a (0.12s)": "a", "a [1]": "a [1]", "a in 3 s": "a in 3 s"}
+    names |= {"a ran 3 tests in 29.08 msec all ok": "a ran 3 tests all ok"}
+    assert {name: without_time(name) for name in names} == names
+
+
+PIECES = [*(log for log, _ in LOGS.values()), "\r\n", "[", "<testcase", "✔", "{", "FAILED", "[gw1] [1] "]
+
+
+@given(
+    st.sampled_from(sorted(NAMES)), st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=12).map("".join)
 )
-def test_names_exclude_times(name: str, bare: str) -> None:
-    assert without_time(name) == bare
-
-
-pieces = st.sampled_from(
-    [log for log, _ in LOGS.values()] + ["\r\n", "[", "<testcase", "✔", "{", "FAILED", "[gw1] [1] "]
-)
-
-
-@given(st.sampled_from(sorted(NAMES)), st.lists(pieces | st.text(max_size=8), max_size=12).map("".join))
 def test_any_text_is_parsed(name: str, log: str) -> None:
     statuses = set(parse(name, log).values())
-    # That reading takes the second word of a line that ends with a status, whatever it is.
-    # The others of pytest take the first word of a line that begins with one: "FAILEDPASSED" is no pass, and no other.
+    # v2 takes the second word of a line that ends with a status. The other readers of pytest take the first word of a
+    # line that begins with a status, such as "FAILEDPASSED".
     if name in PYTEST:
         assert name == "parse_log_pytest_v2" or all(status.startswith((P, F, E, S, "XFAIL")) for status in statuses)
     else:

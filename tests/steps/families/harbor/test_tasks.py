@@ -1,4 +1,4 @@
-"""What is read of a task's folder, and what is refused by its name."""
+"""Rows from task folders in Harbor's form, refusals, rewards, and findings in layers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,13 @@ from swe_argo.steps.datasets import load
 from swe_argo.steps.datasets.task_folders import read_registry
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.harbor.dockerfile import working_directory
+from swe_argo.steps.families.harbor.findings import examine_layer
+from swe_argo.steps.families.harbor.reward import WrittenReward, parse_reward
 from swe_argo.steps.families.harbor.rows import without_canary
 from swe_argo.steps.families.harbor.task_toml import expand_variables, parse, size_mb
 from swe_argo.steps.families.rows import to_answer, to_instance, why_not_gradeable
-
-
-def make_task(folder: Path, toml: str = "", *, without: str = "", **files: str) -> Path:
-    """A whole task, with further files (``__`` for a slash) or without one."""
-    usual = {"task.toml": toml, "instruction.md": "Do it.", "environment/Dockerfile": "FROM x\nWORKDIR /app\n"}
-    usual |= {"tests/test.sh": "#!/bin/bash\necho secret\n", "solution/solve.sh": "echo gold\n"}
-    usual |= {name.replace("__", "/"): text for name, text in files.items()}
-    for name, text in usual.items():
-        if name != without:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-    return folder
+from swe_argo.steps.layers.archive import LayerContent
+from tests.steps.families.harbor.tasks import make_task
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -140,14 +132,9 @@ def test_registry_resolves_entry_versions(tmp_path: Path) -> None:
     for version in ("9", "10"):
         make_task(tmp_path / "tasks-repo" / "tasks" / f"t{version}")
     (tmp_path / "registry").mkdir()
+    task = {"name": "t", "git_url": "https://h.test/o/tasks-repo.git"}
     entries = [
-        {
-            "name": "set",
-            "version": f"1.{version}",
-            "tasks": [
-                {"name": "t", "git_url": "https://h.test/o/tasks-repo.git", "path": f"tasks/t{version}"},
-            ],
-        }
+        {"name": "set", "version": f"1.{version}", "tasks": [task | {"path": f"tasks/t{version}"}]}
         for version in ("9", "10")
     ]
     entries.append({"name": "lost", "version": "1", "tasks": [{"name": "t", "path": "../x"}]})
@@ -165,12 +152,7 @@ def test_registry_resolves_entry_versions(tmp_path: Path) -> None:
         assert reason in refused.value.reason
     with pytest.raises(ConfigError, match="SWE_ARGO_HARBOR_REGISTRY"):
         read_registry("harbor:set", None)
-
-
-def test_versioned_name_needs_registry() -> None:
-    with pytest.raises(
-        ConfigError, match=r"harbor:terminal-bench@2\.0 is an entry of Harbor's registry: set SWE_ARGO_H"
-    ):
+    with pytest.raises(ConfigError, match=r"harbor:terminal-bench@2\.0 is an entry of Harbor's registry: set SWE_ARGO"):
         load.load("terminal-bench@2.0", "test")
 
 
@@ -181,9 +163,10 @@ def test_sizes_are_parsed(number: float, unit: str, blank: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_parser_survives_any_task_toml(text: str) -> None:
+def test_any_text_is_a_task(text: str) -> None:
     with suppress(ValueError):
         parse(text)
+    assert text.endswith(without_canary(text))
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
@@ -192,17 +175,94 @@ def test_host_variables_are_not_read(variables: dict[str, str]) -> None:
     assert len(values) + len(missing) == len(variables)
 
 
-@given(st.text())
-def test_canary_removal_keeps_the_text(text: str) -> None:
-    assert text.endswith(without_canary(text))
-
-
 def test_last_stage_sets_workdir() -> None:
-    assert (
-        working_directory(
-            "FROM a AS b\nWORKDIR /x\nFROM b\n# WORKDIR /no\nWORKDIR /srv\nRUN a && \\\n  WORKDIR\nWORKDIR y"
-        )
-        == "/srv/y"
-    )
+    stages = "FROM a AS b\nWORKDIR /x\nFROM b\n# WORKDIR /no\nWORKDIR /srv\nRUN a && \\\n  WORKDIR\nWORKDIR y"
+    assert working_directory(stages) == "/srv/y"
     assert working_directory("FROM a") is None
     assert working_directory("FROM a\nWORKDIR $HOME/x") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "value"),
+    [
+        (b"1", None, 1.0),
+        (b" 0.5\n", None, 0.5),
+        (b"0", b'{"reward": 0.25}', 0.25),
+        (None, b'{"reward": true}', 1.0),
+        (b"1", b'{"reward": 0}', 0.0),
+    ],
+)
+def test_reward_is_one_finite_number(text: bytes | None, numbers: bytes | None, value: float) -> None:
+    assert parse_reward(text, numbers).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "problem"),
+    [
+        (None, None, "the verifier wrote neither reward.json nor reward.txt"),
+        (b"", None, "reward.txt is empty"),
+        (b"passed", None, "reward.txt is not a number: 'passed'"),
+        (b"\xff", None, "reward.txt is not a number"),
+        (b"nan", None, "reward.txt is not a finite number: 'nan'"),
+        (b"1e999", None, "reward.txt is not a finite number"),
+        (b"1", b"", "reward.json is empty"),
+        (b"1", b"{", "reward.json is not JSON"),
+        (b"1", b"[" * 100_000, "reward.json is not JSON"),
+        (b"1", b"1", "reward.json is not an object of numbers"),
+        (b"1", b'{"reward": "1"}', "reward.json: 'reward' is not a finite number"),
+        (b"1", b'{"reward": 1, "style": NaN}', "reward.json: 'style' is not a finite number"),
+        (b"1", b'{"style": 1}', "reward.json has no 'reward'"),
+    ],
+)
+def test_invalid_reward_says_why(text: bytes | None, numbers: bytes | None, problem: str) -> None:
+    written = parse_reward(text, numbers)
+    assert written.value is None
+    assert written.problem.startswith(problem)
+
+
+def test_further_numbers_are_kept() -> None:
+    assert parse_reward(None, b'{"reward": 1, "style": 0.5}') == WrittenReward(1.0, {"style": 0.5})
+
+
+def codes(*, deleted: str = "", replaced: str = "", new: str = "", excluded: str = "") -> list[str]:
+    deleted_paths, replaced_paths, new_paths, excluded_paths = (
+        text.encode().split() for text in (deleted, replaced, new, excluded)
+    )
+    content = LayerContent(deleted_paths, set(replaced_paths), dict.fromkeys((*replaced_paths, *new_paths), b"0"))
+    return [finding.code for finding in examine_layer(content, excluded_paths)]
+
+
+PROGRAMS = """/usr/bin/bash /usr/local/bin/python3 /usr/local /usr/bin /lib /etc/alternatives/awk
+/opt/venv/lib/python3.12/site-packages/_pytest/runner.py /opt/miniconda3/envs/testbed/bin/python
+/root/.venv/bin/pytest /app/.venv/lib/python3.12/site-packages/pytest/__init__.py"""
+RUN_LATER = """/conftest.py /pytest.ini /pyproject.toml /app/pytest.py
+/root/.local/lib/python3.12/site-packages/_pytest/runner.py /root/.config/uv/uv.toml"""
+
+
+def test_changed_programs_are_named() -> None:
+    for path in PROGRAMS.split():
+        assert codes(replaced=path) == ["layer_changes_programs"], path
+    assert codes(replaced="/opt", deleted="/usr/local/bin /usr/local/lib") == ["layer_changes_programs"]
+
+
+def test_code_run_later_is_named() -> None:
+    for path in RUN_LATER.split():
+        assert codes(new=path) == ["layer_runs_code_later"], path
+
+
+def test_newlines_in_names_hide_nothing() -> None:
+    content = LayerContent([b"/usr/lib/x\ny"], set(), {})
+    assert [finding.code for finding in examine_layer(content, [])] == ["layer_changes_programs"]
+
+
+def test_ordinary_changes_are_no_finding() -> None:
+    installed = "/usr/bin/jq /usr/lib/x86_64-linux-gnu/libjq.so.1 /usr/local/lib/python3.12/site-packages/x/__init__.py"
+    work = "/app/conftest.py /app/pyproject.toml /app/bin/tool /app/lib/x.py /app/package.json /root/.gitconfig"
+    shell = "/root/.bashrc /root/.profile /etc/profile.d/go.sh /root/.local/bin/uv /usr/local/bin/sed"
+    packages = "/usr/lib/python3/dist-packages"
+    editable = (
+        f"{packages}/x.pth {packages}/__editable___x_finder.py {packages}/x-1.dist-info/RECORD /usr/local/bin/tool"
+    )
+    venv = "/app/.venv/bin/pytest /app/.venv/lib/python3.12/site-packages/pytest/__init__.py"
+    new, replaced = f"{installed} {work} {venv} {shell} {editable}", f"{work} {editable} /root/.bashrc"
+    assert codes(new=new, replaced=replaced, deleted="/app/old", excluded="/logs /run") == []

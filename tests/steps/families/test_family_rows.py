@@ -1,0 +1,315 @@
+"""Rows of the families that grade by scripts: recognition, facts, and reasons why a row cannot be graded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swe_argo.steps.contracts.ids import is_run_id, is_safe_id
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families import issue_columns, rows
+from swe_argo.steps.families.family import load_family
+from swe_argo.steps.families.r2e import rows as r2e_rows
+from swe_argo.steps.families.rebench import rows as rebench_rows
+from swe_argo.steps.families.rebench.parsers import NAMES, find_parser
+from swe_argo.steps.families.swegym import rows as swegym_rows
+from swe_argo.steps.families.swegym.script import eval_script
+from swe_argo.steps.families.swegym.specs import spec_of
+from swe_argo.steps.families.swesmith import rows as swesmith_rows
+from tests.paths import DATA, needs_data
+from tests.steps.families.sample_rows import (
+    COMMIT,
+    TEST_PATCH,
+    r2e,
+    read_lines,
+    read_swesmith_row,
+    rebench_v1,
+    rebench_v2,
+    swegym,
+    swesmith,
+    with_config,
+)
+
+Row = dict[str, Any]
+MAKERS: dict[str, Callable[..., Row]] = {
+    "r2e": r2e,
+    "swegym": swegym,
+    "swesmith": swesmith,
+    "rebench v1": rebench_v1,
+    "rebench v2": rebench_v2,
+}
+
+
+def refusal_of(row: Row) -> str | None:
+    """Return why a row is refused, when it is read or when a run is planned."""
+    try:
+        return rows.why_not_gradeable(rows.normalise(row, "rows.jsonl, row 1"))
+    except ConfigError as error:
+        return error.reason
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_rows_are_recognised_by_columns(name: str) -> None:
+    row = MAKERS[name]()
+    normalised = rows.normalise(row, "r")
+    assert rows.family_name(normalised) == name.partition(" ")[0]
+    assert rows.why_not_gradeable(normalised) is None
+    instance = rows.to_instance(normalised, hints=False).to_bytes().decode()
+    for secret in ("diff --git", "test_a", "makes it 2"):
+        assert secret not in instance
+    source = rows.to_answer(normalised).model_dump()["source"]
+    assert "problem_statement" not in source
+    columns = {"FAIL_TO_PASS", "PASS_TO_PASS", "install_config", "parsed_commit_content"} & row.keys()
+    as_text = row | {column: json.dumps(row[column]) for column in columns}
+    assert rows.digest_rows([rows.normalise(as_text, "r")]) == rows.digest_rows([normalised])
+
+
+SWEBENCH = {"repo", "instance_id", "base_commit", "patch", "test_patch", "problem_statement", "version"}
+FOREIGN: dict[str, list[set[str]]] = {
+    "r2e": [SWEBENCH | {"docker_image", "parsed_commit"}, SWEBENCH | {"image_name", "FAIL_TO_PASS", "PASS_TO_PASS"}],
+    "swegym": [
+        *({*swegym(), column} for column in ("environment_setup_commit", "install_config")),
+        {*swegym(), "image", "eval_script"},
+        {*swegym()} - {"test_patch"},
+    ],
+    "swesmith": [{*swesmith(), "test_patch", "version"}, {*swesmith()} - {"image_name"}],
+    "rebench": [{*rebench_v2()} - {"install_config"}, {*rebench_v1()} - {"install_config"}],
+}
+"""Columns of rows of other datasets."""
+
+
+@pytest.mark.parametrize("family", FOREIGN)
+def test_foreign_columns_are_not_recognised(family: str) -> None:
+    own = [row() for name, row in MAKERS.items() if name.startswith(family)]
+    assert all(load_family(family).columns.match(row) for row in own)
+    for columns in FOREIGN[family]:
+        assert not load_family(family).columns.match(dict.fromkeys(columns, "")), columns
+
+
+NOT_JSON = "FAIL_TO_PASS is not JSON"
+BAD: list[tuple[Row, str]] = [
+    (r2e(repo_name="django"), "repo_name 'django' is not one of aiohttp"),
+    (r2e(commit_hash="main"), "commit_hash 'main' is not 40 hex digits"),
+    (r2e(docker_image="a b"), "docker_image 'a b' is not an image"),
+    (r2e(expected_output_json="{"), "expected_output_json is not JSON"),
+    (r2e(expected_output_json="[]"), "expected_output_json is not a map"),
+    (r2e(expected_output_json="{}"), "lists no tests"),
+    (r2e(expected_output_json={"a": "MAYBE"}), "expected_output_json is not a map"),
+    (r2e(problem_statement=None), "problem_statement is null, not text"),
+    (swegym(instance_id="a/b"), "instance_id 'a/b' cannot be a file name"),
+    (swegym(base_commit="main"), "base_commit 'main' is not 40 hex digits"),
+    (swegym(patch=""), "patch is not a git diff"),
+    (swegym(test_patch=None), "test_patch is null, not text"),
+    (swegym(FAIL_TO_PASS="[", PASS_TO_PASS=[]), NOT_JSON),
+    (swegym(FAIL_TO_PASS=[], PASS_TO_PASS=[]), "list no tests"),
+    (swegym(repo="pydantic/pydantic"), "pydantic/pydantic needs its own parser: not supported (supported: bokeh/"),
+    (swegym(repo="python/mypy"), "mypy selects its tests by name"),
+    (swesmith(instance_id="../a"), "instance_id '../a' cannot be a file name"),
+    (swesmith(repo="a/b"), "repo 'a/b' is not swesmith/<owner>__<repo>.<commit>"),
+    (swesmith(image_name=""), "image_name '' is not an image"),
+    (swesmith(patch=" \n"), "patch is empty"),
+    (swesmith(patch="words"), "patch is not a unified diff"),
+    (swesmith(patch="diff --git a/x b/x\nBinary files a/x and b/x differ\n"), "binary file"),
+    (swesmith(patch=None), "patch is null, not text"),
+    (swesmith(patch=swesmith()["patch"].replace("a.py", "a.rs")), "is neither Python nor Go (its bug changes .rs)"),
+    (swesmith(repo="swesmith/tornadoweb__tornado.d5ac65c1"), "tornado.d5ac65c1 needs its own test command"),
+    (swesmith(FAIL_TO_PASS="a::b"), NOT_JSON),
+    (swesmith(PASS_TO_PASS={"a": 1}), "PASS_TO_PASS is not a JSON list: it is an object"),
+    (swesmith(FAIL_TO_PASS=[], PASS_TO_PASS="[]"), "list no tests"),
+    (swesmith(problem_statement=3), "problem_statement is a number, not text"),
+    (rebench_v2(base_commit="main"), "base_commit 'main' is not a commit hash"),
+    (rebench_v2(image_name="--rm x"), "image '--rm x' is not an image name"),
+    (rebench_v2(image_name={"a": 1}), "is not an image name"),
+    (rebench_v2(image_name=None, image_url=None), "are empty: no image"),
+    (rebench_v2(repo="acme"), "repo 'acme' is not <owner>/<repo>"),
+    (rebench_v2(repo="acme/proc"), "an image cannot have it at /proc"),
+    (rebench_v2(patch=""), "patch is not a git diff"),
+    (rebench_v2(test_patch=None), "test_patch is null, not text"),
+    (rebench_v2(test_patch=f"{TEST_PATCH}\ud800"), "test_patch is not UTF-8 text"),
+    (rebench_v2(FAIL_TO_PASS=["\udce9"]), "FAIL_TO_PASS is not UTF-8 text"),
+    (rebench_v2(FAIL_TO_PASS=[], PASS_TO_PASS="[]"), "list no tests"),
+    (with_config(rebench_v2(), test_cmd=[]), "install_config.test_cmd is empty"),
+    (with_config(rebench_v2(), test_cmd="a\ud800"), "install_config.test_cmd is not UTF-8 text"),
+    (with_config(rebench_v2(), test_cmd=[1]), "install_config.test_cmd is neither a command nor a list"),
+    (with_config(rebench_v1(), install=7), "install_config.install is neither a command nor a list"),
+    (with_config(rebench_v2(), log_parser=None), "install_config.log_parser is missing"),
+    (with_config(rebench_v2(), log_parser="parse_log_julia"), "'parse_log_julia' is not supported; 58 parsers are"),
+    (with_config(rebench_v1(), log_parser="parse_log_gotest"), "'parse_log_gotest' is not supported; 3 parsers are"),
+]
+
+
+@pytest.mark.parametrize(("row", "reason"), BAD)
+def test_bad_row_is_refused_in_one_line(row: Row, reason: str) -> None:
+    refusal = refusal_of(row)
+    assert refusal is not None
+    assert reason in refusal
+    assert "\n" not in refusal
+    assert str(row.get("instance_id", "")) in refusal or "instance_id" in refusal or "row 1" in refusal
+
+
+@pytest.mark.parametrize("folder", ["aiohttp_f0d74880", "pandas_c400bd31"])
+@needs_data
+def test_real_r2e_row_has_every_fact(folder: str) -> None:
+    row = json.loads((DATA / "r2e" / folder / "row_real.json").read_text())
+    assert r2e_rows.COLUMNS.match(row)
+    assert r2e_rows.repo(row) == folder.partition("_")[0]
+    assert r2e_rows.image(row).startswith(f"namanjain12/{r2e_rows.repo(row)}_final:")
+    assert len(r2e_rows.expected_statuses(row)) in (8, 64)
+    if "problem_statement" in row:
+        assert r2e_rows.problem_statement(row).startswith("**Title:** `MultiIndex")
+        assert r2e_rows.list_test_files(row) == ["pandas/tests/indexing/multiindex/test_multiindex.py"]
+
+
+def test_r2e_row_has_every_fact() -> None:
+    assert r2e_rows.problem_statement(r2e()) == "**Title:** x"
+    assert r2e_rows.problem_statement(r2e(problem_statement="no marks")) == "no marks"
+    assert r2e_rows.list_test_files(r2e()) == ["tests/data.txt", "aiohttp/web_test.py"]
+    paths = {"a/test_b.py": True, "Tests/b.py": True, "a/testing.py": False, "a/contest/latest_b.py": False}
+    assert {path: r2e_rows.is_test_path(path) for path in paths} == paths
+    with pytest.raises(ConfigError, match="modified_files contains a number, not only text"):
+        r2e_rows.list_test_files(r2e(modified_files=[1]))
+    row = r2e()
+    del row["expected_output_json"]
+    with pytest.raises(ConfigError, match="has no column expected_output_json"):
+        r2e_rows.expected_statuses(row)
+
+
+def test_r2e_instance_id_hides_the_fix() -> None:
+    name = r2e_rows.instance_id(r2e())
+    assert name == r2e_rows.instance_id(r2e(problem_statement=""))
+    assert name.startswith("r2e__aiohttp-")
+    assert is_run_id(name)
+    assert is_safe_id(name)
+    assert not any(COMMIT[at : at + 7] in name for at in range(34))
+
+
+COMMITS = st.text("0123456789abcdef", min_size=40, max_size=40)
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(r2e_rows.REPOS)), COMMITS)))
+def test_r2e_instance_ids_are_unique(commits: list[tuple[str, str]]) -> None:
+    ids = {r2e_rows.instance_id(r2e(repo_name=repo, commit_hash=commit)) for repo, commit in commits}
+    assert len(ids) == len(set(commits))
+
+
+def test_rebench_v2_row_has_every_fact() -> None:
+    row = rebench_v2()
+    assert rebench_rows.image(row) == "docker.io/swerebenchv2/acme-calc:7-ad6bff3"
+    assert rebench_rows.image(rebench_v2(image_name=None, image_url="x/y:z")) == "x/y:z"
+    assert (rebench_rows.base_commit(row), rebench_rows.version(row), issue_columns.hints_text(row)) == (COMMIT, "", "")
+    assert rebench_rows.install_command(row) == ""
+    instance = rows.to_instance(rows.normalise(row, "r"), hints=False)
+    assert (rebench_rows.workdir(row), instance.workdir, instance.repo) == ("/calc", "/calc", "Acme/calc")
+    for command, commands in (
+        ("python -m pytest", ["python -m pytest"]),
+        (["make", "", "ctest"], ["make", "ctest"]),
+        ('["make", "ctest"]', ["make", "ctest"]),
+        ("[ -f x ] && make", ["[ -f x ] && make"]),
+        ("[" * 100_000, ["[" * 100_000]),
+    ):
+        assert rebench_rows.test_commands(with_config(row, test_cmd=command)) == commands
+    assert rows.to_answer(rows.normalise(row, "r")).model_dump()["source"]["test_patch"] == TEST_PATCH
+
+
+def test_rebench_v1_row_has_every_fact() -> None:
+    row, language = rebench_v1(), "LANG=C.UTF-8 LC_ALL=C.UTF-8"
+    assert rebench_rows.workdir(row) == "/testbed"
+    image = "swerebench/sweb.eval.x86_64.acme_1776_calc-7"
+    assert (rebench_rows.image(row), rebench_rows.image(rebench_v1(docker_image=""))) == (image, f"{image}:latest")
+    assert rebench_rows.image(rebench_v1(image_name="a/b:c")) == "a/b:c"  # of the leaderboard
+    assert (rebench_rows.version(row), issue_columns.hints_text(row)) == ("1.2", "see a.py")
+    assert rebench_rows.install_command(row) == f"{language} echo installed"
+    assert rebench_rows.test_commands(row)[0].startswith(f"{language} pytest --no-header")
+    assert rebench_rows.test_commands(with_config(row, test_cmd=["make", "pytest"])) == [f"{language} pytest"]
+
+
+def test_every_rebench_parser_exists() -> None:
+    for name in NAMES:
+        assert find_parser(with_config(rebench_v2(), log_parser=name))("") == {}
+
+
+def test_swegym_row_has_every_fact() -> None:
+    row = swegym()
+    assert swegym_rows.instance_id(row) == "getmoto__moto-7365"
+    assert (swegym_rows.repo(row), swegym_rows.version(row)) == ("getmoto/moto", "5.0")
+    assert swegym_rows.base_commit(row) == COMMIT
+    image = swegym_rows.image(swegym(instance_id="Project-MONAI__MONAI-1"))
+    assert image == "xingyaoww/sweb.eval.x86_64.project-monai_s_monai-1:latest"
+    assert issue_columns.problem_statement(row) == "1 is wrong"
+    assert issue_columns.hints_text(swegym(hints_text=None)) == ""
+    assert issue_columns.gold_patch(row) == row["patch"]
+    assert issue_columns.listed_tests(swegym(FAIL_TO_PASS='["a"]'))[0] == ["a"]
+    assert swegym_rows.list_test_files(row) == ["tests/test_a.py", "tests/new.json"]
+    assert swegym_rows.list_files_to_reset(row) == swegym_rows.list_files_to_run(row) == ["tests/test_a.py"]
+
+
+def test_swegym_commands_depend_on_version() -> None:
+    old, new = (spec_of(swegym(repo="pandas-dev/pandas", version=version)) for version in ("2.1", "2.2"))
+    assert old.install.endswith(new.install)
+    assert "numpy<2" in old.install
+    assert "numpy" not in new.install
+    assert old.test_command == new.test_command == "pytest -rA --tb=long"
+    script = eval_script(swegym(repo="conan-io/conan", version="2.3")).splitlines()
+    assert script.index("export PYTHONPATH=${PYTHONPATH:-}:$(pwd)") < script.index("git status")
+    assert spec_of(swegym(repo="Project-MONAI/MONAI")).test_command == "pytest -rA"  # whatever its case
+    with pytest.raises(ConfigError, match="caddyserver/caddy is not a repository of SWE-Gym"):
+        spec_of(swegym(repo="caddyserver/caddy"))
+
+
+@needs_data
+def test_real_swegym_rows_have_every_column() -> None:
+    real = read_lines("swegym/rows.jsonl")
+    assert len(real) == 5
+    for row in real:
+        name = row["instance_id"].replace("__", "_s_")
+        assert swegym_rows.image(row) == f"xingyaoww/sweb.eval.x86_64.{name}:latest"
+        files = {test.partition("::")[0] for test in issue_columns.listed_tests(row)[0]}
+        assert files <= set(swegym_rows.list_files_to_run(row))
+
+
+def test_swesmith_row_has_every_fact() -> None:
+    row = swesmith()
+    name = "Octo-Org__spoon.knife.0123abcd"
+    assert swesmith_rows.instance_id(row) == swesmith_rows.branch(row) == f"{name}.lm_rewrite__a1b2c3d4"
+    assert (swesmith_rows.repo(row), swesmith_rows.profile_key(row)) == ("Octo-Org/spoon.knife", name)
+    assert swesmith_rows.base_commit(row) == "b" * 40
+    assert swesmith_rows.list_test_files(row) == ["tests/test_a.py", "tests/test_b.py"]
+    odd = swesmith(FAIL_TO_PASS=["../dev/t/a.py::b", "TestGo"], PASS_TO_PASS=[])
+    assert swesmith_rows.list_test_files(odd) == ["t/a.py"]
+    gold = swesmith_rows.gold_patch(row)
+    assert gold.endswith("@@ -1 +1 @@\n-x = 2\n+x = 1\n")
+    assert "index 2..1 100644" in gold
+    assert swesmith_rows.problem_statement(swesmith(problem_statement="")) == ""
+    del row["problem_statement"], row["base_commit"]
+    assert (swesmith_rows.problem_statement(row), swesmith_rows.base_commit(row)) == ("", "")
+
+
+def test_swesmith_image_names_are_unified() -> None:
+    expected = "swebench/swesmith.x86_64.octo-org_1776_spoon.knife.0123abcd"
+    for name, image in {
+        expected: expected,
+        "jyangballin/swesmith.x86_64.octo-org_1776_spoon.knife.0123abcd:latest": expected,
+        "docker.io/jyangballin/swesmith.x86_64.Octo-Org__spoon.knife.0123abcd": expected,
+        "swesmith.x86_64.Octo-Org__spoon.knife.0123abcd": expected,
+        "Registry.test/Mirror/a:V1": "registry.test/mirror/a:v1",
+    }.items():
+        assert swesmith_rows.image(swesmith(image_name=name)) == image
+
+
+@needs_data
+def test_real_swesmith_rows_have_every_column() -> None:
+    folder = DATA / "swesmith"
+    whole = [*read_lines("swesmith/rows.jsonl"), *map(read_swesmith_row, sorted((folder / "rebuilt").iterdir()))]
+    assert len(whole) == 3
+    for row in whole:
+        assert row["instance_id"].startswith(swesmith_rows.profile_key(row))
+        assert swesmith_rows.image(row).startswith("swebench/swesmith.x86_64.")
+        assert "_1776_" in swesmith_rows.image(row)
+        assert swesmith_rows.gold_patch(row) != row["patch"]
+        assert swesmith_rows.list_test_files(row)
+        assert swesmith_rows.problem_statement(row)
