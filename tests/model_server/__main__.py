@@ -1,6 +1,6 @@
 """``python -m tests.model_server --port N --script FILE.json``: the server as a program, for pods and benches.
 
-It prints its base_url when it listens; ``GET /counts`` tells what it counted.
+It prints its base_url when it is ready; ``GET /counts`` returns its totals.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.model_server.scripts import from_file
-from tests.model_server.serving import ModelServer
-from tests.model_server.speeches import SPEECHES
+from tests.model_server.serving import FORMATS, ModelServer
 
 
 async def _serve(server: ModelServer, host: str, port: int) -> None:
@@ -24,7 +23,7 @@ async def _serve(server: ModelServer, host: str, port: int) -> None:
 
 
 def main() -> None:
-    """Serve until told to end."""
+    """Serve until the process is interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.model_server")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
@@ -32,17 +31,11 @@ def main() -> None:
     parser.add_argument("--key", help="what clients must show")
     parser.add_argument("--model", action="append", default=[], help="a model that it knows; any by default")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--protocol", action="append", choices=SPEECHES, help="that it speaks; all by default")
+    parser.add_argument("--protocol", action="append", choices=FORMATS, help="that it speaks; all by default")
     args = parser.parse_args()
+    models, protocols = tuple(args.model), tuple(args.protocol or FORMATS)
     script = from_file(args.script)
-    server = ModelServer(
-        script,
-        key=args.key,
-        models=tuple(args.model),
-        latency_s=args.latency,
-        keep=False,
-        protocols=tuple(args.protocol or SPEECHES),
-    )
+    server = ModelServer(script, key=args.key, models=models, latency_s=args.latency, keep=False, protocols=protocols)
     try:
         asyncio.run(_serve(server, args.host, args.port))
     except KeyboardInterrupt:

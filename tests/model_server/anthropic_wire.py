@@ -1,4 +1,4 @@
-"""An answer as Anthropic's messages have it, and their requests in the words of chat completions, for scripts."""
+"""Answers as Anthropic's messages, and its requests as chat completions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,13 @@ from tests.model_server.wire import WireAnswer, parts
 
 STOPPED = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
-}
+    400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
+    404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
+}  # fmt: skip
 
 
 def as_chat(request: Request) -> Request:
-    """What scripts and token counts look at."""
+    """Return a request as a chat completion, for scripts and token counts."""
     messages: list[dict[str, Any]] = []
     if system := request.get("system"):
         messages.append({"role": "system", "content": _text(system)})
@@ -83,21 +77,14 @@ def _input(arguments: str) -> Any:
 
 
 def message(reply: WireAnswer) -> dict[str, Any]:
-    """The body of an answer that is not streamed."""
-    return {
-        "id": reply.id,
-        "type": "message",
-        "role": "assistant",
-        "model": reply.request["model"],
-        "content": _blocks(reply),
-        "stop_reason": _stopped(reply),
-        "stop_sequence": None,
-        "usage": _usage(reply),
-    }
+    """Return the body of an answer that is not streamed."""
+    about = {"id": reply.id, "type": "message", "role": "assistant", "model": reply.request["model"]}
+    end = {"stop_reason": _stopped(reply), "stop_sequence": None, "usage": _usage(reply)}
+    return about | {"content": _blocks(reply)} | end
 
 
 def message_events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
-    """The events of an answer that is streamed, each in small pieces, with a ping as Anthropic's server sends it."""
+    """Yield the events of a streamed answer in small pieces, with a ping like Anthropic's server."""
     start = message(reply) | {"content": [], "stop_reason": None, "usage": _usage(reply) | {"output_tokens": 1}}
     yield {"type": "message_start", "message": start}
     yield {"type": "ping"}
@@ -124,7 +111,7 @@ def message_events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
 
 
 def error_body(status: int, body: Any) -> Any:
-    """An error of OpenAI's form in Anthropic's; what has another form stays."""
+    """Return an error in Anthropic's form; one in another form than OpenAI's stays."""
     if not isinstance(body, dict) or not (detail := body.get("error") or body).get("message"):
         return body
     kind = KINDS.get(status, "api_error")

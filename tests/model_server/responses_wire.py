@@ -1,4 +1,4 @@
-"""An answer as OpenAI's Responses have it, and their requests in the words of chat completions, for scripts."""
+"""Answers as OpenAI's Responses, and its requests as chat completions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALLS = ("function_call", "custom_tool_call")
 
 
 def as_chat(request: Request) -> Request:
-    """What scripts and token counts look at: items that one answer gave are one assistant's message."""
+    """Return a request as a chat completion; items of one answer become one assistant message."""
     messages: list[dict[str, Any]] = []
     if request.get("instructions"):
         messages.append({"role": "system", "content": request["instructions"]})
@@ -58,16 +58,9 @@ def _items(reply: WireAnswer) -> list[dict[str, Any]]:
         items.append(_message(reply, {"type": "refusal", "refusal": answer.refusal}))
     custom = [tool["name"] for tool in reply.request.get("tools") or [] if tool.get("type") == "custom"]
     for place, call in enumerate(answer.calls):
-        about: dict[str, Any] = {
-            "id": f"fc_{reply.id}_{place}",
-            "call_id": call.id,
-            "name": call.name,
-            "status": "completed",
-        }
-        if call.name in custom:
-            items.append({"type": "custom_tool_call", "input": call.text} | about)
-        else:
-            items.append({"type": "function_call", "arguments": call.text} | about)
+        about = {"id": f"fc_{reply.id}_{place}", "call_id": call.id, "name": call.name, "status": "completed"}
+        kind = ("custom_tool_call", "input") if call.name in custom else ("function_call", "arguments")
+        items.append({"type": kind[0], kind[1]: call.text} | about)
     return items
 
 
@@ -77,36 +70,24 @@ def _message(reply: WireAnswer, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def response(reply: WireAnswer) -> dict[str, Any]:
-    """The body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     cut = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish_reason)
+    used = {
+        "input_tokens": reply.prompt_tokens, "input_tokens_details": {"cached_tokens": reply.answer.cached_tokens},
+        "output_tokens": reply.completion_tokens, "output_tokens_details": {"reasoning_tokens": reply.reasoning_tokens},
+        "total_tokens": reply.prompt_tokens + reply.completion_tokens,
+    }  # fmt: skip
     return {
-        "id": f"resp_{reply.id}",
-        "object": "response",
-        "created_at": int(time.time()),
-        "status": "incomplete" if cut else "completed",
-        "error": None,
-        "incomplete_details": {"reason": cut} if cut else None,
-        "instructions": None,
-        "metadata": {},
-        "model": reply.request["model"],
-        "output": _items(reply),
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "usage": {
-            "input_tokens": reply.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": reply.answer.cached_tokens},
-            "output_tokens": reply.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": reply.reasoning_tokens},
-            "total_tokens": reply.prompt_tokens + reply.completion_tokens,
-        },
-    }
+        "id": f"resp_{reply.id}", "object": "response", "created_at": int(time.time()), "error": None,
+        "status": "incomplete" if cut else "completed", "incomplete_details": {"reason": cut} if cut else None,
+        "instructions": None, "metadata": {}, "model": reply.request["model"], "output": _items(reply),
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "temperature": 1.0, "top_p": 1.0,
+        "usage": used,
+    }  # fmt: skip
 
 
 def response_events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
-    """The events of an answer that is streamed, numbered."""
+    """Yield the numbered events of a streamed answer."""
     for number, event in enumerate(_events(reply)):
         yield event | {"sequence_number": number}
 
@@ -146,7 +127,7 @@ def _spoken(item: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any
 
 
 def error_event(body: Any) -> dict[str, Any]:
-    """An error in the midst of a stream."""
+    """Return the event of an error within a stream."""
     detail = body["error"]
     failed = {"id": "resp_0", "object": "response", "status": "failed", "output": [],
               "error": {"code": detail.get("type") or "server_error", "message": detail["message"]}}  # fmt: skip

@@ -1,8 +1,9 @@
-"""Ready-made scripts. None but those with faults keeps state: what is played follows from the request alone."""
+"""Scripts of answers. Only those with faults keep state; else an answer follows from its request alone."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -12,30 +13,36 @@ from typing import Any
 from tests.model_server.answers import FAULTS, Answer, Call, Fault, Request, Script, error
 
 Item = Answer | Fault | list[Answer | Fault]
-"""A turn: an answer, or what one and the same request meets in turn, the last of it for good."""
+"""A turn: an answer, or the answers to repetitions of one request, of which the last stays."""
+
+
+_SERVED = Answer()
 
 
 def play(*items: Item) -> Script:
-    """A conversation: the turn is the number of assistant messages in the request; the last item repeats.
+    """Play a conversation: the turn is the number of assistant messages in the request; the last item repeats.
 
-    So every unit that asks gets a conversation of its own, however many ask at a time.
+    Concurrent units thus have a conversation each.
     """
     met: Counter[str] = Counter()
 
     def script(request: Request) -> Answer | Fault:
         turn: int = sum(message.get("role") == "assistant" for message in request["messages"])
         item = items[min(turn, len(items) - 1)]
-        if not isinstance(item, list):
-            return item
-        name = fingerprint(request)
-        met[name] += 1
-        return item[min(met[name], len(item)) - 1]
+        return _next(met, request, item) if isinstance(item, list) else item
 
     return script
 
 
+def _next(met: Counter[str], request: Request, answers: list[Answer | Fault]) -> Answer | Fault:
+    """Count a request by its messages; return the answer to this repetition."""
+    name = hashlib.sha256(json.dumps(request["messages"], sort_keys=True).encode()).hexdigest()
+    met[name] += 1
+    return answers[min(met[name], len(answers)) - 1]
+
+
 def by_text(scripts: Mapping[str, Script], otherwise: Script | None = None) -> Script:
-    """Another script for each request in whose messages one of the texts is found; the first that is found counts."""
+    """Choose the script by the first text that the messages of a request contain."""
 
     def script(request: Request) -> Answer | Fault:
         messages = json.dumps(request["messages"], ensure_ascii=False)
@@ -48,60 +55,42 @@ def by_text(scripts: Mapping[str, Script], otherwise: Script | None = None) -> S
 
 
 def flaky(script: Script, *faults: Fault | Answer) -> Script:
-    """Every request meets the faults first, one after the other; asked once more, it is served."""
+    """Answer each request with the faults first, one per repetition, then by the script."""
     met: Counter[str] = Counter()
 
     def first_fails(request: Request) -> Answer | Fault:
-        name = fingerprint(request)
-        met[name] += 1
-        return faults[met[name] - 1] if met[name] <= len(faults) else script(request)
+        answer = _next(met, request, [*faults, _SERVED])
+        return script(request) if answer is _SERVED else answer
 
     return first_fails
 
 
 def every(number: int, fault: Fault, script: Script) -> Script:
-    """Each ``number``-th request fails, whosever it is."""
-    count = [0]
-
-    def some_fail(request: Request) -> Answer | Fault:
-        count[0] += 1
-        return fault if count[0] % number == 0 else script(request)
-
-    return some_fail
+    """Fail each ``number``-th request of all."""
+    count = itertools.count(1)
+    return lambda request: fault if next(count) % number == 0 else script(request)
 
 
 def after(number: int, fault: Fault, script: Script) -> Script:
-    """From the request after the ``number``-th on, all fail: a key that dies, a quota that runs out."""
-    count = [0]
-
-    def ends(request: Request) -> Answer | Fault:
-        count[0] += 1
-        return fault if count[0] > number else script(request)
-
-    return ends
+    """Fail all requests after the first ``number``, like a revoked key or a spent quota."""
+    count = itertools.count(1)
+    return lambda request: fault if next(count) > number else script(request)
 
 
 def refusing(parameter: str, fault: Fault, script: Script) -> Script:
-    """Requests that have this parameter at all meet the fault."""
+    """Fail requests with this parameter."""
     return lambda request: fault if parameter in request else script(request)
 
 
-def fingerprint(request: Request) -> str:
-    """What tells requests apart: their messages."""
-    return hashlib.sha256(json.dumps(request["messages"], sort_keys=True).encode()).hexdigest()
-
-
 def from_file(path: Path) -> Script:
-    """A script as JSON: ``{"conversations": [{"when": TEXT, "play": [ITEM...]}], "otherwise": [ITEM...]}``.
+    """Read a script: ``{"conversations": [{"when": TEXT, "play": [ITEM...]}], "otherwise": [ITEM...]}``.
 
     An ITEM is ``{"text", "calls": [{"name", "arguments"}], "reasoning", ...}`` (the fields of Answer), the name of a
-    fault, or a list of those that the same request meets in turn.
+    fault, or a list of those for the repetitions of one request.
     """
     fields = json.loads(path.read_text("utf-8"))
-    scripts = {
-        conversation["when"]: play(*map(_item, conversation["play"]))
-        for conversation in fields.get("conversations", [])
-    }
+    conversations = fields.get("conversations", [])
+    scripts = {conversation["when"]: play(*map(_item, conversation["play"])) for conversation in conversations}
     otherwise = play(*map(_item, fields["otherwise"])) if fields.get("otherwise") else None
     return by_text(scripts, otherwise)
 

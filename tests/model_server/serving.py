@@ -1,7 +1,6 @@
-"""The HTTP side: connections that are kept alive, on one event loop in a thread of its own.
+"""The HTTP server, with its event loop in a thread.
 
-Three protocols are spoken: OpenAI's chat completions and Responses, Anthropic's messages. Scripts see requests in the
-form of the first.
+It speaks OpenAI's chat completions and Responses, and Anthropic's messages. Scripts see requests as chat completions.
 """
 
 from __future__ import annotations
@@ -11,20 +10,62 @@ import json
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.model_server import anthropic_wire as anthropic
+from tests.model_server import responses_wire as responses
+from tests.model_server import wire
 from tests.model_server.answers import Answer, Fault, Request, Script, error
-from tests.model_server.speeches import COUNT_TOKENS, PATHS, SPEECHES, Headers, Speech
 from tests.model_server.wire import WireAnswer, prompt_ids, say
 from tests.open_lines import OpenLines
+
+Headers = dict[str, str]
+
+
+@dataclass(frozen=True)
+class WireFormat:
+    """A protocol on the wire. ``error`` and ``error_event`` take a status and a body."""
+
+    as_chat: Callable[[Request], Request]
+    whole: Callable[[WireAnswer], Any]
+    events: Callable[[WireAnswer], Iterator[Any]]
+    error: Callable[[int, Any], Any] = lambda _, body: body
+    error_event: Callable[[int, Any], Any] = lambda _, body: body
+    has_event_names: bool = True
+    """Whether events have names, and no end mark."""
+
+    def parts(self, reply: WireAnswer) -> list[bytes]:
+        """Return the events in bytes."""
+        end = [] if self.has_event_names else [b"data: [DONE]\n\n"]
+        return [self.part(event) for event in self.events(reply)] + end
+
+    def part(self, event: Any) -> bytes:
+        name = f"event: {event['type']}\n".encode() if self.has_event_names and isinstance(event, dict) else b""
+        return name + b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
+FORMATS = {
+    "chat": WireFormat(lambda request: request, wire.completion, wire.events, has_event_names=False),
+    "responses": WireFormat(
+        responses.as_chat,
+        responses.response,
+        responses.response_events,
+        error_event=lambda _, body: responses.error_event(body),
+    ),
+    "anthropic": WireFormat(
+        anthropic.as_chat, anthropic.message, anthropic.message_events, anthropic.error_body, anthropic.error_body
+    ),
+}
+PATHS = {"/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "anthropic"}
+COUNT_TOKENS = "/v1/messages/count_tokens"
 
 
 @dataclass
 class Counts:
-    """What the server did. ``requests`` are answers asked for; ``calls`` those given whole, with 200."""
+    """Totals of a server. ``requests`` are all requests for an answer; ``calls`` those answered whole, with 200."""
 
     requests: int = 0
     calls: int = 0
@@ -34,12 +75,12 @@ class Counts:
     reasoning_tokens: int = 0
     cost_usd: float = 0.0
     by_status: dict[str, int] = field(default_factory=dict)
-    """Status, or hang, drop, drip, truncate, stream_error -> requests."""
+    """Status, or kind of fault -> requests."""
     at_once: int = 0
-    """Most requests that were under way at a time."""
+    """Maximum of concurrent requests."""
     connections: int = 0
     began: list[float] = field(default_factory=list, repr=False)
-    """Monotonic time of each request."""
+    """Monotonic start times of the requests."""
 
     def billed(self, reply: WireAnswer) -> None:
         self.calls += 1
@@ -56,7 +97,7 @@ class Counts:
 
 @dataclass
 class ServedRequest:
-    """A request as it came."""
+    """A received request, and its answer."""
 
     body: Request
     headers: Headers
@@ -65,7 +106,7 @@ class ServedRequest:
 
 
 class ModelServer:
-    """A server that plays a script. ``url`` is what a client takes as base_url."""
+    """A server that plays a script. ``url`` is the base_url of its clients."""
 
     def __init__(
         self,
@@ -75,15 +116,15 @@ class ModelServer:
         models: tuple[str, ...],
         latency_s: float,
         keep: bool,
-        protocols: tuple[str, ...] = tuple(SPEECHES),
+        protocols: tuple[str, ...] = tuple(FORMATS),
     ) -> None:
         self.script, self.key, self.models, self.latency_s = script, key, models, latency_s
         self.protocols = protocols
         self.counts = Counts()
         self.calls: list[ServedRequest] = []
-        """Every answer asked for, in order, where they are kept."""
+        """All requests in order, if they are kept."""
         self.errors: list[str] = []
-        """Tracebacks of the script."""
+        """Tracebacks of the script's exceptions."""
         self.url = ""
         self._keep = keep
         self._now = 0
@@ -95,7 +136,7 @@ class ModelServer:
         return server
 
     async def stop(self, server: asyncio.Server) -> None:
-        """Close every connection at this end, however far it has come."""
+        """Close every connection, whatever its state."""
         await self._lines.close(server)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -108,12 +149,12 @@ class ModelServer:
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
-        except Exception:  # noqa: BLE001 - told when the server is closed
+        except Exception:  # noqa: BLE001 - raised when the server is closed
             self.errors.append(traceback.format_exc())
         writer.close()
 
     async def _served(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection goes on."""
+        """Answer one request; return whether the connection stays open."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         method, path, _ = first.split(" ")
@@ -123,20 +164,20 @@ class ModelServer:
             return await _send(writer, 200, vars(self.counts) | {"began": []})
         path = path.partition("?")[0]
         protocol = PATHS.get(path, "anthropic" if path == COUNT_TOKENS else "chat")
-        speech = SPEECHES[protocol]
+        form = FORMATS[protocol]
         key = headers.get("authorization", headers.get("x-api-key", "")).removeprefix("Bearer ")
         if self.key is not None and key != self.key:
             message = f"Incorrect API key provided: {key[:7]}{'*' * 8}{key[-4:]}. Find yours in your account."
-            return await _fail(writer, speech, error(401, message, "invalid_api_key", "invalid_request_error"))
+            return await _fail(writer, form, error(401, message, "invalid_api_key", "invalid_request_error"))
         if (method, path) == ("GET", "/v1/models"):
             data = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in self.models]
             return await _send(writer, 200, {"object": "list", "data": data})
         is_known = path in PATHS or path == COUNT_TOKENS
         if method != "POST" or not is_known or protocol not in self.protocols:
             unknown = error(404, f"Invalid URL ({method} {path})", None, "invalid_request_error")
-            return await _fail(writer, speech, unknown)
+            return await _fail(writer, form, unknown)
         if path == COUNT_TOKENS:
-            return await _send(writer, 200, {"input_tokens": len(prompt_ids(speech.as_chat(json.loads(body))))})
+            return await _send(writer, 200, {"input_tokens": len(prompt_ids(form.as_chat(json.loads(body))))})
         self._now += 1
         self.counts.at_once = max(self.counts.at_once, self._now)
         try:
@@ -145,11 +186,11 @@ class ModelServer:
             self._now -= 1
 
     async def _answer(self, native: Request, headers: Headers, writer: asyncio.StreamWriter, protocol: str) -> bool:
-        counts, speech = self.counts, SPEECHES[protocol]
+        counts, form = self.counts, FORMATS[protocol]
         counts.requests += 1
         counts.began.append(time.monotonic())
         number = counts.requests
-        request = speech.as_chat(native)
+        request = form.as_chat(native)
         response = self._chosen(request)
         if self._keep:
             self.calls.append(ServedRequest(native, headers, response, protocol))
@@ -158,7 +199,7 @@ class ModelServer:
         about = {"x-request-id": f"req_{number}", **response.headers}
         if isinstance(response, Fault):
             counts.ended(str(response.status) if response.how == "error" else response.how)
-            return await _fail(writer, speech, response, about, say(response.answer, request, number))
+            return await _fail(writer, form, response, about, say(response.answer, request, number))
         if writer.is_closing():
             counts.ended("gone")
             return False
@@ -166,8 +207,8 @@ class ModelServer:
         counts.ended("200")
         counts.billed(reply)
         if request.get("stream"):
-            return await _stream(writer, speech.parts(reply), about)
-        return await _send(writer, 200, speech.whole(reply), about)
+            return await _stream(writer, form.parts(reply), about)
+        return await _send(writer, 200, form.whole(reply), about)
 
     def _chosen(self, request: Request) -> Answer | Fault:
         if self.models and request.get("model") not in self.models:
@@ -175,7 +216,7 @@ class ModelServer:
             return error(404, f"The model `{name}` does not exist.", "model_not_found", "invalid_request_error")
         try:
             return self.script(request)
-        except Exception:  # noqa: BLE001 - told when the server is closed
+        except Exception:  # noqa: BLE001 - raised when the server is closed
             self.errors.append(traceback.format_exc())
             return error(400, "the script failed")
 
@@ -198,29 +239,29 @@ async def _stream(writer: asyncio.StreamWriter, parts: list[bytes], headers: Hea
 
 async def _fail(
     writer: asyncio.StreamWriter,
-    speech: Speech,
+    form: WireFormat,
     fault: Fault,
     headers: Headers | None = None,
     reply: WireAnswer | None = None,
 ) -> bool:
     if fault.how == "error" or reply is None:
-        payload = speech.error(fault.status, fault.body)
+        payload = form.error(fault.status, fault.body)
         return await _send(writer, fault.status, payload, {**(headers or {}), **fault.headers})
     if fault.how == "hang":
         await asyncio.sleep(3600)
     streams = reply.request.get("stream")
-    parts = speech.parts(reply) if speech.has_event_names else speech.parts(reply)[:-1]
+    parts = form.parts(reply) if form.has_event_names else form.parts(reply)[:-1]
     if fault.how == "drip":
         return await _drip(writer, parts[1:-1] if streams else [b" "])
     if fault.how == "stream_error" and streams:
-        payload = speech.part(speech.error_event(fault.status, fault.body))
+        payload = form.part(form.error_event(fault.status, fault.body))
         return await _stream(writer, [*parts[: len(parts) // 2], payload], headers or {})
     if fault.how == "stream_error":
-        return await _send(writer, fault.status, speech.error(fault.status, fault.body), headers)
+        return await _send(writer, fault.status, form.error(fault.status, fault.body), headers)
     if fault.how == "truncate" and streams:
         return await _stream(writer, parts[: len(parts) // 2], headers or {}, whole=False)
     if fault.how == "truncate":
-        data = json.dumps(speech.whole(reply)).encode()
+        data = json.dumps(form.whole(reply)).encode()
         writer.write(_head(200, {"Content-Type": "application/json", "Content-Length": str(len(data))}))
         writer.write(data[: len(data) // 2])
         await writer.drain()
@@ -252,12 +293,11 @@ def model_server(
     host: str = "127.0.0.1",
     port: int = 0,
     keep: bool = True,
-    protocols: tuple[str, ...] = tuple(SPEECHES),
+    protocols: tuple[str, ...] = tuple(FORMATS),
 ) -> Iterator[ModelServer]:
-    """A running server. ``key``: what clients must show; ``models``: the only ones it knows, any by default;
-    ``protocols``: those that it speaks.
+    """Run a server. ``key``: the one that clients must send. ``models``: the known ones, by default any.
 
-    A script that raises fails whoever closes the server.
+    Raises AssertionError on exit if the script raised.
     """
     server = ModelServer(script, key=key, models=models, latency_s=latency_s, keep=keep, protocols=protocols)
     loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""The server itself: what it plays and counts is what other tests believe."""
+"""The server itself, because other tests rely on its answers and counts."""
 
 from __future__ import annotations
 
@@ -9,121 +9,126 @@ import subprocess
 import sys
 import urllib.request
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
-from tests.model_server import Answer, Call, by_text, call, every, flaky, function_text, model_server, play
+from tests.model_server import (
+    Answer,
+    Call,
+    ModelServer,
+    Script,
+    by_text,
+    call,
+    every,
+    flaky,
+    function_text,
+    model_server,
+    play,
+)
 from tests.model_server.answers import DRIP, DROP, FAULTS, HANG, rate_limited
 from tests.model_server.wire import prompt_ids, say
 
 ISSUE: list[Any] = [{"role": "user", "content": "Fix it."}]
+LATER: list[Any] = [*ISSUE, {"role": "assistant", "content": "a"}]
 
 
-def _client(url: str, key: str = "k") -> openai.OpenAI:
-    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
+def open_client(url: str, key: str = "k", timeout: float = 60) -> openai.OpenAI:
+    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=timeout)
+
+
+@contextmanager
+def served(script: Script, **options: Any) -> Iterator[tuple[ModelServer, openai.OpenAI]]:
+    with model_server(script, **options) as server, open_client(server.url, options.get("key") or "k") as client:
+        yield server, client
+
+
+def ask(client: openai.OpenAI, messages: list[Any] = ISSUE, **fields: Any) -> Any:
+    return client.chat.completions.create(model="m", messages=messages, **fields)
+
+
+def text_of(client: openai.OpenAI, messages: list[Any] = ISSUE) -> str:
+    return str(ask(client, messages).choices[0].message.content)
 
 
 def test_play_takes_turn_from_messages() -> None:
-    with (
-        model_server(play(call("ls"), [rate_limited(), Answer("b")], Answer("c"))) as server,
-        _client(server.url) as client,
-    ):
-        first = client.chat.completions.create(model="m", messages=ISSUE).choices[0].message
-        later: list[Any] = [*ISSUE, {"role": "assistant", "content": "a"}]
+    with served(play(call("ls"), [rate_limited(), Answer("b")], Answer("c"))) as (server, client):
+        assert ask(client).choices[0].message.tool_calls
         with pytest.raises(openai.RateLimitError) as limited:
-            client.chat.completions.create(model="m", messages=later)
-        second = client.chat.completions.create(model="m", messages=later).choices[0].message
-        last = client.chat.completions.create(model="m", messages=[*later, *later, *later]).choices[0].message
-    assert first.tool_calls
-    assert (second.content, last.content) == ("b", "c")
+            ask(client, LATER)
+        assert [text_of(client, LATER), text_of(client, LATER * 3)] == ["b", "c"]
     assert limited.value.response.headers["retry-after"] == "0"
     assert server.counts.by_status == {"200": 3, "429": 1}
 
 
 def test_by_text_picks_script_per_issue() -> None:
     script = by_text({"issue one": play(Answer("1")), 'a "quoted" issue': play(Answer("2"))}, play(Answer("?")))
-    with model_server(script) as server, _client(server.url) as client:
-        answers = [
-            client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
-            .choices[0]
-            .message.content
-            for text in ("this is issue one", 'and a "quoted" issue', "neither")
-        ]
-    assert answers == ["1", "2", "?"]
+    with served(script) as (_, client):
+        for text, answer in (("this is issue one", "1"), ('and a "quoted" issue', "2"), ("neither", "?")):
+            assert text_of(client, [{"role": "user", "content": text}]) == answer
 
 
 def test_counts_add_up_over_connections() -> None:
-    def ask(number: int) -> int:
+    def tokens(number: int) -> int:
         issue: list[Any] = [{"role": "user", "content": f"n {number}"}]
         with pytest.raises(openai.APIConnectionError):
-            client.chat.completions.create(model="m", messages=issue)
-        usage = client.chat.completions.create(model="m", messages=issue).usage
-        return usage.total_tokens if usage else 0
+            ask(client, issue)
+        return int(ask(client, issue).usage.total_tokens)
 
     script = flaky(play(Answer("one two", reasoning="so")), DROP)
-    with (
-        model_server(script, latency_s=0.2) as server,
-        _client(server.url) as client,
-        ThreadPoolExecutor(16) as pool,
-    ):
-        totals = sum(pool.map(ask, range(32)))
+    with served(script, latency_s=0.2) as (server, client), ThreadPoolExecutor(16) as pool:
+        totals = sum(pool.map(tokens, range(32)))
     counts = server.counts
-    assert (counts.requests, counts.calls) == (64, 32)
+    assert (counts.requests, counts.calls, counts.reasoning_tokens) == (64, 32, 32)
     assert counts.prompt_tokens + counts.completion_tokens == totals
-    assert counts.reasoning_tokens == 32
     assert 1 < counts.at_once <= 16
 
 
 def test_prompt_extends_previous_turn() -> None:
-    request = {"model": "m", "messages": ISSUE}
-    reply = say(Answer("I look.", calls=(Call("ls", {"a": 1}),)), request, 1)
-    message = {"role": "assistant", "content": "I look.", "tool_calls": [
-        {"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1}'}}]}  # fmt: skip
+    reply = say(Answer("I look.", calls=(Call("ls", {"a": 1}),)), {"model": "m", "messages": ISSUE}, 1)
+    function = {"name": "ls", "arguments": '{"a": 1}'}
+    message = {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "c", "function": function}]}
     after = prompt_ids({"model": "m", "messages": [*ISSUE, message, {"role": "tool", "content": "x"}]})
     assert after[: len(reply.prompt) + len(reply.completion)] == reply.prompt + reply.completion
 
 
 def test_stop_words_and_limits_cut_answer() -> None:
-    answer = function_text("ls", "I look.", path="/")
-    with model_server(play(answer)) as server, _client(server.url) as client:
-        stopped = client.chat.completions.create(model="m", messages=ISSUE, stop=["</function>"]).choices[0]
-        cut = client.chat.completions.create(model="m", messages=ISSUE, max_tokens=2).choices[0]
+    with served(play(function_text("ls", "I look.", path="/"))) as (_, client):
+        stopped = ask(client, stop=["</function>"]).choices[0]
+        cut = ask(client, max_tokens=2).choices[0]
     assert stopped.message.content == "I look.\n<function=ls>\n<parameter=path>/</parameter>\n"
     assert cut.finish_reason == "length"
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if FAULTS[name] not in (HANG, DRIP)])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_server_plays_every_fault(name: str, stream: bool) -> None:
-    def answered(client: openai.OpenAI) -> Any:
-        answer: Any = client.chat.completions.create(model="m", messages=ISSUE, stream=stream)
-        return list(answer) if stream else answer
-
-    fault = FAULTS[name]
-    with model_server(play(fault)) as server, _client(server.url) as client:
-        if isinstance(fault, Answer):
-            answered(client)
-        else:
-            with pytest.raises(Exception, match=r".") as error:
-                answered(client)
-            assert isinstance(error.value, openai.APIError) or name == "truncated"  # that one is the HTTP client's
-    assert server.counts.requests == 1
-    assert server.counts.calls == (1 if isinstance(fault, Answer) else 0)
+def test_server_plays_every_fault(stream: bool) -> None:
+    with served(play(Answer("x"))) as (server, client):
+        for name, fault in FAULTS.items():
+            if fault in (HANG, DRIP):
+                continue
+            server.script = play(fault)
+            requests, calls = server.counts.requests, server.counts.calls
+            # An answer that is cut off is an error of the HTTP client itself.
+            kind = Exception if name == "truncated" else openai.APIError
+            with nullcontext() if isinstance(fault, Answer) else pytest.raises(kind, match=r"."):
+                list(ask(client, stream=stream))
+            assert server.counts.requests == requests + 1, name
+            assert server.counts.calls == calls + isinstance(fault, Answer), name
 
 
 def test_server_closes_while_hanging() -> None:
-    # Else it hangs for an hour: longer than any test may take.
+    # Otherwise it would hang for an hour, longer than any test may take.
     with (
         model_server(play(HANG)) as server,
-        _client(server.url).with_options(timeout=0.2) as client,
+        open_client(server.url, timeout=0.2) as client,
         pytest.raises(openai.APITimeoutError),
     ):
-        client.chat.completions.create(model="m", messages=ISSUE)
+        ask(client)
 
 
 def test_server_close_ends_new_connections() -> None:
@@ -141,16 +146,15 @@ def test_server_close_ends_new_connections() -> None:
 
 
 def test_server_refuses_wrong_key_and_model() -> None:
-    with model_server(play(Answer("x")), key="sk-right-key-0123", models=("m",)) as server:
+    with served(play(Answer("x")), key="sk-right-key-0123", models=("m",)) as (server, client):
         with (
-            _client(server.url, "sk-wrong-key-4567") as client,
+            open_client(server.url, "sk-wrong-key-4567") as stranger,
             pytest.raises(openai.AuthenticationError, match="sk-wron"),
         ):
-            client.chat.completions.create(model="m", messages=ISSUE)
-        with _client(server.url, "sk-right-key-0123") as client:
-            assert [model.id for model in client.models.list()] == ["m"]
-            with pytest.raises(openai.NotFoundError):
-                client.chat.completions.create(model="n", messages=ISSUE)
+            ask(stranger)
+        assert [model.id for model in client.models.list()] == ["m"]
+        with pytest.raises(openai.NotFoundError):
+            client.chat.completions.create(model="n", messages=ISSUE)
 
 
 def test_script_error_raises_on_close() -> None:
@@ -159,45 +163,40 @@ def test_script_error_raises_on_close() -> None:
 
     with (
         pytest.raises(AssertionError, match="nothing for turn 3"),
-        model_server(broken) as server,
-        _client(server.url) as client,
+        served(broken) as (_, client),
         pytest.raises(openai.BadRequestError),
     ):
-        client.chat.completions.create(model="m", messages=ISSUE)
+        ask(client)
 
 
 def test_every_fails_each_nth_request() -> None:
-    with model_server(every(3, rate_limited(), play(Answer("x")))) as server, _client(server.url) as client:
+    with served(every(3, rate_limited(), play(Answer("x")))) as (server, client):
         for number in range(1, 7):
             try:
-                client.chat.completions.create(model="m", messages=ISSUE)
+                ask(client)
             except openai.RateLimitError:
                 assert number % 3 == 0
     assert server.counts.by_status == {"200": 4, "429": 2}
 
 
 def test_server_runs_as_program(tmp_path: Path) -> None:
-    script = {
-        "conversations": [
-            {"when": "one", "play": [{"calls": [{"name": "ls", "arguments": {"a": 1}}]}, ["drop", {"text": "b"}]]}
-        ],
-        "otherwise": ["server_error"],
-    }
+    items: list[Any] = [{"calls": [{"name": "ls", "arguments": {"a": 1}}]}, ["drop", {"text": "b"}]]
+    script = {"conversations": [{"when": "one", "play": items}], "otherwise": ["server_error"]}
     (tmp_path / "script.json").write_text(json.dumps(script))
     command = [sys.executable, "-m", "tests.model_server", "--script", str(tmp_path / "script.json"), "--key", "k"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         try:
-            with _client(url) as client:
+            with open_client(url) as client:
                 first: list[Any] = [{"role": "user", "content": "one"}]
-                assert client.chat.completions.create(model="m", messages=first).choices[0].message.tool_calls
+                assert ask(client, first).choices[0].message.tool_calls
                 later: list[Any] = [*first, {"role": "assistant", "content": "x"}]
                 with pytest.raises(openai.APIConnectionError):
-                    client.chat.completions.create(model="m", messages=later)
-                assert client.chat.completions.create(model="m", messages=later).choices[0].message.content == "b"
+                    ask(client, later)
+                assert text_of(client, later) == "b"
                 with pytest.raises(openai.InternalServerError):
-                    client.chat.completions.create(model="m", messages=[{"role": "user", "content": "two"}])
+                    ask(client, [{"role": "user", "content": "two"}])
             with urllib.request.urlopen(f"{url.removesuffix('/v1')}/counts") as answer:
                 counts = json.load(answer)
         finally:

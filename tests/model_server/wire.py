@@ -1,4 +1,4 @@
-"""An answer as OpenAI's wire protocol has it: a chat completion in one piece, or as a stream of events."""
+"""Answers as chat completions, in one piece or as a stream of events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START, END = 1, 2
 
 @lru_cache(maxsize=20_000)
 def tokens(text: str) -> tuple[int, ...]:
-    """Ids of the words of a text, and of what is between them."""
+    """Return token ids for the words of a text and the characters between them."""
     return tuple(100 + zlib.crc32(word.encode("utf-8", "replace")) % 50_000 for word in _words(text))
 
 
@@ -29,7 +29,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _spoken(message: dict[str, Any]) -> str:
-    """A message as a chat template renders it."""
+    """Return a message in text, like a chat template."""
     content = message.get("content") or ""
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
@@ -38,7 +38,7 @@ def _spoken(message: dict[str, Any]) -> str:
 
 
 def prompt_ids(request: Request) -> list[int]:
-    """The whole prompt. That of a later turn begins with an earlier one's prompt and completion."""
+    """Return the prompt's token ids; a later turn's begin with those of the earlier prompt and completion."""
     ids = list(tokens(json.dumps(request["tools"]))) if request.get("tools") else []
     for message in request["messages"]:
         ids += [START, *tokens(message["role"]), *tokens(_spoken(message)), END]
@@ -46,13 +46,13 @@ def prompt_ids(request: Request) -> list[int]:
 
 
 def logprob(token_id: int) -> float:
-    """What this model pretends to have thought of a token."""
+    """Return a made-up log probability."""
     return -((token_id % 97) + 1) / 128
 
 
 @dataclass(frozen=True)
 class WireAnswer:
-    """An answer, all about it decided: one source for both forms on the wire and for the counts."""
+    """A complete answer: the source of both wire forms and of the counts."""
 
     answer: Answer
     request: Request
@@ -93,7 +93,7 @@ class WireAnswer:
 
 
 def say(answer: Answer, request: Request, number: int) -> WireAnswer:
-    """The answer to this request: cut at its stop words and its limit of tokens, calls with fresh ids."""
+    """Return the answer to this request: cut at its stop words and token limit, with fresh call ids."""
     finish = "tool_calls" if answer.calls else "stop"
     text = answer.text
     if text is not None:
@@ -128,16 +128,14 @@ def _logprobs(ids: list[int]) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
+def _frame(reply: WireAnswer, kind: str) -> dict[str, Any]:
+    return {"id": reply.id, "object": kind, "created": int(time.time()), "model": reply.request["model"]}
+
+
 def completion(reply: WireAnswer) -> dict[str, Any]:
-    """The body of an answer that is not streamed."""
+    """Return the body of an answer that is not streamed."""
     answer, request = reply.answer, reply.request
-    body: dict[str, Any] = {
-        "id": reply.id,
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": request["model"],
-        "choices": [],
-    }
+    body = _frame(reply, "chat.completion") | {"choices": []}
     if answer.usage:
         body["usage"] = reply.usage
     if request.get("return_token_ids"):
@@ -159,14 +157,9 @@ def completion(reply: WireAnswer) -> dict[str, Any]:
 
 
 def events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
-    """The chunks of an answer that is streamed."""
+    """Yield the chunks of a streamed answer."""
     answer, request = reply.answer, reply.request
-    frame = {
-        "id": reply.id,
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": request["model"],
-    }
+    frame = {"id": reply.id, "object": "chat.completion.chunk", "created": int(time.time()), "model": request["model"]}
 
     def chunk(delta: dict[str, Any], ids: list[int] | None = None, finish: str | None = None) -> dict[str, Any]:
         choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
@@ -198,7 +191,7 @@ def events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
 
 
 def parts(text: str) -> Iterator[str]:
-    """A text as a model streams it, some words at a time."""
+    """Yield a text some words at a time, like a model that streams."""
     words = _words(text)
     for start in range(0, len(words), 12):
         yield "".join(words[start : start + 12])

@@ -1,5 +1,7 @@
-"""Backend local, but for the sandboxes whose ``role attempt`` stands in the file ``orders`` beside this one: once each
-they cannot be made. A test copies this file to where its orders are."""
+"""Backend local that fails once to create each sandbox named as ``role attempt`` in the file ``orders`` beside it.
+
+A test copies this file to its orders.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class FailingBackend:
         return self._local.create(request)
 
     def _take(self, order: str) -> bool:
-        """Whether it stands there; who asks at the same time is told once."""
+        """Remove an order; return whether it was in the file. Atomic among processes."""
         if not self._orders.is_file():
             return False
         with self._orders.open("r+") as file:

@@ -1,4 +1,4 @@
-"""Stores as an export makes them, of two issues of mini."""
+"""Stores like those of an export, with two instances of mini."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSTANCES = ["mini__slugkit-1", "mini__slugkit-2"]
 
 
 def plan_rows(folder: Path, backend: str = "local", *, timeout_s: float = 600, **fields: object) -> str:
-    """The store of an export: a run's first files, of two issues of mini."""
+    """Write a store with the planned run of two instances; return its URL."""
     spec = {
         "run_id": "rows",
         "store": str(folder),
@@ -27,7 +27,7 @@ def plan_rows(folder: Path, backend: str = "local", *, timeout_s: float = 600, *
 
 
 def plan_failing_rows(folder: Path, *orders: str, retries: int) -> str:
-    """The same on a backend that fails to make these sandboxes (``role attempt``), once each."""
+    """Write a store for a backend that fails to create these sandboxes (``role attempt``), once each."""
     shutil.copy(Path(__file__).with_name("failing_backend.py"), folder / "failing_backend.py")
     store = plan_rows(folder / "store", f"{folder}/failing_backend.py:connect", retries=retries)
     (folder / "orders").write_text("\n".join(orders))

@@ -1,4 +1,4 @@
-"""A server that speaks the wire protocol of Tinker SDK 0.38; what it samples is scripted, what it trains is a hash."""
+"""A server of Tinker's wire protocol (SDK 0.38): samples are scripted, trained weights are a hash."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ from tests.tinker_server.training import Trainer
 
 KEY = "tml-test"
 PROTOBUF = "application/x-protobuf"
-BY_THE_CLOCK = {"telemetry", "session_heartbeat", "client/dynamic_config"}
+PERIODIC = {
+    "client/dynamic_config": {},
+    "telemetry": {"status": "accepted"},
+    "session_heartbeat": {"type": "session_heartbeat"},
+}
+"""Routes that the SDK calls at intervals -> their answers."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A call of ``sample`` as it came, and what was sampled."""
+class SampledCall:
+    """A call of ``sample``, and its answer."""
 
     prompt: list[int]
     parameters: dict[str, Any]
@@ -39,7 +44,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a model answers."""
+    """An answer of the model."""
 
     tokens: list[int]
     at_limit: bool = False
@@ -47,7 +52,7 @@ class Sampled:
     error: tuple[str, str] | None = None
     """Message and category (user or server) of a request that fails."""
     logprobs: list[float] | None = None
-    """Instead of those that ``logprobs_of`` makes."""
+    """By default those of ``logprobs_of``."""
 
 
 Answerer = Callable[[list[int], dict[str, Any], str], Sampled]
@@ -56,38 +61,35 @@ Answerer = Callable[[list[int], dict[str, Any], str], Sampled]
 
 @dataclass
 class TinkerServer:
-    """``calls``: all that were sampled, in order. ``refuse``: statuses of the next answers to ``asample``."""
+    """A server. ``calls``: sampled calls in order. ``refuse``: statuses of the next answers to ``asample``."""
 
     answer: Answerer
     context: int = 4096
     url: str = ""
-    calls: list[Asked] = field(default_factory=list)
+    calls: list[SampledCall] = field(default_factory=list)
     refuse: list[int] = field(default_factory=list)
     submitted: int = 0
     """Calls of ``asample`` so far."""
     missing: set[str] = field(default_factory=set)
-    """Paths of weights that are not there."""
+    """Paths of weights that have expired."""
     trainer: Trainer = field(default_factory=Trainer)
     requested: list[str] = field(default_factory=list)
-    """Routes of all requests, in order, without those that come by the clock."""
+    """Routes of all requests, in order, without the periodic ones."""
     before: Callable[[str], int | None] = lambda _: None
-    """Called with the route of each of these; a status is the answer."""
+    """Called with the route of each of these; may return a status as the answer."""
     flags: dict[str, Any] = field(default_factory=dict)
-    """What the service asks of its clients."""
+    """Settings that the service gives its clients."""
     ended: list[str] = field(default_factory=list)
-    """How sessions ended."""
-    _results: dict[str, tuple[Asked, Sampled]] = field(default_factory=dict)
+    """Reasons for which sessions ended."""
+    _results: dict[str, tuple[SampledCall, Sampled]] = field(default_factory=dict)
     _sessions: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def app(self) -> Starlette:
-        """The routes that sampling and training need."""
-        routes: dict[str, Callable[[Request], Any]] = {
+        """Return the routes of sampling and training."""
+        handlers: dict[str, Callable[[Request], Any]] = {
             "client/config": self._config,
-            "client/dynamic_config": self._nothing,
-            "telemetry": self._telemetry,
             "create_session": self._create_session,
-            "session_heartbeat": self._heartbeat,
             "create_sampling_session": self._create_sampling_session,
             "asample": self._asample,
             "retrieve_future": self._retrieve,
@@ -96,22 +98,18 @@ class TinkerServer:
             "samplers/{sampler}": self._sampler,
             **self.trainer.routes(),
         }
-        return Starlette(
-            routes=[
-                Route(f"/api/v1/{path}", self._checked(path, handler), methods=["GET", "POST"])
-                for path, handler in routes.items()
-            ]
-        )
+        routes = [(path, self._checked(path, handlers.get(path))) for path in (*handlers, *PERIODIC)]
+        return Starlette(routes=[Route(f"/api/v1/{path}", route, methods=["GET", "POST"]) for path, route in routes])
 
-    def _checked(self, path: str, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def _checked(self, path: str, handler: Callable[[Request], Any] | None) -> Callable[[Request], Any]:
         async def route(request: Request) -> Response:
             if request.headers.get("x-api-key") != KEY:
                 return JSONResponse({"detail": "no such key"}, 401)
-            if path not in BY_THE_CLOCK:
+            if path not in PERIODIC:
                 self.requested.append(path)
                 if status := self.before(path):
                     return JSONResponse({"detail": "not now"}, status)
-            answer = await handler(request)
+            answer = await handler(request) if handler else PERIODIC[path]
             return answer if isinstance(answer, Response) else JSONResponse(answer)
 
         return route
@@ -119,18 +117,9 @@ class TinkerServer:
     async def _config(self, _: Request) -> dict[str, Any]:
         return self.flags
 
-    async def _nothing(self, _: Request) -> dict[str, Any]:
-        return {}
-
     async def _finish(self, request: Request) -> dict[str, Any]:
         self.ended.append((await request.json())["reason"]["type"])
         return {}
-
-    async def _telemetry(self, _: Request) -> dict[str, Any]:
-        return {"status": "accepted"}
-
-    async def _heartbeat(self, _: Request) -> dict[str, Any]:
-        return {"type": "session_heartbeat"}
 
     async def _create_session(self, _: Request) -> dict[str, Any]:
         return {"type": "create_session", "session_id": f"session-{next(self._numbers)}"}
@@ -163,7 +152,7 @@ class TinkerServer:
         logprobs = [answer.logprobs or logprobs_of(prompt, answer.tokens) for answer in answers]
         name = f"request-{next(self._numbers)}"
         self.submitted += 1
-        self._results[name] = (Asked(prompt, parameters, weights, outputs, logprobs), answers[0])
+        self._results[name] = (SampledCall(prompt, parameters, weights, outputs, logprobs), answers[0])
         return {"request_id": name, "sample_sequence_ids": [f"{name}-{number}" for number in range(n)]}
 
     async def _retrieve(self, request: Request) -> Any:
@@ -187,13 +176,13 @@ class TinkerServer:
 
 
 def logprobs_of(prompt: list[int], tokens: list[int]) -> list[float]:
-    """What this model pretends to have thought: exact in float32, and another for each place."""
+    """Return made-up log probabilities: exact in float32, another one for each place."""
     return [-((len(prompt) + place + token) % 997 + 1) / 128 for place, token in enumerate(tokens)]
 
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """An app on a free port of this machine, in a thread: its address."""
+    """Serve an app on a free port, in a thread; yield its address."""
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
     started = threading.Event()
     real_startup = server.startup
@@ -216,7 +205,7 @@ def serving(app: Any) -> Iterator[str]:
 
 @contextmanager
 def tinker_server(answer: Answerer, context: int = 4096) -> Iterator[TinkerServer]:
-    """A server whose model answers so."""
+    """Run a server whose model answers so."""
     server = TinkerServer(answer, context)
     with serving(server.app()) as server.url:
         yield server

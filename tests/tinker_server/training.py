@@ -1,4 +1,4 @@
-"""The training half of the server: its weights are a hash over all that they learnt, so that they compare."""
+"""The server's training: weights are a hash over all that they learnt, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from starlette.responses import JSONResponse, Response
 from tinker.proto import tinker_public_pb2 as wire
 
 SHIFT = 0.125
-"""The learner thinks so much less of every token than its sampler did, in log probability."""
+"""Difference of the learner's log probabilities to those of the sampler."""
 RL_KEYS = {"target_tokens", "logprobs", "advantages"}
 LOSSES = {"importance_sampling", "ppo", "cispo"}
 CLIPS = {"clip_low_threshold", "clip_high_threshold"}
 MOST_RANK = 128
-"""The service refuses adapters of a higher one."""
+"""Maximum rank of an adapter."""
 DTYPES: dict[int, np.dtype[Any]] = {wire.DTYPE_FLOAT32: np.dtype("<f4"), wire.DTYPE_INT64: np.dtype("<i8")}
 
 
 @dataclass(frozen=True)
 class ReceivedDatum:
-    """A datum as it came over the wire. All arrays are of one length."""
+    """A datum from the wire. All arrays have one length."""
 
     inputs: list[int]
     targets: list[int]
@@ -42,12 +42,12 @@ class ReceivedDatum:
 
 
 class RefusedError(Exception):
-    """A request of the user's making that cannot be done."""
+    """A request that fails by the user's fault."""
 
 
 @dataclass
 class Model:
-    """Weights in training. Requests are done in the order of their numbers, whatever order they come in."""
+    """Weights in training. Requests are executed in the order of their numbers."""
 
     state: str
     gradient: list[ReceivedDatum] = field(default_factory=list)
@@ -67,7 +67,7 @@ Answer = dict[str, Any] | bytes
 
 @dataclass
 class Trainer:
-    """``states``: path -> what was saved there. ``steps``: the datums of every optimizer step, of whichever model."""
+    """The models. ``states``: path -> saved weights. ``steps``: the datums of every optimizer step of any model."""
 
     states: dict[str | None, str] = field(default_factory=dict)
     ttls: dict[str | None, int | None] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Trainer:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def routes(self) -> dict[str, Callable[[Request], Any]]:
-        """What training needs."""
+        """Return the routes of training."""
         return {
             "create_model": self._create_model,
             "load_weights": self._load_weights,
@@ -100,7 +100,7 @@ class Trainer:
         return request.startswith("train-")
 
     async def retrieve(self, request: str) -> Any:
-        """The result of a request, once it was its turn."""
+        """Return the result of a request, or 408 before its turn."""
         if request not in self._answers or self._answers[request][0] in self.stuck:
             await asyncio.sleep(0.1)
             return JSONResponse({"type": "try_again", "request_id": request, "queue_state": "active"}, 408)
@@ -111,22 +111,21 @@ class Trainer:
         return Response(answer, media_type="application/x-protobuf") if isinstance(answer, bytes) else answer
 
     def _promise(self, route: str, model: str, number: int, work: Callable[[], Answer]) -> dict[str, str]:
-        """A request that comes twice is one: its number names it."""
+        """Register a request; a repeated one is recognized by its number."""
         request_id = self._requests.get((route, model, number))
         if request_id:
             return {"request_id": request_id}
         name = self._requests[route, model, number] = f"train-{next(self._numbers)}"
 
         def do() -> None:
-            failures = self.fail.get(route)
             try:
-                if failures:
-                    message, category = failures.pop(0)
-                    self._answers[name] = route, {"error": message, "category": category}
+                if failures := self.fail.get(route):
+                    answer: Answer = dict(zip(("error", "category"), failures.pop(0), strict=True))
                 else:
-                    self._answers[name] = route, work()
+                    answer = work()
             except RefusedError as error:
-                self._answers[name] = route, {"error": str(error), "category": "user"}
+                answer = {"error": str(error), "category": "user"}
+            self._answers[name] = route, answer
 
         if number and model in self._models:
             self._models[model].submit(number, do)
@@ -210,7 +209,7 @@ class Trainer:
 
 
 def _received(datum: Any, message: Any) -> ReceivedDatum:
-    """Raises RefusedError for what Tinker would refuse."""
+    """Return a datum. Raises RefusedError if Tinker would refuse it."""
     if message.loss_fn not in LOSSES:
         raise RefusedError(f"there is no loss {message.loss_fn}")
     config = dict(message.loss_fn_config)
@@ -228,14 +227,8 @@ def _received(datum: Any, message: Any) -> ReceivedDatum:
         raise RefusedError("the inputs are not of one length")
     if (inputs[1:] != arrays["target_tokens"][:-1]).any():
         raise RefusedError("the targets are not the inputs, shifted by one")
-    return ReceivedDatum(
-        inputs=inputs.tolist(),
-        targets=arrays["target_tokens"].tolist(),
-        logprobs=arrays["logprobs"].tolist(),
-        advantages=arrays["advantages"].tolist(),
-        loss=message.loss_fn,
-        config=config,
-    )
+    targets, logprobs, advantages = (arrays[name].tolist() for name in ("target_tokens", "logprobs", "advantages"))
+    return ReceivedDatum(inputs.tolist(), targets, logprobs, advantages, message.loss_fn, config)
 
 
 def _array(tensor: Any) -> Any:
@@ -243,7 +236,7 @@ def _array(tensor: Any) -> Any:
 
 
 def _output(datums: list[ReceivedDatum]) -> bytes:
-    """Log probabilities of every datum, and the loss of importance sampling over all."""
+    """Return log probabilities of every datum, and the loss of importance sampling over all."""
     sizes = [len(datum.logprobs) for datum in datums]
     logprobs = np.concatenate([np.asarray(datum.logprobs, np.float32) - np.float32(SHIFT) for datum in datums])
     loss = -sum(float(np.exp(-SHIFT)) * sum(datum.advantages) for datum in datums)

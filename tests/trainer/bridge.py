@@ -1,4 +1,4 @@
-"""Tinker's wire protocol, as SDK 0.38 speaks it, in front of a server that speaks what 0.24 did (skyrl 0.3.0)."""
+"""Tinker's wire protocol of SDK 0.38, in front of a server with that of 0.24 (skyrl 0.3.0)."""
 
 from __future__ import annotations
 
@@ -14,37 +14,35 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.trainer import wire
-from tests.trainer.shuffling import shuffled
 from tests.trainer.upstream import FailedError, RefusedError, Upstream
 from tests.trainer.weights import WeightsBook
 
 Json = dict[str, Any]
 PROTOBUF = "application/x-protobuf"
 POLL_S = 40.0
-"""An answer that takes longer is asked for again: 408, as Tinker says it."""
+"""Seconds after which an unfinished request is answered with 408, like Tinker's, and polled again."""
 
 
 class Bridge:
-    """``model``: what the SDK calls the base model; ``context``: tokens of prompt and answer together."""
+    """``model``: the SDK's name of the base model; ``context``: maximum tokens of prompt and answer."""
 
     def __init__(self, upstream: Upstream, model: str, context: int) -> None:
         self._upstream, self._model, self._context = upstream, model, context
         self.learnt: list[tuple[str, Json]] = []
-        """Every forward_backward that came, in order: id of the model, its input in JSON."""
+        """Model id and JSON input of every forward_backward, in order."""
         self.shuffling: random.Random | None = None
-        """Where it is there, advantages are exchanged between the datums of a batch: the control of a training, whose
-        rewards have to do with nothing."""
+        """If set, advantages are exchanged between the datums of a batch: a training with meaningless rewards."""
         self._book = WeightsBook(upstream)
         self._samplers: dict[str, str | None] = {}
         self._requests: dict[str, asyncio.Task[Response]] = {}
         self._numbers = itertools.count()
 
     def app(self) -> Starlette:
-        """The routes that sampling and training need."""
+        """Return the routes of sampling and training."""
         routes: dict[str, Callable[[Request], Awaitable[Any]]] = {
-            "client/config": self._nothing,
-            "client/dynamic_config": self._nothing,
-            "telemetry": self._telemetry,
+            "client/config": _constant({}),
+            "client/dynamic_config": _constant({}),
+            "telemetry": _constant({"status": "accepted"}),
             "get_server_capabilities": self._capabilities,
             "create_session": self._pass_on,
             "session_heartbeat": self._pass_on,
@@ -64,12 +62,6 @@ class Bridge:
         return Starlette(
             routes=[Route(f"/api/v1/{path}", _answering(act), methods=["GET", "POST"]) for path, act in routes.items()]
         )
-
-    async def _nothing(self, _: Request) -> Json:
-        return {}
-
-    async def _telemetry(self, _: Request) -> Json:
-        return {"status": "accepted"}
 
     async def _capabilities(self, _: Request) -> Json:
         return {"supported_models": [{"model_name": self._model, "max_context_length": self._context}]}
@@ -189,8 +181,15 @@ class Bridge:
         return f"{kind}-{next(self._numbers)}"
 
 
+def _constant(answer: Json) -> Callable[[Request], Awaitable[Json]]:
+    async def route(_: Request) -> Json:
+        return answer
+
+    return route
+
+
 def _model_name(body: Json) -> str:
-    """The SDK derives it so, too, where it creates a model by loading weights."""
+    """Return the model's name; the SDK derives the same when it loads weights."""
     return f"{body['session_id']}:train:{body['model_seq_id']}"
 
 
@@ -209,14 +208,14 @@ async def _as_protobuf(work: Coroutine[Any, Any, Json], write: Callable[[Json], 
 
 
 async def _or_failure(work: Coroutine[Any, Any, Response]) -> Response:
-    """What fails after it was taken is told as Tinker tells it: 200, with the error and whose it is."""
+    """Return the answer; a failure is a 200 with the error and its category, like Tinker's."""
     try:
         return await work
     except RefusedError as error:
         return JSONResponse({"error": str(error), "category": "user"})
     except FailedError as error:
         return JSONResponse({"error": str(error), "category": error.category})
-    except Exception as error:  # noqa: BLE001 - ours: the SDK would ask for minutes
+    except Exception as error:  # noqa: BLE001 - our bug: else the SDK would retry for minutes
         return JSONResponse({"error": f"the bridge is wrong: {error!r}", "category": "user"})
 
 
@@ -229,3 +228,24 @@ def _answering(handler: Callable[[Request], Awaitable[Any]]) -> Callable[[Reques
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
     return route
+
+
+def shuffled(data: list[Json], chance: random.Random) -> list[Json]:
+    """Exchange the advantages between the datums of a batch (JSON of the wire), on their sampled tokens.
+
+    Sampled tokens are those with a log probability; a rollout has one advantage for all of them.
+    """
+    advantages = [_advantage(item["loss_fn_inputs"]) for item in data]
+    chance.shuffle(advantages)
+    return [_with_advantage(item, advantage) for item, advantage in zip(data, advantages, strict=True)]
+
+
+def _advantage(inputs: Json) -> float:
+    sampled = zip(inputs["advantages"]["data"], inputs["logprobs"]["data"], strict=True)
+    return next((advantage for advantage, logprob in sampled if logprob), 0.0)
+
+
+def _with_advantage(datum: Json, advantage: float) -> Json:
+    inputs = datum["loss_fn_inputs"]
+    values = [advantage if logprob else 0.0 for logprob in inputs["logprobs"]["data"]]
+    return datum | {"loss_fn_inputs": inputs | {"advantages": inputs["advantages"] | {"data": values}}}

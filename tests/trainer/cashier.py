@@ -1,7 +1,6 @@
-"""An agent for a model that can do nothing yet: four characters are its whole answer to mini/unit-prices.
+"""An agent for an untrained model: it solves mini/unit-prices with an answer of four characters.
 
-The file of prices is what it leaves, and the task's own verifier counts how many of the four are right: so the reward
-is the one of `swe-argo run` for any agent, in quarters.
+It writes a file of prices, and the task's own verifier counts how many of the four are right, so rewards are quarters.
 """
 
 from __future__ import annotations
@@ -16,19 +15,20 @@ from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.trajectory import StopReason
 
 QUESTION = "Prices?"
-"""Short: it is a token for each of its letters."""
+"""Short, because each letter is a token."""
 FIRST, LAST = "@", "\x7f"
-"""A character between these divides the price of all pieces by their number, any other does not. A model of random
-weights writes one in about a quarter of its tokens."""
+"""A character in this range divides the total price by the number of pieces (the right way), any other does not.
+
+About a quarter of the tokens of random weights are in it."""
 
 
 def divides(character: str) -> bool:
-    """Whether the character chooses the right way."""
+    """Return whether the character chooses the right way."""
     return FIRST <= character <= LAST
 
 
 class Cashier:
-    """Asks once. What the n-th character of the answer says is done with the n-th product."""
+    """Asks once. The n-th character of the answer decides about the n-th product."""
 
     asks_model = True
 

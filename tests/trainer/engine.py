@@ -1,4 +1,4 @@
-"""The trainer as processes of this machine: skyrl's server and engine, and the bridge in front of them."""
+"""The trainer's processes: skyrl's server and engine, with the bridge in front of them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ KEY = "tml-trainer"
 START_TIMEOUT_S = 300
 ADAPTERS, MAX_RANK, SAMPLED_TOGETHER = 16, 8, 16
 SESSION_TIMEOUT_S = 180
-"""The SDK is heard of every 10 s; who was killed holds an adapter so long."""
+"""Seconds until a killed client's adapter is freed; the SDK sends a heartbeat every 10 s."""
 
 
 class NoTrainerError(Exception):
-    """Why no trainer is at work on this machine, in one line."""
+    """The trainer does not start on this machine; the reason in one line."""
 
 
 @dataclass(frozen=True)
 class RunningTrainer:
-    """``url`` takes Tinker's SDK, with ``key``; ``model`` is the folder of the base model's files."""
+    """A trainer for Tinker's SDK at ``url`` with ``key``; ``model`` is the folder of the base model."""
 
     url: str
     model: Path
@@ -45,13 +45,13 @@ class RunningTrainer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to find it."""
+        """The environment of its clients."""
         return {"TINKER_BASE_URL": self.url, "TINKER_API_KEY": self.key, "TINKER_TELEMETRY": "0"}
 
 
 @contextmanager
 def running_trainer(home: TrainerHome, folder: Path) -> Iterator[RunningTrainer]:
-    """A trainer whose model, checkpoints and log lie in ``folder``. Raises NoTrainerError with the end of its log."""
+    """Run a trainer with its files in ``folder``. Raises NoTrainerError with the end of its log."""
     model, log, port = make_tiny_model(folder / "model"), folder / "trainer.log", _free_port()
     with (
         log.open("wb") as output,
@@ -77,33 +77,20 @@ def running_trainer(home: TrainerHome, folder: Path) -> Iterator[RunningTrainer]
 
 def _command(model: Path, folder: Path, port: int) -> list[str]:
     backend = {
-        "max_lora_adapters": ADAPTERS,
-        "max_lora_rank": MAX_RANK,
-        # One shape of a batch, so that its program is compiled once.
-        "sample_max_num_sequences": SAMPLED_TOGETHER,
-    }
-    words = {
-        "base-model": str(model),
-        "backend": "jax",
-        "backend-config": json.dumps(backend),
-        "checkpoints-base": str(folder / "checkpoints"),
-        "database-url": f"sqlite:///{folder / 'trainer.db'}",
-        "session-timeout-sec": str(SESSION_TIMEOUT_S),
-        "session-cleanup-interval-sec": "30",
-        "host": "127.0.0.1",
-        "port": str(port),
-    }
-    return [
-        "uv",
-        "run",
-        "-m",
-        "skyrl.tinker.api",
-        *(word for name, value in words.items() for word in (f"--{name}", value)),
-    ]
+        "max_lora_adapters": ADAPTERS, "max_lora_rank": MAX_RANK,
+        "sample_max_num_sequences": SAMPLED_TOGETHER,  # one shape of a batch, so that its program is compiled once
+    }  # fmt: skip
+    options = {
+        "base-model": model, "backend": "jax", "backend-config": json.dumps(backend), "host": "127.0.0.1", "port": port,
+        "checkpoints-base": folder / "checkpoints", "database-url": f"sqlite:///{folder / 'trainer.db'}",
+        "session-timeout-sec": SESSION_TIMEOUT_S, "session-cleanup-interval-sec": 30,
+    }  # fmt: skip
+    flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return ["uv", "run", "-m", "skyrl.tinker.api", *flags]
 
 
 def _environment(home: TrainerHome) -> dict[str, str]:
-    """One thread computes: the model is so small that more only wait for each other."""
+    """Return the trainer's environment, with one thread: the model is too small for more."""
     paths = f"{home.programs}{os.pathsep}{os.environ.get('PATH', '')}"
     return os.environ | {
         "PATH": paths,
@@ -123,7 +110,7 @@ def _free_port() -> int:
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, model: Path, log: Path) -> None:
-    """Until a token was sampled: the server answers long before its engine has loaded the model."""
+    """Wait until a token is sampled: the server answers long before its engine has loaded the model."""
     prompt = {"chunks": [{"type": "encoded_text", "tokens": [1, 2, 3]}]}
     body = {"base_model": str(model), "prompt": prompt, "sampling_params": {"max_tokens": 1}}
     deadline, request_id = time.monotonic() + START_TIMEOUT_S, ""

@@ -17,10 +17,9 @@ HIDDEN, INNER, LAYERS, HEADS, GROUPS, HEAD_SIZE = 64, 128, 2, 4, 2, 16
 
 
 def make_tiny_model(folder: Path, seed: int = 0) -> Path:
-    """Tokenizer, chat template, configuration and weights, in ``folder``.
+    """Write tokenizer, chat template, configuration and weights.
 
-    The tokenizer is that of the proxy's tests, of bytes; there is a row of the embedding for each of its tokens and
-    for no other, so that whatever is sampled can be decoded.
+    The embedding has exactly the tokens of the byte tokenizer, so that all samples can be decoded.
     """
     make_model(folder)
     vocabulary = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
@@ -29,19 +28,11 @@ def make_tiny_model(folder: Path, seed: int = 0) -> Path:
     tokenizer["pad_token"] = "<|endoftext|>"  # transformers does not take it as an object here
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     config = {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "vocab_size": vocabulary,
-        "hidden_size": HIDDEN,
-        "intermediate_size": INNER,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": GROUPS,
-        "head_dim": HEAD_SIZE,
-        "max_position_embeddings": CONTEXT,
-        "tie_word_embeddings": False,
-        "dtype": "float32",
-    }
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": vocabulary, "hidden_size": HIDDEN,
+        "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+        "num_key_value_heads": GROUPS, "head_dim": HEAD_SIZE, "max_position_embeddings": CONTEXT,
+        "tie_word_embeddings": False, "dtype": "float32",
+    }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
     _write_safetensors(folder / "model.safetensors", _weights(vocabulary, np.random.default_rng(seed)))
     return folder
@@ -74,7 +65,7 @@ def _weights(vocabulary: int, random: np.random.Generator) -> dict[str, Any]:
 
 
 def _write_safetensors(path: Path, tensors: dict[str, Any]) -> None:
-    """The format of huggingface/safetensors: length of the header, header in JSON, then the numbers."""
+    """Write tensors in the format of huggingface/safetensors: header length, header in JSON, numbers."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     place = 0
     for name, value in tensors.items():

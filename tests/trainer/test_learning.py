@@ -1,4 +1,4 @@
-"""GRPO by `swe-argo train` on a real trainer: rewards of the real chain rise, and by what they say."""
+"""GRPO by `swe-argo train` on a real trainer: rewards rise, unless they are shuffled."""
 
 from __future__ import annotations
 
@@ -9,30 +9,67 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 
+from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.store import open_store
+from tests.model_server import Answer, model_server, play
 from tests.paths import ROOT
+from tests.trainer.bridge import shuffled
 from tests.trainer.engine import RunningTrainer
-from tests.trainer.toy import ToyTraining, as_json
+from tests.trainer.toy import AGENT, DATASET, INSTANCE, ToyTraining, as_json
+from tests.workflows.models.run import evaluate
 
-pytestmark = pytest.mark.xdist_group("trainer")
+group = pytest.mark.xdist_group("trainer")
 RESULTS = ROOT / "training-results.json"
 SEEDS = (1, 2, 3)
 STEPS = int(os.environ.get("SWE_ARGO_TRAINING_STEPS", "20"))
 SAMPLES = 64
 LR = 2e-3
 ENDS = 4
-"""Steps whose mean reward is the beginning, and the end, of a training."""
+"""Number of steps whose mean reward is compared at the beginning and at the end."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [("A1b2", 0.5), *(pytest.param(*case, marks=pytest.mark.long) for case in (("Abc~", 1.0), ("1234A", 0.0)))],
+)
+def test_reward_is_share_of_divisors(tmp_path: Path, answer: str, reward: float) -> None:
+    with model_server(play(Answer(answer))) as server:
+        result = evaluate(server, tmp_path / "store", AGENT, "--dataset", DATASET, instances=[INSTANCE])
+    assert result.returncode == 0, result.stdout + result.stderr
+    grade = GradeRecord.from_bytes(open_store(str(tmp_path / "store")).get(key(GradeRecord, "run", INSTANCE, 1)))
+    assert grade.reward == reward
+
+
+def datum(advantage: float) -> dict[str, Any]:
+    """Return a datum of two prompt tokens and two sampled ones."""
+    inputs = {"logprobs": [0.0, 0.0, -1.0, -2.0], "advantages": [0.0, 0.0, advantage, advantage]}
+    return {"model_input": advantage, "loss_fn_inputs": {name: {"data": data} for name, data in inputs.items()}}
+
+
+def test_shuffled_datums_swap_advantages() -> None:
+    own = [number / 8 for number in range(-8, 9)]
+    data = shuffled([datum(item) for item in own], random.Random(1))
+    advantages = [item["loss_fn_inputs"]["advantages"]["data"] for item in data]
+    assert [item["model_input"] for item in data] == own
+    assert all(item[:2] == [0.0, 0.0] and item[2] == item[3] for item in advantages)
+    changed = [item[2] for item in advantages]
+    assert sorted(changed) == own
+    assert changed != own
 
 
 @pytest.fixture
 def not_shuffled(trainer: RunningTrainer) -> Iterator[None]:
-    """The control is the test's own affair: whatever comes of it, the next training has its own rewards."""
+    """Give the next training its own rewards, whatever the test's result."""
     yield
     trainer.bridge.shuffling = None
 
 
+@group
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_training_learns_its_samples(trainer: RunningTrainer, tmp_path: Path) -> None:
@@ -54,6 +91,7 @@ def test_training_learns_its_samples(trainer: RunningTrainer, tmp_path: Path) ->
     assert more.figures()[2].weights_used == {before[1].weights.version: 8}
 
 
+@group
 @pytest.mark.training
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.usefixtures("not_shuffled")

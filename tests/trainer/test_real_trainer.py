@@ -1,15 +1,15 @@
-"""Tinker's SDK at a real trainer: what is sampled, learnt, saved and gone on with."""
+"""Tinker's SDK with a real trainer: sampling, learning, saving and resuming."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import tinker
 
-from tests.trainer.datums import PROMPT, datum, learn, losses, sample
 from tests.trainer.engine import RunningTrainer
 
 pytestmark = [
@@ -19,7 +19,55 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # the SDK leaves a connection open (0.38)
 ]
 CLOSE = 1e-4
-"""Of log probabilities: float32, computed in batches of other sizes."""
+"""Tolerance of log probabilities: float32, computed in batches of other sizes."""
+
+
+PROMPT = [72, 101, 108, 108, 111, 256]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Tokens of an answer to PROMPT, and the sampler's log probability of each."""
+
+    tokens: list[int]
+    logprobs: list[float]
+
+
+def sample(client: Any, n: int, seed: int, max_tokens: int = 6) -> list[Sampled]:
+    """Sample answers to PROMPT."""
+    params = tinker.SamplingParams(max_tokens=max_tokens, temperature=1.0, seed=seed, stop=[])
+    answer = client.sample(tinker.ModelInput.from_ints(PROMPT), num_samples=n, sampling_params=params).result()
+    return [Sampled(list(sequence.tokens), list(sequence.logprobs)) for sequence in answer.sequences]
+
+
+def datum(sampled: Sampled, advantage: float) -> tinker.Datum:
+    """Return a datum of importance_sampling; prompt tokens have neither advantage nor log probability."""
+    tokens = [*PROMPT, *sampled.tokens]
+    before = [0.0] * (len(PROMPT) - 1)
+    inputs = {
+        "target_tokens": tokens[1:],
+        "logprobs": [*before, *sampled.logprobs],
+        "advantages": [*before, *[advantage] * len(sampled.tokens)],
+    }
+    return tinker.Datum(model_input=tinker.ModelInput.from_ints(tokens[:-1]), loss_fn_inputs=inputs)
+
+
+def datums(sampled: list[Sampled], *advantages: float) -> list[tinker.Datum]:
+    return [datum(item, advantage) for item, advantage in zip(sampled, advantages, strict=True)]
+
+
+def learn(client: Any, data: list[tinker.Datum], lr: float = 1e-2) -> Any:
+    """Make one optimizer step; return the answer of forward_backward."""
+    gradients = client.forward_backward(data, "importance_sampling")
+    step = client.optim_step(tinker.AdamParams(learning_rate=lr))
+    answer = gradients.result()
+    step.result()
+    return answer
+
+
+def losses(answer: Any) -> list[float]:
+    """Return the log probabilities of all targets, which describe the state of a model."""
+    return [float(value) for output in answer.loss_fn_outputs for value in output["logprobs"].data]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +85,7 @@ def client(service: Any, trainer: RunningTrainer) -> Any:
 
 def test_trainer_learns_sampled_tokens(trainer: RunningTrainer, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=4, seed=1)
-    answer = learn(client, [datum(item, advantage) for item, advantage in zip(sampled, (1, -1, 1, -1), strict=True)])
+    answer = learn(client, datums(sampled, 1, -1, 1, -1))
     [(_, came)] = [item for item in trainer.bridge.learnt if item[0] == client.model_id]
     assert came["loss_fn"] == "importance_sampling"
     for datum_in, item, out in zip(came["data"], sampled, answer.loss_fn_outputs, strict=True):
@@ -53,7 +101,7 @@ def test_trainer_learns_sampled_tokens(trainer: RunningTrainer, client: Any) -> 
 
 def test_step_raises_rewarded_tokens(client: Any) -> None:
     good, bad = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=2)
-    data = [datum(good, 1.0), datum(bad, -1.0)]
+    data = datums([good, bad], 1, -1)
     before = learn(client, data)
     after = client.forward(data, "importance_sampling").result()
     raised, lowered = (
@@ -65,7 +113,7 @@ def test_step_raises_rewarded_tokens(client: Any) -> None:
 
 def test_resumed_state_learns_alike(service: Any, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=4, seed=3)
-    data = [datum(item, advantage) for item, advantage in zip(sampled, (1, -1, 0.5, -0.5), strict=True)]
+    data = datums(sampled, 1, -1, 0.5, -0.5)
     learn(client, data)
     path = client.save_state("after-one").result().path
     undisturbed = [losses(learn(client, data)) for _ in range(3)]
@@ -79,7 +127,7 @@ def test_resumed_state_learns_alike(service: Any, client: Any) -> None:
 
 def test_lost_gradients_are_dropped(trainer: RunningTrainer, service: Any, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=4)
-    data = [datum(item, advantage) for item, advantage in zip(sampled, (1, -1), strict=True)]
+    data = datums(sampled, 1, -1)
     path = client.save_state("before").result().path
     undisturbed = losses(learn(client, data)), losses(learn(client, data))
     killed = tinker.ServiceClient(base_url=trainer.url, api_key=trainer.key)
@@ -96,7 +144,7 @@ def test_saved_weights_never_change(service: Any, client: Any) -> None:
     early = client.save_weights_for_sampler("early").result().path
     assert early.endswith("/sampler_weights/early")
     before = sample(service.create_sampling_client(model_path=early).result(), n=2, seed=5)
-    data = [datum(before[0], 1.0), datum(before[1], -1.0)]
+    data = datums(before, 1, -1)
     for _ in range(3):
         learn(client, data, lr=3e-2)
     late = client.save_weights_for_sampler("late").result().path
@@ -111,7 +159,7 @@ def test_saved_weights_never_change(service: Any, client: Any) -> None:
 
 def test_later_saved_state_wins(service: Any, client: Any) -> None:
     sampled = sample(client.save_weights_and_get_sampling_client().result(), n=2, seed=6)
-    data = [datum(sampled[0], 1.0), datum(sampled[1], -1.0)]
+    data = datums(sampled, 1, -1)
     client.save_state("here").result()
     learn(client, data)
     path = client.save_state("here", overwrite=True).result().path

@@ -1,4 +1,4 @@
-"""A training that a model of a hundred thousand random parameters can learn from, by `swe-argo train` itself."""
+"""A training from which a tiny model of random weights can learn, by `swe-argo train`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ llm.max_output_tokens = 4
 
 @dataclass(frozen=True)
 class ToyTraining:
-    """``samples`` rollouts a step, all of one group."""
+    """A training with ``samples`` rollouts per step, all in one group."""
 
     store: Path
     name: str
@@ -51,7 +51,7 @@ class ToyTraining:
     workers: int = 8
 
     def run(self, trainer: RunningTrainer) -> list[StepFigures]:
-        """Do what is missing of it; the figures of its steps."""
+        """Run or resume it; return the figures of its steps."""
         file = self.store.parent / f"{self.name}.toml"
         fields = {"base_model": trainer.base_model, "tokenizer": trainer.model, "dataset": DATASET, "agent": AGENT}
         file.write_text(TOML.format(**vars(self), **fields, instance=INSTANCE))
@@ -60,17 +60,17 @@ class ToyTraining:
         return self.figures()
 
     def figures(self) -> list[StepFigures]:
-        """Of the steps that are learnt."""
+        """Return the figures of the learnt steps."""
         store = open_store(str(self.store))
         names = [step_name(item.step) for item in self.checkpoints()]
         return [StepFigures.from_bytes(store.get(key(StepFigures, self.name, name=name))) for name in names]
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Lines of its checkpoints.jsonl."""
+        """Return the lines of its checkpoints.jsonl."""
         return Checkpoints(open_store(str(self.store)).get(key(Checkpoints, self.name))).list
 
 
 def as_json(figures: list[StepFigures]) -> list[dict[str, Any]]:
-    """What of each step is worth keeping."""
+    """Return the main figures of each step."""
     names = ("step", "reward_mean", "learnt", "kl", "entropy", "loss", "seconds")
     return [{name: getattr(item, name) for name in names} for item in figures]

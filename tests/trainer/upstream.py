@@ -1,4 +1,4 @@
-"""A skyrl server, as the bridge asks it: requests, the futures that they answer, failures in Tinker's words."""
+"""The bridge's client of a skyrl server: requests, their futures, and failures in Tinker's words."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import httpx
 
 Json = dict[str, Any]
 CALL_TIMEOUT_S = 330.0
-"""skyrl answers a future within 300 s, or says that it is to be asked again."""
+"""Timeout of a call; skyrl answers a future within 300 s, or asks to poll again."""
 
 
 class RefusedError(Exception):
-    """An answer other than 200, before anything was begun."""
+    """An answer other than 200; nothing was started."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -20,7 +20,7 @@ class RefusedError(Exception):
 
 
 class FailedError(Exception):
-    """A request that was taken and failed. ``category``: user or server."""
+    """A request that was accepted and failed. ``category``: user or server."""
 
     def __init__(self, detail: str, category: str) -> None:
         super().__init__(detail)
@@ -28,29 +28,29 @@ class FailedError(Exception):
 
 
 class Upstream:
-    """``base_model``: what the server itself calls it."""
+    """``base_model``: the server's own name of the base model."""
 
     def __init__(self, url: str, base_model: str) -> None:
         self.base_model = base_model
-        # Nothing is kept open: there is nobody to close it when the bridge's thread has ended.
+        # No connection is kept open: none could be closed after the bridge's thread has ended.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.AsyncClient(
             base_url=f"{url}/api/v1/", timeout=CALL_TIMEOUT_S, trust_env=False, limits=limits
         )
 
     async def post(self, path: str, /, **body: Any) -> Json:
-        """The answer at once. Raises RefusedError."""
+        """Return the immediate answer. Raises RefusedError."""
         response = await self._client.post(path, json=body)
         if response.status_code != httpx.codes.OK:
             raise RefusedError(response.status_code, _detail(response))
         return dict(response.json())
 
     async def submit(self, path: str, /, **body: Any) -> str:
-        """The id of a request that is worked on in its turn. Raises RefusedError."""
+        """Queue a request; return its id. Raises RefusedError."""
         return str((await self.post(path, **body))["request_id"])
 
     async def result(self, request_id: str) -> Json:
-        """What came of it. Raises FailedError."""
+        """Return the result of a queued request. Raises FailedError."""
         while True:
             response = await self._client.post("retrieve_future", json={"request_id": request_id})
             if response.status_code == httpx.codes.OK:
@@ -60,7 +60,7 @@ class Upstream:
                 raise FailedError(_detail(response), "user" if user else "server")
 
     async def submit_and_wait(self, path: str, /, **body: Any) -> Json:
-        """Submit, and wait."""
+        """Queue a request and return its result."""
         return await self.result(await self.submit(path, **body))
 
 

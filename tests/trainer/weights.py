@@ -1,4 +1,4 @@
-"""Models and saved weights: what Tinker promises of them, on a server that promises less."""
+"""Models and saved weights with Tinker's guarantees, on a server that gives fewer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import httpx
 from tests.trainer.upstream import RefusedError, Upstream
 
 SAMPLING_ADAPTERS = 6
-"""Saved weights that are open for sampling at a time; others take their place while nobody samples from them."""
+"""Maximum of saved weights that are open for sampling; idle ones are replaced."""
 HEARTBEAT_S = 20.0
 SESSION = {"tags": [], "sdk_version": "0.24.1"}
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """An adapter that is trained: its id upstream, its rank, the session that it ends with."""
+    """A trained adapter: its id upstream, its rank, and its session."""
 
     upstream_id: str
     rank: int
@@ -38,7 +38,7 @@ class SavedWeights:
 
 @dataclass
 class SamplingAdapter:
-    """An adapter that only samples. ``path``: what upstream samples from it by."""
+    """An adapter that only samples. ``path``: its name for sampling upstream."""
 
     upstream_id: str
     path: str
@@ -47,11 +47,11 @@ class SamplingAdapter:
 
 @dataclass
 class WeightsBook:
-    """What the SDK calls models and weights -> what upstream has.
+    """Map of the SDK's models and weights to those upstream.
 
-    skyrl samples from an adapter that is trained by writing the saved weights over it: what was learnt since would be
-    lost. So weights are saved as a state, and sampled from in an adapter of their own. And it never writes over saved
-    weights: a name of ours that is saved again is a new one there.
+    skyrl samples from a trained adapter by overwriting it with the saved weights, which would lose later steps. So
+    weights are saved as a state, and sampled in an adapter of their own. Saved weights cannot be overwritten there:
+    a name that is saved again gets a new one.
     """
 
     upstream: Upstream
@@ -65,45 +65,45 @@ class WeightsBook:
     _beating: asyncio.Task[None] | None = None
 
     async def create(self, model: str, session: str, rank: int, seed: int | None) -> None:
-        """A new adapter. Raises FailedError, RefusedError."""
+        """Create an adapter. Raises FailedError, RefusedError."""
         upstream_id = await self._create(session, rank, seed)
         self.models[model] = TrainedModel(upstream_id, rank, session)
         fresh = await self.upstream.submit_and_wait("save_weights", model_id=upstream_id, path=self._name())
         await self._load(upstream_id, fresh["path"])
 
     async def create_from(self, model: str, session: str, path: str) -> None:
-        """An adapter with saved weights and the optimizer's state. Raises FailedError, RefusedError."""
+        """Create an adapter from saved weights and optimizer state. Raises FailedError, RefusedError."""
         state = self.state(path)
         upstream_id = await self._create(session, state.rank, None)
         self.models[model] = TrainedModel(upstream_id, state.rank, session)
         await self._load(upstream_id, state.upstream_path)
 
     def state(self, path: str) -> SavedWeights:
-        """Raises RefusedError where nothing was saved there."""
+        """Return saved weights. Raises RefusedError if there are none."""
         if path not in self.states:
             raise RefusedError(404, f"there is nothing at {path}")
         return self.states[path]
 
     def model(self, name: str) -> TrainedModel:
-        """Raises RefusedError where there is none."""
+        """Return a model. Raises RefusedError if it does not exist."""
         if name not in self.models:
             raise RefusedError(404, f"there is no model {name}")
         return self.models[name]
 
     async def begin_save(self, model: str, path: str, overwrite: bool) -> str:
-        """The request that saves; ``end_save`` makes it known by ``path``. Raises RefusedError."""
+        """Begin to save; return the request for ``end_save``. Raises RefusedError."""
         if path in self.states and not overwrite:
             raise RefusedError(409, f"{path} is there already")
         return await self.upstream.submit("save_weights", model_id=self.model(model).upstream_id, path=self._name())
 
     async def end_save(self, model: str, path: str, request_id: str) -> None:
-        """Raises FailedError."""
+        """Wait until the weights are saved, and register them. Raises FailedError."""
         saved = await self.upstream.result(request_id)
         self.states[path] = SavedWeights(saved["path"], self.models[model].rank)
 
     @asynccontextmanager
     async def sampling(self, path: str) -> AsyncIterator[str]:
-        """What upstream samples from these weights by, as long as the block lasts."""
+        """Open weights for sampling; yield their name upstream."""
         async with self._opening:
             state = self.state(path)
             if state.upstream_path not in self._adapters:
@@ -122,7 +122,7 @@ class WeightsBook:
             await self.upstream.submit_and_wait("unload_model", model_id=self.models.pop(name).upstream_id)
 
     async def _keep_alive(self) -> None:
-        """Say that the adapters that sample are wanted: upstream ends a session that it does not hear of."""
+        """Send heartbeats for the sampling adapters, so that upstream does not end their session."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
             with suppress(RefusedError, httpx.HTTPError):
@@ -144,17 +144,13 @@ class WeightsBook:
         return SamplingAdapter(upstream_id, saved["path"])
 
     async def _create(self, session: str, rank: int, seed: int | None) -> str:
-        answer = await self.upstream.post(
-            "create_model",
-            session_id=session,
-            base_model=self.upstream.base_model,
-            lora_config={"rank": rank, "seed": seed},
-        )
+        fields = {"base_model": self.upstream.base_model, "lora_config": {"rank": rank, "seed": seed}}
+        answer = await self.upstream.post("create_model", session_id=session, **fields)
         await self.upstream.result(str(answer["request_id"]))
         return str(answer["model_id"])
 
     async def _load(self, upstream_id: str, path: str) -> None:
-        """Whoever had the adapter before may have left gradients in it: a step of nothing takes them away first."""
+        """Load weights. An empty optimizer step first removes gradients of an earlier use of the adapter."""
         nothing = {"learning_rate": 0.0}
         await self.upstream.submit_and_wait("optim_step", model_id=upstream_id, adam_params=nothing)
         await self.upstream.submit_and_wait("load_weights", model_id=upstream_id, path=path)

@@ -1,4 +1,4 @@
-"""Tinker's messages: protobuf of SDK 0.38, which samples and gradients travel in, and the JSON of a skyrl server."""
+"""Translation of samples and gradients between Tinker's protobuf (SDK 0.38) and skyrl's JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERS = {wire.DTYPE_FLOAT32: (np.float32, "float32"), wire.DTYPE_INT64: (np.in
 
 
 def read_forward_backward(body: bytes) -> tuple[str, bool, Json]:
-    """(id of the model, whether only forward, input in JSON)."""
+    """Return the model id, whether it is forward only, and the input in JSON."""
     message = wire.ForwardBackwardRequest()
     message.ParseFromString(body)
     data = [
@@ -27,7 +27,7 @@ def read_forward_backward(body: bytes) -> tuple[str, bool, Json]:
 
 
 def write_forward_backward(answer: Json) -> bytes:
-    """``loss:sum`` as Tinker tells it; skyrl tells the losses of the single tokens."""
+    """Return the protobuf answer; its ``loss:sum`` adds up skyrl's losses per token."""
     message = wire.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
     outputs = answer["loss_fn_outputs"]
     record = message.loss_fn_outputs.add(num_datums=len(outputs))
@@ -42,7 +42,7 @@ def write_forward_backward(answer: Json) -> bytes:
 
 
 def write_samples(answer: Json) -> bytes:
-    """The sampled sequences."""
+    """Return the sampled sequences in protobuf."""
     message = wire.SampleResponse()
     for sequence in answer["sequences"]:
         stopped = sequence["stop_reason"] == "stop"

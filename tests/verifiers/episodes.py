@@ -1,4 +1,4 @@
-"""Episodes of verifiers over an export of mini, a scripted endpoint in the model's place."""
+"""Episodes of verifiers over an export of mini, with a scripted model."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FINAL = Answer("I am done.")
 
 
 def export_mini(out: Path, backend: str = "local", *, style: str | None = None, **fields: Any) -> Path:
-    """The folder of an export whose rows are all to be trained on. ``fields``: of the spec."""
+    """Export mini for training; return the folder. ``fields``: of the spec."""
     spec = {"dataset": "mini", "sandbox": {"backend": backend}, "store": str(out.parent / "none"), **fields}
     export_dataset(RunSpec.model_validate(spec), VerlOptions(style=style, out=out, val_ratio=0))
     return out
 
 
 def export_failing(folder: Path, *orders: str, retries: int) -> Path:
-    """The same of one instance, on a backend that fails to make these sandboxes (``role attempt``), once each."""
+    """Export one instance for a backend that fails to create these sandboxes (``role attempt``), once each."""
     shutil.copy(Path(failing_backend.__file__), folder / "failing_backend.py")
     (folder / "orders").write_text("\n".join(orders))
     backend = f"{folder}/failing_backend.py:connect"
@@ -39,7 +39,7 @@ def export_failing(folder: Path, *orders: str, retries: int) -> Path:
 
 
 def make_env(data: Path, **fields: Any) -> vf.Env:
-    """As every program that reads environments makes it: by the taskset's id."""
+    """Make an environment by the taskset's id."""
     taskset = {"id": ID, "data": str(data), **fields.pop("taskset", {})}
     return vf.load_environment(vf.resolve_env_config({"taskset": taskset, **fields}))
 
@@ -50,12 +50,12 @@ def task_of(env: vf.Env, instance_id: str = INSTANCE) -> vf.Task:
 
 
 async def play_episode(env: vf.Env, script: Script) -> vf.Episode:
-    """One, of the usual instance."""
+    """Play one episode of the instance with a scripted model."""
     with model_server(script) as server:
         return await run_episode(env, vf.EvalClientConfig(base_url=server.url, api_key_var="NO_KEY"))
 
 
 async def run_episode(env: vf.Env, client: Any) -> vf.Episode:
-    """The same with another client of a model."""
+    """Play one episode of the instance with this client."""
     async with env.serving():
         return await env.run_episode(task_of(env), vf.ModelContext(model="scripted", client=client))

@@ -1,4 +1,4 @@
-"""vLLM's ``/inference/v1/generate`` for tests: tokens in, tokens out; what is sampled is a script."""
+"""vLLM's ``/inference/v1/generate`` for tests: tokens in, scripted tokens out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.http_server import Handler, serve
 
 @dataclass
 class GenerateServer:
-    """``url`` is what a client takes as base_url. ``texts``: the answers in turn, as a model writes them."""
+    """``url`` is the base_url of a client. ``texts``: the answers in turn."""
 
     tokenizer: Tokenizer
     texts: list[str]
@@ -25,13 +25,13 @@ class GenerateServer:
 
 
 def logprob_of(token: int) -> float:
-    """What this model pretends to have thought of a token."""
+    """Return a made-up log probability."""
     return -0.25 - 0.001 * (token % 7)
 
 
 @contextmanager
 def generate_server(model: Path, *texts: str) -> Iterator[GenerateServer]:
-    """A running server for one conversation. ``model``: the folder of its tokenizer."""
+    """Run a server for one conversation. ``model``: the folder of its tokenizer."""
     state = GenerateServer(Tokenizer.from_file(str(model / "tokenizer.json")), list(texts))
 
     class Generate(Handler):

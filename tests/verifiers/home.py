@@ -1,4 +1,4 @@
-"""``python -m tests.verifiers.home``: the python of an environment that has verifiers, installed if it is not."""
+"""``python -m tests.verifiers.home``: print the python of an environment with verifiers; install it on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment as verifiers and its users find it: by its id, on a command line, in a server of its own process."""
+"""The environment as used: by its id, on the command line, and in a trainer's server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Sandboxes = Callable[[], list[str]]
 
 
 def evaluate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """verifiers' own command, as a person calls it."""
+    """Run verifiers' own command."""
     code = "from verifiers.v1.cli.eval.main import main; main()"
     command = [sys.executable, "-c", code, ID, "--no-push", "--no-rich", "-o", str(folder), *words]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}"}
@@ -147,7 +147,7 @@ def test_documented_config_is_valid(tmp_path: Path) -> None:
 
 
 async def serve(data: Path, script: Any, act: Callable[[Any, Any, Any], Any]) -> Any:
-    """An environment's server as a trainer has it, and what ``act`` makes of client, task and endpoint."""
+    """Start an environment's server like a trainer; return the result of ``act`` with client, task and endpoint."""
     env = make_env(data)
     server = EnvServer(env.config, address="tcp://127.0.0.1:0")
     serving = asyncio.create_task(server.run())

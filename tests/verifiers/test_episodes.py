@@ -1,4 +1,4 @@
-"""Whole episodes of the installed verifiers on backend local: rewards, limits, failures."""
+"""Episodes of the installed verifiers on backend local: rewards, limits and failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.model_server import Answer, Call, Fault, Script, call, play
 from tests.model_server.answers import error
-from tests.rollouts.cancelling import cancel_where
+from tests.rollouts.fixtures import cancel_where
 from tests.steps.contracts.test_verdict import graded
 
 vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
@@ -51,7 +51,7 @@ INVALID = GOLD.replace("separator", "nothing_that_is_there")
 
 
 def trace_of(data: Path, script: Script, **fields: Any) -> Any:
-    """The trace of one episode; ``fields``: of the environment."""
+    """Return the trace of one episode; ``fields``: of the environment."""
     episode = asyncio.run(play_episode(make_env(data, **fields), script))
     assert not episode.errors
     [trace] = episode.traces
@@ -59,7 +59,7 @@ def trace_of(data: Path, script: Script, **fields: Any) -> Any:
 
 
 def record_messages(messages: list[str], *items: Any) -> Script:
-    """A conversation whose newest messages are looked at."""
+    """Play a conversation; record the last message of each request."""
     script = play(*items)
 
     def look(request: dict[str, Any]) -> Answer | Fault:
@@ -69,36 +69,45 @@ def record_messages(messages: list[str], *items: Any) -> Script:
     return look
 
 
-def test_gold_patch_earns_reward_1(exported: Path, sandboxes: Sandboxes) -> None:
-    trace = trace_of(exported, play(SUBMIT))
-    assert (trace.ok, trace.reward, trace.metrics) == (True, 1.0, {"acc": 1.0, "suspect": 0.0})
-    assert (trace.info["outcome"], trace.info["patch"]) == ("resolved", GOLD)
+SLEEP = call("bash", command="sleep 600")
+BREAK = call("bash", command="kill -9 -1; kill -9 1; rm -rf /testbed")
+OVERFLOW = error(400, "This model's maximum context length is 4096 tokens.", "context_length_exceeded")
+ONE_LINE = call("bash", command="echo >> README.md")
+# fmt: off
+ENDS: dict[str, tuple[tuple[Any, ...], dict[str, Any], float, dict[str, Any]]] = {
+    "gold patch": ((SUBMIT,), {}, 1.0, {"outcome": "resolved", "patch": GOLD}),
+    "changed files, submitted": ((SOLVE, call("submit_solution")), {}, 1.0, {}),
+    "changed files": ((SOLVE, FINAL), {}, 1.0, {}),
+    "no change": ((FINAL,), {}, 0.0, {"outcome": "empty_patch"}),
+    "useless change": ((ONE_LINE, FINAL), {}, 0.0, {"outcome": "unresolved"}),
+    "invalid patch": ((call("submit_solution", patch=INVALID), FINAL),
+                      {"taskset": {"task": {"invalid_patch_penalty": 0.5}}}, -0.5,
+                      {"outcome": "patch_does_not_apply"}),
+    "max_turns": ((SOLVE, call("bash", command="ls")), {"agent": {"max_turns": 3}}, 1.0, {}),
+    "agent_timeout": ((SOLVE, SLEEP), {"agent": {"timeout": {"rollout": 6}}}, 1.0, {}),
+    "context overflow": ((SOLVE, OVERFLOW), {}, 1.0, {}),
+    "broken sandbox": ((SOLVE, BREAK, FINAL), {}, 0.0, {}),
+}
+"""Name -> the model's answers, fields of the environment, reward, and parts of the trace's info."""
+# fmt: on
 
 
-@pytest.mark.parametrize("last", [call("submit_solution"), FINAL])
-def test_changed_files_are_the_solution(exported: Path, last: Answer) -> None:
-    assert trace_of(exported, play(SOLVE, last)).reward == 1.0
-
-
-@pytest.mark.parametrize(
-    ("first", "outcome"), [(FINAL, "empty_patch"), (call("bash", command="echo >> README.md"), "unresolved")]
-)
-def test_other_solution_earns_reward_0(exported: Path, sandboxes: Sandboxes, first: Answer, outcome: str) -> None:
-    trace = trace_of(exported, play(first, FINAL))
-    assert (trace.ok, trace.reward, trace.info["outcome"]) == (True, 0.0, outcome)
-    assert trace.rewards["reward"].score == 0.0
+@pytest.mark.parametrize("name", ENDS)
+def test_episode_is_graded(exported: Path, sandboxes: Sandboxes, name: str) -> None:
+    answers, fields, reward, info = ENDS[name]
+    trace = trace_of(exported, play(*answers), **fields)
+    assert (trace.ok, trace.reward) == (True, reward)
+    assert {field: trace.info[field] for field in info} == info
+    if name in ("max_turns", "agent_timeout"):
+        assert trace.stop_condition == name
+    if name == "gold patch":
+        assert trace.metrics == {"acc": 1.0, "suspect": 0.0}
 
 
 def test_invalid_patch_may_be_corrected(exported: Path) -> None:
     messages: list[str] = []
     assert trace_of(exported, record_messages(messages, call("submit_solution", patch=INVALID), SUBMIT)).reward == 1.0
     assert "The patch was not taken: it does not apply" in messages[1]
-
-
-def test_invalid_patch_costs_a_penalty(exported: Path) -> None:
-    options = {"task": {"invalid_patch_penalty": 0.5}}
-    trace = trace_of(exported, play(call("submit_solution", patch=INVALID), FINAL), taskset=options)
-    assert (trace.reward, trace.info["outcome"]) == (-0.5, "patch_does_not_apply")
 
 
 def test_doubtful_reward_follows_options(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,33 +161,11 @@ def test_parallel_calls_run_in_order(exported: Path) -> None:
     assert messages[1] == "Exit code: 0\none two"
 
 
-def test_last_turn_is_graded(exported: Path, sandboxes: Sandboxes) -> None:
-    trace = trace_of(exported, play(SOLVE, call("bash", command="ls")), agent={"max_turns": 3})
-    assert (trace.ok, trace.stop_condition, trace.num_turns, trace.reward) == (True, "max_turns", 3, 1.0)
-
-
 def test_run_timeout_is_graded(isolation: None, tmp_path: Path, sandboxes: Sandboxes) -> None:
     agent = {"timeout_s": 6, "command_timeout_s": 60}
     data = export_mini(tmp_path / "out", agent=agent, select={"instance_ids": [INSTANCE]})
-    trace = trace_of(data, play(SOLVE, call("bash", command="sleep 600")))
+    trace = trace_of(data, play(SOLVE, SLEEP))
     assert (trace.ok, trace.reward, trace.num_turns) == (True, 1.0, 2)
-
-
-def test_verifiers_timeout_is_graded(exported: Path, sandboxes: Sandboxes) -> None:
-    script = play(SOLVE, call("bash", command="sleep 600"))
-    trace = trace_of(exported, script, agent={"timeout": {"rollout": 6}})
-    assert (trace.ok, trace.stop_condition, trace.reward) == (True, "agent_timeout", 1.0)
-
-
-def test_context_overflow_is_graded(exported: Path) -> None:
-    too_long = error(400, "This model's maximum context length is 4096 tokens.", "context_length_exceeded")
-    trace = trace_of(exported, play(SOLVE, too_long))
-    assert (trace.ok, trace.reward) == (True, 1.0)
-
-
-def test_broken_sandbox_is_graded(exported: Path, sandboxes: Sandboxes) -> None:
-    trace = trace_of(exported, play(SOLVE, call("bash", command="kill -9 -1; kill -9 1; rm -rf /testbed"), FINAL))
-    assert (trace.ok, trace.reward) == (True, 0.0)
 
 
 def test_lost_sandbox_is_retried(isolation: None, tmp_path: Path, sandboxes: Sandboxes) -> None:
@@ -250,7 +237,7 @@ def test_cancelled_episode_cleans_up(exported: Path, sandboxes: Sandboxes, where
             loop.call_soon_threadsafe(reached.set)
             if where == "the model":
                 return Fault(how="hang")
-            return call("bash", command="sleep 600") if where == "a command" else SUBMIT
+            return SLEEP if where == "a command" else SUBMIT
 
         playing = asyncio.create_task(play_episode(make_env(exported), answers))
         await cancel_where(playing, where, reached, sandboxes)
@@ -261,6 +248,6 @@ def test_cancelled_episode_cleans_up(exported: Path, sandboxes: Sandboxes, where
 
 def test_episode_timeout_cleans_up(exported: Path, sandboxes: Sandboxes) -> None:
     env = make_env(exported, timeout={"episode": 4})
-    episode = asyncio.run(play_episode(env, play(call("bash", command="sleep 600"))))
+    episode = asyncio.run(play_episode(env, play(SLEEP)))
     assert (episode.ok, episode.is_timeout) == (False, True)
     assert not sandboxes()

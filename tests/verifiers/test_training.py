@@ -1,4 +1,4 @@
-"""What a trainer is handed of an episode: the tokens that were sampled, by verifiers' own client of vLLM."""
+"""The sampled tokens that a trainer gets of an episode, by verifiers' own client of vLLM."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.verifiers.generate_server import generate_server, logprob_of  # noqa:
 
 
 def call(tool: str, **arguments: str) -> str:
-    """A call as Qwen3 writes it."""
+    """Return a tool call in Qwen3's format."""
     return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call><|im_end|>"
 
 
 def make_qwen3(folder: Path) -> Path:
-    """The files of a tokenizer of bytes that has all the words of Qwen3's conversations."""
+    """Write a tokenizer of bytes with Qwen3's special tokens."""
     file = make_model(folder) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(file))
     tokenizer.add_tokens([AddedToken(word, normalized=False) for word in ("<tool_response>", "</tool_response>")])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def doomed_processes(folder: Path, store: str) -> Iterator[Callable[[], None]]:
-    """Each call begins a process that rolls out, and kills it in the midst of whatever its rollouts are at."""
+    """Yield a function that starts a process of rollouts, and kills it at a random moment."""
     words = [sys.executable, "-m", "tests.verl.worker", str(folder), store]
     with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as worker:
         assert worker.stdin

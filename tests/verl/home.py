@@ -1,4 +1,4 @@
-"""``python -m tests.verl.home``: the python of an environment that has verl, installed where it is not there yet."""
+"""``python -m tests.verl.home``: print the python of an environment with verl; install it on first use."""
 
 from __future__ import annotations
 

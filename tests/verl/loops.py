@@ -1,4 +1,4 @@
-"""The real loop on a CPU: verl's own classes, a tokenizer of bytes, and a server that plays a model's answers."""
+"""verl's own loop classes on a CPU, with a tokenizer of bytes and a scripted model server."""
 
 from __future__ import annotations
 
@@ -21,26 +21,38 @@ from tests.byte_model import TEMPLATE, make_model
 from tests.verl.test_config import composed
 
 Answers = Callable[[str, int], "str | Awaitable[str]"]
-"""The prompt in text and the number of the turn, from 0 -> what the model writes."""
+"""Prompt text and number of the turn, from 0 -> the model's answer."""
 
 
 def call(tool: str, **arguments: str) -> str:
-    """A call as hermes has it."""
+    """Return a tool call in the format hermes."""
     return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call><|im_end|>"
 
 
 def play(*texts: str) -> Answers:
-    """The same answers in every conversation; after the last one the model has nothing more to do."""
+    """Play the same answers in every conversation, and then end it."""
     return lambda _prompt, turn: texts[turn] if turn < len(texts) else "I am done.<|im_end|>"
 
 
+def recorded(*texts: str, look: Callable[[], object] = lambda: None) -> tuple[list[str], Answers]:
+    """Return the list of prompts that fills up, and a ``play`` that calls ``look`` at each turn."""
+    prompts: list[str] = []
+
+    def answers(prompt: str, turn: int) -> str:
+        prompts.append(prompt)
+        look()
+        return str(play(*texts)(prompt, turn))
+
+    return prompts, answers
+
+
 class ScriptedServer:
-    """``LLMServerClient`` as a loop sees it. Not a dataclass: Hydra would take it for configuration."""
+    """A loop's ``LLMServerClient``. Not a dataclass: Hydra would take it for configuration."""
 
     def __init__(self, tokenizer: Any, answers: Answers) -> None:
         self.tokenizer, self.answers = tokenizer, answers
         self.generated: dict[str, list[list[int]]] = {}
-        """What was sampled in each conversation, in order."""
+        """Sampled tokens of each conversation, in order."""
 
     async def generate(
         self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
@@ -54,12 +66,12 @@ class ScriptedServer:
 
     @staticmethod
     def logprobs(ids: list[int]) -> list[float]:
-        """What each token's is; no two neighbours are alike."""
+        """Return made-up log probabilities; those of neighbours differ."""
         return [-0.25 - 0.001 * (token % 7) for token in ids]
 
 
 class Loops:
-    """Makes loops as verl's worker makes them."""
+    """Makes loops like verl's worker."""
 
     def __init__(self, folder: Path, *overrides: str) -> None:
         file = make_model(folder) / "tokenizer.json"
@@ -70,18 +82,18 @@ class Loops:
 
     @classmethod
     def like(cls, loops: Loops, *overrides: str) -> Loops:
-        """The same with another configuration."""
+        """Return a copy with another configuration."""
         variant = cls.__new__(cls)
         variant.tokenizer, variant.tools, variant.config = loops.tokenizer, loops.tools, composed(*overrides)
         return variant
 
     def make(self, server: ScriptedServer | None, **options: Any) -> Any:
-        """One loop, for one trajectory of the running event loop. ``options``: keys of agent_loops.yaml."""
+        """Make a loop for one trajectory. ``options``: keys of agent_loops.yaml."""
         entry = {"name": "swe_argo", "_target_": "swe_argo.verl.SweAgentLoop", **options}
         return self.instantiate(OmegaConf.create(entry), server)
 
     def instantiate(self, entry: Any, server: ScriptedServer | None = None) -> Any:
-        """The same, of a whole entry."""
+        """Make a loop of a whole entry."""
         return hydra.utils.instantiate(
             config=entry,
             trainer_config=DictConfigWrap(self.config),
@@ -95,24 +107,24 @@ class Loops:
         )
 
     async def run(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
-        """One trajectory to its end."""
+        """Run a trajectory to its end."""
         return await self.serve(store, instance_id, ScriptedServer(self.tokenizer, answers), **options)
 
     async def serve(
         self, store: str, instance_id: str, server: ScriptedServer, split: str = "train", **options: Any
     ) -> AgentLoopOutput:
-        """The same, with a server whose answers are looked at afterwards."""
+        """Run a trajectory with a server that is inspected afterwards."""
         loop = self.make(server, **options)
         fields = row(store, instance_id, split) | {"global_steps": 10}
         return await loop.run({"temperature": 1.0, "logprobs": True}, **fields)
 
     def play(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
-        """The same, in an event loop of its own."""
+        """Run a trajectory in a new event loop."""
         return asyncio.run(self.run(store, instance_id, answers, **options))
 
 
 def row(store: str, instance_id: str, split: str = "train") -> dict[str, Any]:
-    """A row as verl hands it to a loop."""
+    """Return a row in the form that verl gives to a loop."""
     prompt = [{"role": "user", "content": f"Mend {instance_id}."}]
     extra = {"instance_id": instance_id, "split": split, "index": 0, "store": store}
     return {"raw_prompt": prompt, "extra_info": extra, "tools_kwargs": {}, "uid": "u", "session_id": 0}

@@ -1,4 +1,4 @@
-"""The committed configuration, composed by Hydra as verl composes it."""
+"""The committed configuration, composed by Hydra."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITTEN = {"grpo": (), "example/olmo": ("+example=olmo",)}
 
 
 def composed(*overrides: str) -> DictConfig:
-    """What ``main_ppo --config-path templates/verl --config-name grpo OVERRIDE...`` has."""
+    """Return the config of ``main_ppo --config-path templates/verl --config-name grpo OVERRIDE...``."""
     with initialize_config_dir(str(FOLDER), version_base=None):
         return compose("grpo", list(overrides))
 

@@ -1,4 +1,4 @@
-"""The files of an export, read by verl's own dataset, and a row of them worked on."""
+"""Exported files, read by verl's own dataset, and the reward of a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same rollouts in containers of a real engine."""
+"""Rollouts in Docker containers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def store(
 
 @pytest.fixture
 def containers(docker_client: DockerClient) -> Callable[[], list[str]]:
-    """The sandboxes of this process."""
+    """List the sandboxes of this process."""
     mine: dict[str, str | list[str] | bool] = {"label": ["swe-argo=sandbox", f"swe-argo/owner={process_owner()}"]}
     return lambda: [str(container.name) for container in docker_client.containers.list(all=True, filters=mine)]
 
@@ -68,7 +68,7 @@ def test_clean_removes_orphan_containers(store: str, tmp_path: Path) -> None:
         for _ in range(KILLS):
             before = list_orphans()
             kill_one()
-            assert not before & list_orphans()  # it had put away what the one before it left
+            assert not before & list_orphans()  # a process removes the containers of its predecessor
             orphans |= list_orphans()
     assert orphans
     clean(list_orphans())  # swe-argo clean
@@ -76,5 +76,5 @@ def test_clean_removes_orphan_containers(store: str, tmp_path: Path) -> None:
 
 
 def list_orphans() -> set[str]:
-    """Of this run; others may use the engine."""
+    """Return the orphans of this run; others may use Docker, too."""
     return {name for name in find_orphans() if "-rows-" in name}

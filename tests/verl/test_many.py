@@ -1,4 +1,4 @@
-"""What many rollouts cost in one process of verl's, and that none of them leaves a sandbox, killed or not."""
+"""Cost of many rollouts in one process of verl, and removal of the sandboxes of killed ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESULTS = ROOT / "verl-results.json"
 
 
 def note(**figures: float) -> None:
-    """Into verl-results.json, beside what is there."""
+    """Add figures to verl-results.json."""
     existing = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**existing, **figures}, indent=1) + "\n")
 
@@ -81,7 +81,7 @@ def test_loop_runs_64_rollouts_at_a_time(loops: Loops, rows: str, sandboxes: San
 
 @contextmanager
 def watched_memory() -> Iterator[list[float]]:
-    """The most that was seen, in GiB."""
+    """Yield the peak in GiB, as sampled so far."""
     peak, over = [memory_gib()], threading.Event()
 
     def watch() -> None:
@@ -98,7 +98,7 @@ def watched_memory() -> Iterator[list[float]]:
 
 
 def memory_gib() -> float:
-    """Of this process and of those that grade for it; what runs inside of sandboxes is theirs."""
+    """Return the memory of this process and its graders, without the programs in sandboxes."""
     size = psutil.Process().memory_full_info().pss
     for child in psutil.Process().children(recursive=True):
         try:
@@ -111,14 +111,15 @@ def memory_gib() -> float:
 
 @pytest.mark.timeout(3600)
 def test_clean_removes_orphan_folders(isolation: None, tmp_path: Path) -> None:
-    """Its folders are told from those of the living, and its successor removes them; its commands end with it."""
     store = plan_rows(tmp_path / "store")
     orphans = []
     with doomed_processes(tmp_path, store) as kill_one:
         for _ in range(KILLS):
             before = orphan_folders()
             kill_one()
-            assert not [folder for folder in before if folder.exists()]  # it had put away what the one before it left
+            assert not [
+                folder for folder in before if folder.exists()
+            ]  # a process removes the folders of its predecessor
             orphans += orphan_folders()
     assert orphans
     remove_leftovers()  # swe-argo clean
@@ -131,7 +132,7 @@ def orphan_folders() -> list[Path]:
 
 
 def commands() -> list[int]:
-    """Processes of the rollouts' commands."""
+    """Return the processes of the rollouts' commands."""
     pids = []
     for process in psutil.process_iter():
         try:
@@ -143,6 +144,6 @@ def commands() -> list[int]:
 
 
 def wait_until_empty(look: Callable[[], list[int] | list[Path]]) -> None:
-    """For as long as the test may take."""
+    """Wait, limited by the test's timeout."""
     while look():
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A validation of verl's as a run of ours."""
+"""A validation of verl as a run in the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUN = "grpo-val-000010"
 
 
 async def validate(loops: Loops, store: str) -> None:
-    """Two instances: one is solved, the other one's sandbox cannot be made."""
+    """Roll out two instances: one is solved, the sandbox of the other cannot be created."""
     solving = ScriptedServer(loops.tokenizer, play(call("bash", command="ls"), call("submit_solution", patch=GOLD)))
     await loops.serve(store, INSTANCE, solving, "val")
     orders = Path(store).with_name("orders")

@@ -1,4 +1,4 @@
-"""Our agents as verl's loops: verl's own classes, tokens of bytes, and a server that plays a model's answers."""
+"""Our agents as verl's loops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SCAFFOLDS = ["r2egym", "openhands", "sweagent", "mini-swe-agent"]
 
 
 def called(tool: str, thought: str = "", **arguments: str) -> str:
-    """An answer that calls a tool in text."""
+    """Return an answer with a tool call in text."""
     return f"{function_text(tool, thought, **arguments).text}{END}"
 
 
@@ -49,7 +49,7 @@ LOOK = called("execute_bash", cmd="ls")
 
 
 class RecordingServer(ScriptedServer):
-    """Keeps what it was asked and what it answered, call by call; no two of its probabilities are alike."""
+    """Records its calls; all its log probabilities differ."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -64,14 +64,11 @@ class RecordingServer(ScriptedServer):
 
 
 class Rollout:
-    """A trajectory of a row that was exported for a scaffold: what verl gets of it, and its server."""
+    """A trajectory of a row exported for a scaffold, and its server."""
 
     def __init__(self, loops: Loops, folder: Path, style: str, answers: Any, split: str = "train", **agent: Any):
-        spec = RunSpec.model_validate({
-            "dataset": "mini",
-            "select": {"instance_ids": [INSTANCE]},
-            "agent": {"name": style, "timeout_s": 300, **agent},
-        })  # fmt: skip
+        fields = {"select": {"instance_ids": [INSTANCE]}, "agent": {"name": style, "timeout_s": 300, **agent}}
+        spec = RunSpec.model_validate({"dataset": "mini", **fields})
         files = export_dataset(spec, VerlOptions(style=style, val_ratio=float(split == "val"), out=folder))
         [self.row] = pq.read_table(files.path / f"{split}.parquet").to_pylist()
         self.loops, self.server = loops, RecordingServer(loops.tokenizer, answers)
@@ -84,14 +81,14 @@ class Rollout:
 
     @property
     def output(self) -> AgentLoopOutput:
-        """Of one that is one sequence."""
+        """Run a trajectory of one sequence."""
         output = asyncio.run(self.run())
         assert isinstance(output, AgentLoopOutput)
         return output
 
 
 def texts(style: str, *, fn_calling: bool = False) -> list[str]:
-    """What a model writes that solves the instance with the tools of a scaffold."""
+    """Return the answers of a model that solves the instance with a scaffold's tools."""
     return [_text(answer) + END for answer in solution(INSTANCE, style, fn_calling=fn_calling)]
 
 
@@ -101,7 +98,7 @@ def _text(answer: Answer) -> str:
 
 
 def assert_matches_samples(output: AgentLoopOutput, calls: list[tuple[list[int], TokenOutput]]) -> None:
-    """One sequence is these calls of the server: its ids, its mask and its logprobs, at each place."""
+    """Check ids, mask and log probabilities of a sequence against the server's calls."""
     tokens = [*output.prompt_ids, *output.response_ids]
     mask, logprobs = [0] * len(tokens), [0.0] * len(tokens)
     for prompt, sampled in calls:

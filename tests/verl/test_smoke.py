@@ -1,4 +1,4 @@
-"""The smoke script as a person begins it: in an empty home, up to where it needs a GPU."""
+"""The smoke script in an empty home, up to the step that needs a GPU."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.paths import ROOT
-from tests.rollouts.cancelling import cancel_where
-from tests.rollouts.stores import plan_failing_rows, plan_rows
+from tests.rollouts.fixtures import cancel_where
+from tests.rollouts.stores import AGENT, plan_failing_rows, plan_rows
 from tests.solutions import rows as mini_rows
 from tests.steps.contracts.test_verdict import graded
 
@@ -23,7 +23,7 @@ from omegaconf import OmegaConf  # noqa: E402
 
 from swe_argo.workflows.rollouts.machine import RolloutMachine  # noqa: E402
 from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError  # noqa: E402
-from tests.verl.loops import Loops, ScriptedServer, call, play, row  # noqa: E402
+from tests.verl.loops import Loops, ScriptedServer, call, play, recorded, row  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 INSTANCE = "mini__slugkit-2"
@@ -31,7 +31,7 @@ GOLD = mini_rows()[INSTANCE]["patch"]
 SOLVE = call("bash", command="sed -i 's/+ len(separator)$/+ (len(separator) if kept else 0)/' slugkit/slug.py")
 INVALID = GOLD.replace("separator", "nothing_that_is_there")
 
-# As verl's worker does it, which has imported nothing of ours when it reads the file.
+# Like verl's worker, which has imported no module of ours when it reads the file.
 LOOK_UP = """
 import asyncio, sys
 from pathlib import Path
@@ -72,30 +72,11 @@ def test_changed_files_are_the_solution(loops: Loops, rows: str) -> None:
         assert output.reward_score == 1.0
 
 
-def test_empty_solution_earns_reward_0(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
-    output = loops.play(rows, INSTANCE, play(call("submit_solution", patch="")))
-    assert (output.reward_score, output.extra_fields["reward_extra_info"]["outcome"]) == (0.0, "empty_patch")
-
-
 def test_invalid_patch_may_be_corrected(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
-    prompts: list[str] = []
-    answers = play(call("submit_solution", patch=INVALID), call("submit_solution", patch=GOLD))
-
-    def looking(prompt: str, turn: int) -> str:
-        prompts.append(prompt)
-        return str(answers(prompt, turn))
-
-    assert loops.play(rows, INSTANCE, looking).reward_score == 1.0
+    prompts, answers = recorded(call("submit_solution", patch=INVALID), call("submit_solution", patch=GOLD))
+    assert loops.play(rows, INSTANCE, answers).reward_score == 1.0
     assert "The patch was not taken: it does not apply" in prompts[1]
     assert "patch does not apply" in prompts[1].partition("not taken")[2]
-
-
-def test_invalid_patch_costs_a_penalty(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
-    answers = play(call("submit_solution", patch=INVALID))
-    assert loops.play(rows, INSTANCE, answers).reward_score == 0.0
-    output = loops.play(rows, INSTANCE, answers, invalid_patch_penalty=0.5)
-    assert output.reward_score == -0.5
-    assert output.extra_fields["reward_extra_info"]["outcome"] == "patch_does_not_apply"
 
 
 def test_doubtful_reward_follows_options(loops: Loops, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,29 +126,18 @@ def test_empty_response_trains_nothing(loops: Loops, rows: str) -> None:
 def test_trajectory_has_one_sandbox(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
     snapshots: list[list[str]] = []
     commands = ("cd slugkit && export A=1", 'echo "$PWD $A" > /tmp/seen', "cat /tmp/seen")
-    last_prompt = ""
-
-    def answers(prompt: str, turn: int) -> str:
-        nonlocal last_prompt
-        snapshots.append(sandboxes())
-        last_prompt = prompt
-        return call("bash", command=commands[turn]) if turn < len(commands) else "Done."
-
+    texts = [call("bash", command=command) for command in commands]
+    prompts, answers = recorded(*texts, "Done.", look=lambda: snapshots.append(sandboxes()))
     loops.play(rows, INSTANCE, answers)
     assert len(snapshots) == 4
     assert all(snapshot == snapshots[0] and len(snapshot) == 1 for snapshot in snapshots)
-    assert "/testbed/slugkit 1" in last_prompt
+    assert "/testbed/slugkit 1" in prompts[-1]
 
 
 def test_output_and_commands_are_bounded(loops: Loops, isolation: None, tmp_path: Path, sandboxes: Sandboxes) -> None:
-    store = plan_rows(tmp_path / "store", agent={"name": _agent(), "command_timeout_s": 1})
-    prompts: list[str] = []
+    store = plan_rows(tmp_path / "store", agent={"name": f"{AGENT}:Scripted", "command_timeout_s": 1})
     commands = ("echo begin; seq 100000; echo end; false", "sleep 600")
-
-    def answers(prompt: str, turn: int) -> str:
-        prompts.append(prompt)
-        return call("bash", command=commands[turn]) if turn < len(commands) else "Done."
-
+    prompts, answers = recorded(*[call("bash", command=command) for command in commands], "Done.")
     loops.play(store, INSTANCE, answers, output_chars=300)
     output = prompts[1][len(prompts[0]) :]
     assert "Exit code: 1\nbegin\n1\n" in output
@@ -177,53 +147,24 @@ def test_output_and_commands_are_bounded(loops: Loops, isolation: None, tmp_path
     assert "The command was ended: it took longer than 1 s" in prompts[2]
 
 
-def _agent() -> str:
-    from tests.rollouts.stores import AGENT
-
-    return f"{AGENT}:Scripted"
-
-
 def test_invalid_command_is_answered(loops: Loops, rows: str) -> None:
-    texts = (call("bash", command="echo \ud83d"), call("bash", command="echo \0"), SOLVE)
-    prompts: list[str] = []
-
-    def answers(prompt: str, turn: int) -> str:
-        prompts.append(prompt)
-        return str(play(*texts)(prompt, turn))
-
+    prompts, answers = recorded(call("bash", command="echo \ud83d"), call("bash", command="echo \0"), SOLVE)
     assert loops.play(rows, INSTANCE, answers).reward_score == 1.0
     assert [prompt.count("bash did not run this") for prompt in prompts] == [0, 1, 2, 2]
 
 
 def test_timeout_is_graded(loops: Loops, isolation: None, tmp_path: Path, sandboxes: Sandboxes) -> None:
     store = plan_rows(tmp_path / "store", timeout_s=6)
-    turns = 0
-
-    def answers(_prompt: str, turn: int) -> str:
-        nonlocal turns
-        turns = turn + 1
-        return SOLVE if turn == 0 else call("bash", command="sleep 600")
-
-    output = loops.play(store, INSTANCE, answers)
-    assert turns == 2
-    assert output.reward_score == 1.0
-
-
-def test_broken_sandbox_is_graded(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
-    output = loops.play(rows, INSTANCE, play(SOLVE, call("bash", command="kill -9 -1; kill -9 1; rm -rf /testbed")))
-    assert output.reward_score == 0.0
+    prompts, answers = recorded(SOLVE, call("bash", command="sleep 600"))
+    assert loops.play(store, INSTANCE, answers).reward_score == 1.0
+    assert len(prompts) == 2
 
 
 def test_parallel_calls_run_in_order(loops: Loops, rows: str) -> None:
     both = Loops.like(loops, "actor_rollout_ref.rollout.multi_turn.max_parallel_calls=2")
     two_calls = call("bash", command="sleep 1; echo one >> /tmp/order").removesuffix("<|im_end|>")
     two_calls += "\n" + call("bash", command="echo two >> /tmp/order")
-    prompts: list[str] = []
-
-    def answers(prompt: str, turn: int) -> str:
-        prompts.append(prompt)
-        return [two_calls, call("bash", command="echo $(cat /tmp/order)"), "Done."][turn]
-
+    prompts, answers = recorded(two_calls, call("bash", command="echo $(cat /tmp/order)"), "Done.")
     both.play(rows, INSTANCE, answers)
     assert "one two" in prompts[2]
 

@@ -1,5 +1,4 @@
-"""What verl's own trainer (V1) makes of rollouts that the world lost, and of those that are several sequences: its
-worker, its queue, its advantages."""
+"""verl's own trainer (V1) with lost rollouts, and with rollouts of several sequences: worker, queue and advantages."""
 
 from __future__ import annotations
 
@@ -43,14 +42,11 @@ def config(loops: Loops, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     model = tmp_path_factory.mktemp("model")
     loops.tokenizer.save_pretrained(model)
     Qwen3Config(vocab_size=len(loops.tokenizer), architectures=["Qwen3ForCausalLM"]).save_pretrained(model)
-    changed = [f"actor_rollout_ref.model.path={model}", f"actor_rollout_ref.rollout.n={GROUP}"]
-    changed += [
-        "algorithm.norm_adv_by_std_in_grpo=false",
-        "algorithm.rollout_correction=null",
-        "transfer_queue.enable=true",
-    ]
-    changed += ["transfer_queue.backend.SimpleStorage.num_data_storage_units=1"]
-    config = composed(*changed)
+    config = composed(
+        f"actor_rollout_ref.model.path={model}", f"actor_rollout_ref.rollout.n={GROUP}",
+        "algorithm.norm_adv_by_std_in_grpo=false", "algorithm.rollout_correction=null",
+        "transfer_queue.enable=true", "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    )  # fmt: skip
     ray.init(address="local", num_cpus=4, include_dashboard=False, logging_level="ERROR")
     try:
         tq.init(config.transfer_queue)
@@ -65,7 +61,7 @@ def test_lost_rollout_leaves_the_group(config: Any, loops: Loops, isolation: Non
     conversations: list[str] = []
 
     def answers(prompt: str, turn: int) -> str:
-        """Two of three solve it."""
+        """Solve it in two of three conversations."""
         if turn:
             return "Done."
         conversations.append(prompt)
@@ -103,7 +99,7 @@ def test_sequences_share_the_advantage(config: Any, loops: Loops, isolation: Non
     starts: list[str] = []
 
     def answers(prompt: str, turn: int) -> str:
-        """One solves it, the other one peeks until its context is full."""
+        """Solve it in one conversation; in the other, peek until the context is full."""
         if not turn:
             starts.append(prompt)
         if (not turn and len(starts) == 1) or "Peek." in prompt:
@@ -121,7 +117,7 @@ def test_sequences_share_the_advantage(config: Any, loops: Loops, isolation: Non
 
 
 def columns(*rows: dict[str, Any]) -> dict[str, Any]:
-    """A batch of the data loader's."""
+    """Return a batch like the data loader's."""
     batch: dict[str, Any] = {"index": np.arange(len(rows))}
     fields = {
         "raw_prompt": [item["raw_prompt"] for item in rows],
@@ -136,7 +132,7 @@ def columns(*rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def roll_out(config: Any, fields: dict[str, Any], server: ScriptedServer) -> Any:
-    """A step's rollouts of a row as verl's trainer makes them; what its replay buffer gives of them."""
+    """Make a step's rollouts of a row like verl's trainer; return the replay buffer's batch."""
     batch = tu.get_tensordict(columns(fields) | {"uid": np.array(["u"], dtype=object)})
     tu.assign_non_tensor_data(batch, "global_steps", 1)
     tag = {"is_prompt": True, "status": "pending", "global_steps": 1}
@@ -147,7 +143,7 @@ def roll_out(config: Any, fields: dict[str, Any], server: ScriptedServer) -> Any
 
 
 def generate(config: Any, server: ScriptedServer, batch: Any) -> None:
-    """All rollouts of a batch, by verl's worker, to their end."""
+    """Run all rollouts of a batch in verl's worker."""
 
     async def work() -> None:
         worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, server, None, None)
@@ -169,7 +165,7 @@ def replay_buffer(config: Any) -> ReplayBuffer:
 
 
 def validate(config: Any, loops: Loops, server: ScriptedServer, batch: dict[str, Any]) -> dict[str, float]:
-    """What verl logs of a validation, by the trainer's own method."""
+    """Return the metrics of a validation by the trainer's own method."""
     manager = SimpleNamespace(generate_sequences=lambda prompts: generate(config, server, prompts))
     trainer = SimpleNamespace(
         config=config,
@@ -188,9 +184,9 @@ def validate(config: Any, loops: Loops, server: ScriptedServer, batch: dict[str,
 
 
 def compute_advantages(config: Any, batch: Any) -> list[float]:
-    """The advantage of each rollout, by the trainer's own method: the same on all tokens that it sampled, 0 else.
+    """Compute each rollout's advantage by the trainer's own method, and clear the queue as at the end of a step.
 
-    They are gone then, as at the end of a trainer's step.
+    Checks that all sampled tokens of a rollout have its advantage, and the others 0.
     """
     PPOTrainer._compute_advantage(SimpleNamespace(config=config), batch, metrics={})
     data = tq.kv_batch_get(keys=batch.keys, partition_id="train", select_fields=["advantages", "response_mask"])

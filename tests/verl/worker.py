@@ -1,7 +1,6 @@
-"""``python -m tests.verl.worker FOLDER STORE``: for each line of stdin a process of rollouts without end, to be killed.
+"""``python -m tests.verl.worker FOLDER STORE``: fork a process of endless rollouts per line of stdin, to be killed.
 
-Each is forked, for what they import takes longer than what they are there for. On stdout stands ``process PID`` of
-each, and ``turn N`` for each call of its model.
+Stdout has ``process PID`` for each, and ``turn N`` for each call of its model.
 """
 
 from __future__ import annotations

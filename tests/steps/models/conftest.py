@@ -1,4 +1,4 @@
-"""Models are asked at servers of the tests' own, whatever the environment of this machine says."""
+"""An environment without models: tests ask only their own servers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from swe_argo.steps.settings import settings
+from tests.one_certificate import one_certificate
+
+__all__ = ["one_certificate"]
 
 NAMES = (
     "LLM_API_KEY", "OPENAI_API_KEY", "LLM_BASE_URL", "OPENAI_BASE_URL", "OPENAI_API_BASE", "SWE_ARGO_LIMITER",
@@ -16,7 +19,7 @@ NAMES = (
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Nothing of a model in the environment; what a test sets is read anew."""
+    """Remove the variables of models; settings are read again."""
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     settings.cache_clear()

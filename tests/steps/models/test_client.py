@@ -1,4 +1,4 @@
-"""What is asked and what is answered, through the real library, at a server that speaks the protocol."""
+"""Requests and answers of the model client, through the real library at a server that speaks the protocol."""
 
 from __future__ import annotations
 
@@ -7,108 +7,70 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.contracts.run_spec import LlmSpec
-from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.models.endpoint import wire_name
-from swe_argo.steps.models.reply import NoReplyError
-from tests.model_server import Answer, Call, call, flaky, model_server, play, rate_limited, refusing
-from tests.model_server.answers import EMPTY, FILTERED, REFUSAL, error
+from swe_argo.steps.models.errors import Refusal
+from swe_argo.steps.models.request_body import RequestDialect
+from swe_argo.steps.settings import settings
+from tests.model_server import Answer, Call, call, model_server, play, refusing
+from tests.model_server.answers import error
 from tests.model_server.wire import logprob, prompt_ids
-from tests.steps.models.model_specs import ISSUE, TOOLS, client
-
-BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, client
 
 
 @BOTH
 def test_reply_is_same_when_streamed(stream: bool) -> None:
-    answer = Answer(
-        "I look around.",
-        calls=(Call("ls", {"path": "/"}, id="c1"), Call("cat", {"file": "é"}, id="c2")),
-        reasoning="Where is it?",
-        prompt_tokens=120,
-        cached_tokens=64,
-        completion_tokens=17,
-        reasoning_tokens=5,
-    )
+    counts: dict[str, Any] = {"prompt_tokens": 120, "cached_tokens": 64, "completion_tokens": 17, "reasoning_tokens": 5}
+    calls = (Call("ls", {"path": "/"}, id="c1"), Call("cat", {"file": "é"}, id="c2"))
+    answer = Answer("I look around.", calls=calls, reasoning="Where is it?", **counts)
     with model_server(play(answer)) as server, client(server.url, stream=stream) as model:
         reply = model.ask(ISSUE, tools=TOOLS)
-    assert reply.text == "I look around."
-    assert reply.reasoning == "Where is it?"
+    assert (reply.text, reply.reasoning) == ("I look around.", "Where is it?")
     assert [(call.id, call.name) for call in reply.calls] == [("c1", "ls"), ("c2", "cat")]
     assert reply.calls[1].arguments == '{"file": "\\u00e9"}'
     assert reply.message["reasoning_content"] == "Where is it?"
     metrics, extra = reply.metrics, reply.metrics.extra
     assert (metrics.prompt_tokens, metrics.cached_tokens, metrics.completion_tokens) == (120, 64, 17)
     assert extra is not None
-    assert (extra.reasoning_tokens, extra.finish_reason, extra.request_id, extra.requests) == (
-        5,
-        "tool_calls",
-        "req_1",
-        1,
-    )
-    assert extra.seconds > 0
+    assert (extra.reasoning_tokens, extra.finish_reason, extra.request_id) == (5, "tool_calls", "req_1")
+    assert (extra.requests, extra.seconds > 0) == (1, True)
     assert server.calls[0].body.get("stream", False) is stream
 
 
 def test_request_has_every_spec_field() -> None:
-    spec: dict[str, Any] = {
-        "temperature": 0.3, "top_p": 0.9, "seed": 7, "max_output_tokens": 99, "reasoning_effort": "low",
-        "logprobs": True, "extra_body": {"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}},
+    same: dict[str, Any] = {
+        "temperature": 0.3, "top_p": 0.9, "seed": 7, "reasoning_effort": "low", "logprobs": True,
     }  # fmt: skip
-    with model_server(play(Answer("x"))) as server, client(server.url, **spec) as model:
+    extra = {"top_k": 20, "chat_template_kwargs": {"enable_thinking": False}}
+    with (
+        model_server(play(Answer("x"))) as server,
+        client(server.url, **same, max_output_tokens=99, extra_body=extra) as model,
+    ):
         model.ask(ISSUE, tools=TOOLS, stop=["</function>"])
         model.ask(ISSUE, temperature=0.1)
     first, second = (request.body for request in server.calls)
-    assert first == {
-        "model": "m", "messages": ISSUE, "tools": TOOLS, "stop": ["</function>"], "temperature": 0.3, "top_p": 0.9,
-        "seed": 7, "max_tokens": 99, "reasoning_effort": "low", "logprobs": True, "return_token_ids": True, "top_k": 20,
-        "chat_template_kwargs": {"enable_thinking": False},
+    assert first == same | extra | {
+        "model": "m", "messages": ISSUE, "tools": TOOLS, "stop": ["</function>"], "max_tokens": 99,
+        "return_token_ids": True,
     }  # fmt: skip
     assert second["temperature"] == 0.1
     assert "tools" not in second
 
 
-def test_request_omits_unset_fields() -> None:
+def test_client_keeps_one_connection() -> None:
     with model_server(play(Answer("x"))) as server, client(server.url, temperature=None) as model:
-        model.ask(ISSUE)
-    assert server.calls[0].body == {"model": "m", "messages": ISSUE}
+        for _ in range(5):
+            model.ask([{"role": "user", "content": "bytes: \udc80\udcff"}])
+    assert server.calls[0].body == {"model": "m", "messages": [{"role": "user", "content": "bytes: ??"}]}
+    assert server.counts.connections == 1
+    assert "authorization" not in server.calls[0].headers  # there is no key
 
 
-def test_client_sends_key_only_if_set(environment: pytest.MonkeyPatch) -> None:
-    with model_server(play(Answer("x"))) as server:
-        with client(server.url) as model:
-            model.ask(ISSUE)
-        assert "authorization" not in server.calls[0].headers
-    environment.setenv("OPENAI_API_KEY", "sk-of-openai")
-    environment.setenv("LLM_API_KEY", "sk-of-the-endpoint")
-    from swe_argo.steps.settings import settings
-
-    settings.cache_clear()
-    with model_server(play(Answer("x")), key="sk-of-the-endpoint") as server, client(server.url) as model:
-        assert model.ask(ISSUE).text == "x"
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ("openai/gpt-4.1", "gpt-4.1"),
-        ("gpt-4.1", "gpt-4.1"),
-        ("openai/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
-        ("litellm_proxy/claude", "claude"),
-        ("hosted_vllm/Qwen/Qwen3", "Qwen/Qwen3"),
-        ("Qwen/Qwen3-Coder", "Qwen/Qwen3-Coder"),
-        ("anthropic/claude-sonnet-4", "anthropic/claude-sonnet-4"),
-        ("openai/", "openai/"),
-    ],
-)
-def test_wire_name_drops_provider_prefix(ours: str, theirs: str) -> None:
-    assert wire_name(ours) == theirs
-
-
-@pytest.mark.parametrize("around", ["{}\n", " {}", "{}\r\n"])
+@pytest.mark.parametrize("around", ["{}", "{}\n", " {}", "{}\r\n"])
 def test_key_is_stripped_of_whitespace(environment: pytest.MonkeyPatch, around: str) -> None:
     key = "sk-tests-0123456789"
+    environment.setenv("OPENAI_API_KEY", "sk-of-openai")
     environment.setenv("LLM_API_KEY", around.format(key))
+    settings.cache_clear()
     with model_server(play(Answer("x")), key=key) as server, client(server.url) as model:
         assert model.ask(ISSUE).text == "x"
 
@@ -137,19 +99,10 @@ def test_token_ids_are_recorded_once(stream: bool) -> None:
     assert one.completion_token_ids
     assert one.logprobs == [logprob(token_id) for token_id in one.completion_token_ids]
     assert two.extra is not None
-    shared = two.extra.shared_prompt_ids
-    assert shared == len(one.prompt_token_ids or []) + len(one.completion_token_ids)
-    before = [*(one.prompt_token_ids or []), *one.completion_token_ids]
-    assert before[:shared] + (two.prompt_token_ids or []) == prompt_ids(server.calls[1].body)
+    before = [*one.prompt_token_ids, *one.completion_token_ids]
+    assert two.extra.shared_prompt_ids == len(before)
+    assert before + (two.prompt_token_ids or []) == prompt_ids(server.calls[1].body)
     assert anew.metrics.prompt_token_ids == one.prompt_token_ids  # a new conversation is recorded whole
-
-
-def test_token_ids_in_logprobs_are_read() -> None:
-    from swe_argo.steps.models.response_body import ModelResponse, metrics_of
-
-    tokens = [{"token": "token_id:17", "logprob": -0.5}, {"token": "token_id:4", "logprob": -1.0}]
-    body = {"choices": [{"message": {"content": "x"}, "logprobs": {"content": tokens}}]}
-    assert metrics_of(ModelResponse(body, {}, 0.1), LlmSpec(), 1).completion_token_ids == [17, 4]
 
 
 def test_cost_prefers_prices_of_the_spec() -> None:
@@ -170,56 +123,17 @@ def test_cost_prefers_prices_of_the_spec() -> None:
             assert model.usage.cost_usd == cost_usd
 
 
-@BOTH
-def test_empty_answer_is_counted(stream: bool) -> None:
-    with model_server(play(EMPTY)) as server, client(server.url, stream=stream) as model:
-        reply = model.ask(ISSUE)
-        assert (reply.text, reply.calls, reply.message["content"]) == ("", (), "")
-        assert (model.usage.calls, model.usage.prompt_tokens) == (1, server.counts.prompt_tokens)
-
-
-@BOTH
-def test_refusal_and_filter_are_counted(stream: bool) -> None:
-    for answer, reason in ((REFUSAL, StopReason.REFUSAL), (FILTERED, StopReason.CONTENT_FILTER)):
-        with model_server(play(answer)) as server, client(server.url, stream=stream) as model:
-            with pytest.raises(NoReplyError) as ended:
-                model.ask(ISSUE)
-            assert ended.value.reason is reason
-            assert ended.value.metrics is not None
-            assert model.usage.completion_tokens == server.counts.completion_tokens
-
-
-@BOTH
-def test_invalid_arguments_are_wrapped(stream: bool) -> None:
-    answer = Answer(calls=(Call("ls", '{"path": "/'),))
-    with model_server(play(answer)) as server, client(server.url, stream=stream) as model:
-        reply = model.ask(ISSUE)
-    assert reply.calls[0].arguments == '{"path": "/'
-    assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"unreadable": "{\\"path\\": \\"/"}'
-
-
 def test_cut_answer_reports_length() -> None:
     with model_server(play(Answer("one two three four"))) as server, client(server.url, max_output_tokens=2) as model:
         reply = model.ask(ISSUE)
-    assert reply.text == "one two"
-    assert reply.metrics.extra is not None
-    assert reply.metrics.extra.finish_reason == "length"
-
-
-def test_request_replaces_surrogates() -> None:
-    with model_server(play(Answer("x"))) as server, client(server.url) as model:
-        model.ask([{"role": "user", "content": "bytes: \udc80\udcff"}])
-    assert server.calls[0].body["messages"][0]["content"] == "bytes: ??"
+    assert (reply.text, reply.metrics.extra and reply.metrics.extra.finish_reason) == ("one two", "length")
 
 
 def test_client_adopts_newer_limit_field() -> None:
-    refused = error(
-        400,
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-        "unsupported_parameter",
-        "invalid_request_error",
-        "max_tokens",
+    message = (
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
     )
+    refused = error(400, message, "unsupported_parameter", "invalid_request_error", "max_tokens")
     script = refusing("max_tokens", refused, play(Answer("x")))
     with model_server(script) as server, client(server.url, max_output_tokens=50) as model:
         first, _ = model.ask(ISSUE), model.ask(ISSUE)
@@ -230,35 +144,23 @@ def test_client_adopts_newer_limit_field() -> None:
 
 
 def test_client_drops_refused_parameters() -> None:
-    temperature = error(
-        400,
-        "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is supported.",
-        "unsupported_value",
-        "invalid_request_error",
-        "temperature",
-    )
+    message = "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is supported."
+    temperature = error(400, message, "unsupported_value", "invalid_request_error", "temperature")
     ids = error(400, "Unrecognized request argument supplied: return_token_ids", None, "invalid_request_error")
     script = refusing("temperature", temperature, refusing("return_token_ids", ids, play(Answer("x"))))
     with model_server(script) as server, client(server.url, logprobs=True) as model:
         assert model.ask(ISSUE).metrics.logprobs
         model.ask(ISSUE)
-        assert model.wording.without == {"temperature", "return_token_ids"}
+        assert model.dialect.refused_parameters == {"temperature", "return_token_ids"}
     assert server.counts.requests == 4
 
 
-def test_usage_equals_server_totals() -> None:
-    script = flaky(play(call("ls"), Answer("done", reasoning="so")), rate_limited(), rate_limited())
-    with model_server(script) as server, client(server.url) as model:
-        reply = model.ask(ISSUE)
-        model.ask([*ISSUE, reply.message, {"role": "tool", "tool_call_id": reply.calls[0].id, "content": "x"}])
-        usage, counts = model.usage, server.counts
-    assert (usage.requests, usage.calls) == (counts.requests, counts.calls) == (6, 2)
-    assert (usage.prompt_tokens, usage.completion_tokens) == (counts.prompt_tokens, counts.completion_tokens)
-    assert usage.reasoning_tokens == counts.reasoning_tokens > 0
-
-
-def test_client_reuses_one_connection() -> None:
-    with model_server(play(Answer("x"))) as server, client(server.url) as model:
-        for _ in range(5):
-            model.ask(ISSUE)
-    assert server.counts.connections == 1
+@pytest.mark.parametrize(("top_p", "learns"), [(1.0, True), (0.9, False)])
+def test_refused_default_top_p_is_dropped(top_p: float, learns: bool) -> None:
+    """OpenHands and SWE-agent send 1 by default; reasoning models take none."""
+    wording = RequestDialect("m", LlmSpec(top_p=top_p))
+    body = wording.body([], tools=None, temperature=None, stop=None)
+    error = {"message": "Unsupported parameter: 'top_p' is not supported with this model.", "param": "top_p"}
+    assert body["top_p"] == top_p
+    assert wording.learn(Refusal.of(400, {"error": error}), body) is learns
+    assert ("top_p" in wording.body([], tools=None, temperature=None, stop=None)) is not learns

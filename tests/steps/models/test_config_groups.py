@@ -1,4 +1,4 @@
-"""OpenHands' config.toml, as its users have it."""
+"""Groups of OpenHands' config.toml."""
 
 from __future__ import annotations
 
@@ -83,11 +83,7 @@ def test_config_group_notes_unused_keys(config: str) -> None:
     assert "top_k" in steering
 
 
-def test_openhands_template_is_read(tmp_path: Path) -> None:
-    # Its defaults: 0 and "" stand for none.
-    file = tmp_path / "config.toml"
-    file.write_text(
-        """
+TEMPLATE = """
 [llm]
 aws_access_key_id = ""
 api_key = "your-api-key"
@@ -118,7 +114,12 @@ disable_vision = true
 [llm.gpt4o-mini]
 model = "gpt-4o-mini"
 """
-    )
+"""OpenHands' defaults: 0 and "" stand for none."""
+
+
+def test_openhands_template_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(TEMPLATE)
     group = read_group(str(file), "llm.gpt4o-mini")
     spec = RunSpec.model_validate(group.fields)
     assert group.notes == []
@@ -128,9 +129,8 @@ model = "gpt-4o-mini"
 
 
 def test_unknown_group_lists_known_ones(config: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"no group \[llm.eval_gtp4\].*did you mean llm.eval_gpt4.*llm.local, llm.plain"
-    ) as failure:
+    words = r"no group \[llm.eval_gtp4\].*did you mean llm.eval_gpt4.*llm.local, llm.plain"
+    with pytest.raises(ConfigError, match=words) as failure:
         read_group(config, "llm.eval_gtp4")
     assert failure.value.field == "llm.config"
     assert KEY not in str(failure.value)

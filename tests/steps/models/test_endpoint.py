@@ -1,4 +1,4 @@
-"""Keys, and where they go: to whom they were made for, or nowhere."""
+"""Endpoints and keys of a spec: a key goes only to the vendor that made it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.run_spec import LlmSpec, RunSpec
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.models.config_groups import read_group
-from swe_argo.steps.models.endpoint import resolve_endpoint
-from swe_argo.steps.models.vendors import OPEN, VENDORS, vendor_of_host, vendor_of_key, vendor_of_model
+from swe_argo.steps.models.endpoint import resolve_endpoint, wire_name
+from swe_argo.steps.models.vendors import OPEN_WEIGHTS, VENDORS, vendor_of_host, vendor_of_key, vendor_of_model
 from swe_argo.steps.settings import settings
 from swe_argo.steps.spec_parsing import merge_tables
 from swe_argo.workflows.cli.spec_sources import read_request
@@ -32,14 +32,14 @@ KEYS = {
     "GitHub": "ghp_0123456789abcdefghij",
 }
 NOBODYS = "sk-0123456789abcdef0123456789abcdef"
-"""Of the form that DeepSeek's, Moonshot's and DashScope's have, and those of many a proxy."""
+"""A key in the form of DeepSeek, Moonshot, DashScope and many proxies."""
 GUIDE = """
 [llm.eval_claude]
 model = "{model}"
 api_key = "{key}"
 temperature = 0.0
 """
-"""As OpenHands' guide to its evaluation has it."""
+"""The group in OpenHands' guide to its evaluation."""
 
 
 def chosen_spec(url: str | None, model: str = "openai/m", **llm: str) -> RunSpec:
@@ -52,7 +52,7 @@ def with_key(environment: pytest.MonkeyPatch, key: str) -> None:
 
 
 def group(tmp_path: Path, environment: pytest.MonkeyPatch, model: str, key: str, more: str = "") -> RunSpec:
-    """The spec of the guide's group, its key where the command puts it."""
+    """Return the spec of the guide's group, its key in the environment as the command sets it."""
     file = tmp_path / "config.toml"
     file.write_text(GUIDE.format(model=model, key=key) + more)
     flags = {"agent_name": "openhands", "llm_config": "llm.eval_claude", "llm_config_file": str(file)}
@@ -74,13 +74,8 @@ def test_group_without_url_is_refused(tmp_path: Path, environment: pytest.Monkey
     assert refusal.value.field == "llm.base_url"
     assert "\n" not in refusal.value.reason
     assert key not in str(refusal.value)
-    mended = group(
-        tmp_path,
-        environment,
-        "claude-3-5-sonnet-20241022",
-        KEYS["Anthropic"],
-        'base_url = "https://api.anthropic.com/v1"',
-    )
+    more = 'base_url = "https://api.anthropic.com/v1"'
+    mended = group(tmp_path, environment, "claude-3-5-sonnet-20241022", KEYS["Anthropic"], more)
     assert resolve_endpoint(mended).url == "https://api.anthropic.com/v1"
 
 
@@ -130,35 +125,36 @@ def test_key_goes_only_to_its_vendor(environment: pytest.MonkeyPatch, key_name: 
     key, owner = KEYS[key_name], key_name.partition(",")[0]
     with_key(environment, key)
     for vendor in VENDORS:
-        if vendor is OPEN:
+        if vendor is OPEN_WEIGHTS:
             continue
         for url in (vendor.url, vendor.url.replace("https://", "HTTPS://").replace(".com", ".COM") + "/"):
             if vendor.name == owner:
                 assert resolve_endpoint(chosen_spec(url)).key is not None
                 continue
-            with pytest.raises(
-                ConfigError, match=f"the API key is {owner}'s but the address is {vendor.name}'s"
-            ) as refusal:
+            words = f"the API key is {owner}'s but the address is {vendor.name}'s"
+            with pytest.raises(ConfigError, match=words) as refusal:
                 resolve_endpoint(chosen_spec(url))
             assert key not in str(refusal.value)
             assert next(candidate.url for candidate in VENDORS if candidate.name == owner) in refusal.value.reason
-    for own in (
-        "http://localhost:4000",
-        "https://llm-proxy.example.org/v1",
-        "http://my-lb.elb.us-east-1.amazonaws.com/v1",
-    ):
-        assert resolve_endpoint(chosen_spec(own)).key is not None, "a proxy takes whatever it was given"
+    if owner == "Groq":
+        with pytest.raises(ConfigError, match=r"is Groq's but the address is OpenAI's.*https://api.groq.com/openai/v1"):
+            resolve_endpoint(chosen_spec(None, "gpt-4.1"))
+    for own in ("localhost:4000", "llm-proxy.example.org/v1", "my-lb.elb.us-east-1.amazonaws.com/v1"):
+        assert resolve_endpoint(chosen_spec(f"http://{own}")).key is not None  # a proxy takes any key
 
 
-def test_groq_key_is_refused_for_openai(environment: pytest.MonkeyPatch) -> None:
-    with_key(environment, KEYS["Groq"])
-    with pytest.raises(ConfigError, match=r"key is Groq's but the address is OpenAI's.*https://api.groq.com/openai/v1"):
-        resolve_endpoint(chosen_spec(None, "gpt-4.1"))
+def test_wire_name_drops_provider_prefix() -> None:
+    names = {
+        "openai/gpt-4.1": "gpt-4.1", "gpt-4.1": "gpt-4.1", "openai/openai/gpt-oss-20b": "openai/gpt-oss-20b",
+        "litellm_proxy/claude": "claude", "hosted_vllm/Qwen/Qwen3": "Qwen/Qwen3", "openai/": "openai/",
+        "Qwen/Qwen3-Coder": "Qwen/Qwen3-Coder", "anthropic/claude-sonnet-4": "anthropic/claude-sonnet-4",
+    }  # fmt: skip
+    assert {name: wire_name(name) for name in names} == names
 
 
 def test_vendor_forms_do_not_overlap() -> None:
     for vendor in VENDORS:
-        if vendor is not OPEN:
+        if vendor is not OPEN_WEIGHTS:
             assert vendor_of_host(vendor.url.split("/")[2]) is vendor
             assert vendor_of_host(vendor.url.split("/")[2] + ".") is vendor
         assert all(vendor_of_key(f"{form}0123456789") is vendor for form in vendor.keys)

@@ -1,4 +1,4 @@
-"""Refusals in the words of the endpoints that there are, and what each means."""
+"""Refusals in the words of real endpoints: their meaning, and their text without keys."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from swe_argo.steps.models.errors import ErrorMeaning, Refusal, error_meaning, parameter_of
+from swe_argo.steps.models.scrub import LONGEST, PIECE, scrub
 
 
 def _error(message: str, param: str | None = None) -> dict[str, Any]:
@@ -18,7 +20,7 @@ def _error(message: str, param: str | None = None) -> dict[str, Any]:
 
 
 WORDINGS = [json.loads(line) for line in Path(__file__).with_name("wordings.jsonl").read_text("utf-8").splitlines()]
-"""``{"means", "who", "status", "body"}``: what endpoints answer, and what each means."""
+"""Answers of endpoints: ``{"means", "who", "status", "body"}``."""
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,30 @@ _JSON = st.recursive(
 @given(st.integers(400, 599), _JSON)
 def test_error_meaning_accepts_any_body(status: int, body: Any) -> None:
     assert error_meaning(Refusal.of(status, body)) in ErrorMeaning
+
+
+_KEYS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", min_size=12, max_size=80)
+
+
+@given(_KEYS, st.text(max_size=60), st.text(max_size=60), st.integers(0, 60), st.integers(PIECE, 80))
+def test_scrub_removes_every_key_piece(key: str, before: str, after: str, start: int, length: int) -> None:
+    piece = key[start : start + length]
+    text = scrub(f"{before}{piece}{after}", SecretStr(key))
+    for place in range(len(key) - PIECE + 1):
+        assert key[place : place + PIECE] not in text
+
+
+def test_scrub_keeps_other_words() -> None:
+    text = "The model `gpt-9` does not exist... or you do not have access (see https://example.org/docs)."
+    assert scrub(text, SecretStr("sk-proj-abcdefghijklmnop")) == text
+    assert scrub(text, None) == text
+
+
+def test_scrub_removes_masked_keys() -> None:
+    text = scrub("Incorrect API key provided: sk-pr****************wxyz. You can find it.", None)
+    assert text == "Incorrect API key provided: *** You can find it."
+    assert scrub("Received API Key = sk-...wxyz, Key", None) == "Received API Key = ***, Key"
+
+
+def test_scrub_limits_length() -> None:
+    assert len(scrub("x " * 100_000, SecretStr("k" * 20))) <= LONGEST

@@ -1,4 +1,4 @@
-"""Requests and answers of the protocols as chat completions have them, and back: what must not be lost on the way."""
+"""Translation of requests and answers between the protocols and chat completions, without loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
-from swe_argo.steps.models.forwarding import IMAGE, open_forwarder
+from swe_argo.steps.models.forwarding import TOKENS_PER_IMAGE, open_forwarder
 from swe_argo.steps.models.protocols.chat_shape import find_form_fault
 from swe_argo.steps.models.protocols.table import WIRES
 from swe_argo.steps.models.protocols.wire import Wire
@@ -26,7 +26,7 @@ SHOWN = {
     "an image": (IMAGE_BLOCK, {"type": "input_image", "image_url": IMAGE_URL}),
     "a file": (PDF_BLOCK, {"type": "input_file", "file_data": PDF_URL}),
 }
-"""What a tool may give beside text, as Anthropic's messages have it and as Responses do."""
+"""A tool's results beside text: in Anthropic's messages, and in Responses."""
 AS_PARTS = {
     "an image": {"type": "image_url", "image_url": {"url": IMAGE_URL}},
     "a file": {"type": "file", "file": {"filename": "document.pdf", "file_data": PDF_URL}},
@@ -36,56 +36,41 @@ USER = {"type": "message", "role": "user", "content": "Go."}
 values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), st.lists, max_leaves=4)
 arguments = st.dictionaries(st.text(max_size=6), values, max_size=3)
 inputs = st.fixed_dictionaries({"input": st.text(max_size=20)})
-function_calls = st.tuples(st.sampled_from(["ls", "local_shell", "inner"]), arguments) | st.tuples(
-    st.just("apply_patch"), inputs
-)
+function_calls = st.tuples(st.sampled_from(["ls", "local_shell", "inner"]), arguments)
+function_calls |= st.tuples(st.just("apply_patch"), inputs)
 unknown = st.dictionaries(
     st.sampled_from(["extra_content", "reasoning_details", "thinking_blocks", "vendor"]),
     st.text(max_size=8) | st.lists(st.dictionaries(st.text(max_size=3), values, max_size=2), max_size=2),
     max_size=2,
 )
-calls = st.builds(
-    lambda call, ascii_only, marks, beside, inside: (
-        beside,
-        inside | {"name": call[0], "arguments": json.dumps(call[1], ensure_ascii=ascii_only, separators=marks)},
-    ),
-    function_calls,
-    st.booleans(),
-    st.sampled_from([(", ", ": "), (",", ":")]),
-    unknown,
-    unknown,
-)
 
 
-def in_parts(text: str, thought: str) -> list[dict[str, Any]]:
-    """A content as Mistral's reasoning models have it."""
-    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
-    return [thinking, *([{"type": "text", "text": text}] if text else [])]
+@st.composite
+def tool_calls(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Return calls in chat completions: any JSON as arguments, unknown fields beside and inside."""
+    calls = []
+    for place, (name, fields) in enumerate(draw(st.lists(function_calls, max_size=3))):
+        marks = draw(st.sampled_from([(", ", ": "), (",", ":")]))
+        written = json.dumps(fields, ensure_ascii=draw(st.booleans()), separators=marks)
+        function = draw(unknown) | {"name": name, "arguments": written}
+        calls.append({"id": f"c{place}", "type": "function", "function": function, **draw(unknown)})
+    return calls
 
 
-assistant_messages = st.builds(
-    lambda text, thoughts, parts, chosen_calls, beside: {
-        "role": "assistant",
-        "content": in_parts(text, parts) if parts else text or (None if chosen_calls else ""),
-        **{name: thought for name, thought in thoughts.items() if not parts or not thought},
-        **beside,
-        **(
-            {
-                "tool_calls": [
-                    {"id": f"c{place}", "type": "function", "function": function, **fields}
-                    for place, (fields, function) in enumerate(chosen_calls)
-                ]
-            }
-            if chosen_calls
-            else {}
-        ),
-    },
-    st.text(max_size=20),
-    st.dictionaries(st.sampled_from(["reasoning_content", "reasoning"]), st.text(max_size=20), max_size=2),
-    st.none() | st.text(max_size=20),
-    st.lists(calls, max_size=3),
-    unknown,
-)
+@st.composite
+def assistant_messages(draw: st.DrawFn) -> dict[str, Any]:
+    """Return a message of the model; its content may be in parts, as Mistral's reasoning models have it."""
+    text, thought, calls = draw(st.text(max_size=20)), draw(st.none() | st.text(max_size=20)), draw(tool_calls())
+    content: Any = text or (None if calls else "")
+    if thought:
+        thinking = {"type": "thinking", "thinking": [{"type": "text", "text": thought}], "closed": True}
+        content = [thinking, *([{"type": "text", "text": text}] if text else [])]
+    thoughts = st.dictionaries(st.sampled_from(["reasoning_content", "reasoning"]), st.text(max_size=20), max_size=2)
+    fields = {name: words for name, words in draw(thoughts).items() if not thought or not words}
+    more = {"tool_calls": calls} if calls else {}
+    return {"role": "assistant", "content": content, **fields, **draw(unknown), **more}
+
+
 RESPONSES_TOOLS = [
     {"type": "function", "name": "ls", "parameters": {"type": "object"}},
     {"type": "custom", "name": "apply_patch"},
@@ -95,29 +80,28 @@ RESPONSES_TOOLS = [
 
 
 def streamed(wire: Wire, native: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """An answer after it was sent as a stream and put together again."""
+    """Return an answer after it was sent as a stream and assembled."""
     assembly = wire.assembly()
     for line in wire.events(native, request).decode().split("\n"):
         if line.startswith("data: "):
             assert assembly.add(line.removeprefix("data: ")) is None
     assert assembly.is_complete
-    return assembly.whole()
+    return assembly.build_body()
 
 
 def asked_with(wire: Wire, native: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A request, with an answer and what its tools gave where there is one."""
+    """Return a request, with an answer and the results of its calls if given."""
     if wire is ANTHROPIC:
-        more = (
-            [{"role": "assistant", "content": native["content"]}, {"role": "user", "content": "Go."}] if native else []
-        )
-        return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Go."}, *more]}
+        go: dict[str, Any] = {"role": "user", "content": "Go."}
+        more = [{"role": "assistant", "content": native["content"]}, go] if native else []
+        return {"model": "m", "max_tokens": 9, "messages": [go, *more]}
     output = [*native["output"], USER] if native else []
     return {"model": "m", "input": [USER, *output], "tools": RESPONSES_TOOLS}
 
 
 @TRANSLATED
 @settings(max_examples=60, deadline=None)
-@given(message=assistant_messages)
+@given(message=assistant_messages())
 def test_assistant_message_round_trips(wire: Wire, message: dict[str, Any]) -> None:
     request = asked_with(wire)
     chat = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {}}
@@ -132,36 +116,42 @@ def test_assistant_message_round_trips(wire: Wire, message: dict[str, Any]) -> N
 def test_late_system_text_becomes_user(wire: Wire) -> None:
     words = [("user", "Go."), ("assistant", "I go."), ("system", "Be brief.")]
     messages = [{"role": role, "content": text} for role, text in words]
-    request = (
-        {"system": "You are.", "messages": messages}
-        if wire is ANTHROPIC
-        else {"instructions": "You are.", "input": messages}
-    )
-    read = wire.chat_request(request)["messages"]
+    native = {"system": "You are.", "messages": messages, "instructions": "You are.", "input": messages}
+    read = wire.chat_request(native)["messages"]
     assert [message["role"] for message in read] == ["system", "user", "assistant", "user"]
     assert read[-1]["content"] == "Be brief."
+
+
+def called(wire: Wire, name: str) -> dict[str, Any]:
+    """Return a call of a tool as the model's message or item."""
+    if wire is ANTHROPIC:
+        return {"role": "assistant", "content": [{"type": "tool_use", "id": name, "name": "f", "input": {}}]}
+    return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
+
+
+def result(wire: Wire, name: str, *kinds: str) -> dict[str, Any]:
+    """Return the result of a call: its text or media, of Anthropic's messages or of Responses."""
+    if wire is ANTHROPIC:
+        content = [SHOWN[kind][0] if kind in SHOWN else {"type": "text", "text": kind} for kind in kinds]
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": name, "content": content}]}
+    output = [SHOWN[kind][1] if kind in SHOWN else {"type": "input_text", "text": kind} for kind in kinds]
+    return {"type": "function_call_output", "call_id": name, "output": output}
+
+
+def conversation(wire: Wire, items: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"messages": items} if wire is ANTHROPIC else {"input": items}
 
 
 @TRANSLATED
 @pytest.mark.parametrize("kind", SHOWN)
 def test_media_results_become_user_parts(wire: Wire, kind: str) -> None:
-    block, part = SHOWN[kind]
-    if wire is ANTHROPIC:
-        content = [{"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a.png"}, block]}]
-        item = {"type": "tool_use", "id": "c1", "name": "view", "input": {}}
-        messages = [{"role": "assistant", "content": [item]}, {"role": "user", "content": content}]
-        read = wire.chat_request({"messages": messages})["messages"]
-    else:
-        output = [{"type": "input_text", "text": "a.png"}, part]
-        called = {"type": "function_call", "call_id": "c1", "name": "view", "arguments": "{}"}
-        items = [called, {"type": "function_call_output", "call_id": "c1", "output": output}]
-        read = wire.chat_request({"input": items})["messages"]
+    read = wire.chat_request(conversation(wire, [called(wire, "c1"), result(wire, "c1", "a.png", kind)]))["messages"]
     assert read[1] == {"role": "tool", "tool_call_id": "c1", "content": "a.png"}
     assert read[2] == {"role": "user", "content": [AS_PARTS[kind]]}
 
 
 TURN = st.lists(st.sampled_from(["text", "an image", "a file", "words"]), min_size=1, max_size=5)
-"""Messages after a turn of the model: results of one kind each, with words of the user between them."""
+"""Kinds of the messages after a turn: results, with words of the user between them."""
 
 
 @TRANSLATED
@@ -171,30 +161,23 @@ def test_results_follow_their_calls(wire: Wire, turns: list[list[str]], reverse:
     items: list[dict[str, Any]] = []
     for number, kinds in enumerate(turns):
         names = [f"c{number}-{place}" for place, kind in enumerate(kinds) if kind != "words"]
-        if wire is ANTHROPIC:
-            uses: list[Any] = [{"type": "tool_use", "id": name, "name": "f", "input": {}} for name in names]
-            items.append({"role": "assistant", "content": uses or "Nothing."})
-        else:
-            items += [{"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"} for name in names]
+        calls = [called(wire, name) for name in names]
+        if wire is ANTHROPIC:  # one message has them all
+            calls = [{"role": "assistant", "content": [call["content"][0] for call in calls] or "Nothing."}]
+        items += calls
         order = list(enumerate(kinds))
         for place, kind in order[::-1] if reverse else order:
             name = f"c{number}-{place}"
-            if kind == "words":
-                items.append({"role": "user", "content": f"words {name}"})
-            elif wire is ANTHROPIC:
-                content = f"text {name}" if kind == "text" else [SHOWN[kind][0]]
-                result = {"type": "tool_result", "tool_use_id": name, "content": content}
-                items.append({"role": "user", "content": [result]})
-            else:
-                output = f"text {name}" if kind == "text" else [SHOWN[kind][1]]
-                items.append({"type": "function_call_output", "call_id": name, "output": output})
-    read = wire.chat_request({"messages": items} if wire is ANTHROPIC else {"input": items})["messages"]
+            words = {"role": "user", "content": f"words {name}"}
+            content = f"text {name}" if kind == "text" else kind
+            items.append(words if kind == "words" else result(wire, name, content))
+    read = wire.chat_request(conversation(wire, items))["messages"]
     assert find_form_fault(read) == ""
     kinds = [kind for turn in turns for kind in turn]
     parts = [part for message in read if isinstance(message["content"], list) for part in message["content"]]
     assert sorted(map(str, parts)) == sorted(str(AS_PARTS[kind]) for kind in kinds if kind in AS_PARTS)
-    words = "".join(str(message["content"]) for message in read)
-    assert (words.count("text c"), words.count("words c")) == (kinds.count("text"), kinds.count("words"))
+    text = "".join(str(message["content"]) for message in read)
+    assert (text.count("text c"), text.count("words c")) == (kinds.count("text"), kinds.count("words"))
 
 
 @pytest.mark.parametrize("written", ['{"command": "ls', "[1]", '"ls"', '{"a": NaN}', "", "{} {}", "[" * 3000])
@@ -210,27 +193,18 @@ def test_malformed_arguments_are_wrapped(written: str) -> None:
     }  # fmt: skip
 
 
+# fmt: off
 CLIENT_CALLS: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
-    "shell": (
-        "action",
-        {"commands": ["ls", "pwd"], "timeout_ms": 5},
-        {
-            "output": [
-                {"stdout": "a.py", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
-                {"stdout": "", "stderr": "slow", "outcome": {"type": "timeout"}},
-            ]
-        },
-        "a.py\nexit code 0\nslow\ntimed out",
-    ),
-    "apply_patch": (
-        "operation",
-        {"type": "update_file", "path": "a.py", "diff": "@@\n-1\n+2\n"},
-        {"status": "failed", "output": "no such line"},
-        "failed\nno such line",
-    ),
+    "shell": ("action", {"commands": ["ls", "pwd"], "timeout_ms": 5},
+              {"output": [{"stdout": "a.py", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+                          {"stdout": "", "stderr": "slow", "outcome": {"type": "timeout"}}]},
+              "a.py\nexit code 0\nslow\ntimed out"),
+    "apply_patch": ("operation", {"type": "update_file", "path": "a.py", "diff": "@@\n-1\n+2\n"},
+                    {"status": "failed", "output": "no such line"}, "failed\nno such line"),
     "local_shell": ("action", {"command": ["ls"]}, {"output": "a.py"}, "a.py"),
 }
-"""Tool -> field of its call, arguments, what its result says, and the text of that."""
+"""Tool -> field of its call, arguments, the fields of its result, and their text."""
+# fmt: on
 
 
 @pytest.mark.parametrize("name", CLIENT_CALLS)
@@ -304,9 +278,9 @@ def test_anthropic_tools_are_functions(kind: str, expected: set[str], absent: se
     ],
 )  # fmt: skip
 def test_text_blocks_keep_their_place(block: dict[str, Any], text: str) -> None:
-    called = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {}}]}
-    result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
-    read = ANTHROPIC.chat_request({"messages": [called, {"role": "user", "content": [result, block]}]})["messages"]
+    block_result = {"type": "tool_result", "tool_use_id": "c1", "content": [block]}
+    messages = [called(ANTHROPIC, "c1"), {"role": "user", "content": [block_result, block]}]
+    read = ANTHROPIC.chat_request({"messages": messages})["messages"]
     assert [message["role"] for message in read] == ["assistant", "tool", "user"]
     assert all(text in message["content"] for message in read[1:])
 
@@ -338,11 +312,7 @@ def test_unoffered_tool_is_not_chosen(wire: Wire) -> None:
 
 def test_unknown_deltas_join_their_block() -> None:
     assembly = ANTHROPIC.assembly()
-    deltas: list[dict[str, Any]] = [
-        {"words": "one "},
-        {"words": "two", "list": [1]},
-        {"list": [2], "count": 3, "words": None},
-    ]
+    deltas: list[Any] = [{"words": "one "}, {"words": "two", "list": [1]}, {"list": [2], "count": 3, "words": None}]
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"role": "assistant", "content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
@@ -355,20 +325,17 @@ def test_unknown_deltas_join_their_block() -> None:
         {"type": "compaction", "content": "Summary"},
         {"type": "new", "words": "one two", "list": [1, 2], "count": 3},
     ]
-    native = assembly.whole()
+    native = assembly.build_body()
     assert native["content"] == content
     assert streamed(ANTHROPIC, native, {})["content"] == content
 
 
 @TRANSLATED
 def test_remote_file_is_refused(wire: Wire) -> None:
-    if wire is ANTHROPIC:
-        content = [{"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}]
-        request = {"messages": [{"role": "user", "content": content}]}
-    else:
-        request = {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]}
+    document: dict[str, Any] = {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}
+    content = document if wire is ANTHROPIC else {"type": "input_file", "file_id": "file-1"}
     with pytest.raises(ValueError, match="cannot be had here: send it whole"):
-        wire.chat_request(request)
+        wire.chat_request(conversation(wire, [{"role": "user", "content": [content]}]))
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
@@ -382,49 +349,42 @@ def test_only_allowed_tools_are_offered(mode: str) -> None:
 
 def test_codex_tools_keep_their_form() -> None:
     functions = [("inner", "{}"), ("local_shell", '{"command": ["ls", "-l"], "timeout_ms": 5}'), ("local_shell", "{}")]
-    message = {
-        "content": None,
-        "tool_calls": [
-            {"id": f"c{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
-            for place, (name, arguments) in enumerate(functions)
-        ],
-    }
-    native = RESPONSES.answer_of({"choices": [{"message": message}]}, {"tools": RESPONSES_TOOLS})
+    calls = [
+        {"id": f"c{place}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for place, (name, arguments) in enumerate(functions)
+    ]
+    chat = {"choices": [{"message": {"content": None, "tool_calls": calls}}]}
+    native = RESPONSES.answer_of(chat, {"tools": RESPONSES_TOOLS})
     inner, shell, wrong = (item for item in native["output"] if item["type"] != "reasoning")
     assert (inner["type"], inner["namespace"]) == ("function_call", "mcp")
     assert (shell["type"], shell["action"]) == (
         "local_shell_call", {"type": "exec", "command": ["ls", "-l"], "timeout_ms": 5, "env": {}}
     )  # fmt: skip
     assert (wrong["type"], wrong["name"]) == ("function_call", "local_shell")
-    names = [
-        tool["function"]["name"] for tool in RESPONSES.chat_request({"input": "x", "tools": RESPONSES_TOOLS})["tools"]
-    ]
-    assert names == ["ls", "apply_patch", "local_shell", "inner"]
+    offered = RESPONSES.chat_request({"input": "x", "tools": RESPONSES_TOOLS})["tools"]
+    assert [tool["function"]["name"] for tool in offered] == ["ls", "apply_patch", "local_shell", "inner"]
 
 
 def test_agent_may_change_arguments() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path":"a"}'}}
     native = ANTHROPIC.answer_of({"choices": [{"message": {"tool_calls": [call]}}]}, {})
     native["content"][-1]["input"] = {"path": "b"}
-    (said_again,) = ANTHROPIC.chat_request({"messages": [{"role": "assistant", "content": native["content"]}]})[
-        "messages"
-    ]
-    assert said_again["tool_calls"][0]["function"]["arguments"] == '{"path": "b"}'
+    messages = [{"role": "assistant", "content": native["content"]}]
+    (repeated,) = ANTHROPIC.chat_request({"messages": messages})["messages"]
+    assert repeated["tool_calls"][0]["function"]["arguments"] == '{"path": "b"}'
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"previous_response_id": "resp_1"},
-        {"conversation": "conv_1"},
-        {"input": [{"type": "item_reference", "id": "rs_1"}]},
-    ],
-)
+STORED: list[dict[str, Any]] = [
+    {"previous_response_id": "resp_1"}, {"conversation": "conv_1"},
+    {"input": [{"type": "item_reference", "id": "rs_1"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("more", STORED)
 def test_stored_conversation_is_refused(more: dict[str, Any]) -> None:
+    body = json.dumps({"model": "m", "input": "x"} | more).encode()
     with open_forwarder(spec("http://127.0.0.1:9/v1"), [WireProtocol.RESPONSES]) as forwarder:
-        forwarded = forwarder.answer(
-            "POST", "/v1/responses", {}, json.dumps({"model": "m", "input": "x"} | more).encode()
-        )
+        forwarded = forwarder.answer("POST", "/v1/responses", {}, body)
     assert forwarded.status == 400
     assert "nothing is: send the conversation whole" in json.loads(forwarded.body)["error"]["message"]
 
@@ -435,4 +395,4 @@ def test_media_has_fixed_token_count(kind: str, media_type: str) -> None:
     body = {"messages": [{"role": "user", "content": [block, {"type": "text", "text": "See."}]}]}
     with open_forwarder(spec("http://127.0.0.1:9/v1"), [WireProtocol.CHAT]) as forwarder:
         forwarded = forwarder.answer("POST", "/v1/messages/count_tokens", {}, json.dumps(body).encode())
-    assert IMAGE < json.loads(forwarded.body)["input_tokens"] < IMAGE + 100
+    assert TOKENS_PER_IMAGE < json.loads(forwarded.body)["input_tokens"] < TOKENS_PER_IMAGE + 100

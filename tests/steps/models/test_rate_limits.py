@@ -1,4 +1,4 @@
-"""The endpoint's limits, kept over real processes."""
+"""The endpoint's limits, over the units of a run, and the waits between its requests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swe_argo.steps.contracts.run_spec import LlmSpec
 from swe_argo.steps.errors import InfraError
+from swe_argo.steps.models.backoff import LONGEST_S, requested_wait_s, wait_s
 from swe_argo.steps.models.rate_limits import RunnerLimiter, UnitShare, Unlimited, open_limiter
 from swe_argo.steps.settings import settings
 from tests.model_server import Answer, model_server, play
@@ -32,7 +38,7 @@ with open_model(spec(sys.argv[1], concurrency=1, requests_per_minute=float(sys.a
 
 
 class Runner:
-    """The other side, as a runner keeps it: so many at a time."""
+    """The runner's side of a limiter that grants ``at_once`` turns at a time."""
 
     def __init__(self, path: Path, at_once: int) -> None:
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -76,23 +82,37 @@ def runner(path: Path, at_once: int) -> Iterator[Runner]:
             worker.join()
 
 
-def _asking(url: str, calls: int, rpm: float, env: dict[str, str]) -> subprocess.Popen[bytes]:
+@pytest.fixture
+def place(tmp_path: Path, environment: pytest.MonkeyPatch) -> Path:
+    """The address of this process's limiter."""
+    environment.setenv("SWE_ARGO_LIMITER", str(tmp_path / "limiter"))
+    settings.cache_clear()
+    return tmp_path / "limiter"
+
+
+def start_asking(url: str, calls: int, rpm: float, env: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", ASK, url, str(calls), str(rpm)], env={"PATH": "/bin", **env})
 
 
-def test_limiter_serializes_processes(tmp_path: Path) -> None:
-    place = tmp_path / "limiter"
-    with model_server(play(Answer("x")), latency_s=0.02) as server, runner(place, 1) as limiter:
-        units = [_asking(server.url, 4, 60, {"SWE_ARGO_LIMITER": str(place)}) for _ in range(4)]
-        assert [unit.wait() for unit in units] == [0] * 4
+def test_limiter_serializes_units(place: Path) -> None:
+    def ask(_: int) -> None:
+        with client(server.url, concurrency=1) as model:
+            for _ in range(4):
+                model.ask(ISSUE)
+
+    with (
+        model_server(play(Answer("x")), latency_s=0.02) as server,
+        runner(place, 1) as limiter,
+        ThreadPoolExecutor(4) as units,
+    ):
+        list(units.map(ask, range(4)))
         assert server.counts.at_once == 1
         assert server.counts.requests == limiter.turns == 16
 
 
-def test_killed_process_frees_its_turn(tmp_path: Path) -> None:
-    place = tmp_path / "limiter"
+def test_killed_process_frees_its_turn(place: Path) -> None:
     with model_server(play(Answer("x", delay_s=30))) as server, runner(place, 1):
-        unit = _asking(server.url, 1, 60, {"SWE_ARGO_LIMITER": str(place)})
+        unit = start_asking(server.url, 1, 60, {"SWE_ARGO_LIMITER": str(place)})
         while not server.counts.requests:
             assert unit.poll() is None
             time.sleep(0.02)
@@ -102,10 +122,9 @@ def test_killed_process_frees_its_turn(tmp_path: Path) -> None:
             pass
 
 
-def test_missing_turn_is_infra_failure(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "limiter"
-    environment.setenv("SWE_ARGO_LIMITER", str(place))
-    settings.cache_clear()
+def test_missing_turn_is_infra_failure(place: Path) -> None:
+    with pytest.raises(InfraError, match="cannot be reached"), RunnerLimiter(place).turn(5):
+        raise AssertionError("there is no limiter to go through")
     with (
         model_server(play(Answer("x"))) as server,
         runner(place, 1),
@@ -117,15 +136,7 @@ def test_missing_turn_is_infra_failure(tmp_path: Path, environment: pytest.Monke
         assert server.counts.requests == 0
 
 
-def test_missing_limiter_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(InfraError, match="cannot be reached"), RunnerLimiter(tmp_path / "none").turn(5):
-        raise AssertionError("there is no limiter to go through")
-
-
-def test_failed_request_frees_its_turn(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "limiter"
-    environment.setenv("SWE_ARGO_LIMITER", str(place))
-    settings.cache_clear()
+def test_failed_request_frees_its_turn(place: Path) -> None:
     with model_server(play(DROP)) as server, runner(place, 1) as limiter, client(server.url, num_retries=3) as model:
         with pytest.raises(InfraError):
             model.ask(ISSUE)
@@ -136,7 +147,7 @@ def test_failed_request_frees_its_turn(tmp_path: Path, environment: pytest.Monke
 def test_unit_share_limits_request_rate() -> None:
     with model_server(play(Answer("x"))) as server:
         # 480 a minute for 4 units: each asks every half second, together they ask 8 times a second.
-        units = [_asking(server.url, 5, 480, {"SWE_ARGO_UNITS": "4"}) for _ in range(4)]
+        units = [start_asking(server.url, 5, 480, {"SWE_ARGO_UNITS": "4"}) for _ in range(4)]
         assert [unit.wait() for unit in units] == [0] * 4
         began = sorted(server.counts.began)
     assert len(began) == 20
@@ -174,8 +185,56 @@ def test_late_unit_share_is_reported() -> None:
 
 
 def test_limiter_needs_a_limit(environment: pytest.MonkeyPatch) -> None:
-    assert isinstance(open_limiter(LlmSpec(concurrency=1)), Unlimited)  # nobody says how many units there are
+    assert isinstance(open_limiter(LlmSpec(concurrency=1)), Unlimited)  # the number of units is unknown
     environment.setenv("SWE_ARGO_UNITS", "10")
     settings.cache_clear()
     assert isinstance(open_limiter(LlmSpec()), Unlimited)
     assert isinstance(open_limiter(LlmSpec(requests_per_minute=60)), UnitShare)
+
+
+# -- waits between the requests of one call
+
+NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
+# fmt: off
+HEADERS: list[tuple[dict[str, str], float | None]] = [
+    ({}, None), ({"retry-after": "7"}, 7.0), ({"retry-after": "1.5"}, 1.5),
+    ({"retry-after-ms": "250", "retry-after": "1"}, 0.25), ({"retry-after-ms": "soon", "retry-after": "2"}, 2.0),
+    ({"retry-after": "Fri, 01 May 2026 12:00:20 GMT"}, 20.0),
+    ({"retry-after": "Fri, 01 May 2026 14:00:20 +0200"}, 20.0),
+    ({"retry-after": "Fri, 01 May 2026 11:00:00 GMT"}, 0.0),
+    ({"retry-after": "Fri, 01 May 99999999999 12:00:20 GMT"}, None),
+    ({"retry-after": "86400"}, LONGEST_S), ({"retry-after": "-3"}, 0.0),
+    ({"retry-after": "soon"}, None), ({"retry-after": "nan"}, None), ({"retry-after": "inf"}, None),
+]
+WORDS: list[tuple[str, Any]] = [
+    ("Please try again in 59.977s. Visit https://example.org", 59.977), ("Please try again in 1m12.5s", 72.5),
+    ("Please try again in 240ms.", 0.24), ("Please retry after 7 seconds.", 7.0),
+    ("You exceeded your current quota. Please retry in 37.1s.", 37.1),
+    ("try again in 9999s", LONGEST_S), ("please try again later", None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("headers", "seconds"), HEADERS)
+def test_wait_reads_both_header_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert requested_wait_s(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(("words", "seconds"), WORDS)
+def test_wait_is_read_from_error_text(words: str, seconds: float | None) -> None:
+    assert requested_wait_s({}, NOW, words=words) == (seconds and pytest.approx(seconds))
+    assert requested_wait_s({"retry-after": "3"}, NOW, words=words) == 3.0
+
+
+@given(st.text(max_size=40))
+def test_wait_accepts_any_header_text(text: str) -> None:
+    requested_s = requested_wait_s({"retry-after": text}, NOW)
+    assert requested_s is None or 0 <= requested_s <= LONGEST_S
+
+
+@given(st.integers(0, 50), st.none() | st.floats(0, 120))
+def test_wait_doubles_up_to_a_minute(failed: int, requested_s: float | None) -> None:
+    longest = min(2.0**failed, 60.0)
+    assert longest / 2 <= wait_s(failed, None, 1.0) <= longest
+    if requested_s is not None:
+        assert requested_s <= wait_s(3, requested_s, 1.0) <= requested_s + 1.0

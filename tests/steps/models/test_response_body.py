@@ -12,23 +12,27 @@ from swe_argo.steps.contracts.run_spec import LlmSpec
 from swe_argo.steps.contracts.trajectory import Metrics
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.steps.models.protocols.table import WIRES
+from swe_argo.steps.models.reply import Reply
 from swe_argo.steps.models.response_body import ModelResponse, metrics_of, reply_of
+from tests.model_server import Answer, Call, Fault, model_server, play
+from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, client
+
+
+def reply_with(call: dict[str, Any]) -> Reply:
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    response = ModelResponse({"choices": [{"message": message, "finish_reason": "length"}]}, {}, 0.1)
+    return reply_of(response, metrics_of(response, LlmSpec(), 1))
 
 
 def test_deep_arguments_are_wrapped() -> None:
-    function = {"name": "execute_bash", "arguments": "[" * 100_000}
-    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": function}]}
-    answered = ModelResponse({"choices": [{"message": message, "finish_reason": "length"}]}, {}, 0.1)
-    reply = reply_of(answered, metrics_of(answered, LlmSpec(), 1))
-    assert reply.calls[0].arguments == function["arguments"]
-    assert json.loads(reply.message["tool_calls"][0]["function"]["arguments"]) == {"unreadable": function["arguments"]}
+    arguments = "[" * 100_000
+    reply = reply_with({"id": "c1", "function": {"name": "execute_bash", "arguments": arguments}})
+    assert reply.calls[0].arguments == arguments
+    assert json.loads(reply.message["tool_calls"][0]["function"]["arguments"]) == {"unreadable": arguments}
 
 
 def test_numeric_call_id_becomes_text() -> None:
-    call = {"id": 7, "type": "function", "function": {"name": "submit", "arguments": "{}"}}
-    message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    answered = ModelResponse({"choices": [{"message": message, "finish_reason": "tool_calls"}]}, {}, 0.1)
-    reply = reply_of(answered, metrics_of(answered, LlmSpec(), 1))
+    reply = reply_with({"id": 7, "type": "function", "function": {"name": "submit", "arguments": "{}"}})
     assert reply.calls[0].id == "7"
     assert [result["tool_call_id"] for result in call_format(True, Rules()).answer(reply, ["done"])] == ["7"]
 
@@ -37,7 +41,7 @@ PRICES = LlmSpec(input_cost_per_token=3e-6, output_cost_per_token=15e-6, cached_
 BYOK = {"prompt_tokens": 9, "completion_tokens": 1, "is_byok": True}
 
 
-def metrics(usage: dict[str, Any], llm: LlmSpec | None = None, **choice: Any) -> Metrics:
+def metrics(usage: Any, llm: LlmSpec | None = None, **choice: Any) -> Metrics:
     body = {"choices": [{"message": {"content": "x"}} | choice], "usage": usage}
     return metrics_of(ModelResponse(body, {}, 0.1), llm or LlmSpec(), 1)
 
@@ -46,6 +50,9 @@ def metrics(usage: dict[str, Any], llm: LlmSpec | None = None, **choice: Any) ->
     ("usage", "prompt", "completion", "cached"),
     [
         ({"prompt_tokens": 10, "completion_tokens": "20"}, 10, 20, None),
+        ({"prompt_tokens": "120", "completion_tokens": "7.0"}, 120, 7, None),
+        (json.dumps({"prompt_tokens": 120, "completion_tokens": 7}), 120, 7, None),
+        ({"input_tokens": 120, "output_tokens": 7}, 120, 7, None),
         ({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 50_000}}, 10, None, 10),
         ({"prompt_tokens": 10, "prompt_cache_hit_tokens": 11}, 10, None, 10),
         ({"prompt_tokens": -5, "completion_tokens": "n/a"}, None, None, None),
@@ -54,9 +61,7 @@ def metrics(usage: dict[str, Any], llm: LlmSpec | None = None, **choice: Any) ->
         ({"prompt_tokens": True, "completion_tokens": [1]}, None, None, None),
     ],
 )
-def test_impossible_counts_are_unknown(
-    usage: dict[str, Any], prompt: int | None, completion: int | None, cached: int | None
-) -> None:
+def test_usage_forms_are_read(usage: Any, prompt: int | None, completion: int | None, cached: int | None) -> None:
     read = metrics(usage, PRICES)
     assert (read.prompt_tokens, read.completion_tokens, read.cached_tokens) == (prompt, completion, cached)
     assert read.cost_usd is None or read.cost_usd >= 0
@@ -65,6 +70,7 @@ def test_impossible_counts_are_unknown(
 @pytest.mark.parametrize("cost", [-3, "nan", nan, inf, 1e30, "free", True, None])
 def test_impossible_cost_is_unknown(cost: object) -> None:
     assert metrics({"prompt_tokens": 1, "completion_tokens": 2, "cost": cost}).cost_usd is None
+    assert metrics({"prompt_tokens": 1, "completion_tokens": 2, "cost": "0.5"}).cost_usd == 0.5
 
 
 @pytest.mark.parametrize(
@@ -96,9 +102,104 @@ def test_invalid_logprobs_are_unknown(bad: object) -> None:
 def test_invalid_token_ids_are_unknown(ids: object) -> None:
     assert metrics({}, token_ids=ids).completion_token_ids is None
     assert metrics({}, token_ids=[1, 2]).completion_token_ids == [1, 2]
+    tokens = [{"token": "token_id:17", "logprob": -0.5}, {"token": "token_id:4", "logprob": -1.0}]
+    assert metrics({}, logprobs={"content": tokens}).completion_token_ids == [17, 4]
 
 
 def test_anthropic_usage_may_be_invalid() -> None:
     usage = {"input_tokens": 7, "cache_read_input_tokens": nan, "cache_creation_input_tokens": "x", "output_tokens": -1}
     chat = WIRES[WireProtocol.ANTHROPIC].completion({"content": [], "usage": usage})
     assert metrics(chat["usage"]).prompt_tokens == 7
+
+
+# -- answers of other forms, over HTTP
+
+
+EVENTS = {"Content-Type": "text/event-stream"}
+
+
+def whole(text: Any = "x", **changed: Any) -> Fault:
+    """Return a chat completion whose only choice is changed."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", **changed}
+    return Fault(200, {"id": "c", "object": "chat.completion", "choices": [choice]})
+
+
+def events(*chunks: dict[str, Any]) -> str:
+    """Return those chunks and the end, as server-sent events, every character as it is."""
+    return "".join(f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+RAW = '{"path": "/", "text": "it\'s"'
+UNREAD = {
+    "Groq": {"message": "Failed to call a function.", "code": "tool_use_failed", "failed_generation": RAW},
+    "Ollama": {"message": f"error parsing tool call: raw='{RAW}', err=unexpected end of JSON input", "code": 500},
+    "llama.cpp": {"message": f"Failed to parse input at pos 13: {RAW}", "code": 500},
+}
+
+
+@pytest.mark.parametrize("body", UNREAD.values(), ids=UNREAD.keys())
+def test_unread_call_becomes_reply_text(body: dict[str, Any]) -> None:
+    faults = [Fault(400 if body["code"] != 500 else 500, {"error": body}), Fault(200, events({"error": body}), EVENTS)]
+    with model_server(lambda _: faults.pop()) as server, client(server.url, stream=True) as model:
+        for number in (1, 2):
+            reply = model.ask(ISSUE, tools=TOOLS)
+            assert (reply.text, reply.calls) == (RAW, ())
+            assert (model.usage.calls, model.usage.requests, server.counts.requests) == (number, number, number)
+
+
+CALLED = {"name": "ls", "arguments": '{"path": "/"}'}
+# fmt: off
+ODD = {
+    "a function call as OpenAI had it once": whole(message={"content": None, "function_call": CALLED}),
+    "the same, streamed": Fault(200, events(
+        delta(function_call={"name": "ls", "arguments": ""}), delta(function_call={"arguments": '{"path":'}),
+        delta(function_call={"arguments": ' "/"}'}), delta("function_call")), EVENTS),
+    "a stream labelled as JSON": Fault(200, ": open\n\n" + events(
+        delta(tool_calls=[{"index": 0, "id": "c1", "function": CALLED}]), delta("tool_calls"))),
+    "JSON labelled as a stream": Fault(200, json.dumps(
+        whole(message={"tool_calls": [{"id": "c1", "function": CALLED}]}).body, indent=1), EVENTS),
+    "arguments that are an object": whole(
+        message={"tool_calls": [{"id": "c1", "function": {"name": "ls", "arguments": {"path": "/"}}}]}),
+    "the same, streamed, an object": Fault(200, events(delta("tool_calls", tool_calls=[
+        {"index": 0, "id": "c1", "function": {"name": "ls", "arguments": {"path": "/"}}}])), EVENTS),
+}
+# fmt: on
+
+
+@BOTH
+@pytest.mark.parametrize("fault", ODD.values(), ids=ODD.keys())
+def test_odd_call_forms_are_read(fault: Fault, stream: bool) -> None:
+    with model_server(lambda _: fault) as server, client(server.url, stream=stream) as model:
+        reply = model.ask(ISSUE, tools=TOOLS)
+        assert server.counts.requests == 1
+    (tool_call,) = reply.calls
+    assert (tool_call.name, json.loads(tool_call.arguments), bool(tool_call.id)) == ("ls", {"path": "/"}, True)
+    function = {"name": "ls", "arguments": tool_call.arguments}
+    assert reply.message["tool_calls"][0] == {"id": tool_call.id, "type": "function", "function": function}
+
+
+@BOTH
+def test_malformed_arguments_are_wrapped(stream: bool) -> None:
+    with (
+        model_server(play(Answer(calls=(Call("ls", '{"path": "/'),)))) as server,
+        client(server.url, stream=stream) as model,
+    ):
+        reply = model.ask(ISSUE)
+    assert reply.calls[0].arguments == '{"path": "/'
+    assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"unreadable": "{\\"path\\": \\"/"}'
+
+
+def test_lenient_content_is_read() -> None:
+    logprobs = {"content": [{"token": "a", "logprob": None}, {"token": "b", "logprob": -1.0}]}
+    parts = whole(["Hel", {"type": "text", "text": "lo"}, None], logprobs=logprobs)
+    separators = "one\u2028two\u0085three\u000bfour"
+    stream = Fault(200, events(delta(content=separators), delta("stop")).replace("\n", "\r\n"), EVENTS)
+    faults = [stream, Fault(200, parts.body | {"id": 17, "usage": {"prompt_tokens": 3, "completion_tokens": 2}})]
+    with model_server(lambda _: faults.pop()) as server, client(server.url, stream=True) as model:
+        reply = model.ask(ISSUE)
+        assert (reply.text, reply.metrics.logprobs, reply.metrics.prompt_tokens) == ("Hello", None, 3)
+        assert model.ask(ISSUE).text == separators

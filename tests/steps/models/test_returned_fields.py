@@ -1,4 +1,4 @@
-"""Fields of an answer that the client does not understand: they go back to their endpoint byte for byte."""
+"""Unknown fields of an answer: they return to their endpoint byte for byte."""
 
 from __future__ import annotations
 
@@ -16,40 +16,33 @@ from swe_argo.steps.models.reply import REFUSED_FIELDS, Message
 from swe_argo.steps.models.stream import Assembly, merge_delta
 from tests.model_server import Answer, Fault, Script, model_server
 from tests.model_server.answers import error
-from tests.steps.models.model_specs import ISSUE, TOOLS, client
+from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, client
 
 Part = dict[str, Any]
-BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 FORMATS = pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
 SIGNED = {"thought_signature": "AbC=="}
 
 
 def text(kind: str, index: int, words: str, **more: Any) -> Part:
-    """One of OpenRouter's reasoning details."""
+    """Return one of OpenRouter's reasoning details."""
     return {"type": kind, "format": "anthropic-claude-v1", "index": index, "text": words, **more}
 
 
+# fmt: off
 FIELDS: dict[str, Part] = {
-    "OpenRouter": {
-        "reasoning": "Let me see.",
-        "reasoning_details": [
-            text("reasoning.text", 0, "Let me see.", signature="c2ln"),
-            {"type": "reasoning.encrypted", "id": "rs_1", "index": 0, "data": "eHl6" * 9},
-            {"type": "reasoning.encrypted", "id": "rs_2", "index": 1, "data": "YWJj"},
-        ],
-    },
-    "LiteLLM": {
-        "thinking_blocks": [
-            {"type": "thinking", "thinking": "hm, so", "signature": "sig=="},
-            {"type": "redacted_thinking", "data": "opaque"},
-            {"type": "thinking", "thinking": "and then", "signature": "sig2"},
-        ],
-        "provider_specific_fields": {"citations": None, "score": 0.25, "inner": {"a": "long words", "n": 7}},
-    },
+    "OpenRouter": {"reasoning": "Let me see.", "reasoning_details": [
+        text("reasoning.text", 0, "Let me see.", signature="c2ln"),
+        {"type": "reasoning.encrypted", "id": "rs_1", "index": 0, "data": "eHl6" * 9},
+        {"type": "reasoning.encrypted", "id": "rs_2", "index": 1, "data": "YWJj"}]},
+    "LiteLLM": {"thinking_blocks": [{"type": "thinking", "thinking": "hm, so", "signature": "sig=="},
+                                    {"type": "redacted_thinking", "data": "opaque"},
+                                    {"type": "thinking", "thinking": "and then", "signature": "sig2"}],
+                "provider_specific_fields": {"citations": None, "score": 0.25, "inner": {"a": "long words", "n": 7}}},
     "Copilot": {"reasoning_opaque": "b3BhcXVl" * 20},
     "DeepSeek": {"reasoning_content": ""},
     "nulls": {"reasoning": None, "vendor": {"a": None, "b": [], "c": {}}, "flag": False},
 }
+# fmt: on
 """Provider -> unknown fields of its answers."""
 CALL: Part = {
     "id": "c1",
@@ -61,7 +54,7 @@ CALL: Part = {
 
 
 def in_pieces(value: Any, name: str = "") -> Iterator[Any]:
-    """The deltas of a value: texts by three letters, objects by key; elements of lists with what identifies them."""
+    """Yield the deltas of a value: three letters of a text, one key of an object; list elements keep their identity."""
     if isinstance(value, str) and value and name not in ("id", "type", "name", "format"):
         yield from (value[at : at + 3] for at in range(0, len(value), 3))
     elif isinstance(value, dict) and value:
@@ -76,7 +69,7 @@ def in_pieces(value: Any, name: str = "") -> Iterator[Any]:
 
 
 def answered(message: Message, request: Part) -> Fault:
-    """An answer with this message, streamed where that is asked for; a call's name stands in each of its chunks."""
+    """Return an answer with this message, streamed on request; each chunk of a call has the call's name."""
     if not request.get("stream"):
         return Fault(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     fields = {name: value for name, value in message.items() if name != "tool_calls"}
@@ -93,14 +86,14 @@ def answered(message: Message, request: Part) -> Fault:
 
 
 def fields_of(message: Message) -> str:
-    """All of an assistant's message but its role and text, as JSON: calls in order, fields by name."""
+    """Return the JSON of a message without role and text: calls in order, fields sorted."""
     unread = {name: value for name, value in message.items() if name not in ("role", "content")}
     calls = [dict(sorted(call.items())) for call in unread.pop("tool_calls", [])]
     return json.dumps([dict(sorted(unread.items())), calls])
 
 
 def strict(message: Message) -> Script:
-    """A server that says the message, and answers no request that brings it back with a byte changed."""
+    """Answer with the message, and refuse a later request in which a byte of it has changed."""
 
     def respond(request: Part) -> Answer | Fault:
         back = [entry for entry in request["messages"] if entry["role"] == "assistant"]
@@ -113,7 +106,7 @@ def strict(message: Message) -> Script:
 
 
 def ask_twice(url: str, stream: bool, calls: bool) -> Message:
-    """Ask, answer what came as a scaffold does, and ask again; return what was sent back."""
+    """Ask twice, with the answer and its result in between as a scaffold has them; return the message sent back."""
     written = call_format(calls, Rules(keeps_rest=False))
     with client(url, stream=stream, num_retries=0) as model:
         reply = model.ask(ISSUE, tools=TOOLS if calls else None)
@@ -192,16 +185,16 @@ def test_content_parts_round_trip(calls: bool, stream: bool) -> None:
 
 
 def merged(*deltas: Part) -> Part:
-    """The message of a stream with these deltas."""
+    """Return the message of a stream with these deltas."""
     answer = Assembly()
     for delta in deltas:
         answer.add(json.dumps({"choices": [{"index": 0, "delta": delta}]}))
-    message: Part = answer.whole()["choices"][0]["message"]
+    message: Part = answer.build_body()["choices"][0]["message"]
     return message
 
 
 def called(index: int | None = None, **fields: Any) -> Part:
-    """A delta of one call; ``name`` and ``arguments`` are its function's."""
+    """Return a delta of one call; ``name`` and ``arguments`` are its function's."""
     function = {name: fields.pop(name) for name in ("name", "arguments") if name in fields}
     return {"tool_calls": [({} if index is None else {"index": index}) | fields | {"function": function}]}
 
@@ -229,21 +222,6 @@ CALLS: dict[str, tuple[list[Part], list[tuple[str, Any]]]] = {
 def test_streamed_calls_are_assembled(deltas: list[Part], calls: list[tuple[str, Any]]) -> None:
     functions = [call["function"] for call in merged(*deltas)["tool_calls"]]
     assert [(function["name"], function["arguments"]) for function in functions] == calls
-
-
-@BOTH
-def test_object_arguments_are_accepted(stream: bool) -> None:
-    call = {"id": "a", "type": "function", "function": {"name": "ls", "arguments": {"path": "x"}}}
-    message = {"role": "assistant", "content": None, "tool_calls": [call]}
-
-    def respond(request: Part) -> Fault:
-        whole = {"index": 0, "delta": {"tool_calls": [call | {"index": 0}]}, "finish_reason": "tool_calls"}
-        line = f"data: {json.dumps({'choices': [whole]})}\n\n"
-        events = Fault(200, line, {"Content-Type": "text/event-stream"})
-        return events if request.get("stream") else answered(message, request)
-
-    with model_server(respond) as server, client(server.url, stream=stream) as model:
-        assert model.ask(ISSUE).calls[0].arguments == '{"path": "x"}'
 
 
 json_values = st.recursive(

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.one_certificate import one_certificate
+from tests.steps.datasets.hub_server import Hub, Repo, serving
+
+__all__ = ["one_certificate"]
+
 if TYPE_CHECKING:  # the tests that need the extra tinker say so themselves
     from tests.tinker_server.proxy import RunningProxy
+
+HUB_ID, COMMIT = "test/model", "c" * 40
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +23,20 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.byte_model import make_model
 
     return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def hub(model_files: Path) -> Iterator[Hub]:
+    """A hub with the files of the model, and weights."""
+    files = {path.name: path.read_bytes() for path in model_files.iterdir()} | {"model.safetensors": b"weights"}
+    with serving(Hub({HUB_ID: Repo({COMMIT: files}, {"main": COMMIT})})) as hub:
+        yield hub
+
+
+def hub_environment(hub: Hub, cache: Path) -> dict[str, str]:
+    """Return the environment of a process that downloads from this hub alone."""
+    inherited = {name: "" for name in os.environ if name in ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE")}
+    return inherited | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(cache)}
 
 
 @pytest.fixture(scope="module")

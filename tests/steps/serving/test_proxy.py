@@ -1,3 +1,5 @@
+"""The proxy's API, through the real clients: sampled tokens, tools, errors, traces and weights."""
+
 from __future__ import annotations
 
 import asyncio
@@ -78,11 +80,8 @@ def test_several_choices_are_one_call(proxy: RunningProxy, client: openai.OpenAI
     texts = iter(["one", "two", "three"])
     proxy.server.answer = lambda *_: proxy.answer(next(texts))
     reply = chat(client, n=3)
-    assert [(choice.index, choice.message.content) for choice in reply.choices] == [
-        (0, "one"),
-        (1, "two"),
-        (2, "three"),
-    ]
+    assert [choice.message.content for choice in reply.choices] == ["one", "two", "three"]
+    assert [choice.index for choice in reply.choices] == [0, 1, 2]
     assert len(proxy.server.calls) == 1
     assert reply.usage.completion_tokens == len("onetwothree") + 3
 
@@ -265,3 +264,60 @@ def test_health_and_metrics_need_no_key(proxy: RunningProxy, client: openai.Open
     assert count(after, 'responses_total{status="200"}') == count(before, 'responses_total{status="200"}') + 1
     assert count(after, "completion_tokens_total") == count(before, "completion_tokens_total") + len("Hello.") + 1
     assert 'weights{version="base"} 1' in after
+
+
+def test_call_keeps_its_weights(proxy: RunningProxy) -> None:
+    async def drive() -> None:
+        async with (
+            openai.AsyncOpenAI(base_url=proxy.url, api_key=CALLER_KEY, max_retries=0) as caller,
+            openai.AsyncOpenAI(base_url=proxy.url, api_key=ADMIN_KEY, max_retries=0) as admin,
+        ):
+            sampled, before = proxy.answer("slow", delay_s=1.0), proxy.server.submitted
+            proxy.server.answer = lambda *_: sampled
+            slow = asyncio.create_task(caller.chat.completions.create(model="tinker", messages=HI))
+            while proxy.server.submitted == before:
+                await asyncio.sleep(0.01)
+            proxy.says("quick")
+            two = {"version": "two", "sampler_path": "tinker://two"}
+            await admin.post("../admin/weights", body=two, cast_to=object)
+            completion = await slow
+            assert (completion.choices[0].message.content, completion.system_fingerprint) == ("slow", "base")
+            await admin.post("../admin/weights", body={"version": "base"}, cast_to=object)
+
+    asyncio.run(drive())
+    assert proxy.server.calls[0].weights == "test/model"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_swaps_lose_no_call(proxy: RunningProxy) -> None:
+    swaps, callers_count = 1000, 16
+
+    async def drive() -> list[tuple[str, str]]:
+        results: list[tuple[str, str]] = []
+        swapping = True
+
+        async def call() -> None:
+            async with openai.AsyncOpenAI(base_url=proxy.url, api_key=CALLER_KEY, max_retries=0) as client:
+                while swapping:
+                    answer = await client.chat.completions.create(model="tinker", messages=HI)
+                    results.append((str(answer.choices[0].message.content), str(answer.system_fingerprint)))
+
+        callers = [asyncio.create_task(call()) for _ in range(callers_count)]
+        async with openai.AsyncOpenAI(base_url=proxy.url, api_key=ADMIN_KEY, max_retries=0) as admin:
+            for number in range(swaps):
+                weights = {"version": f"{number}", "sampler_path": f"tinker://{number}"}
+                await admin.post("../admin/weights", body=weights, cast_to=object)
+            await admin.post("../admin/weights", body={"version": "base"}, cast_to=object)
+        swapping = False
+        await asyncio.gather(*callers)  # an error of any call is one of the test
+        return results
+
+    answers = asyncio.run(drive())
+    assert len(answers) > swaps
+    assert {text for text, _ in answers} == {"Hello."}
+    versions = {version for _, version in answers}
+    assert len(versions) > 100
+    paths = {version: f"tinker://{version}" if version != "base" else "test/model" for version in versions}
+    assert {call.weights for call in proxy.server.calls} == set(paths.values())
+    assert len(proxy.server.calls) == len(answers)

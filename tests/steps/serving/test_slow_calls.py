@@ -1,4 +1,4 @@
-"""Calls that take long: the app itself over a sampler that says when, so that no test waits as long."""
+"""Slow calls: the app over a sampler with a chosen delay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HI = {"model": "tinker", "messages": [{"role": "user", "content": "Hi"}], "strea
 
 
 class Late:
-    """Answers when it is told to, with what it is told."""
+    """A sampler with a delay, and a fixed answer or error."""
 
     def __init__(self, error: SamplingError | None = None, delay_s: float = 0.2) -> None:
         self.error, self.delay_s = error, delay_s
@@ -46,7 +46,7 @@ async def ask(
 ) -> list[Any]:
     weights = ServedWeights(late)
     await weights.swap(BASE)
-    proxy = Proxy(CallMaker(ChatTemplate(model), None, 4096, at_once, timeout_s), weights, "tinker", quiet_s=0.05)
+    proxy = Proxy(CallMaker(ChatTemplate(model), None, 4096, at_once, timeout_s), weights, "tinker", silence_s=0.05)
     transport = httpx.ASGITransport(proxy.app())
     async with httpx.AsyncClient(transport=transport, base_url="http://proxy") as client:
         return list(await asyncio.gather(*(client.post("/v1/chat/completions", json=body) for _ in range(calls))))

@@ -1,156 +1,111 @@
-"""A tokenizer by an id of the hub: what is downloaded, what the cache is good for, and each refusal in one line.
-
-The hub's client reads its environment when it is imported, so each try is a process of its own.
-"""
+"""A tokenizer by an id of the hub: its download, the cache, and refusals in one line."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from tests.paths import ROOT
-from tests.steps.datasets.hub_server import Hub, Repo, serving
-from tests.tinker_server.proxy import CALLER_KEY, running_proxy
-from tests.tinker_server.server import KEY, Sampled, tinker_server
+pytest.importorskip("huggingface_hub", reason="the extra tinker is not installed")
 
-NAME, COMMIT = "test/model", "c" * 40
-PROGRAM = """
-import json, sys
+from huggingface_hub import close_session, constants
+
 from swe_argo.steps.errors import StepError
 from swe_argo.steps.serving.tokenizer_files import find_tokenizer
-try:
-    told = {"files": sorted(each.name for each in find_tokenizer(sys.argv[1]).iterdir())}
-except StepError as error:
-    told = {"exit": error.exit_code, "reason": error.reason}
-print(json.dumps(told))
-"""
+from swe_argo.steps.settings import settings
+from tests.steps.datasets.hub_server import Hub
+from tests.steps.serving.conftest import COMMIT, HUB_ID
+
+
+class Finder:
+    """Finds tokenizers with the given environment."""
+
+    def __init__(self, hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch = monkeypatch
+        # The hub's client reads these two when it is imported: patched, they need no process for each test.
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache / "cache"))
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(cache / "token"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        monkeypatch.chdir(cache)
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+
+    def files(self, name: str = HUB_ID, **env: str) -> list[str]:
+        """Return the names of the files, as found with these variables, too."""
+        with self._patch.context() as patch:
+            for variable, value in env.items():
+                patch.setenv(variable, value)
+            patch.setattr(constants, "HF_HUB_OFFLINE", "HF_HUB_OFFLINE" in env)
+            settings.cache_clear()
+            return sorted(file.name for file in find_tokenizer(name).iterdir())
+
+    def refusal(self, name: str = HUB_ID, **env: str) -> tuple[int, str]:
+        """Return the exit code and the message of a tokenizer that is not found."""
+        with pytest.raises(StepError) as failure:
+            self.files(name, **env)
+        assert "\n" not in failure.value.reason
+        return failure.value.exit_code, failure.value.reason
 
 
 @pytest.fixture
-def hub(model_files: Path) -> Iterator[Hub]:
-    files = {path.name: path.read_bytes() for path in model_files.iterdir()} | {"model.safetensors": b"weights"}
-    with serving(Hub({NAME: Repo({COMMIT: files}, {"main": COMMIT})})) as hub:
-        yield hub
+def finder(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finder:
+    finder = Finder(hub, tmp_path, monkeypatch)
+    close_session()  # of another test's environment
+    return finder
 
 
-def environment(hub: Hub, cache: Path, **more: str) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    return inherited | {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(cache), "PYTHONPATH": str(ROOT)} | more
+FILES = ["tokenizer.json", "tokenizer_config.json"]
 
 
-def find(name: str, hub: Hub, cache: Path, **more: str) -> dict[str, object]:
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, name],
-        env=environment(hub, cache, **more),
-        cwd=cache,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    report: dict[str, object] = json.loads(result.stdout)
-    return report
-
-
-def test_download_excludes_weights(hub: Hub, tmp_path: Path) -> None:
-    assert find(NAME, hub, tmp_path)["files"] == ["tokenizer.json", "tokenizer_config.json"]
+def test_download_excludes_weights(hub: Hub, finder: Finder) -> None:
+    assert finder.files() == FILES
     assert not any("safetensors" in request for request in hub.requests)
 
 
-def test_folder_beats_hub_id(hub: Hub, tmp_path: Path) -> None:
-    (tmp_path / NAME).mkdir(parents=True)
-    (tmp_path / NAME / "mine").touch()
-    assert find(NAME, hub, tmp_path)["files"] == ["mine"]
-    assert hub.requests == []
+def test_folder_beats_hub_id(hub: Hub, finder: Finder, tmp_path: Path) -> None:
+    (tmp_path / HUB_ID).mkdir(parents=True)
+    (tmp_path / HUB_ID / "mine").touch()
+    assert (finder.files(), hub.requests) == (["mine"], [])
 
 
-def test_cache_serves_without_the_hub(hub: Hub, tmp_path: Path) -> None:
-    cached = find(NAME, hub, tmp_path)
-    assert find(NAME, hub, tmp_path, HF_HUB_OFFLINE="1") == cached
+def test_cache_serves_without_the_hub(hub: Hub, finder: Finder) -> None:
+    finder.files()
+    assert finder.files(HF_HUB_OFFLINE="1") == FILES
     hub.refuses = "/api/"
-    assert find(NAME, hub, tmp_path) == cached
+    assert finder.files() == FILES
 
 
-def test_gated_model_needs_a_token(hub: Hub, tmp_path: Path) -> None:
-    hub.repos[NAME].token = "hf_mine"
-    report = find(NAME, hub, tmp_path)
-    assert report["exit"] == 64
-    assert report["reason"] == (
-        f"--tokenizer: {NAME} on {hub.endpoint} is gated: request access on its page and set HF_TOKEN"
-    )
-    assert find(NAME, hub, tmp_path, HF_TOKEN="hf_mine")["files"] == ["tokenizer.json", "tokenizer_config.json"]
+def test_gated_model_needs_a_token(hub: Hub, finder: Finder) -> None:
+    hub.repos[HUB_ID].token = "hf_mine"
+    way = f"--tokenizer: {HUB_ID} on {hub.endpoint} is gated: request access on its page and set HF_TOKEN"
+    assert finder.refusal() == (64, way)
+    assert finder.files(HF_TOKEN="hf_mine") == FILES
 
 
-@pytest.mark.parametrize(
-    ("name", "more", "code", "expected"),
-    [
-        ("a/b/c", {}, 64, "--tokenizer: a/b/c is neither a folder nor a hub id (owner/name)"),
-        ("acme/none", {}, 64, "--tokenizer: there is no folder acme/none, and http://"),
-        (NAME, {"HF_HUB_OFFLINE": "1"}, 64, "--tokenizer: HF_HUB_OFFLINE is set, but test/model is not in the cache"),
-        (
-            NAME,
-            {"HF_ENDPOINT": "http://127.0.0.1:9"},
-            75,
-            "the tokenizer test/model cannot be downloaded from http://127.0",
-        ),
-    ],
-)
-def test_missing_tokenizer_is_one_line(
-    *, hub: Hub, tmp_path: Path, name: str, more: dict[str, str], code: int, expected: str
-) -> None:
-    report = find(name, hub, tmp_path, **more)
-    assert report["exit"] == code
-    assert str(report["reason"]).startswith(expected)
-    assert "\n" not in str(report["reason"])
+# fmt: off
+MISSING = [
+    ("a/b/c", {}, 64, "--tokenizer: a/b/c is neither a folder nor a hub id (owner/name)"),
+    ("acme/none", {}, 64, "--tokenizer: there is no folder acme/none, and http://"),
+    (HUB_ID, {"HF_HUB_OFFLINE": "1"}, 64, "--tokenizer: HF_HUB_OFFLINE is set, but test/model is not in the cache"),
+    (HUB_ID, {"HF_ENDPOINT": "http://127.0.0.1:9"}, 75,
+     "the tokenizer test/model cannot be downloaded from http://127.0"),
+]
+# fmt: on
 
 
-def test_hub_failure_is_temporary(hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "env", "code", "message"), MISSING)
+def test_missing_tokenizer_is_one_line(finder: Finder, name: str, env: dict[str, str], code: int, message: str) -> None:
+    exit_code, reason = finder.refusal(name, **env)
+    assert (exit_code, reason[: len(message)]) == (code, message)
+
+
+def test_hub_failure_is_temporary(hub: Hub, finder: Finder) -> None:
     hub.refuses = "/resolve/"
-    report = find(NAME, hub, tmp_path)
-    assert report["exit"] == 75
-    assert "403" in str(report["reason"])
+    code, reason = finder.refusal()
+    assert (code, "403" in reason) == (75, True)
 
 
-def test_missing_tokenizer_is_refused(hub: Hub, tmp_path: Path) -> None:
-    del hub.repos[NAME].commits[COMMIT]["tokenizer.json"]
-    report = find(NAME, hub, tmp_path)
-    assert report["exit"] == 64
-    assert f"{NAME} on {hub.endpoint} has no tokenizer.json: " in str(report["reason"])
-
-
-def test_proxy_serves_a_hub_tokenizer(
-    hub: Hub, model_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in environment(hub, tmp_path).items():
-        monkeypatch.setenv(name, value)
-    with (
-        tinker_server(lambda *_: Sampled([258])) as server,
-        running_proxy(server, model_files, tmp_path, f"--tokenizer={NAME}") as proxy,
-    ):
-        proxy.says("From the hub.")
-        body = {"model": "tinker", "messages": [{"role": "user", "content": "Where from?"}]}
-        headers = {"Authorization": f"Bearer {CALLER_KEY}"}
-        answer = httpx.post(f"{proxy.url}/chat/completions", json=body, headers=headers, timeout=60).json()
-    assert answer["choices"][0]["message"]["content"] == "From the hub."
-
-
-def test_tokenizer_is_the_base_models(hub: Hub, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "swe_argo.steps.proxy", "--base-model=acme/unheard", "--port=0"],
-        env=environment(hub, tmp_path, TINKER_API_KEY=KEY),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 64
-    assert result.stderr.splitlines()[-1].startswith("--tokenizer: there is no folder acme/unheard")
+def test_model_without_tokenizer_is_refused(hub: Hub, finder: Finder) -> None:
+    del hub.repos[HUB_ID].commits[COMMIT]["tokenizer.json"]
+    code, reason = finder.refusal()
+    assert code == 64
+    assert f"{HUB_ID} on {hub.endpoint} has no tokenizer.json: " in reason

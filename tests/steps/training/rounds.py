@@ -1,9 +1,9 @@
-"""A training and the runs of its steps, made up, as plan, solve and grade leave them."""
+"""A made-up training and the runs of its steps, as plan, solve and grade leave them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from swe_argo.steps.contracts.data import DatasetLock, Plan, RunFile, Stage, Unit
 from swe_argo.steps.contracts.record import key
@@ -19,7 +19,7 @@ NAME = "toy"
 
 @dataclass(frozen=True)
 class Try:
-    """One rollout. ``reward`` None: no verdict. ``calls``: prompt, output of each; the sampler thought -id / 8."""
+    """A rollout. ``reward`` None: no verdict. ``calls``: pairs of prompt and output; logprobs are -id / 8."""
 
     reward: float | None
     calls: tuple[tuple[list[int], list[int]], ...] = (([1, 2, 3], [4, 5]),)
@@ -29,27 +29,30 @@ class Try:
     weights: str | None = "base"
     tokens: bool = True
     outcome: Outcome | None = None
-    """By default as the reward says."""
+    """None: the one of the reward."""
+
+
+MIXED = {"a": [Try(1.0), Try(0.0)]}
+"""Rollouts of one group to learn from."""
 
 
 def logprobs_of(ids: list[int]) -> list[float]:
-    """What the sampler thought of them: exact in float32."""
+    """Return the sampler's log probabilities, exact in float32."""
     return [-token_id / 8 for token_id in ids]
 
 
 def make_training(store: Store, **spec: object) -> TrainFile:
-    """A training in the store."""
+    """Write a training to the store."""
     chosen = TrainSpec.model_validate({"name": NAME, "base_model": "test/model", "steps": 9, "seed": 5} | spec)
     lock = DatasetLock(name="verified", split="test", revision="c0ffee", rows=1, sha256="0" * 64)
-    training = TrainFile(
-        name=chosen.name, spec=chosen, dataset=lock, pool=["a", "b"], held_out=[], versions={}, created_at="2026-11-22"
-    )
+    fields: dict[str, Any] = {"pool": ["a", "b"], "held_out": [], "versions": {}, "created_at": "2026-11-22"}
+    training = TrainFile(name=chosen.name, spec=chosen, dataset=lock, **fields)
     store.put(key(TrainFile, chosen.name), training.to_bytes())
     return training
 
 
 def make_run(store: Store, step: int, tries: dict[str, list[Try]], *, logprobs: bool = True) -> None:
-    """The run of a step: instance -> its attempts."""
+    """Write the run of a step; ``tries``: instance -> its attempts."""
     name = run_of(NAME, step)
     run = run_file("r2egym", name, attempts=max(map(len, tries.values())), llm={"logprobs": logprobs})
     units = [

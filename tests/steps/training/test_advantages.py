@@ -29,7 +29,7 @@ def units_of(rewards: list[float]) -> list[SampledUnit]:
 
 
 def advantages(units: list[SampledUnit], loss: LossSpec = PLAIN) -> list[float]:
-    """Of the one group that they are."""
+    """Return the advantages of units of one group."""
     (group,) = groups_of(units, loss)
     return list(group.advantages_G.tolist())
 

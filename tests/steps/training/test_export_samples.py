@@ -1,6 +1,9 @@
+"""The export of a run's samples, and their files."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +16,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.export import export
 from swe_argo.steps.store import Store
 from swe_argo.steps.training.sample_files import SampledUnit, open_samples, read_samples
-from swe_argo.steps.training.samples import Stretch
+from swe_argo.steps.training.samples import TokenSequence
 from tests.steps.agents.solved_units import agent_turn, grade, run_file, trajectory
 
 pytest.importorskip("numpy")
@@ -36,11 +39,9 @@ GROWS = with_calls(sampled([1, 2], [3]), sampled([4], [5, 6], shared=3, weights=
 
 
 def fill(store: Store, *units: tuple[Trajectory | None, GradeRecord | None], logprobs: bool = True) -> None:
-    """A run of one instance, an attempt for each."""
-    plan = [
-        Unit(instance_id=ID, attempt=number, begins=Stage.SOLVE, repo="django/django", image="i")
-        for number in range(1, len(units) + 1)
-    ]
+    """Write a run of one instance with these attempts."""
+    about: dict[str, Any] = {"begins": Stage.SOLVE, "repo": "django/django", "image": "i"}
+    plan = [Unit(instance_id=ID, attempt=number, **about) for number in range(1, len(units) + 1)]
     run = run_file("r2egym", attempts=len(units), llm={"logprobs": logprobs})
     store.put(key(RunFile, "night"), run.to_bytes())
     store.put(key(Plan, "night"), Plan(run_id="night", units=plan).to_bytes())
@@ -56,24 +57,17 @@ def test_export_writes_samples(store: Store, tmp_path: Path) -> None:
     result = export(store, "night", "samples", tmp_path / "out")
     assert (result.units, result.notices) == (2, [])
     rows = list(read_samples(tmp_path / "out"))
-    assert [(row.unit.attempt, row.number, row.unit.reward) for row in rows] == [
-        (1, 0, 1),
-        (1, 1, 1),
-        (2, 0, 0),
-        (2, 1, 0),
-    ]
+    expected = [(1, 0, 1), (1, 1, 1), (2, 0, 0), (2, 1, 0)]
+    assert [(row.unit.attempt, row.number, row.unit.reward) for row in rows] == expected
     assert {row.unit.group for row in rows} == {f"night/{ID}"}
     first, second = rows[:2]
     assert first.tokens.tolist() == [1, 2, 3, 4, 5, 6]
     assert first.sampled.tolist() == [False, False, True, False, True, True]
     assert first.logprobs.tolist() == [0, 0, -3 / 8, 0, -5 / 8, -6 / 8]
-    assert [str(array.dtype) for array in (first.tokens, first.sampled, first.logprobs)] == [
-        "int32", "bool", "float32",
-    ]  # fmt: skip
-    assert [(span.start, span.end, span.step, span.weights) for span in first.calls] == [
-        (2, 3, 3, "w1"),
-        (4, 6, 4, "w2"),
-    ]
+    dtypes = [str(array.dtype) for array in (first.tokens, first.sampled, first.logprobs)]
+    assert dtypes == ["int32", "bool", "float32"]
+    spans = [(span.start, span.end, span.step, span.weights) for span in first.calls]
+    assert spans == [(2, 3, 3, "w1"), (4, 6, 4, "w2")]
     assert second.tokens.tolist() == [1, 9, 7]
     assert first.unit.stop_reason == "finished"
     assert next(read_samples(tmp_path / "out" / "samples.parquet")).unit == first.unit
@@ -110,26 +104,25 @@ def test_samples_have_integrity_columns(store: Store, tmp_path: Path) -> None:
     [
         (Metrics(prompt_tokens=3), "returned no ids of the prompt and no ids of the answer and no log probabilities"),
         (Metrics(prompt_token_ids=[1], completion_token_ids=[2]), "returned no log probabilities"),
-        (
-            Metrics(prompt_token_ids=[1], completion_token_ids=[2, 3], logprobs=[-1.0]),
-            "returned 2 ids of the answer but 1 log probabilities",
-        ),
+        (Metrics(prompt_token_ids=[1], completion_token_ids=[2, 3], logprobs=[-1.0]),
+         "returned 2 ids of the answer but 1 log probabilities"),
     ],
-)
+)  # fmt: skip
 def test_run_without_tokens_is_refused(store: Store, tmp_path: Path, metrics: Metrics, reason: str) -> None:
     fill(store, (with_calls(metrics), grade(instance_id=ID)), logprobs=False)
-    with pytest.raises(
-        ConfigError, match=rf"{ID}, step 3: the endpoint {reason}; the run did not request them: use --logprobs"
-    ):
+    words = rf"{ID}, step 3: the endpoint {reason}; the run did not request them: use --logprobs"
+    with pytest.raises(ConfigError, match=words):
         export(store, "night", "samples", tmp_path / "out")
     assert list(tmp_path.glob("*out*")) == []
 
 
 def test_call_without_tokens_drops_unit(store: Store, tmp_path: Path) -> None:
     broken = with_calls(sampled([1], [2]), Metrics(prompt_tokens=3))
-    fill(store, (broken, grade(instance_id=ID)), (GROWS, grade(instance_id=ID)))
+    fill(store, (broken, grade(instance_id=ID)), *[(GROWS, grade(instance_id=ID))] * 2)
+    place = key(Trajectory, "night", ID, 3)
+    store.put(place, store.get(place).replace(b"[-0.375]", b"[-Infinity]"))
     result = export(store, "night", "samples", tmp_path / "out")
-    assert result.notices == [f"1 unit is left out (calls without token ids from the endpoint): {ID}"]
+    assert result.notices == [f"2 units are left out (calls without token ids from the endpoint): {ID}, {ID} #3"]
     assert {row.unit.attempt for row in read_samples(tmp_path / "out")} == {2}
 
 
@@ -141,17 +134,8 @@ def test_reader_refuses_other_files(tmp_path: Path) -> None:
         next(read_samples(tmp_path))
 
 
-def test_infinite_logprob_drops_its_unit(store: Store, tmp_path: Path) -> None:
-    fill(store, (GROWS, grade(instance_id=ID)), (GROWS, grade(instance_id=ID)))
-    place = key(Trajectory, "night", ID, 2)
-    store.put(place, store.get(place).replace(b"[-0.375]", b"[-Infinity]"))
-    result = export(store, "night", "samples", tmp_path / "out")
-    assert result.units == 1
-    assert result.notices == [f"1 unit is left out (calls without token ids from the endpoint): {ID} #2"]
-
-
 def test_reader_refuses_infinity(store: Store, tmp_path: Path) -> None:
-    stretch = Stretch([1, 2], [False, True], [0.0, float("-inf")])
+    stretch = TokenSequence([1, 2], [False, True], [0.0, float("-inf")])
     unit = SampledUnit("g", "night", ID, 1, 1.0, "resolved", "ok", "", "finished", "m", None)
     with open_samples(tmp_path / "samples.parquet") as writer:
         writer.add(unit, [stretch])

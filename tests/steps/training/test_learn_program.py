@@ -1,3 +1,5 @@
+"""The learn step as a program: its outputs, its end by a signal, and its recovery from a kill at any request."""
+
 from __future__ import annotations
 
 import os
@@ -10,81 +12,78 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.contracts.chain import OUTCOME, PAGE
+from swe_argo.steps import learn as program
+from swe_argo.steps.contracts.chain import LEARN, OUTCOME, PAGE
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.training import Checkpoints, WeightsFile
+from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.serving.weights import read_pointer
+from swe_argo.steps.settings import settings
 from swe_argo.steps.store import Store
 from tests.paths import ROOT
-from tests.steps.training.conftest import NewLearner
-from tests.steps.training.rounds import NAME, Try, make_run, make_training
-from tests.tinker_server.server import KEY, TinkerServer
+from tests.steps.training.conftest import Lab
+from tests.steps.training.rounds import MIXED, NAME, make_run, make_training
+from tests.tinker_server.server import KEY
 
-# The SDK asks for its configuration over a connection that it never closes (0.38, InternalClientHolder).
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
-MIXED = {"a": [Try(1.0), Try(0.0)]}
 
 
-def start(tinker: TinkerServer, store: Store, step: int, out: Path, key_: str = KEY) -> subprocess.Popen[str]:
-    keys = {"TINKER_API_KEY": key_, "TINKER_BASE_URL": tinker.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
-    command = [
-        *(sys.executable, "-m", "swe_argo.steps.learn", f"--store={store.url}", f"--training={NAME}"),
-        *(f"--step={step}", f"--out={out}"),
-    ]
+def start(lab: Lab, step: int, out: Path) -> subprocess.Popen[str]:
+    url = lab.tinker.url
+    keys = {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
+    words = [f"--store={lab.store.url}", f"--training={NAME}", f"--step={step}", f"--out={out}"]
+    command = [sys.executable, "-m", "swe_argo.steps.learn", *words]
     return subprocess.Popen(command, env=os.environ | keys, stderr=subprocess.PIPE, text=True)
 
 
-def learn(tinker: TinkerServer, store: Store, step: int, out: Path, key_: str = KEY) -> tuple[int, str]:
-    """Exit code and what was printed."""
-    with start(tinker, store, step, out, key_) as process:
+def test_learn_program_learns_one_step(lab: Lab, tmp_path: Path) -> None:
+    make_training(lab.store)
+    make_run(lab.store, 1, MIXED)
+    with start(lab, 1, tmp_path / "out") as process:
         _, errors = process.communicate(timeout=300)
-    return process.returncode, errors
-
-
-def test_learn_program_learns_one_step(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
-    make_training(store)
-    make_run(store, 1, MIXED)
-    code, errors = learn(tinker, store, 1, tmp_path / "out")
-    assert code == 0, errors
+    assert process.returncode == 0, errors
     assert (tmp_path / "out" / OUTCOME).read_text() == "learnt from 2 rollouts"
     assert "toy" in (tmp_path / "out" / PAGE).read_text()
-    (checkpoint,) = Checkpoints(store.get(key(Checkpoints, NAME))).list
+    (checkpoint,) = lab.checkpoints
     assert checkpoint.weights.version == "000001"
-    assert tinker.ended == ["success"]
+    assert lab.tinker.ended == ["success"]
 
 
-def test_terminated_learner_ends_session(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
-    make_training(store)
-    make_run(store, 1, MIXED)
-    tinker.trainer.stuck.add("optim_step")
-    with start(tinker, store, 1, tmp_path / "out") as process:
-        tinker.before = lambda route: process.terminate() if route == "optim_step" else None
+def test_terminated_learner_ends_session(lab: Lab, tmp_path: Path) -> None:
+    make_training(lab.store)
+    make_run(lab.store, 1, MIXED)
+    lab.tinker.trainer.stuck.add("optim_step")
+    with start(lab, 1, tmp_path / "out") as process:
+        lab.tinker.before = lambda route: process.terminate() if route == "optim_step" else None
         _, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, errors
-    assert tinker.ended == ["interrupted"]
-    assert store.get_many([key(Checkpoints, NAME)]) == {}
+    assert lab.tinker.ended == ["interrupted"]
+    assert lab.store.get_many([key(Checkpoints, NAME)]) == {}
 
 
-def test_missing_key_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"), [(NAME, "TINKER_API_KEY: is not set"), ("toys", "training: there is no training 'toys' in ")]
+)
+def test_missing_input_is_one_line(store: Store, monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
     make_training(store)
-    assert learn(tinker, store, 1, tmp_path, "") == (64, "TINKER_API_KEY: is not set\n")
-
-
-def test_missing_training_is_one_line(store: Store, tinker: TinkerServer, tmp_path: Path) -> None:
-    code, errors = learn(tinker, store, 1, tmp_path)
-    assert code == 64
-    assert errors.startswith(f"training: there is no training 'toy' in {store.url}")
-    assert errors.count("\n") == 1
+    monkeypatch.setenv("TINKER_API_KEY", "")
+    settings.cache_clear()
+    chosen = {"store": store.url, "training": name, "step": 1}
+    with pytest.raises(ConfigError) as refusal:
+        program.main({option.name: option.default for option in LEARN.options} | chosen)
+    settings.cache_clear()
+    assert str(refusal.value).startswith(words)
+    assert "\n" not in str(refusal.value)
 
 
 FINISH = "sessions/{session}/finish"
 Request = tuple[str, int]
-"""A route, and how often the process has asked there by then: two that ask at once come in either order."""
+"""A route and the count of requests there; concurrent requests come in any order."""
 
 
 @dataclass
 class Killer:
-    """Kills a process when it makes a request that none was killed at, before that is done."""
+    """Kills a process at its first request that no process was killed at; the request is not executed."""
 
     process: subprocess.Popen[str]
     known_requests: set[Request]
@@ -103,17 +102,14 @@ class Killer:
         return 503
 
 
-def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Path) -> set[str]:
-    """Start the command again and again, and kill it at a request that it was not killed at before; until it ends.
-
-    Returns the routes at which it was killed.
-    """
+def kill_at_every_request(lab: Lab, step: int, out: Path) -> set[str]:
+    """Start the command and kill it at each request in turn, until it ends; return the routes of the kills."""
     known_requests: set[Request] = set()
     while True:
-        with start(tinker, store, step, out) as process:
-            tinker.before = Killer(process, known_requests)
+        with start(lab, step, out) as process:
+            lab.tinker.before = Killer(process, known_requests)
             _, errors = process.communicate(timeout=300)
-        tinker.before = lambda _: None
+        lab.tinker.before = lambda _: None
         if process.returncode != -signal.SIGKILL:
             assert process.returncode == 0, errors
             return {route for route, _ in known_requests}
@@ -121,29 +117,23 @@ def kill_at_every_request(tinker: TinkerServer, store: Store, step: int, out: Pa
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_training_survives_every_kill(
-    new_learner: NewLearner, store: Store, tinker: TinkerServer, tmp_path: Path
-) -> None:
-    learner = new_learner(make_training(store))
+def test_training_survives_every_kill(lab: Lab, tmp_path: Path) -> None:
+    training = make_training(lab.store)
     for step in (1, 2):
-        make_run(store, step, MIXED)
-        learner.learn(step)
-    learner.close()
-    expected = learnt(tinker, store)
-    store.delete_many(store.keys(f"trainings/{NAME}/"))
-    make_training(store)
+        make_run(lab.store, step, MIXED)
+    lab.learn(training, 1, 2)
+    expected = learnt(lab)
+    lab.store.delete_many(lab.store.keys(f"trainings/{NAME}/"))
+    make_training(lab.store)
     for step in (1, 2):
-        killed = kill_at_every_request(tinker, store, step, tmp_path / "out")
+        killed = kill_at_every_request(lab, step, tmp_path / "out")
         assert killed > {"forward_backward", "optim_step", "save_weights", "save_weights_for_sampler", FINISH}
-    assert learnt(tinker, store) == expected
-    pointer = read_pointer(store.get(key(WeightsFile, NAME)))
-    assert tinker.trainer.states[pointer.sampler_path] == expected[-1][-1]
+    assert learnt(lab) == expected
+    pointer = read_pointer(lab.store.get(key(WeightsFile, NAME)))
+    assert lab.tinker.trainer.states[pointer.sampler_path] == expected[-1][-1]
 
 
-def learnt(tinker: TinkerServer, store: Store) -> list[tuple[int, str, str]]:
-    """Step, samples and saved state of every line."""
-    lines = Checkpoints(store.get(key(Checkpoints, NAME))).list
-    return [
-        (checkpoint.step, checkpoint.samples_sha256, tinker.trainer.states[checkpoint.weights.state_path])
-        for checkpoint in lines
-    ]
+def learnt(lab: Lab) -> list[tuple[int, str, str]]:
+    """Return step, digest of the samples and saved state of every line."""
+    lines = zip(lab.checkpoints, lab.states, strict=True)
+    return [(checkpoint.step, checkpoint.samples_sha256, state) for checkpoint, state in lines]

@@ -1,6 +1,9 @@
-"""Who asks for certain weights waits for the proxy that is to serve them."""
+"""A run for certain weights waits until the proxy serves them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -8,28 +11,34 @@ from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.training.served_weights import await_weights
 from tests.http_server import Handler, serve
 
+POINTER = "trainings/one/weights.json"
 
-def test_await_weights_waits_for_version() -> None:
-    to_tell = ["base", None, "000001"]
+
+@contextmanager
+def proxy(*versions: str | None, **fields: object) -> Iterator[str]:
+    """Serve /health with these versions in turn, the last one for good; None: 503."""
+    left = list(versions)
 
     class Proxy(Handler):
         def respond(self) -> None:
             assert self.path == "/health"
-            weights = to_tell.pop(0)
-            self.answer(200, {"weights": weights}) if weights else self.answer(503)
+            weights = left.pop(0) if len(left) > 1 else left[0]
+            self.answer(200, {"weights": weights, **fields}) if weights else self.answer(503)
 
     with serve(Proxy) as url:
-        await_weights(f"{url}/v1", "one", "000001")
-    assert to_tell == []
+        yield f"{url}/v1"
+
+
+@pytest.mark.parametrize("fields", [{}, {"pointer": POINTER}])
+def test_await_weights_waits_for_version(fields: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    with proxy("base", None, "000001", **fields) as url:
+        await_weights(url, "one", "000001")
+    assert "serves weights 000001; it serves base" in capsys.readouterr().err
 
 
 def test_other_weights_are_named() -> None:
-    class Proxy(Handler):
-        def respond(self) -> None:
-            self.answer(200, {"weights": "000007"})
-
-    with serve(Proxy) as url, pytest.raises(InfraError, match="does not serve weights base; it serves 000007"):
-        await_weights(f"{url}/v1", "one", "base", patience_s=0.1)
+    with proxy("000007") as url, pytest.raises(InfraError, match="does not serve weights base; it serves 000007"):
+        await_weights(url, "one", "base", timeout_s=0.1)
 
 
 @pytest.mark.parametrize(
@@ -40,21 +49,6 @@ def test_other_weights_are_named() -> None:
     ],
 )
 def test_other_trainings_proxy_is_refused(pointer: str | None, message: str) -> None:
-    class Proxy(Handler):
-        def respond(self) -> None:
-            self.answer(200, {"weights": "000007", "pointer": pointer})
-
-    with serve(Proxy) as url, pytest.raises(ConfigError, match=f"{message}; the proxy of training 'one'"):
-        await_weights(f"{url}/v1", "one", "base")
-
-
-def test_trainings_proxy_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
-    to_tell = ["base", "000001"]
-
-    class Proxy(Handler):
-        def respond(self) -> None:
-            self.answer(200, {"weights": to_tell.pop(0), "pointer": "trainings/one/weights.json"})
-
-    with serve(Proxy) as url:
-        await_weights(f"{url}/v1", "one", "000001")
-    assert "serves weights 000001; it serves base" in capsys.readouterr().err
+    words = f"{message}; the proxy of training 'one'"
+    with proxy("000007", pointer=pointer) as url, pytest.raises(ConfigError, match=words):
+        await_weights(url, "one", "base")

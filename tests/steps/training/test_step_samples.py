@@ -1,10 +1,16 @@
+"""The samples of a step: advantages over the run's groups, and the datums that Tinker learns."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("tinker", reason="the extra tinker is not installed")
+
+import numpy as np
 
 from swe_argo.steps.contracts.data import Plan, RunFile
 from swe_argo.steps.contracts.record import key
@@ -13,9 +19,12 @@ from swe_argo.steps.contracts.training import Weights, run_of
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.verdict import ConfirmationOutcome, Outcome
 from swe_argo.steps.store import Store
+from swe_argo.steps.training.datums import learned_sample, loss_config
+from swe_argo.steps.training.sample_files import Sample
 from swe_argo.steps.training.step_figures import figures_of, lag_of
 from swe_argo.steps.training.step_samples import Collected, collect
 from tests.steps.training.rounds import NAME, Try, make_run
+from tests.steps.training.test_advantages import unit
 
 LONG = (([1], [2, 3, 4]),)
 TWO = (([1], [2]), ([9], [8]))
@@ -30,7 +39,7 @@ def collected(store: Store, tries: dict[str, list[Try]], **loss: Any) -> Collect
 
 
 def advantages(samples: Collected) -> list[float]:
-    """The one that each datum's sampled tokens have."""
+    """Return the advantage of each datum's sampled tokens."""
     return [max(sample.datum.loss_fn_inputs["advantages"].data, key=abs) for sample in samples.batch.samples]
 
 
@@ -91,3 +100,37 @@ def test_digest_depends_on_samples_only(store: Store) -> None:
 )
 def test_lag_counts_from_oldest_weights(before: str, versions: list[str], lag: int) -> None:
     assert lag_of(versions, Weights(version=before, state_path=None, sampler_path=None)) == lag
+
+
+TOKENS = st.lists(
+    st.tuples(st.integers(0, 200_000), st.booleans(), st.floats(-50, 0, width=32)), min_size=1, max_size=30
+)
+
+
+def sample_of(tokens: list[tuple[int, bool, float]]) -> Sample:
+    ids, sampled, logprobs = zip(*tokens, strict=True)
+    arrays = (np.asarray(ids, np.int32), np.asarray(sampled), np.asarray(logprobs, np.float32))
+    return Sample(unit(1, 1.0), 0, *arrays, calls=[])
+
+
+@given(TOKENS, st.floats(-4, 4, width=32).filter(bool))
+def test_datum_learns_sampled_tokens(tokens: list[tuple[int, bool, float]], advantage: float) -> None:
+    one = learned_sample(sample_of(tokens), advantage)
+    if one is None:
+        assert not any(sampled for _, sampled, _ in tokens[1:])
+        return
+    arrays = {name: tensor.to_numpy() for name, tensor in one.datum.loss_fn_inputs.items()}
+    dtypes = {"target_tokens": "int64", "logprobs": "float32", "advantages": "float32"}
+    assert {name: str(array.dtype) for name, array in arrays.items()} == dtypes
+    assert one.datum.model_input.to_ints() == [token for token, _, _ in tokens[:-1]]
+    assert arrays["target_tokens"].tolist() == [token for token, _, _ in tokens[1:]]
+    assert arrays["advantages"].tolist() == [advantage if sampled else 0 for _, sampled, _ in tokens[1:]]
+    assert one.logprobs_N.tolist() == [logprob if sampled else 0 for _, sampled, logprob in tokens[1:]]
+    assert one.sampled_N.tolist() == [sampled for _, sampled, _ in tokens[1:]]
+
+
+def test_only_clipping_losses_set_clips() -> None:
+    assert loss_config(LossSpec()) is None
+    clips = {"clip_low_threshold": 0.5, "clip_high_threshold": 1.5}
+    for name in ("ppo", "cispo"):
+        assert loss_config(LossSpec(name=name, clip_low=0.5, clip_high=1.5)) == clips

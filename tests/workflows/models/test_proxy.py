@@ -1,4 +1,4 @@
-"""An agent that asks the proxy, from its first call to the samples: the tokens are those that the model sampled."""
+"""A run through the proxy, and the export of its samples: their tokens are the sampled ones."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from swe_argo.steps.serving.chat_template import ChatTemplate
 from swe_argo.steps.training.sample_files import read_samples
 from tests import solutions
 from tests.byte_model import make_model
-from tests.tinker_server.proxy import CALLER_KEY, running_proxy
-from tests.tinker_server.scripts import plays
+from tests.tinker_server.proxy import CALLER_KEY, plays, running_proxy
 from tests.tinker_server.server import tinker_server
 from tests.workflows.command import ids, summary, swe_argo
 
@@ -41,7 +40,7 @@ def test_proxy_run_exports_samples(tmp_path: Path) -> None:
     assert export.returncode == 0, export.stderr
     samples = list(read_samples(tmp_path / "out"))
     assert {(sample.unit.group, sample.unit.attempt, sample.unit.reward) for sample in samples} == {
-        (f"step-1/{INSTANCE}", 1, 1.0),
+        (f"step-1/{INSTANCE}", 1, 1.0)
     }
     sampled = {(tuple(call.prompt), tuple(call.outputs[0]), tuple(call.logprobs[0])) for call in calls}
     spans = [

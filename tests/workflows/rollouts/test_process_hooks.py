@@ -11,7 +11,7 @@ from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.host import folders
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.rollouts import process_hooks
 from tests.rollouts.stores import plan_rows
 
@@ -41,7 +41,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunFile]:
     monkeypatch.setenv("SWE_ARGO_LEASE", "somebody/0")
     settings.cache_clear()
     store = plan_rows(tmp_path / "store", f"{tmp_path}/backend.py:connect")
-    yield record_of(open_store(store), RunFile, "rows")
+    yield read_record(open_store(store), RunFile, "rows")
     process_hooks._HOOKS.clear()
     settings.cache_clear()
 

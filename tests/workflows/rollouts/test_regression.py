@@ -1,4 +1,4 @@
-"""Solutions whose reward is known, handed in without a model. That they get it: tests/verl/test_smoke.py."""
+"""The regression check: solutions with a known reward, submitted without a model (see tests/verl/test_smoke.py)."""
 
 from __future__ import annotations
 

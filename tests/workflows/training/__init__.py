@@ -1,4 +1,4 @@
-"""``swe-argo train`` with the real SDK, a proxy and a learner of its own, and a server whose model is scripted."""
+"""``swe-argo train`` with the real SDK, proxy and learner, and a server with a scripted model."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An agent that asks one thing: whether to mend the issue, or to leave it. Two answers of a model are two rewards."""
+"""An agent that asks the model whether to mend the issue or to leave it, so that its answers have two rewards."""
 
 import sys
 
@@ -8,14 +8,14 @@ from swe_argo.steps.agents.task import Task
 from swe_argo.steps.contracts.trajectory import StopReason
 
 PATCHES: dict[str, str] = {}
-"""Instance -> what mends it: in the copy that the tests make of this file."""
+"""Instance -> its reference patch; filled in the copy that a test makes of this file."""
 
 
 class OneWord:
     asks_model = True
 
     def act(self, task: Task) -> StopReason:
-        # A model that is scripted answers the same to the same: each attempt asks something else.
+        # A scripted model answers equal prompts alike, so each attempt asks another one.
         attempt = next(word for word in sys.argv if word.startswith("--attempt="))
         message = {"role": "user", "content": f"{task.instance.instance_id} {attempt}: mend or leave?"}
         task.recorder.add_message("user", message["content"])

@@ -1,4 +1,4 @@
-"""What tests of a training share: its spec, its server, what it comes to."""
+"""A training of a scripted model: its spec, its server and its results."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from swe_argo.steps.training.checkpoints import CheckpointLog
 from tests import solutions
 from tests.byte_model import make_model
 from tests.tinker_server.server import KEY, Sampled, TinkerServer, tinker_server
+from tests.workflows.command import swe_argo
 
 POOL = ["mini__slugkit-1", "mini__slugkit-2", "mini__gridprint-1", "mini__ledgerlet-1"]
 AGENT = Path(__file__).with_name("one_word.py")
@@ -23,36 +24,27 @@ AGENT = Path(__file__).with_name("one_word.py")
 
 @dataclass
 class Bench:
-    """A server, the files of its model, and a folder in which everything lies."""
+    """A server, the files of its model, and the folder of a test."""
 
     server: TinkerServer
     folder: Path
     model: Path
     requests_held: int = 0
-    """Requests that ``hold`` kept back."""
+    """Number of requests delayed by ``hold``."""
 
     @property
     def env(self) -> dict[str, str]:
-        """What a person has in the environment. The key of another endpoint is of no use to the proxy."""
+        """Return a user's environment. The proxy must not get the key of another endpoint."""
         keys = {"TINKER_API_KEY": KEY, "OPENAI_API_KEY": "sk-of-somebody-else", "TINKER_TELEMETRY": "0"}
         return {**keys, "TINKER_BASE_URL": self.server.url}
 
     def spec(self, store: str, **more: Any) -> Path:
-        """A spec that learns from two attempts at each of two instances a step."""
+        """Write a spec that learns from two attempts at each of two instances per step."""
         lines = {
-            "name": "one",
-            "base_model": "test/model",
-            "tokenizer": str(self.model),
-            "steps": 2,
-            "groups": 2,
-            "group_size": 2,
-            "workers": 2,
-            "store": str(self.folder / store),
-            "agent": f"{self.agent}:OneWord",
-            "allow_host": True,
-            "confirm": "never",
-            **more,
-        }
+            "name": "one", "base_model": "test/model", "tokenizer": str(self.model), "steps": 2, "groups": 2,
+            "group_size": 2, "workers": 2, "store": str(self.folder / store), "agent": f"{self.agent}:OneWord",
+            "allow_host": True, "confirm": "never", **more,
+        }  # fmt: skip
         file = self.folder / f"{store}.yaml"
         ids = "".join(f"\n      - {instance_id}" for instance_id in POOL)
         select = f"run:\n  select:\n    instance_ids:{ids}\n"
@@ -61,7 +53,7 @@ class Bench:
 
     @property
     def agent(self) -> Path:
-        """The agent, with what it answers for each instance."""
+        """Write the agent, with its patch for each instance."""
         file = self.folder / AGENT.name
         patches = {instance_id: solutions.rows()[instance_id]["patch"] for instance_id in POOL}
         if not file.exists():
@@ -69,11 +61,11 @@ class Bench:
         return file
 
     def checkpoints(self, store: str) -> list[Checkpoint]:
-        """The steps that were learnt."""
+        """Return the learnt steps."""
         return CheckpointLog(open_store(str(self.folder / store)), "one").read()
 
     def hold(self, route: str, until: Callable[[], bool]) -> None:
-        """Answer requests of a route, which are tried again meanwhile, only when something holds."""
+        """Answer requests of a route with 503 until a condition holds; clients retry."""
 
         def status(requested: str) -> int | None:
             if requested != route or until():
@@ -83,15 +75,22 @@ class Bench:
 
         self.server.before = status
 
+    def train(self, file: Path, *words: str) -> str:
+        """Run ``swe-argo train`` to its end; return its output."""
+        command = ("train", "--config_path", str(file), *words)
+        result = swe_argo(*command, env=self.env, cwd=self.folder, timeout_s=600)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
+
     def learned(self, store: str) -> list[tuple[str, str]]:
-        """For each step the digest of its samples, and its state: the server's hash of all that it learnt."""
+        """Return for each step the digest of its samples and its state (the server's hash of all it learnt)."""
         states = self.server.trainer.states
         return [(item.samples_sha256, states[item.weights.state_path or ""]) for item in self.checkpoints(store)]
 
 
 @contextmanager
 def bench(folder: Path) -> Iterator[Bench]:
-    """A model whose word depends on all that it has learnt, and on what it is asked."""
+    """Serve a model whose word depends on its weights and its prompt."""
     model = make_model(folder / "model")
     template = ChatTemplate(model)
     words = [Sampled([*template.encode(word), template.stop_ids[0]]) for word in ("I mend it.", "I leave it.")]

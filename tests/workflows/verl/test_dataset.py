@@ -1,4 +1,4 @@
-"""What verl trains on: its rows, the store beside them, and that no row says what an agent may not know."""
+"""Exports for verl: rows, the store beside them, and no secrets of the dataset in either."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets import load
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.steps.training.verl_rows import SCHEMA
 from swe_argo.workflows.rollouts.rollout_runs import FILES
 from swe_argo.workflows.verl.dataset import RUN, SAMPLE, STORE, VerlFiles, export_dataset, export_run, sample_spec
@@ -48,17 +48,15 @@ def rows_of(files: VerlFiles) -> list[Row]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> str:
-    """A backend that has all images, and is asked for none."""
+    """A backend that must not be used."""
     file = tmp_path / "elsewhere.py"
     file.write_text("def connect(spec):\n    raise AssertionError('an export needs no sandbox')\n")
     return f"{file}:connect"
 
 
 def test_exported_rows_name_a_store(tmp_path: Path) -> None:
-    spec = RunSpec.model_validate(
-        {"dataset": "mini", "sandbox": {"cpus": 2}, "agent": {"max_steps": 9}, "store": str(tmp_path / "none")}
-    )
-    files = export_dataset(spec, VerlOptions(out=tmp_path / "out"))
+    more = {"sandbox": {"cpus": 2}, "agent": {"max_steps": 9}, "store": str(tmp_path / "none")}
+    files = export_dataset(RunSpec.model_validate({"dataset": "mini", **more}), VerlOptions(out=tmp_path / "out"))
     assert files.rows == {"train": 10, "val": 2}
     rows = rows_of(files)
     assert not (tmp_path / "none").exists()
@@ -115,21 +113,21 @@ def test_scaffold_rows_use_its_own_loop(style: str, tmp_path: Path) -> None:
     assert run.instruction == template_source(run.spec.agent)
 
 
+def fill(store: Store, run: RunFile, ids: list[str], attempts: int = 1, **fields: Any) -> None:
+    """Write a run of these instances without results; ``fields``: of each instance."""
+    about: dict[str, Any] = {"begins": Stage.NONE, "repo": "a/b", "image": "i"}
+    units = [Unit(instance_id=name, attempt=number, **about) for name in ids for number in range(1, attempts + 1)]
+    store.put(key(RunFile, "night"), run.to_bytes())
+    store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
+    for name in ids:
+        store.put(key(Instance, "night", name), instance(name).model_copy(update=fields).to_bytes())
+        store.put(key(Answer, "night", name), Answer(instance_id=name).to_bytes())
+
+
 def test_exported_instances_lack_hints(store: Store, tmp_path: Path) -> None:
-    ids = ["a__b-1", "a__b-2", "a__b-3"]
     run = run_file("r2egym").model_copy(update={"instruction": "{{ problem_statement }} {{ hints_text }}"})
     run.spec.agent.hints = True
-    store.put(key(RunFile, "night"), run.to_bytes())
-    units = [
-        Unit(instance_id=instance_id, attempt=attempt, begins=Stage.NONE, repo="a/b", image="i")
-        for instance_id in ids
-        for attempt in (1, 2)
-    ]
-    store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
-    for instance_id in ids:
-        with_hints = instance(instance_id).model_copy(update={"hints_text": HINT})
-        store.put(key(Instance, "night", instance_id), with_hints.to_bytes())
-        store.put(key(Answer, "night", instance_id), Answer(instance_id=instance_id).to_bytes())
+    fill(store, run, ["a__b-1", "a__b-2", "a__b-3"], attempts=2, hints_text=HINT)
     files = export_run(store, "night", VerlOptions(val_ratio=0.34, out=tmp_path / "out"))
     assert files.rows == {"train": 2, "val": 1}
     assert {row["agent_name"] for row in rows_of(files)} == {"swe_argo_r2egym"}
@@ -143,27 +141,20 @@ def test_exported_instances_lack_hints(store: Store, tmp_path: Path) -> None:
 def test_agent_program_run_is_exported(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "from"), create=True)
     program = AgentProgram(recipe=Recipe(name="mine", command=["mine", "{instruction}"]))
-    run = run_file("program").model_copy(
-        update={"program": program, "instruction": "Fix this: {{ problem_statement }}"}
-    )
-    store.put(key(RunFile, "night"), run.to_bytes())
-    instance_id = "a__b-1"
-    units = [Unit(instance_id=instance_id, attempt=1, begins=Stage.NONE, repo="a/b", image="i")]
-    store.put(key(Plan, "night"), Plan(run_id="night", units=units).to_bytes())
-    store.put(key(Instance, "night", instance_id), instance(instance_id).to_bytes())
-    store.put(key(Answer, "night", instance_id), Answer(instance_id=instance_id).to_bytes())
+    fields = {"program": program, "instruction": "Fix this: {{ problem_statement }}"}
+    fill(store, run_file("program").model_copy(update=fields), ["a__b-1"])
     files = export_run(store, "night", VerlOptions(val_ratio=0, out=tmp_path / "own"))
     (row,) = rows_of(files)
     assert row["agent_name"] == "swe_argo_program"
     assert row["prompt"] == [{"role": "user", "content": "Fix this: It does not work."}]
-    assert record_of(open_store(str(tmp_path / "own" / STORE)), RunFile, "night").program == program
+    assert read_record(open_store(str(tmp_path / "own" / STORE)), RunFile, "night").program == program
     files = export_run(store, "night", VerlOptions(style="tools", val_ratio=0, out=tmp_path / "tools"))
     assert rows_of(files)[0]["agent_name"] == "swe_argo"
-    assert record_of(open_store(str(tmp_path / "tools" / STORE)), RunFile, "night").program is None
+    assert read_record(open_store(str(tmp_path / "tools" / STORE)), RunFile, "night").program is None
 
 
 def secrets_of(row: Row) -> Iterator[str]:
-    """What an agent may not know of a row of a dataset: its tests, its hints, lines of its patches, its fix's name."""
+    """Yield the secrets of a dataset's row: its tests, its hints, lines of its patches, the commit of its fix."""
     for column in ("FAIL_TO_PASS", "PASS_TO_PASS", "expected_output_json"):
         listed = row.get(column) or []
         yield from (name for name in (json.loads(listed) if isinstance(listed, str) else listed) if len(name) >= 12)
@@ -176,7 +167,7 @@ def secrets_of(row: Row) -> Iterator[str]:
 
 
 def leaks(row: Row, issue: str, secrets: set[str]) -> set[str]:
-    """Those that a row of ours says beside the issue itself, which may say anything."""
+    """Return the secrets that an exported row contains outside its issue text."""
     agent_view = "\n".join(message["content"] for message in row["prompt"]).replace(issue, "")
     agent_view += json.dumps({name: value for name, value in row.items() if name != "prompt"})
     return {secret for secret in secrets if secret in agent_view}
@@ -212,7 +203,5 @@ def test_rows_contain_no_secrets(name: str, tmp_path: Path, elsewhere: str) -> N
 
 def test_leak_check_finds_secrets() -> None:
     row = {"prompt": [{"content": "Repair it.\nissue\nself.total = round(total, 2)"}], "extra_info": {"x": "test_a"}}
-    assert leaks(row, "issue", {"self.total = round(total, 2)", "test_a", "issue"}) == {
-        "self.total = round(total, 2)",
-        "test_a",
-    }
+    secrets = {"self.total = round(total, 2)", "test_a"}
+    assert leaks(row, "issue", secrets | {"issue"}) == secrets

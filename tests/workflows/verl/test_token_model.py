@@ -1,9 +1,10 @@
-"""The model of our agents inside verl, over a server whose tokens are letters."""
+"""The model of our agents inside verl, over a source whose tokens are letters."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.models.reply import Message, NoReplyError
-from swe_argo.steps.training.samples import Stretch
-from swe_argo.workflows.verl.token_model import Room, TokenModel
+from swe_argo.steps.training.samples import TokenSequence
+from swe_argo.workflows.verl.token_model import TokenLimits, TokenModel
 
 END = ord("$")
 BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
@@ -29,7 +30,7 @@ class Answer:
 
 @dataclass
 class Letters:
-    """A ``TokenSource``: ``answers`` in turn, each message in brackets."""
+    """A ``TokenSource`` with these answers in turn; it renders each message in brackets."""
 
     answers: list[str]
     prompts: list[list[int]] = field(default_factory=list)
@@ -52,7 +53,7 @@ class Letters:
 
 @pytest.fixture
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop at work in a thread of its own, as verl's is beside an agent's."""
+    """An event loop in a thread, like verl's beside an agent's."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -78,7 +79,7 @@ def model(loop: asyncio.AbstractEventLoop) -> Ask:
     def make(*answers: str, room: int = 10_000, **more: Any) -> tuple[TokenModel, Letters]:
         letters = Letters(list(answers), **more)
         decode = lambda ids: "".join(map(chr, ids)).replace("$", "")  # noqa: E731
-        size = Room(100, room)
+        size = TokenLimits(100, room)
         return TokenModel(letters, loop, decode=decode, end=END, room=size, tool_format="hermes"), letters
 
     return make
@@ -92,7 +93,7 @@ def text_of(tokens: list[int]) -> str:
     return "".join(map(chr, tokens))
 
 
-def outputs_of(stretch: Stretch) -> list[str]:
+def outputs_of(stretch: TokenSequence) -> list[str]:
     return [text_of(stretch.tokens[call.start : call.end]) for call in stretch.calls]
 
 
@@ -102,15 +103,11 @@ def test_conversation_is_one_sequence(model: Ask) -> None:
     for _ in range(3):
         reply = token_model.ask(messages)
         messages += [reply.message, user("more")]
-    assert [text_of(prompt) for prompt in letters.prompts] == [
-        "[begin]",
-        "[begin]one$[more]",
-        "[begin]one$[more]two$[more]",
-    ]
-    [stretch] = token_model.take_stretches()
-    assert text_of([token for token, sampled in zip(stretch.tokens, stretch.sampled, strict=True) if sampled]) == (
-        "one$two$three$"
-    )
+    prompts = ["[begin]", "[begin]one$[more]", "[begin]one$[more]two$[more]"]
+    assert [text_of(prompt) for prompt in letters.prompts] == prompts
+    [stretch] = token_model.take_sequences()
+    sampled = [token for token, is_sampled in zip(stretch.tokens, stretch.sampled, strict=True) if is_sampled]
+    assert text_of(sampled) == "one$two$three$"
     assert [call.step for call in stretch.calls] == [1, 2, 3]
     assert (token_model.usage.calls, token_model.usage.completion_tokens) == (3, 14)
 
@@ -121,7 +118,7 @@ def test_answer_is_cut_like_agent(model: Ask) -> None:
     assert reply.reasoning == "so"
     token_model.ask([user("begin"), {"role": "assistant", "content": "call."}, user("more")])
     assert text_of(letters.prompts[1]) == "[begin]<think>so</think>\n\ncall.$[more]"
-    [stretch] = token_model.take_stretches()
+    [stretch] = token_model.take_sequences()
     assert outputs_of(stretch) == ["<think>so</think>\n\ncall.", "two$"]
     assert [bool(value) for value in stretch.logprobs] == stretch.sampled
 
@@ -132,7 +129,7 @@ def test_new_branch_begins_sequence(model: Ask) -> None:
     token_model.ask([user("begin"), {"role": "assistant", "content": "another"}, user("more")])
     token_model.ask([user("begin"), user("shorter")])
     assert [text_of(item) for item in letters.prompts] == ["[begin]", "[begin][another][more]", "[begin][shorter]"]
-    assert [outputs_of(item) for item in token_model.take_stretches()] == [["one$"], ["two$"], ["three$"]]
+    assert [outputs_of(item) for item in token_model.take_sequences()] == [["one$"], ["two$"], ["three$"]]
 
 
 def test_token_model_parses_calls(model: Ask) -> None:
@@ -166,7 +163,8 @@ def test_closed_token_model_raises(model: Ask) -> None:
     token_model, letters = model(silent=True)
 
     def end() -> None:
-        _until(lambda: bool(letters.prompts))
+        while not letters.prompts:
+            time.sleep(0.01)
         token_model.close()
 
     ending = threading.Thread(target=end)
@@ -175,9 +173,3 @@ def test_closed_token_model_raises(model: Ask) -> None:
         with pytest.raises(InfraError, match="the rollout was stopped"):
             token_model.ask([user("begin")])
     ending.join()
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    waiting = threading.Event()
-    while not holds():
-        waiting.wait(0.01)

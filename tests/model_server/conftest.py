@@ -1,0 +1,3 @@
+from tests.one_certificate import one_certificate
+
+__all__ = ["one_certificate"]
