@@ -1,4 +1,4 @@
-"""What every backend must show. A backend's test module subclasses ``Conformance`` and supplies a ``lab`` fixture."""
+"""The conformance suite of backends. A backend's test module subclasses ``Conformance`` and has a ``lab`` fixture."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIT = "git -c safe.directory=* -C /testbed"
 
 
 class Lab(Protocol):
-    """How the suite makes machines of one backend, and breaks them.
+    """Machines of one backend, as the suite creates and breaks them.
 
     The image it uses has bash, coreutils, git, python3 and at /testbed a git checkout, clean, of one commit, whose only
     file ``hello.txt`` says "hello". Make the fixture class-scoped: the suite shares one machine, ``box``, among most
@@ -32,17 +32,17 @@ class Lab(Protocol):
     host: str | None
     """Address at which a machine *with* network reaches a server on this host; None where none is to be had."""
     confines_network: bool
-    """Whether ``network=False`` means that there is none."""
+    """True if a machine without ``network`` has none."""
     is_root: bool
-    """Whether commands run as uid 0."""
+    """True if commands run as uid 0."""
     shortest_deadline_s: float
     """A deadline that a machine still lives to be handed over with."""
 
     def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
-        """A running machine of the test image, removed at the end whatever happens."""
+        """Create a machine of the test image, which is removed at the end in any case."""
 
     def destroy(self, sandbox: Sandbox) -> None:
-        """What the backend's ``destroy`` does."""
+        """Remove the machine by the backend's ``destroy``."""
 
     def kill(self, sandbox: Sandbox) -> None:
         """End it abruptly from outside, as a crash or an administrator would."""
@@ -54,7 +54,7 @@ def run(box: Sandbox, command: str, timeout_s: float = 60, **options: object) ->
 
 
 def says(box: Sandbox, command: str) -> str:
-    """What a command that must succeed prints."""
+    """Return the output of a command that must succeed."""
     result = run(box, command, merge=True)
     assert result.exit_code == 0, result
     return result.stdout.decode()

@@ -27,7 +27,7 @@ from tests.steps.agents.gateway.toolchain import needs_go
 
 
 class Host(Protocol):
-    """What of ``Lab`` is needed here."""
+    """The part of ``Lab`` that these tests need."""
 
     host: str | None
     confines_network: bool
@@ -94,7 +94,7 @@ class GatewayAgents:
             with open_gateway(box, command, replace(limits, idle_s=idle_s), home="/testbed/home") as gateway:
                 ended = drive(gateway)[-1]
             assert isinstance(ended, Ended)
-            assert (ended.over, ended.killed) == (over, False)
+            assert (ended.exceeded_limit, ended.killed) == (over, False)
             box.exec("rm -rf home terminal", timeout_s=60)
 
     def test_gateway_hides_key_and_network(

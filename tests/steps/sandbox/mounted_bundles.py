@@ -1,4 +1,4 @@
-"""What a machine with an agent's files must show, whatever backend mounted them."""
+"""Checks of a sandbox with an agent's files, for every backend that mounts them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLACE = "/opt/swe-argo/agent"
 
 
 def make_bundle(folder: Path) -> BundleMount:
-    """Files of all kinds, read-only."""
+    """Create a bundle with files of all kinds, read-only."""
     (folder / "lib").mkdir(parents=True)
     (folder / "go").write_text('#!/bin/sh\nexec cat "$(dirname "$0")/$1"\n')
     (folder / "lib" / "data").write_bytes(bytes(range(256)) * 8192)
@@ -24,7 +24,7 @@ def make_bundle(folder: Path) -> BundleMount:
 
 
 def assert_mounted(box: Sandbox) -> None:
-    """The files are there, can be run from any folder, and cannot be changed even by root."""
+    """Check that the files exist, run from any folder, and cannot be changed even by root."""
     ran = box.exec(f"{PLACE}/go link", timeout_s=60)
     assert (ran.stdout, ran.exit_code) == (bytes(range(256)) * 8192, 0), ran.stderr
     assert box.read(f"{PLACE}/lib/data") == bytes(range(256)) * 8192

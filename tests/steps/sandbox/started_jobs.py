@@ -1,4 +1,4 @@
-"""What every backend must show of commands that go on between calls; ``Conformance`` has these tests, too."""
+"""Conformance tests of commands that run between calls, for every backend; ``Conformance`` includes them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ LONG_S = 120.0
 
 
 def end(job: StartedJob) -> JobProgress:
-    """How a job ends that ends by itself."""
+    """Return the last progress of a job that ends by itself."""
     progress = job.poll(wait_s=LONG_S)
     assert not progress.running
     return progress
 
 
 def printed(job: StartedJob, last: bytes) -> bytes:
-    """What it has printed since, when that ends so; it must not have ended by then."""
+    """Return the new output up to ``last``; the job must still run."""
     output = b""
     while not output.endswith(last):
         progress = job.poll(wait_s=0.1)
@@ -27,7 +27,7 @@ def printed(job: StartedJob, last: bytes) -> bytes:
 
 
 def start_ready_job(box: Sandbox, command: str) -> StartedJob:
-    """A job that has printed ``ready`` first."""
+    """Start a job, which has printed ``ready``."""
     job = start_job(box, f"echo ready; {command}")
     assert printed(job, b"ready\n") == b"ready\n"
     return job

@@ -48,7 +48,7 @@ class Pipes:
 
 
 class Machine:
-    """Its shells, and how often one was opened."""
+    """A machine with open shells. ``opened``: every shell, in order."""
 
     def __init__(self, command: list[str]) -> None:
         self.command = command

@@ -1,38 +1,55 @@
-"""What is found of a backend by its name."""
+"""The parts of a backend, found by its name, and the sandbox of one try."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import AbstractContextManager
+from typing import cast
 
 import pytest
 
+from bench.start import INSTANCE, RUN
 from swe_argo.steps.contracts.backends import BACKENDS
-from swe_argo.steps.errors import extra_hint
-from swe_argo.steps.sandbox import load_part
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, extra_hint
+from swe_argo.steps.sandbox import load_part, unit_sandbox
+from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 WITHOUT = """
 import sys
-sys.modules[sys.argv[2]] = None
-from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
-from swe_argo.steps.sandbox import load_backend
-from swe_argo.steps.sandbox.diagnosis import diagnose
-from swe_argo.steps.sandbox.orphans import list_orphans
-print(diagnose(sys.argv[1], SandboxSpec()).detail)
-print(list_orphans(sys.argv[1], SandboxSpec()).names)
-load_backend(sys.argv[1])
+for name, library in [word.split("=") for word in sys.argv[1:]]:
+    hidden = {module: sys.modules.pop(module) for module in list(sys.modules) if module.split(".")[0] == library}
+    sys.modules[library] = None
+    from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+    from swe_argo.steps.errors import ConfigError
+    from swe_argo.steps.sandbox import load_backend
+    from swe_argo.steps.sandbox.diagnosis import diagnose
+    from swe_argo.steps.sandbox.orphans import list_orphans
+    print(diagnose(name, SandboxSpec()).detail)
+    print(list_orphans(name, SandboxSpec()).names)
+    try:
+        load_backend(name)
+    except ConfigError as error:
+        print(error.reason)
+    del sys.modules[library]
+    sys.modules.update(hidden)
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [("docker", "docker"), ("kubernetes", "kubernetes"), ("e2b", "e2b"), ("ags", "tencentcloud"), ("ags", "e2b")],
-)
-def test_missing_library_names_its_extra(name: str, library: str) -> None:
-    result = subprocess.run([sys.executable, "-c", WITHOUT, name, library], capture_output=True, text=True, check=False)
-    reason = f"'{name}' needs the package {library}: {extra_hint(name)}"
-    assert result.stdout.splitlines() == [reason, "[]"], result.stderr
-    assert result.stderr.splitlines()[-1] == f"swe_argo.steps.errors.ConfigError: sandbox.backend: {reason}"
+def test_missing_library_names_its_extra() -> None:
+    libraries = [
+        ("docker", "docker"),
+        ("kubernetes", "kubernetes"),
+        ("ags", "tencentcloud"),
+        ("e2b", "e2b"),
+        ("ags", "e2b"),
+    ]
+    words = [f"{name}={library}" for name, library in libraries]
+    result = subprocess.run([sys.executable, "-c", WITHOUT, *words], capture_output=True, text=True, check=False)
+    reasons = [f"'{name}' needs the package {library}: {extra_hint(name)}" for name, library in libraries]
+    expected = [line for reason in reasons for line in (reason, "[]", f"sandbox.backend: {reason}")]
+    assert result.stdout.splitlines() == expected, result.stderr
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -46,3 +63,42 @@ def test_every_backend_has_all_parts(name: str) -> None:
 def test_missing_part_is_none() -> None:
     assert load_part("local", "hooks", "run_hooks") is None
     assert callable(load_part("docker", "hooks", "run_hooks"))
+
+
+@pytest.mark.parametrize(
+    ("base", "retried", "expected"),
+    [(1, 1, 1), (1, 4, 4), (1, 16, 8), (2, 8, 8), (0.5, 4, 2), (0.25, 64, 8), (12, 1, 12), (12, 2, 12)],
+)
+def test_retry_factor_doubles_to_eight(base: float, retried: float, expected: float) -> None:
+    assert unit_sandbox._factor(base, retried) == expected
+
+
+class UnremovableBackend:
+    """A backend whose engine disappears before its sandbox can be removed."""
+
+    def create(self, request: SandboxRequest) -> Sandbox:
+        return cast(Sandbox, object())
+
+    def destroy(self, sandbox: Sandbox) -> None:
+        raise InfraError(FailureClass.SANDBOX_LOST, "removing failed")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[Sandbox]:
+    monkeypatch.setattr(unit_sandbox, "open_backend", lambda _name: UnremovableBackend())
+    context = unit_sandbox.Context(attempt=1, try_name="t")
+    return unit_sandbox.open_sandbox(context, RUN, INSTANCE, step="grade", network=False, deadline_s=1.0)
+
+
+def test_failed_removal_keeps_the_work(
+    machine: AbstractContextManager[Sandbox], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with machine:
+        is_worked = True
+    assert is_worked
+    assert "was not removed: removing failed" in capsys.readouterr().err
+
+
+def test_first_failure_is_raised(machine: AbstractContextManager[Sandbox]) -> None:
+    with pytest.raises(InfraError, match="the line went dead"), machine:
+        raise InfraError(FailureClass.EXEC, "the line went dead")

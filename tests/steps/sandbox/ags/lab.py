@@ -1,4 +1,4 @@
-"""Sandboxes of the test server of AGS."""
+"""Sandboxes of the test server of AGS, and runs of the bundled dataset in them."""
 
 from __future__ import annotations
 
@@ -7,28 +7,62 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from swe_argo.steps.datasets import mini
+from swe_argo.steps.datasets.mini.forms import image_by_id
 from swe_argo.steps.sandbox.ags.backend import AGSBackend, connect
 from swe_argo.steps.sandbox.ags.service import forget_client
 from swe_argo.steps.settings import settings
 from tests.steps.sandbox.ags.server import AGSServer
-from tests.steps.sandbox.envd.lab import IMAGE, EnvdLab, at_server, image_folder
+from tests.steps.sandbox.envd.lab import EnvdLab, at_server
+from tests.steps.sandbox.lab import IMAGE, add_image
+from tests.workflows.command import QUICK
 
 AGSLab: TypeAlias = EnvdLab[AGSServer, AGSBackend]
 
 
 def forget_settings() -> None:
-    """What the environment said before."""
     settings.cache_clear()
     forget_client()
 
 
 @contextmanager
 def laboratory(folder: Path, checkout: Path) -> Iterator[AGSLab]:
-    """The lab of a server of its own, which this process finds by its environment meanwhile."""
-    server = AGSServer(image_folder(folder, checkout), {IMAGE: IMAGE}, quota=100)
+    """Yield the lab of a new server, which this process finds by its environment."""
+    server = AGSServer(add_image(folder / "images", checkout), {IMAGE: IMAGE}, quota=100)
     server.add_shared_tools()
-    with (
-        at_server(server, folder / "home", forget_settings),
-        EnvdLab(server, connect, "ags", 30.0, {}) as lab,
-    ):
+    with at_server(server, folder / "home", [forget_settings]), EnvdLab(server, connect, "ags", {}) as lab:
+        lab.shortest_deadline_s = 30.0
         yield lab
+
+
+BACKEND = """
+from swe_argo.steps.sandbox.ags.backend import connect
+from swe_argo.steps.sandbox.ags.hooks import run_hooks
+from swe_argo.steps.sandbox.ags.readiness import ready
+
+mini_images = "folders"
+"""
+"""An own backend that is ags, for a dataset whose images only the test server has."""
+
+
+class AGSRuns:
+    """A store, a home and a server that holds the images of QUICK."""
+
+    def __init__(self, folder: Path, quota: int = 10) -> None:
+        images = image_by_id("mini")
+        mini.prepare(folder / "home" / "images", {name: images[name] for name in QUICK})
+        self.server = AGSServer(folder / "home" / "images", {image: image for image in images.values()}, quota)
+        self.server.add_shared_tools()
+        (folder / "mini_ags.py").write_text(BACKEND, "utf-8")
+        self.backend = ["--backend", f"{folder / 'mini_ags.py'}:connect", "--no-solve-network"]
+        self.store = str(folder / "store")
+        self.env = {**self.server.variables, "E2B_API_KEY": "", "SWE_ARGO_HOME": str(folder / "home")}
+
+    def solve_starts(self) -> list[str]:
+        """Return the origin of each sandbox of an agent: image or snapshot."""
+        role = {"Name": "role", "Value": "solve"}
+        bodies = [body for body in self.server.control.starts if role in body["Metadata"]]
+        return ["snapshot" if "SnapshotId" in body else "image" for body in bodies]
+
+    def refuse_snapshots(self) -> None:
+        self.server.control.snapshots.is_off = True

@@ -1,9 +1,11 @@
-"""The conformance suite at Tencent's own service (``make test-ags``), where somebody lends an account and an image."""
+"""The conformance suite at Tencent's service (``make test-ags``), with the account and image of the environment.
+
+The image holds bash, coreutils, git and the checkout of the suite, and AGS can pull it.
+"""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,44 +18,23 @@ from swe_argo.steps.sandbox.ags.backend import connect
 from swe_argo.steps.sandbox.ags.control import stop
 from swe_argo.steps.sandbox.ags.instances import list_instances
 from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
-from swe_argo.steps.sandbox.envd.orphans import OURS
+from swe_argo.steps.sandbox.envd.orphans import OUR_METADATA
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
-from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.sandbox.conformance import Conformance
+from tests.steps.sandbox.lab import BackendLab
 
 IMAGE = "SWE_ARGO_TEST_AGS_IMAGE"
-MISSING = [
-    variable
-    for variable in ("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY", IMAGE)
-    if not os.environ.get(variable)
-]
+MISSING = [name for name in ("TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY", IMAGE) if not os.environ.get(name)]
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(bool(MISSING), reason=f"no account of AGS is lent: {', '.join(MISSING)} not set"),
+    pytest.mark.skipif(bool(MISSING), reason=f"needs an account of AGS: {', '.join(MISSING)} not set"),
 ]
 
 
-class ServiceLab:
-    """The image holds bash, coreutils, git and the checkout of the suite, where AGS can pull it from."""
-
+class ServiceLab(BackendLab[EnvdSandbox]):
     host = None
-    confines_network = True
-    is_root = True
     shortest_deadline_s = 30.0
-
-    def __init__(self) -> None:
-        self.backend = connect(SandboxSpec())
-        self.sandboxes: list[EnvdSandbox] = []
-
-    def create(self, *, network: bool = False, deadline_s: float = 1800) -> Sandbox:
-        name = f"sb-conformance-{time.time_ns()}"
-        labels = {"run": "conformance", "instance": "none", "attempt": "1", "role": "solve"}
-        box = self.backend.create(SandboxRequest(name, os.environ[IMAGE], deadline_s, network=network, labels=labels))
-        self.sandboxes.append(box)
-        return box
-
-    def destroy(self, sandbox: Sandbox) -> None:
-        self.backend.destroy(sandbox)
 
     def kill(self, sandbox: Sandbox) -> None:
         assert isinstance(sandbox, JobSandbox)
@@ -62,12 +43,11 @@ class ServiceLab:
 
 @pytest.fixture(scope="class")
 def lab() -> Iterator[ServiceLab]:
-    lab = ServiceLab()
-    yield lab
-    for box in lab.sandboxes:
-        lab.destroy(box)
+    with ServiceLab(connect(SandboxSpec())) as lab:
+        lab.image = os.environ[IMAGE]
+        yield lab
     ids = {box.transport.sandbox_id for box in lab.sandboxes}
-    assert not ids & {number for number, _ in list_instances(OURS)}
+    assert not ids & {number for number, _ in list_instances(OUR_METADATA)}
 
 
 class TestAGSItself(Conformance):

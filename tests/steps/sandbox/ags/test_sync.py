@@ -1,8 +1,9 @@
-"""``swe-argo ags sync``: copies, tools and the mapping."""
+"""Tools of AGS: their names, the mapping of images, and ``swe-argo ags sync``, which makes both."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import deque
 from collections.abc import Iterator
@@ -16,32 +17,27 @@ pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
 from swe_argo.steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.sandbox.ags.service import forget_client
+from swe_argo.steps.sandbox.ags.image_copies import copy_name
 from swe_argo.steps.sandbox.ags.sync import SyncPlan, missing_tools, sync
+from swe_argo.steps.sandbox.ags.tools import service_image, tool_name
 from swe_argo.steps.sandbox.readiness import SandboxNeeds, ready
-from swe_argo.steps.settings import settings
 from tests.registry import Registry
 from tests.registry import serve as serve_registry
+from tests.steps.sandbox.ags.lab import forget_settings
 from tests.steps.sandbox.ags.server import AGSServer
-from tests.workflows.command import swe_argo
+from tests.steps.sandbox.envd.lab import at_server
+from tests.workflows.command import call
 
 IMAGES = ["org/one:1", "org/two:1"]
 needs_skopeo = pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
 
 
 @pytest.fixture
-def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AGSServer]:
-    """An account without tools, whose machines nobody starts."""
+def account(tmp_path: Path) -> Iterator[AGSServer]:
+    """An account without tools or images."""
     server = AGSServer(tmp_path / "images", {})
-    with server.running():
-        for name, value in server.variables.items():
-            monkeypatch.setenv(name, value)
-        settings.cache_clear()
-        forget_client()
+    with at_server(server, tmp_path / "home", [forget_settings]):
         yield server
-    monkeypatch.undo()
-    settings.cache_clear()
-    forget_client()
 
 
 def make_sync_plan(folder: Path, table: dict[str, Any] | None = None, **options: Any) -> SyncPlan:
@@ -50,7 +46,12 @@ def make_sync_plan(folder: Path, table: dict[str, Any] | None = None, **options:
 
 
 def quiet(_line: str) -> None:
-    """Nobody listens."""
+    """Print nothing."""
+
+
+def assert_ready(**table: Any) -> None:
+    needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
+    ready(SandboxSpec.model_validate({"backend": "ags", "ags": table}), needs)
 
 
 class TestTools:
@@ -68,8 +69,7 @@ class TestTools:
         again = sync(plan, quiet)
         assert (again.created, again.existing_tools) == ([], ["swe-argo-sandbox", "swe-argo-public"])
         assert len(account.control.tools.creates) == 2
-        needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
-        ready(SandboxSpec.model_validate({"backend": "ags", "ags": {"mapping": str(plan.mapping)}}), needs)
+        assert_ready(mapping=str(plan.mapping))
 
     def test_sync_makes_a_tool_per_image(self, account: AGSServer, tmp_path: Path) -> None:
         table = {"tool_per_image": True}
@@ -80,8 +80,7 @@ class TestTools:
         mapping = json.loads((tmp_path / "images.json").read_text())
         assert set(mapping[IMAGES[1]]["tools"]) == {"SANDBOX", "PUBLIC"}
         assert mapping[IMAGES[1]]["tools"]["PUBLIC"]["tool_name"] in result.created
-        needs = SandboxNeeds(IMAGES, acts=True, solves=True, grading_network=True, timeout_s=60)
-        ready(SandboxSpec.model_validate({"backend": "ags", "ags": table}), needs)
+        assert_ready(**table)
 
     def test_sync_resumes_after_interrupt(self, account: AGSServer, tmp_path: Path) -> None:
         plan = make_sync_plan(tmp_path, {"tool_per_image": True})
@@ -97,17 +96,12 @@ class TestTools:
         assert len(sync(plan, quiet).created) == 2
         assert len(account.control.tools.all) == 4
 
-    def test_sync_retry_makes_one_tool(self, account: AGSServer, tmp_path: Path) -> None:
-        account.control.faults.codes["CreateSandboxTool"] = deque(["InternalError", "RequestLimitExceeded"])
-        assert len(sync(make_sync_plan(tmp_path), quiet).created) == 2
-        assert len(account.control.tools.all) == 2
-
     def test_sync_remakes_removed_tools(self, account: AGSServer, tmp_path: Path) -> None:
-        plan = make_sync_plan(tmp_path)
-        sync(plan, quiet)
-        account.control.tools.all.clear()
-        assert len(sync(plan, quiet).created) == 2
-        assert len(account.control.tools.all) == 2
+        account.control.faults.codes["CreateSandboxTool"] = deque(["InternalError", "RequestLimitExceeded"])
+        for _ in range(2):
+            assert len(sync(make_sync_plan(tmp_path), quiet).created) == 2
+            assert len(account.control.tools.all) == 2
+            account.control.tools.all.clear()
 
     def test_sync_names_a_failed_tool(self, account: AGSServer, tmp_path: Path) -> None:
         account.control.tools.failing.add("swe-argo-public")
@@ -129,7 +123,7 @@ class TestTools:
 
 @pytest.fixture
 def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """One that holds the images, and that skopeo speaks to without TLS."""
+    """A registry with the images, to which skopeo connects without TLS."""
     with serve_registry() as registry:
         file = tmp_path / ".config" / "containers" / "registries.conf"
         file.parent.mkdir(parents=True)
@@ -143,7 +137,9 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Regist
 @needs_skopeo
 class TestCopies:
     def test_sync_copies_images_once(self, account: AGSServer, registry: Registry, tmp_path: Path) -> None:
-        plan = make_sync_plan(tmp_path, registry=registry.address, to=f"{registry.address}/mine", copies_at_a_time=1)
+        plan = make_sync_plan(
+            tmp_path, registry=registry.address, copy_to=f"{registry.address}/mine", copies_at_a_time=1
+        )
         result = sync(plan, quiet)
         assert (sorted(result.copied), result.failed) == (IMAGES, {})
         mapping = json.loads(plan.mapping.read_text())
@@ -154,7 +150,7 @@ class TestCopies:
 
     def test_sync_names_a_missing_image(self, account: AGSServer, registry: Registry, tmp_path: Path) -> None:
         plan = make_sync_plan(
-            tmp_path, images=["org/none:1", IMAGES[0]], registry=registry.address, to=f"{registry.address}/mine"
+            tmp_path, images=["org/none:1", IMAGES[0]], registry=registry.address, copy_to=f"{registry.address}/mine"
         )
         result = sync(plan, quiet)
         assert (result.copied, list(result.failed)) == ([IMAGES[0]], ["org/none:1"])
@@ -166,17 +162,69 @@ class TestCopies:
 def test_copy_needs_skopeo(account: AGSServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="needs skopeo, which is not installed"):
-        sync(make_sync_plan(tmp_path, to="ccr.example/ns"), quiet)
+        sync(make_sync_plan(tmp_path, copy_to="ccr.example/ns"), quiet)
 
 
-def test_sync_command_has_a_dry_run(account: AGSServer, tmp_path: Path) -> None:
+def test_sync_command_has_a_dry_run(account: AGSServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     words = ["ags", "sync", "mini", "--k", "2", "--ags-tool-per-image", "--envd-image", "ccr.example/envd:1"]
-    env = {**account.variables, "SWE_ARGO_HOME": str(tmp_path / "home")}
-    dry = swe_argo(*words, "--dry-run", cwd=tmp_path, env=env)
+    dry = call(*words, "--dry-run")
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert "2 images, 4 tools missing; nothing was changed" in dry.stdout
     assert account.control.tools.creates == []
-    result = swe_argo(*words, cwd=tmp_path, env=env)
+    result = call(*words)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "4 tools created, 0 existed; 0 failed" in result.stdout
     assert len(json.loads((tmp_path / "ags-images.json").read_text())) == 2
+
+
+# -- names and mappings
+
+DJANGO = "swebench/sweb.eval.x86_64.django_1776_django-11099:latest"
+EACH = AGSSpec(tool_per_image=True)
+
+
+def test_tool_names_are_short_and_unique() -> None:
+    images = [
+        DJANGO,
+        DJANGO.replace("swebench/", "other/"),
+        DJANGO.replace("latest", "v2"),
+        f"{DJANGO}@sha256:{'0' * 64}",
+    ]
+    long = [f"a/{'x' * 200}:{tag}" for tag in ("one", "two")]
+    names = [tool_name(EACH, image, mode) for image in (*images, *long) for mode in ("SANDBOX", "PUBLIC")]
+    names += [tool_name(AGSSpec(tool_per_image=True, tool_prefix="p" * 24), DJANGO, "SANDBOX")]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,50}", name) for name in names)
+    assert "django-11099" in names[0]
+
+
+def test_shared_tools_differ_by_network() -> None:
+    assert tool_name(AGSSpec(), DJANGO, "SANDBOX") == tool_name(AGSSpec(), "other:1", "SANDBOX") == "swe-argo-sandbox"
+    assert tool_name(AGSSpec(), DJANGO, "PUBLIC") == "swe-argo-public"
+
+
+def test_copy_names_are_unique() -> None:
+    copies = {
+        copy_name(image, "ccr.example/ns/") for image in ("a/repo:1", "b/repo:1", "a/repo", f"a/repo@sha256:{'0' * 64}")
+    }
+    assert len(copies) == 4
+    assert all(re.fullmatch(r"ccr\.example/ns/repo:[\w.-]{1,128}", name) for name in copies)
+
+
+def test_mapping_accepts_guide_format(tmp_path: Path) -> None:
+    file = tmp_path / "tool_mapping.json"
+    file.write_text('{"row:1": {"tool_name": "t", "tool_id": "sdt-1", "tcr_image": "ccr.example/a:1"}, "row:2": "x:2"}')
+    spec = AGSSpec(mapping=str(file), registry_type="enterprise")
+    assert service_image(spec, "row:1", None).name == "ccr.example/a:1"
+    assert service_image(spec, "row:2", None).name == "x:2"
+    assert service_image(spec, "row:3", "mirror.example/hub").name == "mirror.example/hub/row:3"
+    assert service_image(spec, "row:3", None).registry_type == "enterprise"
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"image": 1}', '{"image": {"tcr_image": 1}}', '{"image": {}}'])
+def test_invalid_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "mapping.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"sandbox\.ags\.mapping"):
+        service_image(AGSSpec(mapping=str(file)), DJANGO, None)

@@ -23,49 +23,23 @@ from swe_argo.steps.sandbox.docker.container import DockerSandbox
 from swe_argo.steps.sandbox.docker.engine import EngineRetries, connect_engine
 from swe_argo.steps.sandbox.docker.orphans import clean, find_orphans
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
-from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox
 from tests.base_image import testbed_image as make_testbed_image
 from tests.paths import ROOT
 from tests.steps.sandbox.conformance import Conformance, run, says
+from tests.steps.sandbox.lab import LABELS, BackendLab
 from tests.steps.sandbox.mounted_bundles import assert_mounted, make_bundle
 
 needs_engine = pytest.mark.docker
 
-LABELS = {"run": "r1", "instance": "i__1", "attempt": "1", "step": "solve"}
 
-
-def new_name() -> str:
-    """Of a container that no other test makes, beside this one or before: all of them may have one engine."""
-    return f"swe-argo-test-{time.monotonic_ns()}"
-
-
-class DockerLab:
-    confines_network = True
-    is_root = True
-    shortest_deadline_s = 3.0
-
+class DockerLab(BackendLab[DockerSandbox]):
     def __init__(self, client: DockerClient, image: str) -> None:
+        super().__init__(DockerBackend(client.api, patience=EngineRetries(first_s=0.05, longest_s=0.5)))
         self.client = client
         self.image = image
-        self.backend = DockerBackend(client.api, patience=EngineRetries(first_s=0.05, longest_s=0.5))
-        self.sandboxes: list[DockerSandbox] = []
         bridge = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
-        self.host: str | None = bridge.get("Gateway") or bridge["Subnet"].replace("0.0/16", "0.1")
-
-    def request(self, **options: Any) -> SandboxRequest:
-        spec = {"deadline_s": 900, "network": False, "labels": LABELS, "name": new_name()}
-        return SandboxRequest(image=self.image, **{**spec, **options})
-
-    def make(self, **options: Any) -> DockerSandbox:
-        box = self.backend.create(self.request(**options))
-        self.sandboxes.append(box)
-        return box
-
-    def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
-        return self.make(network=network, deadline_s=deadline_s)
-
-    def destroy(self, sandbox: Sandbox) -> None:
-        self.backend.destroy(sandbox)
+        self.host = bridge.get("Gateway") or bridge["Subnet"].replace("0.0/16", "0.1")
 
     def kill(self, sandbox: Sandbox) -> None:
         assert isinstance(sandbox, JobSandbox)
@@ -75,12 +49,10 @@ class DockerLab:
         return dict(self.client.api.inspect_container(sandbox.transport.container))
 
 
-@pytest.fixture(scope="class")
+@pytest.fixture(scope="module")
 def lab(docker_client: DockerClient, checkout: Path) -> Iterator[DockerLab]:
-    lab = DockerLab(docker_client, make_testbed_image(docker_client, checkout))
-    yield lab
-    for box in lab.sandboxes:
-        lab.destroy(box)
+    with DockerLab(docker_client, make_testbed_image(docker_client, checkout)) as lab:
+        yield lab
 
 
 @needs_engine
@@ -100,7 +72,7 @@ class TestContainers:
         says(box, "for i in $(seq 20); do (setsid sleep 0.05 &); done; sleep 0.5")
         time.sleep(0.5)
         while says(box, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' || :") != "0\n":
-            time.sleep(0.1)  # one that has just ended is a zombie for a moment; the time limit of a test ends this
+            time.sleep(0.1)  # an ended process is a zombie for a moment
 
     def test_open_shell_ends_with_its_line(self, lab: DockerLab) -> None:
         box = lab.make()
@@ -112,7 +84,7 @@ class TestContainers:
         says(box, "true")
         assert shells() == 1
         box.transport.close()
-        while shells():  # the time limit of a test ends this
+        while shells():  # until the time limit of the test
             time.sleep(0.1)
         assert says(box, "echo again") == "again\n"
 
@@ -148,7 +120,7 @@ class TestContainers:
         assert before + 100 <= int(labels["swe-argo/deadline"]) <= time.time() + 101
 
     def test_own_name_is_taken_over(self, lab: DockerLab) -> None:
-        name = new_name()
+        name = lab.request().name
         first, second = lab.make(name=name), lab.make(name=name)
         assert first.transport.container != second.transport.container
         assert says(second, "echo new") == "new\n"
@@ -156,7 +128,7 @@ class TestContainers:
             run(first, "true")
 
     def test_foreign_name_is_refused(self, lab: DockerLab) -> None:
-        name = new_name()
+        name = lab.request().name
         other = lab.make(name=name, labels={**LABELS, "run": "another"})
         with pytest.raises(InfraError, match=f"{name} is in use") as caught:
             lab.make(name=name)
@@ -168,11 +140,11 @@ class TestContainers:
             lab.make(memory_mb=1)
 
     def test_image_without_shell_is_refused(self, lab: DockerLab) -> None:
-        lab.client.api.import_image_from_data(_empty_tar(), repository="swe-argo-test-empty", tag="1")
-        backend, name = lab.backend, new_name()
+        lab.client.api.import_image_from_data(bytes(10240), repository="swe-argo-test-empty", tag="1")
+        request = lab.request(image="swe-argo-test-empty:1")
         with pytest.raises(ConfigError, match="/bin/sh"):
-            backend.create(SandboxRequest(name, "swe-argo-test-empty:1", deadline_s=60, network=False))
-        assert lab.client.api.containers(all=True, filters={"name": name}) == []
+            lab.backend.create(request)
+        assert lab.client.api.containers(all=True, filters={"name": request.name}) == []
 
 
 @needs_engine
@@ -187,7 +159,7 @@ class TestOrphans:
         assert box.transport.name not in find_orphans(lab.client.api)
 
     def test_unowned_container_is_orphaned(self, lab: DockerLab, docker_host: None) -> None:
-        name = new_name()
+        name = lab.request().name
         script = (
             "from swe_argo.steps.contracts.sandbox_spec import SandboxSpec\n"
             "from swe_argo.steps.sandbox import open_backend\n"
@@ -200,7 +172,7 @@ class TestOrphans:
         assert clean([name], lab.client.api) == [name]
 
     def test_foreign_container_is_kept(self, lab: DockerLab) -> None:
-        name = new_name()
+        name = lab.request().name
         other = lab.client.containers.create(lab.image, ["true"], name=name, labels={"a": "b"})
         try:
             assert name not in find_orphans(lab.client.api)
@@ -235,10 +207,6 @@ def test_missing_engine_is_one_line(host: str, expected: str, monkeypatch: pytes
     assert diagnose("docker", SandboxSpec()) == Diagnosis(False, caught.value.reason.removeprefix("sandbox.backend: "))
     with pytest.raises(InfraError, match="no Docker engine answers"):  # plan found one: it went away under the run
         open_backend(SandboxSpec(backend="docker"))
-
-
-def _empty_tar() -> bytes:
-    return bytes(10240)
 
 
 @needs_engine

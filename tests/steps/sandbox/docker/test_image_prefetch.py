@@ -23,7 +23,7 @@ from tests.registry import Registry, serve
 
 QUICK = EngineRetries(attempts=3, first_s=0.01, longest_s=0.05)
 
-ASKED_BY_ONE_PULL = 2
+REQUESTS_OF_ONE_PULL = 2
 
 
 @pytest.fixture
@@ -62,16 +62,12 @@ def test_image_comes_from_the_registry(backend: DockerBackend, registry: Registr
 
 
 @pytest.mark.docker
-def test_missing_image_is_refused(backend: DockerBackend, registry: Registry) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_missing_or_denied_image_is_refused(backend: DockerBackend, registry: Registry) -> None:
+    absent = f"{registry.address}/hub/swebench/no-such:latest does not exist at {registry.address}"
+    with pytest.raises(ConfigError, match=absent) as caught:
         backend.create(request("swebench/no-such:latest", registry))
     assert caught.value.failure_class is FailureClass.IMAGE_MISSING
-    assert f"{registry.address}/hub/swebench/no-such:latest does not exist at {registry.address}" in str(caught.value)
-    assert len(registry.requests) <= ASKED_BY_ONE_PULL
-
-
-@pytest.mark.docker
-def test_denied_pull_is_refused(backend: DockerBackend, registry: Registry) -> None:
+    assert len(registry.requests) <= REQUESTS_OF_ONE_PULL
     registry.failures = [(401, "UNAUTHORIZED", "authentication required")] * 9
     with pytest.raises(ConfigError, match="docker login") as caught:
         backend.create(request("swebench/tiny:latest", registry))
@@ -93,24 +89,18 @@ def test_pull_is_retried_after_an_error(backend: DockerBackend, registry: Regist
         ((500, "UNKNOWN", "it is a bad day"), "500 Internal Server Error"),
         ((503, "UNAVAILABLE", "it is a bad day"), "503 Service Unavailable"),
         ((429, "TOOMANYREQUESTS", "You have reached your pull rate limit"), "limits the rate of pulls"),
+        (None, "connection refused"),
     ],
+    ids=["500", "503", "429", "absent"],
 )
 def test_broken_registry_is_infra_error(
-    backend: DockerBackend, registry: Registry, failure: tuple[int, str, str], expected: str
+    backend: DockerBackend, registry: Registry, failure: tuple[int, str, str] | None, expected: str
 ) -> None:
-    registry.failures = [failure] * 99
+    registry.failures = [failure] * 99 if failure else []
     with pytest.raises(InfraError, match=expected) as caught:
-        backend.create(request("swebench/tiny:latest", registry))
+        backend.create(request("swebench/tiny:latest", registry if failure else Registry(address="127.0.0.1:9")))
     assert caught.value.failure_class is FailureClass.IMAGE_PULL
-    assert len(registry.requests) > ASKED_BY_ONE_PULL
-
-
-@pytest.mark.docker
-def test_absent_registry_is_infra_error(backend: DockerBackend, registry: Registry) -> None:
-    gone = Registry(address="127.0.0.1:9")
-    with pytest.raises(InfraError, match="connection refused") as caught:
-        backend.create(request("swebench/tiny:latest", gone))
-    assert caught.value.failure_class is FailureClass.IMAGE_PULL
+    assert not failure or len(registry.requests) > REQUESTS_OF_ONE_PULL
 
 
 @pytest.mark.parametrize(
@@ -136,13 +126,13 @@ def test_pull_failure_reads_messages(message: str, error: type[Exception], failu
     assert "\n" not in result.reason
 
 
-# -- the images of a run ---------------------------------------------------------------------------------------------
+# -- the images of a run
 
 
 def names(registry: Registry, count: int) -> list[str]:
-    """Images of a few bytes, served under names of their own."""
+    """Serve images of a few bytes under new names."""
     for i in range(count):
-        # Of its own content too: an image with a second name, another test's, may lose this one while it is in use.
+        # of new content too: an image that another test also names may lose this name while it is in use
         registry.add(f"hub/many/i{i}", smallest_layer(f"image {i} of {registry.address}, {time.monotonic_ns()}"))
     return [f"many/i{i}:latest" for i in range(count)]
 
@@ -174,14 +164,14 @@ def test_prefetch_keeps_order_and_budget(docker_client: DockerClient, registry: 
     docker_client.images.remove(f"{registry.address}/hub/{images[0]}")
     units = [images[0], images[0], *images[1:]]
     with keeper(docker_client, registry, units, int(2.5 * size)) as run:
-        until(lambda: run.ready(images[1]))
+        until(lambda: run.is_present(images[1]))
         time.sleep(0.3)
         assert here(docker_client, registry, images) == images[:2]
         run.finish_unit(images[0])
         time.sleep(0.3)
         assert here(docker_client, registry, images) == images[:2], "one unit of the first image is still to come"
         run.finish_unit(images[0])
-        until(lambda: run.ready(images[2]))
+        until(lambda: run.is_present(images[2]))
         assert here(docker_client, registry, images) == images[1:3]
     assert here(docker_client, registry, images) == []
 
@@ -191,8 +181,8 @@ def test_keeper_keeps_earlier_images(docker_client: DockerClient, registry: Regi
     images = names(registry, 2)
     docker_client.images.pull(f"{registry.address}/hub/{images[0]}")
     with keeper(docker_client, registry, images, 2**40) as run:
-        assert run.ready(images[0])
-        until(lambda: run.ready(images[1]))
+        assert run.is_present(images[0])
+        until(lambda: run.is_present(images[1]))
         run.finish_unit(images[0])
         run.finish_unit(images[1])
         until(lambda: here(docker_client, registry, images) == images[:1])
@@ -201,19 +191,12 @@ def test_keeper_keeps_earlier_images(docker_client: DockerClient, registry: Regi
 
 @pytest.mark.docker
 def test_keep_images_keeps_images(docker_client: DockerClient, registry: Registry) -> None:
-    images = names(registry, 2)
-    with keeper(docker_client, registry, images, 2**40, keep=True) as run:
-        until(lambda: run.ready(images[1]))
+    missing, *images = ["many/missing:latest", *names(registry, 2)]
+    with keeper(docker_client, registry, [missing, *images], 2**40, keep=True) as run:
+        until(lambda: run.is_present(images[1]))
+        assert not run.is_present(missing), "a missing image blocks no other"
         run.finish_unit(images[0])
     assert here(docker_client, registry, images) == images
-
-
-@pytest.mark.docker
-def test_missing_image_blocks_no_other(docker_client: DockerClient, registry: Registry) -> None:
-    images = ["many/missing:latest", *names(registry, 1)]
-    with keeper(docker_client, registry, images, 2**40) as run:
-        until(lambda: run.ready(images[1]))
-        assert not run.ready(images[0])
 
 
 @pytest.mark.docker

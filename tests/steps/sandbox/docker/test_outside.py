@@ -1,4 +1,4 @@
-"""What the engine says of a container, against what code inside of it can bring about, on a real engine."""
+"""Failures that a real engine reports of a container, against those that code inside it can cause."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ PID_1 = "python3 -c 'import resource as r; r.prlimit(1, r.RLIMIT_{limit}, (0, 0)
 
 @pytest.fixture(scope="module")
 def lab(docker_client: DockerClient, checkout: Path) -> Iterator[DockerLab]:
-    lab = DockerLab(docker_client, make_testbed_image(docker_client, checkout))
-    yield lab
-    for box in lab.sandboxes:
-        lab.destroy(box)
+    with DockerLab(docker_client, make_testbed_image(docker_client, checkout)) as lab:
+        yield lab
 
 
 def failure(box: DockerSandbox, *commands: str) -> StepError:
-    """How a machine fails in which these commands ran as code that is not ours, at the latest in the next one."""
+    """Run untrusted commands in a sandbox; return its failure, at the latest in the next command."""
     try:
         for command in (*commands, "sleep 20"):
             as_untrusted(box).exec(command, timeout_s=30)
@@ -85,7 +83,7 @@ def test_passed_deadline_is_infra_error(lab: DockerLab) -> None:
 
 def test_early_deadline_is_not_believed(lab: DockerLab) -> None:
     box = lab.make(deadline_s=3)
-    box.transport._deadline_s = 3600.0  # as if its first process had been made to leave with that code
+    box.transport._deadline_s = 3600.0  # its first process left early with that code
     time.sleep(4)
     assert box.outside_failure() is None
 

@@ -1,32 +1,279 @@
-"""A server that speaks E2B's wire protocol to the real SDK, and runs commands for real in sandboxes of this machine."""
+"""A server that speaks E2B's wire protocol to the real SDK, with the limits of its plans.
+
+https://e2b.dev/docs/sandbox/rate-limits
+"""
 
 from __future__ import annotations
 
+import threading
 import time
+import urllib.parse
+from collections import Counter, deque
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from werkzeug.exceptions import HTTPException
+from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from tests.steps.sandbox.e2b.control import API_KEY, ControlPlane
-from tests.steps.sandbox.e2b.faults import Faults
-from tests.steps.sandbox.envd.answers import failure
-from tests.steps.sandbox.envd.machines import Machines
-from tests.steps.sandbox.envd.server import EnvdServer
+from tests.steps.sandbox.e2b.template_builds import Faults, TemplatePlane
+from tests.steps.sandbox.envd.server import DropConnection, EnvdServer, Machines, RemoteMachine, answer, failure
+
+
+class Window:
+    """A limit of ``number`` requests in any ``seconds``, by their arrival."""
+
+    def __init__(self, number: int, seconds: float) -> None:
+        self._seconds = seconds
+        self._arrivals: deque[float] = deque(maxlen=number)
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            if len(self._arrivals) == self._arrivals.maxlen and now - self._arrivals[0] < self._seconds:
+                return False
+            self._arrivals.append(now)
+            return True
+
+
+class Limits:
+    """A plan's limits. ``refused``: limit -> refusals. ``most_running``: the maximum of sandboxes at once."""
+
+    def __init__(self, creations_per_second: int = 1000, concurrent: int = 1000) -> None:
+        self._creations = Window(creations_per_second, 1.0)
+        self._lifecycle = Window(20_000, 30.0)
+        self._operations = Window(40_000, 60.0)
+        self._concurrent = concurrent
+        self.refused: Counter[str] = Counter()
+        self.most_running = 0
+
+    def refuse_creation(self) -> str | None:
+        return self._refuse("creation rate", self._creations)
+
+    def refuse_lifecycle(self) -> str | None:
+        return self._refuse("lifecycle API", self._lifecycle)
+
+    def refuse_operation(self) -> str | None:
+        return self._refuse("operations", self._operations)
+
+    def refuse_place(self, running: int) -> str | None:
+        """Return the service's refusal of one more sandbox, or None."""
+        if running < self._concurrent:
+            self.most_running = max(self.most_running, running + 1)
+            return None
+        self.refused["concurrency"] += 1
+        return (
+            f"you have reached the maximum number of concurrent E2B sandboxes ({self._concurrent}). If you need more, "
+            "please contact us at 'https://e2b.dev/docs/getting-help'"
+        )
+
+    def _refuse(self, name: str, window: Window) -> str | None:
+        if window.take():
+            return None
+        self.refused[name] += 1
+        return f"{name}: too many requests"
+
+
+API_KEY = "e2b_" + "0" * 40
+LONGEST_LIFE_S = 3600
+_RULES = Map(
+    [
+        Rule("/v2/sandboxes", methods=["POST"], endpoint="create"),
+        Rule("/sandboxes", methods=["POST"], endpoint="create_old"),
+        Rule("/v2/sandboxes", methods=["GET"], endpoint="list"),
+        Rule("/sandboxes", methods=["GET"], endpoint="list_old"),
+        Rule("/sandboxes/<number>", methods=["GET"], endpoint="get"),
+        Rule("/sandboxes/<number>", methods=["DELETE"], endpoint="delete"),
+        Rule("/v2/sandboxes/<number>/connect", methods=["POST"], endpoint="connect"),
+        Rule("/sandboxes/<number>/snapshots", methods=["POST"], endpoint="snapshot"),
+        Rule("/templates/aliases/<name>", methods=["GET"], endpoint="alias"),
+        Rule("/templates", methods=["GET"], endpoint="templates_list"),
+        Rule("/v3/templates", methods=["POST"], endpoint="templates_request"),
+        Rule("/v2/templates/<template>/builds/<build>", methods=["POST"], endpoint="templates_begin"),
+        Rule("/templates/<template>/builds/<build>/status", methods=["GET"], endpoint="templates_status"),
+        Rule("/templates/<template>/files/<digest>", methods=["GET"], endpoint="templates_link"),
+        Rule("/templates/<path:name>", methods=["DELETE"], endpoint="delete_template"),
+        Rule("/uploads/<digest>", methods=["PUT"], endpoint="templates_upload"),
+    ]
+)
+
+
+class ControlPlane:
+    """The REST API. ``creates``: the bodies of create requests; ``requests``: method and path of every request."""
+
+    def __init__(self, machines: Machines, faults: Faults) -> None:
+        self.machines = machines
+        self.faults = faults
+        self.limits = Limits()
+        self.creates: list[dict[str, Any]] = []
+        self.old_creates = 0
+        self.templates = TemplatePlane(machines, faults)
+        self.snapshots: list[str] = []
+        self.requests: list[str] = []
+        self._by_key: dict[str, RemoteMachine] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, request: Request) -> Response:
+        try:
+            endpoint, values = _RULES.bind_to_environ(request.environ).match()
+        except HTTPException:
+            return failure(404, "not found")
+        self.requests.append(f"{request.method} {request.path}")
+        if endpoint == "templates_upload":  # needs no key
+            return self.templates.upload(request, **values)
+        if request.headers.get("X-API-Key") != API_KEY:
+            return failure(401, "Invalid API key")
+        if refusal := self.limits.refuse_lifecycle():
+            return failure(429, refusal)
+        place: Any = self.templates if endpoint.startswith("templates") else self
+        return getattr(place, f"_{endpoint}")(request, **values)  # type: ignore[no-any-return]
+
+    def _create(self, request: Request) -> Response:
+        if self.faults.only_old_routes:
+            return failure(404, "not found")
+        return self._make(request, request.headers.get("Idempotency-Key"))
+
+    def _create_old(self, request: Request) -> Response:
+        self.old_creates += 1
+        return self._make(request, key=None)
+
+    def _make(self, request: Request, key: str | None) -> Response:
+        body = request.get_json()
+        if "templateID" not in body:
+            return failure(400, "templateID is missing")
+        with self._lock:
+            self.creates.append(body)
+        if refused := self._refuse(body):
+            return refused
+        machine = self._once(key, body)
+        if isinstance(machine, str):
+            return failure(429, machine)
+        if self.faults.takes("lost_create_answers"):
+            raise DropConnection
+        return answer(handover(machine), 201)
+
+    def _refuse(self, body: dict[str, Any]) -> Response | None:
+        """Return the refusal of a create request for any reason but a full plan, or None."""
+        if status := self.faults.next_create_status():
+            refused = failure(status, "not now")
+            refused.headers.update(self.faults.refusal_headers)
+            return refused
+        if refusal := self.limits.refuse_creation():
+            return failure(429, refusal)
+        if body["templateID"] not in self.machines.templates:
+            return failure(404, f"template '{body['templateID']}' not found")
+        if body["timeout"] > LONGEST_LIFE_S:
+            return failure(400, f"timeout cannot be greater than {LONGEST_LIFE_S // 3600} hours")
+        return None
+
+    def _connect(self, request: Request, number: str) -> Response:
+        machine = self.machines.find(number)
+        return answer(handover(machine)) if machine else failure(404, f"sandbox {number} not found")
+
+    def _once(self, key: str | None, body: dict[str, Any]) -> RemoteMachine | str:
+        """Return the machine of an idempotency key or a new one, or the refusal of a full plan."""
+        with self._lock:
+            if key and (machine := self._by_key.get(key)) and self.machines.find(machine.number):
+                return machine
+            if refusal := self.limits.refuse_place(len(self.machines.list_all())):
+                return refusal
+            machine = self.machines.create(
+                body["templateID"],
+                body["timeout"],
+                body.get("metadata") or {},
+                network=body.get("allow_internet_access", True),
+            )
+            if key:
+                self._by_key[key] = machine
+            return machine
+
+    def _list(self, request: Request) -> Response:
+        return failure(404, "not found") if self.faults.only_old_routes else self._list_old(request)
+
+    def _list_old(self, request: Request) -> Response:
+        filters = urllib.parse.parse_qsl(request.args.get("metadata", ""))
+        pairs = [(urllib.parse.unquote(key), urllib.parse.unquote(value)) for key, value in filters]
+        return answer(
+            [
+                listing(machine)
+                for machine in self.machines.list_all()
+                if all(machine.metadata.get(key) == value for key, value in pairs)
+            ]
+        )
+
+    def _get(self, request: Request, number: str) -> Response:
+        machine = self.machines.find(number)
+        return answer(listing(machine)) if machine else failure(404, f"sandbox {number} not found")
+
+    def _delete(self, request: Request, number: str) -> Response:
+        return Response(status=204) if self.machines.kill(number) else failure(404, f"sandbox {number} not found")
+
+    def _snapshot(self, request: Request, number: str) -> Response:
+        """Take a snapshot; answer with its full name, from which sandboxes start."""
+        if self.faults.takes("refused_snapshots"):
+            return failure(500, "no snapshot now")
+        name = f"team/{request.get_json()['name']}:default"
+        if not self.machines.snapshot(number, name):
+            return failure(404, f"sandbox {number} not found")
+        self.snapshots.append(name)
+        return answer({"snapshotID": name, "names": [name]}, 201)
+
+    def _delete_template(self, request: Request, name: str) -> Response:
+        full = next((template for template in self.machines.templates if template == f"team/{name}:default"), name)
+        return self.templates.delete(full)
+
+    def _alias(self, request: Request, name: str) -> Response:
+        if name not in self.machines.templates:
+            return failure(404, f"template '{name}' not found")
+        return answer({"templateID": name, "public": False})
+
+
+def handover(machine: RemoteMachine) -> dict[str, Any]:
+    """Return the answer to a create request."""
+    return {
+        "templateID": machine.template,
+        "sandboxID": machine.number,
+        "clientID": "test",
+        "envdVersion": "0.6.7",
+        "envdAccessToken": machine.token,
+    }
+
+
+def listing(machine: RemoteMachine) -> dict[str, Any]:
+    """Return a machine's entry in a listing."""
+    return {
+        "templateID": machine.template,
+        "sandboxID": machine.number,
+        "clientID": "test",
+        "startedAt": _timestamp(machine.began),
+        "endAt": _timestamp(machine.ends),
+        "cpuCount": 2,
+        "memoryMB": 512,
+        "diskSizeMB": 1024,
+        "state": "running",
+        "envdVersion": "0.6.7",
+        "metadata": machine.metadata,
+    }
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 class E2BServer(EnvdServer):
+    """The server. ``line_s``: seconds that a request to a sandbox takes in addition."""
+
     def __init__(self, images: Path, templates: dict[str, str], host: str = "127.0.0.1", port: int = 0) -> None:
         self.faults = Faults()
         super().__init__(Machines(images, templates), self.faults, host, port)
         self.control = ControlPlane(self.machines, self.faults)
         self.line_s = 0.0
-        """The way to a sandbox and back takes so long."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """Of the environment, for the SDK and for us."""
         return {
             "E2B_API_KEY": API_KEY,
             "E2B_API_URL": self.address,

@@ -1,15 +1,13 @@
 """The conformance suite at E2B itself, or at a service that speaks its protocol, on the account of the environment.
 
-It makes some dozen small sandboxes from the template ``base``, or from E2B_TEST_TEMPLATE: with bash, coreutils and git.
+It creates some dozen small sandboxes from the template ``base``, or E2B_TEST_TEMPLATE: with bash, coreutils and git.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,40 +17,28 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.sandbox.e2b.backend import connect
 from swe_argo.steps.sandbox.e2b.orphans import e2b_sandboxes
 from swe_argo.steps.sandbox.e2b.service import kill_sandbox
+from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
-from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.sandbox.conformance import Conformance, says
+from tests.steps.sandbox.lab import IMAGE, BackendLab
 
 pytestmark = [
     pytest.mark.live,
     pytest.mark.skipif(not os.environ.get("E2B_API_KEY"), reason="E2B_API_KEY is not set"),
 ]
-IMAGE = "test/image:1"
 REPOSITORY = """rm -rf /testbed && mkdir /testbed && cd /testbed && echo hello >hello.txt && git init -q && git add . &&
 git -c user.name=T -c user.email=t@example.org commit -qm one"""
 
 
-class LiveLab:
+class LiveLab(BackendLab[EnvdSandbox]):
     host = None
-    confines_network = True
-    is_root = True
     shortest_deadline_s = 20.0
 
-    def __init__(self, folder: Path) -> None:
-        templates = folder / "templates.json"
-        templates.write_text(json.dumps({IMAGE: os.environ.get("E2B_TEST_TEMPLATE", "base")}))
-        self.backend = connect(SandboxSpec.model_validate({"backend": "e2b", "e2b": {"templates": str(templates)}}))
-        self.sandboxes: list[Sandbox] = []
-
     def create(self, *, network: bool = False, deadline_s: float = 120) -> Sandbox:
-        name = f"sb-live-{time.time_ns()}"
-        box = self.backend.create(SandboxRequest(name, IMAGE, deadline_s, network=network, labels={"run": "live"}))
-        self.sandboxes.append(box)
+        box = super().create(network=network, deadline_s=deadline_s)
         says(box, f"cd / && {REPOSITORY}")
         return box
-
-    def destroy(self, sandbox: Sandbox) -> None:
-        self.backend.destroy(sandbox)
 
     def kill(self, sandbox: Sandbox) -> None:
         assert isinstance(sandbox, JobSandbox)
@@ -61,13 +47,12 @@ class LiveLab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveLab]:
-    lab = LiveLab(tmp_path_factory.mktemp("live"))
-    try:
+    templates = tmp_path_factory.mktemp("live") / "templates.json"
+    templates.write_text(json.dumps({IMAGE: os.environ.get("E2B_TEST_TEMPLATE", "base")}))
+    spec = SandboxSpec.model_validate({"backend": "e2b", "e2b": {"templates": str(templates)}})
+    with LiveLab(connect(spec)) as lab:
         yield lab
-    finally:
-        for box in lab.sandboxes:
-            lab.destroy(box)
-    assert not [name for name in e2b_sandboxes().find_orphans() if name.startswith("sb-live-")]
+    assert not [name for name in e2b_sandboxes().find_orphans() if name.startswith("swe-argo-test-")]
 
 
 class TestLiveE2B(Conformance):

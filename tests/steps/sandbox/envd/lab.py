@@ -1,100 +1,68 @@
-"""Sandboxes of a provider's test server, as the tests make them."""
+"""Sandboxes of a provider's test server, and runs in them."""
 
 from __future__ import annotations
 
-import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
 
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
-from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
-from tests.steps.sandbox.envd.server import EnvdServer
-
-IMAGE = "test/image:1"
-LABELS = {"run": "r1", "instance": "i__1", "attempt": "1", "role": "solve"}
-
-
-class EnvdBackend(Protocol):
-    """A backend whose sandboxes run envd."""
-
-    def create(self, request: SandboxRequest, /) -> EnvdSandbox: ...
-
-    def destroy(self, sandbox: Sandbox, /) -> None: ...
-
+from swe_argo.steps.sandbox.protocol import Sandbox
+from tests.steps.sandbox.envd.server import EnvdServer, RemoteMachine
+from tests.steps.sandbox.lab import BackendLab, BoxBackend
 
 Server = TypeVar("Server", bound=EnvdServer)
-Backend = TypeVar("Backend", bound=EnvdBackend)
+Backend = TypeVar("Backend", bound=BoxBackend[EnvdSandbox])
 
 
-class EnvdLab(Generic[Server, Backend]):
-    """``connect``: the backend of a spec; ``table``: what of the spec's table of it the tests want."""
+class EnvdLab(BackendLab[EnvdSandbox], Generic[Server, Backend]):
+    """``connect``: the backend of a spec; ``table``: the spec's table ``name``."""
 
-    host = "127.0.0.1"
+    backend: Backend
 
     def __init__(
-        self,
-        server: Server,
-        connect: Callable[[SandboxSpec], Backend],
-        name: str,
-        shortest_deadline_s: float,
-        table: dict[str, Any],
+        self, server: Server, connect: Callable[[SandboxSpec], Backend], name: str, table: dict[str, Any]
     ) -> None:
-        self.server = server
-        self.shortest_deadline_s = shortest_deadline_s
-        self.confines_network = self.is_root = server.machines.isolated
         self._connect, self._name, self._table = connect, name, table
-        self.backend = self.connect()
-        self.sandboxes: list[EnvdSandbox] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for box in self.sandboxes:
-            self.destroy(box)
+        super().__init__(self.connect())
+        self.server = server
+        self.confines_network = self.is_root = server.machines.isolated
 
     def connect(self, **table: Any) -> Backend:
+        """Return the backend with other settings."""
         return self._connect(SandboxSpec.model_validate({self._name: self._table | table}))
 
-    def make(self, **options: Any) -> EnvdSandbox:
-        name = f"sb-test-{time.monotonic_ns()}"
-        defaults = {"name": name, "image": IMAGE, "deadline_s": 900, "network": False, "labels": LABELS}
-        box = self.backend.create(SandboxRequest(**{**defaults, **options}))
-        self.sandboxes.append(box)
-        return box
-
-    def create(self, *, network: bool = False, deadline_s: float = 900) -> Sandbox:
-        return self.make(network=network, deadline_s=deadline_s)
-
-    def destroy(self, sandbox: Sandbox) -> None:
-        self.backend.destroy(sandbox)
+    def machine(self, box: EnvdSandbox) -> RemoteMachine:
+        """Return the server's view of a sandbox."""
+        machine = self.server.machines.find(box.transport.sandbox_id)
+        assert machine is not None
+        return machine
 
     def kill(self, sandbox: Sandbox) -> None:
         assert isinstance(sandbox, JobSandbox)
         self.server.machines.kill(sandbox.transport.sandbox_id)
 
 
-def image_folder(folder: Path, checkout: Path) -> Path:
-    """A folder of folder images in which ``IMAGE`` is the checkout."""
-    shutil.copytree(checkout, folder / "images" / "test__image:1" / "testbed")
-    return folder / "images"
+def orphan(machine: RemoteMachine) -> None:
+    """Make a dead process of this machine the owner of a sandbox."""
+    machine.metadata["owner"] = f"{machine.metadata['owner'].partition(':')[0]}:999999999:1"
 
 
 @contextmanager
-def at_server(server: EnvdServer, home: Path, forget_settings: Callable[[], None]) -> Iterator[None]:
-    """This process finds the running server by its environment meanwhile; no machine of it is left behind."""
+def at_server(server: EnvdServer, home: Path, forget_settings: Sequence[Callable[[], object]]) -> Iterator[None]:
+    """Point this process to the running server by its environment; check at the end that no sandbox is left."""
     with server.running(), pytest.MonkeyPatch.context() as patch:
         patch.delenv("E2B_API_KEY", raising=False)
         for name, value in {**server.variables, "SWE_ARGO_HOME": str(home)}.items():
             patch.setenv(name, value)
-        forget_settings()
+        for forget in forget_settings:
+            forget()
         yield
         assert server.machines.list_all() == []
-    forget_settings()
+    for forget in forget_settings:
+        forget()

@@ -1,4 +1,4 @@
-"""What proves that a sandbox is confined: the script runs on this machine, in a pod's place."""
+"""The proof that a sandbox is confined, by a script that runs on this machine in place of a pod."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Here:
-    """Runs scripts on this machine, with ``port`` of it as the API server's, and ``programs`` before all others."""
+    """A pod that is this machine. ``port``: the API server's; ``programs``: the first folder of PATH."""
 
     def __init__(self, port: int, programs: Path) -> None:
         self._environment = {

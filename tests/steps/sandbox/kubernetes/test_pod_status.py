@@ -1,4 +1,4 @@
-"""What a pod's status means, over statuses as a kubelet 1.34 and its cluster wrote them."""
+"""A pod's failure, over statuses as a kubelet 1.34 and its cluster wrote them: before it starts, and afterwards."""
 
 from __future__ import annotations
 
@@ -7,190 +7,115 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.errors import InfraError, ResourceError, StepError
+from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
+from swe_argo.steps.sandbox.kubernetes.pod_start import start_failure
 from swe_argo.steps.sandbox.kubernetes.pod_status import (
     deletion_failure,
     ended_by_itself,
-    failure,
     identity,
     image_digest,
+    is_ready,
     out_of_reach,
-    ready,
-)
-from tests.steps.sandbox.kubernetes.statuses import (
-    KILLED,
-    OOM,
-    OVER_LIMIT,
-    READY,
-    RUNNING,
-    condition,
-    disrupted,
-    ended,
-    pod,
-    waiting,
+    pod_failure,
 )
 
+RUNNING = {"state": {"running": {"startedAt": "2025-01-01T00:00:01Z"}}, "containerID": "containerd://a1"}
+OVER_LIMIT = "Pod ephemeral local storage usage exceeds the total limit of containers 20Mi. "
+LOW = "The node was low on resource: ephemeral-storage. Threshold quantity: 10%, available: 8%. "
+
+
+def pod(phase: str, container: dict[str, Any] | None = None, *conditions: dict[str, str], **status: Any) -> Any:
+    meta = {"deletionTimestamp": "2025-01-01T00:00:09Z"} if status.pop("deleted", False) else {}
+    states = {"containerStatuses": [{"restartCount": 0, "name": "sandbox", **container}]} if container else {}
+    containers = [{"image": "hub.example/x:1", "resources": {"limits": {"memory": "64Mi"}}}]
+    return {
+        "metadata": {"name": "sb-1", "uid": "u-1", **meta},
+        "spec": {"nodeName": "node0", "activeDeadlineSeconds": 60, "containers": containers},
+        "status": {"phase": phase, "conditions": list(conditions), **states, **status},
+    }
+
+
+def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
+    state = {"exitCode": code, "reason": reason, "message": message}
+    return {"state": {"terminated": state}, "containerID": "containerd://a1"}
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def disrupted(reason: str, message: str) -> Any:
+    return pod("Running", RUNNING, condition("DisruptionTarget", "True", reason, message), deleted=True)
+
+
+def failed(reason: str = "", message: str = "", container: dict[str, Any] | None = None, *conditions: Any) -> Any:
+    return pod("Failed", container or ended(137), *conditions, reason=reason, message=message)
+
+
+def by_kubelet(message: str) -> dict[str, str]:
+    return condition("DisruptionTarget", "True", "TerminationByKubelet", message)
+
+
+READY = pod("Running", {**RUNNING, "ready": True}, condition("Ready"))
+FULL_DISK = failed("Evicted", OVER_LIMIT, ended(137, "ContainerStatusUnknown"), by_kubelet(OVER_LIMIT))
+SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
+
 LOST = [
-    ("main killed for memory", pod("Failed", ended(OOM)), ResourceError, "OUT_OF_MEMORY", "limit of 64Mi"),
-    (
-        "child killed for memory",
-        pod("Succeeded", ended({"exitCode": 0, "reason": "OOMKilled"})),
-        ResourceError,
-        "OUT_OF_MEMORY",
-        "limit of 64Mi",
-    ),
-    (
-        "its disk is full",
-        pod(
-            "Failed",
-            {**ended({"exitCode": 137, "reason": "ContainerStatusUnknown"}), "restartCount": 1},
-            condition("DisruptionTarget", "True", "TerminationByKubelet", OVER_LIMIT),
-            reason="Evicted",
-            message=OVER_LIMIT,
-        ),
-        ResourceError,
-        "OUT_OF_DISK",
-        "total limit of containers 20Mi",
-    ),
-    (
-        "its jobs folder is full",
-        pod(
-            "Failed",
-            ended(KILLED),
-            reason="Evicted",
-            message='Usage of EmptyDir volume "jobs" exceeds the limit "1M". ',
-        ),
-        ResourceError,
-        "OUT_OF_DISK",
-        '"jobs" exceeds the limit',
-    ),
-    (
-        "its container's disk is full",
-        pod(
-            "Failed", reason="Evicted", message='Container sandbox exceeded its local ephemeral storage limit "20Mi". '
-        ),
-        ResourceError,
-        "OUT_OF_DISK",
-        "20Mi",
-    ),
-    (
-        "the node is short of disk",
-        pod(
-            "Failed",
-            ended(KILLED),
-            reason="Evicted",
-            message="The node was low on resource: ephemeral-storage. Threshold quantity: 10%, available: 8%. ",
-        ),
-        InfraError,
-        "EVICTED",
-        "low on resource",
-    ),
-    (
-        "deadline",
-        pod(
-            "Failed",
-            ended(KILLED),
-            reason="DeadlineExceeded",
-            message="Pod was active on the node longer than the specified deadline",
-        ),
-        InfraError,
-        "SANDBOX_LOST",
-        "deadline of 60 s",
-    ),
-    (
-        "preempted",
-        disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod"),
-        InfraError,
-        "PREEMPTED",
-        "higher priority pod",
-    ),
-    (
-        "evicted by the API",
-        disrupted("EvictionByEvictionAPI", "Eviction API: evicting"),
-        InfraError,
-        "EVICTED",
-        "Eviction API",
-    ),
-    (
-        "evicted for a taint",
-        disrupted("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
-        InfraError,
-        "EVICTED",
-        "NoExecute taint",
-    ),
-    (
-        "the node is gone",
-        disrupted("DeletionByPodGC", "PodGC: node no longer exists"),
-        InfraError,
-        "NODE_LOST",
-        "PodGC",
-    ),
-    (
-        "the node shuts down",
-        pod(
-            "Failed",
-            ended(KILLED),
-            condition("DisruptionTarget", "True", "TerminationByKubelet", "Pod was terminated in response to imminent"),
-            reason="Terminated",
-            message="Pod was terminated in response to imminent node shutdown.",
-        ),
-        InfraError,
-        "NODE_LOST",
-        "imminent node shutdown",
-    ),
-    ("deleted", pod("Running", RUNNING, deleted=True), InfraError, "SANDBOX_LOST", "was deleted"),
-    ("killed", pod("Failed", ended(KILLED)), InfraError, "SANDBOX_LOST", "exit code 137"),
-    (
-        "ended by itself",
-        pod("Succeeded", ended({"exitCode": 0, "reason": "Completed"})),
-        InfraError,
-        "SANDBOX_LOST",
-        "0",
-    ),
-    ("nobody knows", pod("Unknown", RUNNING, reason="NodeLost"), InfraError, "NODE_LOST", "node"),
+    (pod("Failed", ended(137, "OOMKilled")), "OUT_OF_MEMORY", "limit of 64Mi"),
+    (pod("Succeeded", ended(0, "OOMKilled")), "OUT_OF_MEMORY", "limit of 64Mi"),
+    (FULL_DISK, "OUT_OF_DISK", "total limit of containers 20Mi"),
+    (failed("Evicted", 'Usage of EmptyDir volume "jobs" exceeds the limit "1M". '), "OUT_OF_DISK", '"jobs" exceeds'),
+    (failed("Evicted", 'Container sandbox exceeded its local ephemeral storage limit "20Mi". '), "OUT_OF_DISK", "20Mi"),
+    (failed("Evicted", LOW), "EVICTED", "low on resource"),
+    (failed("DeadlineExceeded", "Pod was active longer than specified"), "SANDBOX_LOST", "deadline of 60 s"),
+    (disrupted("PreemptionByScheduler", "preempting to accommodate a higher priority pod"), "PREEMPTED", "higher"),
+    (disrupted("EvictionByEvictionAPI", "Eviction API: evicting"), "EVICTED", "Eviction API"),
+    (disrupted("DeletionByTaintManager", "deleting due to NoExecute taint"), "EVICTED", "NoExecute taint"),
+    (disrupted("DeletionByPodGC", "PodGC: node no longer exists"), "NODE_LOST", "PodGC"),
+    (failed("Terminated", SHUTDOWN, ended(137), by_kubelet(SHUTDOWN)), "NODE_LOST", "imminent node shutdown"),
+    (pod("Running", RUNNING, deleted=True), "SANDBOX_LOST", "was deleted"),
+    (failed(), "SANDBOX_LOST", "exit code 137"),
+    (pod("Succeeded", ended(0, "Completed")), "SANDBOX_LOST", "0"),
+    (pod("Unknown", RUNNING, reason="NodeLost"), "NODE_LOST", "node"),
 ]
 
 
-@pytest.mark.parametrize(("title", "status", "kind", "failure_class", "words"), LOST, ids=[case[0] for case in LOST])
-def test_failure_fits_each_status(
-    title: str, status: Any, kind: type[StepError], failure_class: str, words: str
-) -> None:
-    error = failure(status)
-    assert type(error) is kind
+@pytest.mark.parametrize(("status", "failure_class", "words"), LOST)
+def test_failure_fits_each_status(status: Any, failure_class: str, words: str) -> None:
+    error = pod_failure(status)
+    assert type(error) is (ResourceError if failure_class.startswith("OUT_OF") else InfraError)
     assert error.failure_class is FailureClass[failure_class]
     assert words in error.reason
     assert "sb-1" in error.reason
     assert "\n" not in error.reason
-    assert not ready(status)
+    assert not is_ready(status)
 
 
 def test_failure_quotes_kubernetes() -> None:
-    error = failure(LOST[2][1])
+    error = pod_failure(FULL_DISK)
     assert error is not None
     assert "Evicted: " + OVER_LIMIT in error.detail
     assert "container terminated 137: ContainerStatusUnknown" in error.detail
 
 
 def test_ready_pod_has_no_failure() -> None:
-    assert failure(READY) is None
-    assert out_of_reach(READY) is None
-    assert ready(READY)
-
-
-def test_running_pod_may_be_unready() -> None:
-    assert not ready(pod("Running", RUNNING, condition("Ready", "False", "ContainersNotReady")))
-    assert not ready(pod("Pending", waiting("ContainerCreating")))
-    assert not ready(pod("Pending"))
+    assert (pod_failure(READY), out_of_reach(READY), is_ready(READY)) == (None, None, True)
+    assert not is_ready(pod("Running", RUNNING, condition("Ready", "False", "ContainersNotReady")))
+    assert not is_ready(pod("Pending", waiting("ContainerCreating")))
+    assert not is_ready(pod("Pending"))
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 def test_silent_node_is_lost_on_request(status: str) -> None:
     silent = pod("Running", RUNNING, condition("Ready", status, "NodeStatusUnknown", "Kubelet stopped posting"))
-    assert failure(silent) is None  # it may be restarting
+    assert pod_failure(silent) is None  # it may be restarting
     error = out_of_reach(silent)
     assert error is not None
-    assert error.failure_class is FailureClass.NODE_LOST
-    assert "node0" in error.reason
+    assert (error.failure_class, "node0" in error.reason) == (FailureClass.NODE_LOST, True)
     assert "Kubelet stopped posting" in error.detail
 
 
@@ -205,18 +130,15 @@ def test_silent_node_is_lost_on_request(status: str) -> None:
         ("Killing", "Stopping container sandbox", FailureClass.SANDBOX_LOST),
     ],
 )
-def test_events_explain_a_removed_pod(reason: str, message: str, failure_class: FailureClass) -> None:
+def test_last_event_explains_a_removed_pod(reason: str, message: str, failure_class: FailureClass) -> None:
     scheduled = {"reason": "Scheduled", "message": "Successfully assigned ns/sb-1 to node0"}
-    error = deletion_failure("sb-1", [scheduled, {"reason": reason, "message": message}])
-    assert error.failure_class is failure_class
-    assert f"{reason}: {message}" in error.detail
-    assert deletion_failure("sb-1", []).failure_class is FailureClass.SANDBOX_LOST
-
-
-def test_last_event_explains_loss() -> None:
     away = {"reason": "NodeNotReady", "message": "Node is not ready"}
-    preempted = {"reason": "Preempted", "message": "Preempted by pod 0d8f on node node0"}
-    assert deletion_failure("sb-1", [away, preempted]).failure_class is FailureClass.PREEMPTED
+    last = {"reason": reason, "message": message}
+    for events in ([scheduled, last], [scheduled, away, last] if reason == "Preempted" else [last]):
+        error = deletion_failure("sb-1", events)
+        assert error.failure_class is failure_class
+        assert f"{reason}: {message}" in error.detail
+    assert deletion_failure("sb-1", []).failure_class is FailureClass.SANDBOX_LOST
 
 
 def test_identity_is_per_container() -> None:
@@ -243,20 +165,174 @@ def test_image_digest_is_the_running_one(image_id: str, digest: str | None) -> N
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (pod("Failed", ended(KILLED)), True),
-        (pod("Failed", ended({"exitCode": 2, "reason": "Error"})), True),
-        (pod("Succeeded", ended({"exitCode": 0, "reason": "Completed"})), True),
+        (failed(), True),
+        (pod("Failed", ended(2)), True),
+        (pod("Succeeded", ended(0, "Completed")), True),
         (pod("Running", RUNNING), False),
-        (pod("Failed", ended(OOM)), False),
-        (pod("Failed", ended({"exitCode": 137, "reason": "ContainerStatusUnknown"})), False),
-        (pod("Failed", ended({"exitCode": 255, "reason": "Unknown"})), False),
-        (pod("Failed", ended(KILLED), reason="Evicted", message="The node was low on resource: memory."), False),
-        (pod("Failed", ended(KILLED), reason="DeadlineExceeded"), False),
-        (pod("Failed", ended(KILLED), reason="NodeShutdown"), False),
-        (pod("Failed", ended(KILLED), deleted=True), False),
-        (pod("Failed", ended(KILLED), condition("DisruptionTarget", "True", "PreemptionByScheduler")), False),
+        (pod("Failed", ended(137, "OOMKilled")), False),
+        (pod("Failed", ended(137, "ContainerStatusUnknown")), False),
+        (pod("Failed", ended(255, "Unknown")), False),
+        (failed("Evicted", "The node was low on resource: memory."), False),
+        (failed("DeadlineExceeded"), False),
+        (failed("NodeShutdown"), False),
+        (pod("Failed", ended(137), deleted=True), False),
+        (pod("Failed", ended(137), condition("DisruptionTarget", "True", "PreemptionByScheduler")), False),
         (None, False),
     ],
 )
 def test_own_end_excludes_disruptions(status: Any, expected: bool) -> None:
     assert ended_by_itself(status) is expected
+
+
+# -- before the container runs
+
+UNSCHEDULABLE = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption"
+NOT_FOUND = 'failed to resolve reference "docker.io/library/none:1": docker.io/library/none:1: not found'
+REFUSED = 'failed to do request: Head "https://localhost/v2/none/manifests/1": dial tcp: connect: connection refused'
+RATE = "unexpected status code https://hub/v2/x/manifests/1: 429 Too Many Requests - Server message: toomanyrequests"
+
+
+def start_error(status: Any, waited_s: float = 1, limit_s: float = 900) -> StepError:
+    error = start_failure(status, limit_s, waited_s)
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImageNeverPull", 'Container image "localhost/none:1" is not present with pull policy of Never'),
+        ("InvalidImageName", "couldn't parse image name: invalid reference format"),
+        ("ErrImagePull", NOT_FOUND),
+        ("ErrImagePull", f"rpc error: code = NotFound desc = {NOT_FOUND}"),
+        ("ImagePullBackOff", f'Back-off pulling image "none:1": ErrImagePull: {NOT_FOUND}'),
+        ("ErrImagePull", "reading manifest 1 in docker.io/library/none: manifest unknown"),
+        ("ErrImagePull", "pull access denied, repository does not exist or may require authorization"),
+        ("ErrImagePull", "unexpected status from HEAD request to https://r.example/v2/x/manifests/1: 401 Unauthorized"),
+        ("ErrImagePull", "no match for platform in manifest: not found"),
+    ],
+)
+def test_missing_image_is_a_config_error(reason: str, message: str) -> None:
+    error = start_error(pod("Pending", waiting(reason, message)), 0)
+    assert isinstance(error, ConfigError)
+    assert error.failure_class is FailureClass.IMAGE_MISSING
+    assert "hub.example/x:1" in error.reason
+    assert message in error.detail
+
+
+@pytest.mark.parametrize(
+    ("status", "failure_class", "words"),
+    [
+        *[
+            (pod("Pending", waiting(reason, message), condition("PodScheduled")), "IMAGE_PULL", message[:60])
+            for reason in ("ErrImagePull", "ImagePullBackOff")
+            for message in (REFUSED, RATE, "context deadline exceeded", "dial tcp: lookup r: no such host")
+        ],
+        (
+            pod("Pending", None, condition("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE)),
+            "UNSCHEDULABLE",
+            "1 Insufficient cpu",
+        ),
+        (pod("Pending"), "UNSCHEDULABLE", "sb-1"),
+        (
+            pod("Pending", waiting("CreateContainerError", "context deadline exceeded"), condition("PodScheduled")),
+            "SANDBOX_CREATE",
+            "context deadline exceeded",
+        ),
+    ],
+)
+def test_start_is_waited_for(status: Any, failure_class: str, words: str) -> None:
+    assert start_failure(status, 60, 59) is None
+    error = start_error(status, 61, 60)
+    assert isinstance(error, InfraError)
+    assert (error.failure_class, words in error.reason) == (FailureClass[failure_class], True)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "failure_class", "words"),
+    [
+        (
+            failed("", "", ended(128, "StartError", 'exec: "/bin/sh": stat /bin/sh: no such file or directory')),
+            ConfigError,
+            None,
+            "/bin/sh",
+        ),
+        (
+            failed("", "", ended(128, "StartError", "container init was OOM-killed (memory limit too low?)")),
+            ResourceError,
+            "OUT_OF_MEMORY",
+            "",
+        ),
+        (failed("", "", ended(128, "StartError", "cgroup: device busy")), InfraError, "SANDBOX_CREATE", ""),
+        (pod("Failed", reason="OutOfcpu", message="Not enough resource: cpu"), InfraError, "UNSCHEDULABLE", "OutOfcpu"),
+        (disrupted("PreemptionByScheduler", "preempting"), InfraError, "PREEMPTED", ""),
+        (failed("DeadlineExceeded", "Pod was active"), InfraError, "SANDBOX_CREATE", "deadline of 60 s"),
+    ],
+)
+def test_failed_start_has_its_class(status: Any, kind: type[StepError], failure_class: str | None, words: str) -> None:
+    error = start_error(status, 61)
+    assert type(error) is kind
+    assert failure_class is None or error.failure_class is FailureClass[failure_class]
+    assert words in error.reason
+
+
+# -- an agent's files
+
+AGENT = f"registry.example.com/codex@sha256:{'a' * 64}"
+
+
+def with_agent(status: Any, state: Any = None, *, volume: bool = False) -> Any:
+    """Return the pod with an agent's files: from a volume, or from an init container in some state."""
+    if volume:
+        status["spec"]["volumes"] = [{"name": "agent-files", "image": {"reference": AGENT}}]
+        return status
+    status["spec"]["initContainers"] = [{"name": "agent-files", "image": AGENT}]
+    status["status"]["initContainerStatuses"] = [{"name": "agent-files", **state}]
+    return status
+
+
+def test_failed_image_is_named_of_two() -> None:
+    words = f'failed to pull and unpack image "{AGENT}": failed to resolve reference "{AGENT}": not found'
+    initializing = waiting("PodInitializing")
+    for status in (
+        with_agent(pod("Pending", initializing), waiting("ErrImagePull", words)),
+        with_agent(pod("Pending", waiting("ErrImagePull", words)), volume=True),
+    ):
+        error = start_error(status, 0)
+        assert isinstance(error, ConfigError)
+        assert error.reason.startswith(f"image {AGENT} does not exist")
+    own = start_error(with_agent(pod("Pending", waiting("ErrImagePull", NOT_FOUND)), volume=True), 0)
+    assert own.reason.startswith("image hub.example/x:1 does not exist")
+    away = with_agent(pod("Pending", initializing, condition("PodScheduled")), waiting("ErrImagePull", "EOF"))
+    assert start_failure(away, 900, 0) is None
+    late = start_error(away, 900)
+    assert (late.failure_class, AGENT in late.reason) == (FailureClass.IMAGE_PULL, True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "kind", "expected"),
+    [
+        ("StartError", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another CPU architecture"),
+        ("StartError", "stat /.swe-argo/copy: no such file or directory", ConfigError, "has no copy program"),
+        ("Error", "exec /.swe-argo/copy: exec format error", ConfigError, "is for another CPU architecture"),
+        ("Error", "write /.swe-argo/files/a: no space left on device", ResourceError, "ran out of disk"),
+        ("OOMKilled", "", ResourceError, "ran out of memory"),
+        ("Error", "open /a: input/output error", InfraError, "copying the agent's files failed: Error: open /a: input"),
+    ],
+)
+def test_failed_copy_has_a_reason(reason: str, message: str, kind: type[Exception], expected: str) -> None:
+    error = start_error(with_agent(pod("Failed", waiting("PodInitializing")), ended(1, reason, message)))
+    assert isinstance(error, kind)
+    assert expected in error.reason
+    assert message in error.detail
+
+
+def test_running_copy_is_waited_for() -> None:
+    states: list[Any] = [ended(0, "Completed"), {"state": {"running": {}}}]
+    for state in states:
+        assert start_failure(with_agent(pod("Pending", waiting("PodInitializing")), state), 900, 0) is None
+
+
+def test_eviction_during_copy_has_its_class() -> None:
+    evicted = pod("Failed", None, reason="Evicted", message="The node was low on resource: memory")
+    assert start_error(with_agent(evicted, ended(137))).failure_class is FailureClass.EVICTED

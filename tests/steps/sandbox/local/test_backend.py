@@ -9,8 +9,8 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -23,47 +23,21 @@ from swe_argo.steps.sandbox.local.backend import LocalBackend
 from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
 from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
 from tests.steps.sandbox.conformance import Conformance
+from tests.steps.sandbox.lab import BackendLab, BoxBackend, add_image
 from tests.steps.sandbox.marks import JOIN_SESSION_KEYRING, KEYCTL
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
 
-class LocalLab:
-    host = "127.0.0.1"
+class LocalLab(BackendLab[LocalSandbox]):
     shortest_deadline_s = 1.0
 
     def __init__(self, images: Path, *, isolated: bool) -> None:
+        super().__init__(cast("BoxBackend[LocalSandbox]", LocalBackend(images, isolated=isolated)))
         self.images = images
-        self.backend = LocalBackend(self.images, isolated=isolated)
         self.confines_network = isolated
         self.is_root = isolated or os.geteuid() == 0
-        self.sandboxes: list[LocalSandbox] = []
-        self._numbers = count()
-
-    def create(
-        self,
-        *,
-        network: bool = False,
-        deadline_s: float = 900,
-        isolated: bool = False,
-        bundle: BundleMount | None = None,
-    ) -> LocalSandbox:
-        request = SandboxRequest(
-            name=f"test-{next(self._numbers)}",
-            image="test/image:1",
-            deadline_s=deadline_s,
-            network=network,
-            isolated=isolated,
-            bundle=bundle,
-        )
-        box = self.backend.create(request)
-        assert isinstance(box, LocalSandbox)
-        self.sandboxes.append(box)
-        return box
-
-    def destroy(self, sandbox: Sandbox) -> None:
-        self.backend.destroy(sandbox)
 
     def kill(self, sandbox: Sandbox) -> None:
         assert isinstance(sandbox, LocalSandbox)
@@ -71,12 +45,9 @@ class LocalLab:
 
 
 def open_lab(folder: Path, checkout: Path, *, isolated: bool) -> Iterator[LocalLab]:
-    shutil.copytree(checkout, folder / "test__image:1" / "testbed")
-    lab = LocalLab(folder, isolated=isolated)
-    yield lab
-    for sandbox in lab.sandboxes:
-        lab.destroy(sandbox)
-        assert not sandbox.root.exists()
+    with LocalLab(add_image(folder, checkout), isolated=isolated) as lab:
+        yield lab
+    assert not [box.root for box in lab.sandboxes if box.root.exists()]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +90,7 @@ def wait_for_end(*pids: int) -> None:
 
 
 def test_destroy_ends_processes(translated: LocalLab) -> None:
-    box = translated.create()
+    box = translated.make()
     apart = "setsid -f bash -c 'echo $$ >>pids; exec sleep 1000'"
     both = "until [ $(wc -l <pids) = 2 ]; do sleep 0.05; done"
     box.exec(f"{apart}; (sleep 1000 & echo $! >>pids); {both}", timeout_s=60)
@@ -131,7 +102,7 @@ def test_destroy_ends_processes(translated: LocalLab) -> None:
 
 
 def test_destroy_needs_no_supervisor(translated: LocalLab) -> None:
-    box = translated.create()
+    box = translated.make()
     box.exec("sleep 1000 & echo $! >pid", timeout_s=60)
     pid = int(box.read("/testbed/pid"))
     translated.kill(box)
@@ -143,17 +114,17 @@ def test_destroy_needs_no_supervisor(translated: LocalLab) -> None:
 
 def test_agents_need_an_isolated_host(translated: LocalLab) -> None:
     with pytest.raises(ConfigError, match=r"install bubblewrap, use --backend docker, or allow it with --allow-host"):
-        translated.create(isolated=True)
+        translated.make(isolated=True)
 
 
 @needs_bubblewrap
 def test_agents_may_use_namespaces(namespaces: LocalLab) -> None:
-    machine = namespaces.create(isolated=True).machine
+    machine = namespaces.make(isolated=True).machine
     assert (machine.isolation, machine.network) == ("bubblewrap", False)
 
 
 def test_machine_reports_no_isolation(translated: LocalLab) -> None:
-    machine = translated.create(network=False).machine
+    machine = translated.make(network=False).machine
     assert (machine.backend, machine.isolation, machine.network) == ("local", "none", True)
     assert machine.image_digest is None
 
@@ -175,7 +146,7 @@ def test_missing_image_names_its_folder(tmp_path: Path) -> None:
 
 
 def test_sandbox_keeps_the_image(translated: LocalLab) -> None:
-    box = translated.create()
+    box = translated.make()
     box.exec("echo changed >hello.txt; rm -rf .git", timeout_s=60)
     image = translated.images / "test__image:1" / "testbed"
     assert (image / "hello.txt").read_text() == "hello\n"
@@ -183,7 +154,7 @@ def test_sandbox_keeps_the_image(translated: LocalLab) -> None:
 
 
 def test_destroy_removes_closed_folders(translated: LocalLab) -> None:
-    box = translated.create()
+    box = translated.make()
     box.exec("mkdir -p a/b; touch a/b/c; ln -s / a/link; chmod 0 a/b a", timeout_s=60)
     translated.destroy(box)
     assert not box.root.exists()
@@ -191,7 +162,7 @@ def test_destroy_removes_closed_folders(translated: LocalLab) -> None:
 
 @pytest.mark.parametrize("lab", [pytest.param("namespaces", marks=needs_bubblewrap), "translated"])
 def test_sandbox_has_python_and_pytest(lab: str, request: pytest.FixtureRequest) -> None:
-    box: LocalSandbox = request.getfixturevalue(lab).create()
+    box: LocalSandbox = request.getfixturevalue(lab).make()
     box.write("/testbed/test_it.py", b"def test_it():\n    assert __file__ == '/testbed/test_it.py'\n")
     result = box.exec("python -m pytest -q -p no:cacheprovider test_it.py", timeout_s=60, merge=True)
     assert b"1 passed" in result.stdout, result
@@ -200,7 +171,7 @@ def test_sandbox_has_python_and_pytest(lab: str, request: pytest.FixtureRequest)
 @needs_bubblewrap
 def test_agent_files_are_read_only(namespaces: LocalLab, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
-    box = namespaces.create(bundle=bundle)
+    box = namespaces.make(bundle=bundle)
     assert_mounted(box)
     namespaces.destroy(box)
     assert bundle.folder is not None
@@ -209,20 +180,20 @@ def test_agent_files_are_read_only(namespaces: LocalLab, tmp_path: Path) -> None
 
 def test_agent_files_need_namespaces(translated: LocalLab, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="agent programs need bubblewrap"):
-        translated.create(bundle=make_bundle(tmp_path / "bundle"))
+        translated.make(bundle=make_bundle(tmp_path / "bundle"))
 
 
 @needs_bubblewrap
 def test_missing_files_name_the_command(namespaces: LocalLab) -> None:
     with pytest.raises(ConfigError, match="no agent files sha256:0: run swe-argo agents build"):
-        namespaces.create(bundle=BundleMount("sha256:0", None, None))
+        namespaces.make(bundle=BundleMount("sha256:0", None, None))
 
 
 @needs_bubblewrap
 def test_upload_bundle_copies_files_once(namespaces: LocalLab, tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
     request = SandboxRequest("n", "test/image:1", 20, network=False, bundle=bundle)
-    box = namespaces.create()
+    box = namespaces.make()
     upload_bundle(box, request)
     ran = box.exec(f"{PLACE}/go link | cmp - {PLACE}/lib/data && ls -A {PLACE} /opt/swe-argo", timeout_s=60)
     assert ran.stdout.decode().split() == ["/opt/swe-argo:", ".digest", "agent", f"{PLACE}:", "go", "lib", "link"]

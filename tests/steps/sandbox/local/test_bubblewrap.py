@@ -1,4 +1,4 @@
-"""What a sandbox in namespaces can and cannot see of this host."""
+"""Isolation of a sandbox in namespaces from this host, and the probe for namespaces."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from swe_argo.steps import TEMPLATES
 from swe_argo.steps.sandbox.local import bubblewrap, seccomp
 from swe_argo.steps.sandbox.local.backend import LocalBackend
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
+from tests.paths import ROOT
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
@@ -122,39 +123,31 @@ def test_first_process_is_protected(sandbox: Sandbox) -> None:
     assert "denied" in prints(sandbox, "cat /proc/1/environ")
 
 
+PROBE = ["-c", "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"]
+
+
+def probe_output(command: list[str], cwd: Path = ROOT, **environment: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([*command, *PROBE], capture_output=True, text=True, cwd=cwd, env=env, check=True).stdout
+
+
 @needs_bubblewrap
 def test_probe_explains_denied_namespace() -> None:
-    """A probe where user namespaces are used up: inside one that forbids more."""
+    """A probe inside a namespace that forbids more of them."""
     if not bubblewrap._has_option("--disable-userns"):
         pytest.skip("this bubblewrap has no --disable-userns")
     outer = ["bwrap", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-user", "--uid", "1000"]
-    script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
-    command = [*outer, "--disable-userns", sys.executable, "-c", script]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[4], check=False)
-    assert result.stdout.startswith("bubblewrap is installed but cannot create a namespace ("), result
-    assert "user namespaces" in result.stdout or "userns" in result.stdout
+    output = probe_output([*outer, "--disable-userns", sys.executable])
+    assert output.startswith("bubblewrap is installed but cannot create a namespace ("), output
+    assert "user namespaces" in output or "userns" in output
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_probe_names_the_missing_package(tmp_path: Path) -> None:
-    if sys.platform != "linux":
-        pytest.skip("needs Linux")
-    script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    root = Path(__file__).parents[4]
-    result = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, cwd=root, check=True
-    )
-    assert result.stdout == (
-        "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)\n"
-    )
+    missing = "bubblewrap is not installed: install the package bubblewrap (it brings the command bwrap)\n"
+    assert probe_output([sys.executable], PATH=str(tmp_path)) == missing
 
 
 @needs_bubblewrap
 def test_probe_accepts_relative_python(tmp_path: Path) -> None:
-    script = "from swe_argo.steps.sandbox.local.bubblewrap import probe; print(probe())"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
-    interpreter = os.path.relpath(sys.executable, tmp_path)
-    result = subprocess.run(
-        [interpreter, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
-    )
-    assert result.stdout == "None\n"
+    assert probe_output([os.path.relpath(sys.executable, tmp_path)], tmp_path) == "None\n"

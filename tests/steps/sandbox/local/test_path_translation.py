@@ -25,14 +25,14 @@ ROOT = "/tmp/swe-argo-1-2-3-x"
     ],
 )
 def test_path_is_translated_as_a_word(inside: str, outside: str) -> None:
-    assert PathTranslation(ROOT).text(inside) == outside
+    assert PathTranslation(ROOT).inward_text(inside) == outside
 
 
 def test_adopted_file_is_translated() -> None:
     translation = PathTranslation(ROOT)
-    translation.adopt("/eval.sh")
-    translation.adopt("/tmp/patch.diff")
-    assert translation.text("bash /eval.sh </tmp/patch.diff /tmp/x") == (
+    translation.add_path("/eval.sh")
+    translation.add_path("/tmp/patch.diff")
+    assert translation.inward_text("bash /eval.sh </tmp/patch.diff /tmp/x") == (
         f"bash {ROOT}/eval.sh <{ROOT}/tmp/patch.diff /tmp/x"
     )
 
@@ -46,6 +46,6 @@ def test_translation_is_idempotent() -> None:
 @given(st.lists(st.sampled_from([b"/testbed", b"/eval.sh", b"/", b"a", b" ", b"\n", b"-I", b"\xff", b".", b":"])))
 def test_translation_round_trips(parts: list[bytes]) -> None:
     translation = PathTranslation(ROOT)
-    translation.adopt("/eval.sh")
+    translation.add_path("/eval.sh")
     data = b"".join(parts)
     assert translation.outward(translation.inward(data)) == data

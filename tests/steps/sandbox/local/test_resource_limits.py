@@ -182,7 +182,7 @@ def test_cgroup_holds_child_processes(tmp_path: Path) -> None:
     assert group is not None
     try:
         result = subprocess.run(
-            group.entering(["/bin/sh", "-c", 'cat /proc/self/cgroup; printf %s "$1"', "sh", "a  b:"]),
+            group.wrap_command(["/bin/sh", "-c", 'cat /proc/self/cgroup; printf %s "$1"', "sh", "a  b:"]),
             capture_output=True,
             text=True,
             check=True,
@@ -210,7 +210,7 @@ def test_ended_cgroup_has_no_cache(tmp_path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         group = cgroup.make_cgroup(f"swe-argo-test-{os.getpid()}")
         assert group is not None
-        subprocess.run(group.entering(["/bin/cat", str(shared)]), check=True, capture_output=True)
+        subprocess.run(group.wrap_command(["/bin/cat", str(shared)]), check=True, capture_output=True)
         assert is_cached()
         group.end()
         assert not is_cached()

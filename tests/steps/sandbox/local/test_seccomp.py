@@ -16,7 +16,7 @@ def evaluate(architecture: int, number: int, place: int = 0, value: int = 0) -> 
     """Return what the filter answers to a call with a value as its argument, as the kernel would run it."""
     arguments = [value if position == place else 0 for position in range(6)]
     data = struct.pack("=IIQ6Q", number, architecture, 0, *arguments)
-    lines = list(struct.iter_unpack("=HBBI", seccomp.program()))
+    lines = list(struct.iter_unpack("=HBBI", seccomp.filter_program()))
     at = value = 0
     while True:
         code, if_true, if_false, operand = lines[at]

@@ -1,22 +1,85 @@
-"""Templates at the test server: asked for, built after a while from images of this machine, listed, removed."""
+"""Template builds at the test server of E2B: requested, built from images of this machine, listed, removed."""
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
-from swe_argo.steps.errors import StepError
-from tests.steps.sandbox.e2b.faults import Faults
-from tests.steps.sandbox.e2b.template_steps import apply_steps
-from tests.steps.sandbox.envd.answers import answer, failure
-from tests.steps.sandbox.envd.machines import Machines
-from tests.steps.sandbox.envd.server import DropConnection
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
+from tests.steps.sandbox.envd.server import DropConnection, LineFaults, Machines, answer, failure
+
+
+@dataclass
+class Faults(LineFaults):
+    """``create_statuses``: HTTP statuses of the next creates, with ``refusal_headers``; they make nothing.
+
+    ``lost_create_answers``: creates that make a sandbox and drop the connection. ``build_seconds``: duration of a
+    build. ``unbegun_builds``: builds to request whose start drops the connection. ``builds_at_a_time``: more get 429.
+    ``build_statuses``: HTTP statuses of the next requests for a build. ``refused_uploads``: uploads to answer with 500;
+    one takes ``upload_seconds``. ``refused_snapshots``: snapshots to fail. ``only_old_routes``: sandboxes are at
+    /sandboxes alone, as in e2b 2.50.
+    """
+
+    create_statuses: deque[int] = field(default_factory=deque)
+    refusal_headers: dict[str, str] = field(default_factory=dict)
+    lost_create_answers: int = 0
+    build_seconds: float = 0.05
+    unbegun_builds: int = 0
+    builds_at_a_time: int = 20
+    build_statuses: deque[int] = field(default_factory=deque)
+    refused_uploads: int = 0
+    upload_seconds: float = 0.0
+    refused_snapshots: int = 0
+    only_old_routes: bool = False
+
+    def next_create_status(self) -> int | None:
+        with self.lock:
+            return self.create_statuses.popleft() if self.create_statuses else None
+
+
+_LIFE_S = 120.0
+
+
+def apply_steps(machines: Machines, image: str, steps: Sequence[dict[str, Any]], files: Mapping[str, bytes]) -> str:
+    """Return the folder image after a build's steps. Raises StepError, or KeyError for a file that is not uploaded."""
+    box = machines.make_box(image, _LIFE_S, network=False)
+    try:
+        for step in steps:
+            if step["type"] == "COPY":
+                _copy(box, step["args"], files[step["filesHash"]])
+            else:
+                assert step["type"] == "RUN"
+                _run(box, step["args"][0])
+        return machines.keep_box(box)
+    finally:
+        machines.destroy_box(box)
+
+
+def _copy(box: LocalSandbox, args: Sequence[str], archive: bytes) -> None:
+    """Copy a file as E2B's builder does: e2b-dev/infra, template/build/commands/copy.go and copy_script.sh."""
+    source, target, user, mode = args
+    assert (user, mode) == ("root", "")
+    box.write("/tmp/layer.tar", archive)
+    place = shlex.quote(target)
+    _run(box, "mkdir /tmp/layer && tar -xzf /tmp/layer.tar --no-same-owner -C /tmp/layer")
+    _run(box, f'mkdir -p "$(dirname {place})" && mv /tmp/layer/{shlex.quote(source)} {place} && rm -rf /tmp/layer*')
+
+
+def _run(box: LocalSandbox, command: str) -> None:
+    ran = box.exec(shlex.join(["bash", "-l", "-c", command]), timeout_s=_LIFE_S, cwd="/", merge=True)
+    if ran.exit_code:
+        raise InfraError(FailureClass.EXEC, f"failed to run command {command!r}: {ran.stdout.decode()}")
 
 
 @dataclass
@@ -35,10 +98,10 @@ class Build:
 
 
 class TemplatePlane:
-    """``builds``: every build that was asked for, in order; ``most_at_a_time``: of those that ran.
+    """``builds``: every requested build, in order; ``most_at_a_time``: the maximum that ran at once.
 
-    ``watched``: those whose state somebody asked for, who then knows that they run. ``files``: the SDK's hash of what a
-    step copies -> the archive that was uploaded, in order; ``uploads``: how many were.
+    ``watched``: the builds whose state a client requested. ``files``: the SDK's hash of a copied file -> the uploaded
+    archive; ``uploads``: their number.
     """
 
     def __init__(self, machines: Machines, faults: Faults) -> None:
@@ -119,7 +182,7 @@ class TemplatePlane:
         return answer({"present": digest in self.files, "url": f"{request.host_url}uploads/{digest}"}, 201)
 
     def upload(self, request: Request, digest: str) -> Response:
-        """What is put at an address of ``_templates_link``; without a length, S3 takes nothing."""
+        """Accept an upload to an address of ``_templates_link``; like S3, refuse one without a length."""
         data = request.get_data()
         time.sleep(self._faults.upload_seconds)
         if self._faults.takes("refused_uploads"):

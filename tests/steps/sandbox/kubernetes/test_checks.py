@@ -1,0 +1,358 @@
+"""Checks of a cluster before a run: example pods, quotas, nodes and network policies."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.sandbox.kubernetes.checks.admission import (
+    MOST_IMAGES,
+    example_images,
+    never_fits,
+    pods_of,
+    without_pod_name,
+)
+from swe_argo.steps.sandbox.kubernetes.checks.amounts import format_amount, format_amounts, pod_amounts
+from swe_argo.steps.sandbox.kubernetes.checks.nodes import check_fit
+from swe_argo.steps.sandbox.kubernetes.checks.policies import cut_off, is_confined
+from swe_argo.steps.sandbox.kubernetes.checks.quotas import too_small
+from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
+from swe_argo.steps.sandbox.readiness import SandboxNeeds
+
+Table = dict[str, Any]
+
+# -- the pods that are tried
+
+OFFICIAL = [f"swebench/sweb.eval.x86_64.a_1776_a-{number}:latest" for number in range(500)]
+OTHERS = ["namanjain12/orange3_final:0123abc", "ghcr.io/me/a:1", "ghcr.io/me/b:2", "ghcr.io/me/b@sha256:00"]
+
+
+@pytest.mark.parametrize(
+    ("images", "registry", "expected"),
+    [
+        ([*OFFICIAL, *OTHERS], None, [OFFICIAL[0], OTHERS[0], OTHERS[1], OTHERS[3]]),
+        (["reg:5000/a", "reg:5000/b:latest", "reg:5000/c:1"], None, ["reg:5000/a", "reg:5000/c:1"]),
+        (["docker.io/a/x:1", "ghcr.io/a/y:1"], "mirror.example/hub", ["docker.io/a/x:1"]),
+    ],
+    ids=["kinds", "tags", "rewritten"],
+)
+def test_example_images_differ_in_kind(images: list[str], registry: str | None, expected: list[str]) -> None:
+    assert example_images(images, registry) == expected
+
+
+def test_example_images_are_limited() -> None:
+    assert len(example_images([f"host{number}.example/a:1" for number in range(500)], None)) == MOST_IMAGES
+
+
+def trial_pods(solves: bool, *images: str) -> list[Table]:
+    needs = SandboxNeeds(images=list(images), acts=False, solves=solves, grading_network=True, timeout_s=1800)
+    return pods_of(SandboxSpec(backend="kubernetes"), needs, NamespaceSettings())
+
+
+def test_each_role_is_tried_once() -> None:
+    def describe(pod: Table) -> tuple[str, ...]:
+        labels = pod["metadata"]["labels"]
+        return labels["swe-argo/role"], labels["swe-argo/network"], pod["spec"]["containers"][0]["image"]
+
+    solve, *grade = [("solve", "none", "a/x:1"), ("grade", "open", "a/x:1"), ("grade", "open", "b/x:1")]
+    assert [describe(pod) for pod in trial_pods(True, "a/x:1", "b/x:1")] == [solve, *grade]
+    assert [describe(pod) for pod in trial_pods(False, "a/x:1")] == grade[:1]
+
+
+def test_trial_pod_has_policy_fields() -> None:
+    [pod] = trial_pods(False, "a/x:1")
+    assert pod["metadata"]["name"].startswith("sb-")
+    assert pod["metadata"]["ownerReferences"][0]["kind"] == "Lease"
+    assert pod["spec"]["activeDeadlineSeconds"] > 1800
+
+
+FULL = 'pods "sb-plan-grade-00" is forbidden: exceeded quota: q, requested: {}, used: {}, limited: {}'
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "limited", "expected"),
+    [
+        ("count/pods=1", "count/pods=11", "count/pods=11", False),
+        ("limits.memory=8Gi,pods=1", "limits.memory=8Gi,pods=1", "limits.memory=10Gi,pods=1", False),
+        ("count/pods=1", "count/pods=0", "count/pods=0", True),
+        ("limits.cpu=4,pods=1", "limits.cpu=0,pods=0", "limits.cpu=3500m,pods=5", True),
+    ],
+)
+def test_used_up_quota_is_not_too_small(requested: str, used: str, limited: str, expected: bool) -> None:
+    assert bool(never_fits(FULL.format(requested, used, limited))) is expected
+
+
+def test_trial_pod_name_is_not_shown() -> None:
+    assert without_pod_name(FULL.format("a=1", "a=0", "a=0")).startswith("exceeded quota: q")
+    assert without_pod_name('Pod "sb-plan-solve-01" is invalid: spec: no') == "spec: no"
+
+
+# -- amounts
+
+
+def test_container_amounts_add_up() -> None:
+    first = {"requests": {"cpu": "500m"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+    containers = [{"resources": first}, {"resources": {"requests": {"memory": "512Mi"}}}, {}]
+    pod = {"spec": {"overhead": {"cpu": "100m"}, "containers": containers}}
+    assert pod_amounts(pod, "requests") == {"cpu": Decimal("0.6"), "memory": Decimal(3 << 29)}
+    assert pod_amounts(pod, "limits") == {"cpu": Decimal("2.1"), "memory": Decimal(1 << 30)}
+    assert pod_amounts({"spec": {}}, "requests") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "expected"),
+    [
+        ("cpu", Decimal("0.5"), "500m"),
+        ("limits.cpu", 64, "64"),
+        ("memory", 3 << 29, "1.5Gi"),
+        ("memory", 10240 << 30, "10240Gi"),
+        ("memory", 16 << 20, "16Mi"),
+        ("count/pods", 0, "0"),
+    ],
+)
+def test_format_amount_uses_common_units(name: str, amount: int, expected: str) -> None:
+    assert format_amount(name, Decimal(amount)) == expected
+
+
+def test_format_amounts_joins_several() -> None:
+    assert format_amounts({"memory": Decimal(1 << 30), "cpu": Decimal(2), "pods": Decimal(1)}) == "2 cpu, 1Gi memory"
+
+
+# -- quotas
+
+
+def quota(hard: dict[str, str], **spec: Any) -> Table:
+    return {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}}
+
+
+def quota_problem(*quotas: Table) -> str:
+    amounts = {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "8Gi"}}
+    spec = {"activeDeadlineSeconds": 60, "priorityClassName": "sandboxes", "containers": [{"resources": amounts}]}
+    return too_small(list(quotas), {"metadata": {"name": "sb-x"}, "spec": spec}) or ""
+
+
+@pytest.mark.parametrize(
+    ("resource", "limit", "need"),
+    [
+        ("requests.cpu", "250m", "500m"),
+        ("cpu", "250m", "500m"),
+        ("limits.memory", "4Gi", "8Gi"),
+        ("memory", "512Mi", "1Gi"),
+        ("count/pods", "0", "1"),
+        ("pods", "0", "1"),
+    ],
+)
+def test_quota_below_one_pod_is_named(resource: str, limit: str, need: str) -> None:
+    problem = quota_problem(quota({"services": "0"}), quota({resource: limit}))
+    assert problem == f"quota 'q' allows {resource} {limit} of {need} needed"
+
+
+def test_quota_of_one_pod_is_enough() -> None:
+    full = quota({"requests.cpu": "500m", "limits.cpu": "4", "limits.memory": "8Gi", "pods": "1"})
+    full["status"] = {"used": {"pods": "1"}}
+    assert not quota_problem(full)
+
+
+def selector(scope: str, operator: str, *values: str) -> Table:
+    expression = {"scopeName": scope, "operator": operator, **({"values": list(values)} if values else {})}
+    return {"scopeSelector": {"matchExpressions": [expression]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [
+        ({"scopes": ["Terminating"]}, True),
+        ({"scopes": ["NotTerminating"]}, False),
+        ({"scopes": ["NotBestEffort"]}, True),
+        ({"scopes": ["BestEffort"]}, False),
+        ({"scopes": ["Terminating", "BestEffort"]}, False),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, False),
+        (selector("PriorityClass", "In", "sandboxes"), True),
+        (selector("PriorityClass", "NotIn", "sandboxes"), False),
+        (selector("PriorityClass", "DoesNotExist"), False),
+        (selector("Terminating", "Exists"), True),
+    ],
+)
+def test_quota_outside_scope_is_ignored(spec: Table, counts: bool) -> None:
+    assert bool(quota_problem(quota({"pods": "0"}, **spec))) is counts
+
+
+# -- nodes
+
+AMD = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+ARM = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"}
+SMALL = {"cpu": "500m", "memory": "1Gi"}
+TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
+
+
+def node(name: str, labels: dict[str, str] = AMD, cpu: str = "4", memory: str = "16Gi", **spec: Any) -> Table:
+    room = {"cpu": cpu, "memory": memory, "ephemeral-storage": "50Gi", "pods": "110"}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": room}}
+
+
+def pod(selector: Table = AMD, requests: Table = SMALL, limits: Table | None = None, **spec: Any) -> Table:
+    container = {"resources": {"requests": requests, "limits": limits or {}}}
+    return {"metadata": {"name": "sb-x"}, "spec": {"nodeSelector": selector, "containers": [container], **spec}}
+
+
+def node_problem(nodes: list[Table], pod_manifest: Table, **spec: Any) -> str:
+    """Return why no node can take the pod, or "" if one can."""
+    try:
+        check_fit(nodes, pod_manifest, SandboxSpec.model_validate({"backend": "kubernetes", **spec}))
+    except ConfigError as refused:
+        return refused.reason
+    return ""
+
+
+ROLES = [node("a", {**AMD, "role": "web"}), node("b", {**AMD, "role": "db"})]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pod_manifest", "spec", "expected"),
+    [
+        ([], pod(), {}, "the cluster has no nodes"),
+        (
+            ROLES,
+            pod({**AMD, "role": "x"}),
+            {"kubernetes": {"node_selector": ["role=x"]}},
+            "sandbox.kubernetes.node_selector: no node has the label role=x; role is db, web here",
+        ),
+        (
+            [node("a")],
+            pod({**AMD, "role": "x"}),
+            {},
+            "swe-argo-sandbox: nodeSelector: no node has the label role=x; none has a label role",
+        ),
+        (ROLES, pod({**AMD, "role": "web", "disk": "ssd"}), {}, "no node has the label disk=ssd"),
+        (
+            [node("a", {**AMD, "disk": "ssd"}), ROLES[0]],
+            pod({**AMD, "role": "web", "disk": "ssd"}),
+            {},
+            "no node has all the labels",
+        ),
+        (
+            [node("a", ARM)],
+            pod(),
+            {"kubernetes": {"node_selector": ["role=x"]}},
+            "sandbox.platform: no node has the label kubernetes.io/arch=amd64; kubernetes.io/arch is arm64 here",
+        ),
+        (
+            [node("a"), node("b", cpu="8"), node("huge", ARM, cpu="128")],
+            pod(requests={"cpu": "9"}),
+            {},
+            "swe-argo-sandbox: resources.requests.cpu: a sandbox requests 9 cpu, but the largest node that it may run "
+            "on, b, has 8",
+        ),
+        (
+            [node("a", cpu="8", memory="2Gi"), node("b", cpu="2", memory="64Gi")],
+            pod(requests={"cpu": "8", "memory": "64Gi"}),
+            {},
+            "no node has everything that a sandbox requests: 8 cpu, 64Gi memory",
+        ),
+        ([node("a")], pod(limits={"cpu": "64"}), {"cpus": 64}, "sandbox.cpus: a sandbox requests 64 cpu"),
+        (
+            [node("a")],
+            pod(limits={"memory": "64Gi"}),
+            {"memory_mb": 64 << 10},
+            "sandbox.memory_mb: a sandbox requests",
+        ),
+        ([node("a")], pod(requests={"cpu": "4"}, overhead={"cpu": "100m"}), {}, "requests 4100m cpu"),
+        (
+            [node("a", taints=[TAINT])],
+            pod(),
+            {},
+            "do not tolerate the taint dedicated=gpu:NoSchedule of the 1 nodes",
+        ),
+    ],
+)
+def test_misfit_is_explained(nodes: list[Table], pod_manifest: Table, spec: Table, expected: str) -> None:
+    assert expected in node_problem(nodes, pod_manifest, **spec)
+
+
+@pytest.mark.parametrize(
+    "pod_manifest",
+    [pod(requests={"cpu": "4", "memory": "16Gi"}), pod(limits={"cpu": "64", "memory": "64Gi"})],
+    ids=["whole node", "limit of the namespace"],
+)
+def test_pod_as_large_as_a_node_fits(pod_manifest: Table) -> None:
+    assert not node_problem([node("a")], pod_manifest)
+
+
+@pytest.mark.parametrize(
+    ("toleration", "fits"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "dedicated", "operator": "Exists"}, True),
+        ({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}, True),
+        ({"key": "dedicated", "operator": "Equal", "value": "gpu"}, True),
+        ({"key": "dedicated", "value": "other"}, False),
+        ({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_pod_fits_if_it_tolerates_the_taint(toleration: dict[str, str], fits: bool) -> None:
+    assert bool(node_problem([node("a", taints=[TAINT])], pod(tolerations=[toleration]))) is not fits
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        {"key": "dedicated", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+    ],
+)
+def test_cordoned_node_still_counts(taint: dict[str, str]) -> None:
+    assert not node_problem([node("a", taints=[taint])], pod())
+
+
+# -- network policies
+
+SOLVE = {"swe-argo/role": "solve", "swe-argo/network": "none"}
+
+
+def policy(selector: Table, **spec: Any) -> Table:
+    return {"metadata": {"name": "p"}, "spec": {"podSelector": selector, **spec}}
+
+
+def expression(key: str, operator: str, *values: str) -> Table:
+    return {"matchExpressions": [{"key": key, "operator": operator, **({"values": list(values)} if values else {})}]}
+
+
+SANDBOXES = expression("swe-argo/role", "Exists")
+
+
+@pytest.mark.parametrize(
+    ("selector", "confines"),
+    [
+        ({}, True),
+        (SANDBOXES, True),
+        ({"matchLabels": {"swe-argo/network": "none"}}, True),
+        (expression("swe-argo/role", "In", "grade", "solve"), True),
+        (expression("swe-argo/role", "NotIn", "grade"), True),
+        (expression("app", "DoesNotExist"), True),
+        ({"matchLabels": {"app": "web"}}, False),
+        ({"matchLabels": {"swe-argo/role": "solve", "app": "web"}}, False),
+        (expression("swe-argo/role", "In", "grade"), False),
+        (expression("swe-argo/role", "DoesNotExist"), False),
+        ({"matchLabels": {"swe-argo/role": "solve"}, **expression("app", "Exists")}, False),
+    ],
+)
+def test_egress_policy_confines_its_pods(selector: Table, confines: bool) -> None:
+    assert is_confined([policy(selector, policyTypes=["Egress"])], SOLVE) is confines
+
+
+def test_only_egress_policies_confine() -> None:
+    assert not is_confined([policy({}, policyTypes=["Ingress"]), policy({}), policy({}, egress=[])], SOLVE)
+    assert is_confined([policy({}, egress=[{"ports": [{"port": 443}]}])], SOLVE)  # egress rules imply the type
+
+
+def test_policies_add_up() -> None:
+    closed, opened = policy(SANDBOXES, policyTypes=["Egress"]), policy({}, policyTypes=["Egress"], egress=[{}])
+    assert cut_off([closed], SOLVE)
+    assert not cut_off([closed, opened], SOLVE)
+    assert not cut_off([policy({"matchLabels": {"app": "web"}}, policyTypes=["Egress"])], SOLVE)
