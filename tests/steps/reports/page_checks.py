@@ -1,4 +1,4 @@
-"""What holds of every page: it is quiet, no wider than the window, can be read, and is the same under Argo's header."""
+"""Checks of every page: quiet, no wider than the window, readable, and the same under the header that Argo sends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONTRAST = """(() => {
 
 
 def check_quiet(tab: Tab, page: Path) -> None:
-    """It asks for nothing, says nothing to the console and fits into every window, unfolded."""
+    """Check that the page loads nothing, logs nothing, and fits every window when unfolded."""
     tab.size(360)
     tab.open(page.as_uri())
     tab.value(UNFOLD)
@@ -55,7 +55,7 @@ def check_quiet(tab: Tab, page: Path) -> None:
 
 
 def check_contrast(tab: Tab, page: Path, scheme: Scheme, kinds: int) -> None:
-    """Every text has a contrast of 4.5 at least (WCAG 2.2, 1.4.3); there are more than so many kinds of elements."""
+    """Check that all text has a contrast of 4.5 or more (WCAG 2.2, 1.4.3), in more than ``kinds`` kinds of elements."""
     tab.size(1400)
     tab.page.emulate_media(color_scheme=scheme)
     tab.open(page.as_uri())
@@ -66,7 +66,7 @@ def check_contrast(tab: Tab, page: Path, scheme: Scheme, kinds: int) -> None:
 
 
 def check_served_by_argo(tab: Tab, page: Path) -> None:
-    """It looks as it does without scripts where these and all else but its own styles are forbidden."""
+    """Check that the page looks as without scripts where Argo forbids everything but its own styles."""
     tab.size(1400)
     tab.page.emulate_media(color_scheme="light")
     plain, layout = _without_scripts(tab, page)
@@ -80,16 +80,16 @@ def check_served_by_argo(tab: Tab, page: Path) -> None:
 
 
 def check_words(tab: Tab, page: Path) -> None:
-    """Drawings have titles, headings of tables their scope, and the language is named."""
+    """Check that drawings have titles, table headings their scope, and the page its language."""
     tab.open(page.as_uri())
-    drawings = "[...document.querySelectorAll('svg:not([aria-hidden])')]"
+    drawings = "[...document.querySelectorAll('svg:not([aria-hidden], svg svg)')]"
     assert tab.value(f"{drawings}.filter(e => !e.querySelector('title')?.textContent).length") == 0
     assert tab.value("document.documentElement.lang") == "en"
     assert tab.value("document.querySelectorAll('th:not([scope])').length") == 0
 
 
 def _without_scripts(tab: Tab, page: Path) -> tuple[bytes, str]:
-    """Picture and layout in the same browser, in a window in which no script runs."""
+    """Return picture and layout in the same browser, in a window without scripts."""
     browser = tab.page.context.browser
     assert browser is not None
     with browser.new_context(java_script_enabled=False, color_scheme="light") as context:
@@ -100,7 +100,7 @@ def _without_scripts(tab: Tab, page: Path) -> tuple[bytes, str]:
 
 
 def _served(folder: Path) -> AbstractContextManager[str]:
-    """A local server of a folder that sends Argo's header with every answer."""
+    """Serve a folder with the header that Argo sends with every artifact."""
 
     class Argo(SimpleHTTPRequestHandler):
         def __init__(self, *args: Any) -> None:
@@ -111,6 +111,6 @@ def _served(folder: Path) -> AbstractContextManager[str]:
             super().end_headers()
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: it would be printed among the tests."""
+            """Drop the line, which would be printed among the tests."""
 
     return serve(Argo)

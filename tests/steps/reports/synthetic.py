@@ -1,8 +1,9 @@
-"""A run in a store as the other steps would have left it: any number of units, every way to end, hostile texts."""
+"""Builder of a run in a store as the other steps leave it: any number of units, every outcome, hostile texts."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +13,11 @@ from typing import Any
 
 from swe_argo.steps.contracts.data import DatasetLock, Instance, Patch, Plan, RunFile, Stage, Unit
 from swe_argo.steps.contracts.failure import Failure, FailureClass
+from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.contracts.record import Raw, Record, key
 from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.contracts.solve_record import SolveRecord
-from swe_argo.steps.contracts.trajectory import Trajectory, Usage
+from swe_argo.steps.contracts.solve_record import History, SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, Usage
 from swe_argo.steps.contracts.verdict import (
     EvalScript,
     Evidence,
@@ -29,16 +31,81 @@ from swe_argo.steps.contracts.verdict import (
     TestLog,
 )
 from swe_argo.steps.store import Store
-from tests.steps.reports.conversations import total, trajectory
-from tests.steps.reports.texts import HISTORY, HOSTILE, REPOS, STOPS, TITLES, USUAL, VERSIONS
-from tests.steps.reports.verdicts import machine, official
+from tests.steps.reports.trajectories import HOSTILE, total, trajectory
 
+REPOS = (
+    ("django/django", 46),
+    ("sympy/sympy", 15),
+    ("sphinx-doc/sphinx", 9),
+    ("matplotlib/matplotlib", 7),
+    ("scikit-learn/scikit-learn", 6),
+    ("astropy/astropy", 5),
+    ("pydata/xarray", 4),
+    ("pytest-dev/pytest", 4),
+    ("pylint-dev/pylint", 2),
+    ("psf/requests", 2),
+    ("mwaskom/seaborn", 1),
+    ("pallets/flask", 1),
+)
+TITLES = (
+    "QuerySet.delete() reports the wrong number of affected rows when the model has no related objects",
+    "Lambdify prints undefined names for array expressions",
+    "Autodoc inherits the signature of a decorated function",
+    "Legend picks up artists that were removed from the axes",
+    "KeyError in `merge` when coordinates differ only in dtype",
+    "Cookies are lost when a redirect changes the port",
+)
+USUAL: Mapping[str, float] = {
+    "resolved": 60,
+    "unresolved": 27,
+    "empty_patch": 3,
+    "patch_does_not_apply": 3,
+    "tests_timed_out": 2,
+    "log_not_gradeable": 2,
+    "failed": 2,
+    "not_run": 1,
+}
+HISTORY = History(
+    head="b" * 40, refs_removed=31, objects_before=90_000, objects_after=60_000, unreachable_after=0, verified=True
+)
+STOPS = {
+    StopReason.FINISHED: 84,
+    StopReason.MAX_STEPS: 7,
+    StopReason.TIMEOUT: 2,
+    StopReason.CONTEXT_LIMIT: 3,
+    StopReason.ABSOLUTE_STEPS: 1,
+    StopReason.MALFORMED: 1,
+    StopReason.COST_LIMIT: 1,
+    StopReason.REFUSAL: 1,
+}
+VERSIONS = {
+    "swe-argo": "0.1.0",
+    "swebench": "5.0.2",
+    "python": "3.11.9",
+    "code": "90710df0c2a1",
+    "platform": "linux-x86_64",
+}
+FAILURES = {
+    FailureClass.SANDBOX_CREATE: 5,
+    FailureClass.IMAGE_PULL: 3,
+    FailureClass.SANDBOX_LOST: 2,
+    FailureClass.OUT_OF_MEMORY: 1,
+}
+LOCK = DatasetLock(
+    name="SWE-bench/SWE-bench_Verified", split="test", revision="c104f840cc67", rows=500, sha256="9f" * 32
+)
+USAGE = Usage(
+    **{"calls": 31, "requests": 33, "prompt_tokens": 412_000, "cached_tokens": 300_000, "completion_tokens": 9_100},
+    reasoning_tokens=2_000,
+    cost_usd=0.37,
+    seconds=88.0,
+)
 FIRST_AT = datetime(2026, 11, 20, 22, 5, tzinfo=UTC)
 
 
 @dataclass
 class Synthetic:
-    """What to make; everything follows from the seed."""
+    """The parameters of a run; its contents follow from them and the seed."""
 
     run_id: str = "synthetic"
     instances: int = 12
@@ -54,19 +121,19 @@ class Synthetic:
     log_lines: int = 300
     turns: int = 4
     exact: bool = False
-    """Whether the totals are those of the turns; else they are the same for all."""
+    """Whether usage is the sum of the turns, instead of one constant."""
     others: int = 0
-    """Attempts inside each solve that were not chosen."""
+    """Inner attempts of each solve that were not chosen."""
     spec: dict[str, Any] = field(default_factory=dict)
     usd_per_hour: float | None = None
-    """What the sandboxes cost."""
+    """Price of the sandboxes."""
     workers: int = 0
-    """Units at a time, whose records say when; 0: they are of a version that did not say it."""
+    """Units at a time; 0: records have no times, as of older versions."""
 
     _free: list[datetime] = field(default_factory=list, repr=False)
 
     def write(self, store: Store) -> Plan:
-        """The whole run, in batches."""
+        """Write the run, in batches, and return its plan."""
         rng = random.Random(self.seed)
         repos = rng.choices([r for r, _ in REPOS], [w for _, w in REPOS], k=self.instances)
         spec = RunSpec.model_validate({"agent": {"name": self.agent}, "attempts": self.attempts} | self.spec)
@@ -76,13 +143,7 @@ class Synthetic:
         run = RunFile(
             run_id=self.run_id,
             spec=spec,
-            dataset=DatasetLock(
-                name="SWE-bench/SWE-bench_Verified",
-                split="test",
-                revision="c104f840cc67",
-                rows=max(500, self.instances),
-                sha256="9f" * 32,
-            ),
+            dataset=LOCK.model_copy(update={"rows": max(500, self.instances)}),
             model=self.model,
             versions=VERSIONS,
             created_at=self.created_at,
@@ -150,10 +211,10 @@ class Synthetic:
         self._put(items, EvalScript(b"#!/bin/bash\nset -uxo pipefail\n"), *where)
         self._put(items, TestLog(self._log(rng, Outcome(outcome))), *where)
         if outcome != "tests_timed_out":
-            self._put(items, Report(official(unit.instance_id, grade)), *where)
+            self._put(items, Report(_official(unit.instance_id, grade)), *where)
 
     def _at_work(self, solve: SolveRecord, grade: GradeRecord) -> tuple[SolveRecord, GradeRecord]:
-        """With when they were: one after the other, by the worker that is free first."""
+        """Return both with times, one after the other, on the first free worker."""
         began = heappop(self._free) if len(self._free) == self.workers else FIRST_AT
         between = began + timedelta(seconds=sum(solve.seconds.values()))
         ended = between + timedelta(seconds=sum(grade.seconds.values()))
@@ -165,24 +226,15 @@ class Synthetic:
         )
 
     def _tries(self, items: dict[str, bytes], rng: random.Random, unit: Unit, times: int) -> None:
-        kind = rng.choices(
-            [
-                FailureClass.SANDBOX_CREATE,
-                FailureClass.IMAGE_PULL,
-                FailureClass.SANDBOX_LOST,
-                FailureClass.OUT_OF_MEMORY,
-            ],
-            [5, 3, 2, 1],
-        )[0]
+        kind = rng.choices(list(FAILURES), list(FAILURES.values()))[0]
+        reason = HOSTILE.strip() if self.hostile else f"{kind.value.replace('_', ' ')}: the engine did not answer"
         for n in range(times):
             failure = Failure(
                 step="solve",
                 instance_id=unit.instance_id,
                 attempt=unit.attempt,
                 failure_class=kind,
-                reason=HOSTILE.strip()
-                if self.hostile
-                else f"{kind.value.replace('_', ' ')}: the engine did not answer",
+                reason=reason,
                 detail="Error response from daemon: no such host\n" * 3,
                 exit_code=75,
                 occurred_at=f"2026-11-20T22:1{n}:00Z",
@@ -194,31 +246,15 @@ class Synthetic:
                 items[place.replace(Failure.file, Trajectory.file)] = self._trajectory(unit).to_bytes()
 
     def _usage(self) -> Usage:
-        return Usage(
-            calls=31,
-            requests=33,
-            prompt_tokens=412_000,
-            cached_tokens=300_000,
-            completion_tokens=9_100,
-            reasoning_tokens=2_000,
-            cost_usd=0.37 if self.priced else None,
-            seconds=88.0,
-        )
+        return USAGE if self.priced else USAGE.model_copy(update={"cost_usd": None})
 
     def _trajectory(self, unit: Unit) -> Trajectory:
-        whole = trajectory(
-            (unit.instance_id, unit.attempt),
-            turns=self.turns,
-            agent=self.agent,
-            model=self.model,
-            priced=self.priced,
-            hostile=self.hostile,
-            others=self.others,
+        names = {"agent": self.agent, "model": self.model}
+        figures = {"turns": self.turns, "priced": self.priced, "hostile": self.hostile, "others": self.others}
+        whole = trajectory((unit.instance_id, unit.attempt), **names, **figures)  # type: ignore[arg-type]
+        return whole.model_copy(
+            update={"extra": whole.extra.model_copy(update={"usage": total(whole) if self.exact else self._usage()})}
         )
-        return whole.model_copy(update={"extra": whole.extra.model_copy(update={"usage": self._used(whole)})})
-
-    def _used(self, whole: Trajectory) -> Usage:
-        return total(whole) if self.exact else self._usage()
 
     def _solve(self, rng: random.Random, unit: Unit, patch_bytes: int, usage: Usage) -> SolveRecord:
         return SolveRecord(
@@ -227,7 +263,7 @@ class Synthetic:
             agent=self.agent,
             stop_reason=rng.choices(list(STOPS), list(STOPS.values()))[0],
             history=HISTORY,
-            machine=machine(unit, network=False, usd_per_hour=self.usd_per_hour),
+            machine=_machine(unit, network=False, usd_per_hour=self.usd_per_hour),
             seconds={
                 "create": rng.lognormvariate(1.2, 0.6),
                 "prepare": rng.lognormvariate(0.5, 0.4),
@@ -260,7 +296,7 @@ class Synthetic:
             if ran
             else None,
             integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
-            machine=machine(unit, network=True, usd_per_hour=self.usd_per_hour) if ran else None,
+            machine=_machine(unit, network=True, usd_per_hour=self.usd_per_hour) if ran else None,
             seconds={
                 "create": rng.lognormvariate(1.1, 0.5),
                 "apply": rng.uniform(0.1, 0.9),
@@ -302,3 +338,32 @@ class Synthetic:
         lines += ["FAILED tests/delete/test_fast_0.py - AssertionError: (0, {}) != (0, {'app.User': 0})"]
         lines += ["+ : '>>>>> End Test Output'", "+ git checkout aaaa tests/delete", "Updated 1 path from 4f2c1aa"]
         return "\n".join(lines).encode()
+
+
+def _machine(unit: Unit, *, network: bool, usd_per_hour: float | None) -> Machine:
+    return Machine(
+        backend="docker",
+        image=unit.image,
+        image_digest="sha256:" + "c" * 64,
+        isolation="container",
+        network=network,
+        cpus=2.0,
+        memory_mb=4096,
+        usd_per_hour=usd_per_hour,
+    )
+
+
+def _official(instance_id: str, grade: GradeRecord) -> bytes:
+    """Return the official report of a grade."""
+    inner = {
+        "patch_is_None": False,
+        "patch_exists": True,
+        "patch_successfully_applied": grade.outcome is not Outcome.LOG_UNREADABLE,
+        "resolved": grade.resolved,
+        "infra_failure": False,
+        "tests_status": {
+            "FAIL_TO_PASS": {"success": [], "failure": grade.failing_tests},
+            "PASS_TO_PASS": {"success": [], "failure": []},
+        },
+    }
+    return json.dumps({instance_id: inner}, indent=4).encode()

@@ -14,7 +14,7 @@ from swe_argo.steps.reports.messages.message import build_message
 from swe_argo.steps.reports.messages.terminal import summary_lines
 from swe_argo.steps.reports.page.report_page import render_page
 from swe_argo.steps.reports.training.metrics import held_out_metrics
-from tests.steps.reports.views import run_file, view
+from tests.steps.reports.stored_runs import run_file, stored_run
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from tests.steps.reports.views import run_file, view
     ],
 )
 def test_invalid_run_shows_no_rate(outcome: str, words: str) -> None:
-    run = view(run_file("now"), {"a": ["resolved", "resolved"]} | {str(n): [outcome] * 2 for n in range(11)})
-    earlier = view(run_file("before"), {"a": "resolved"} | {str(n): "resolved" for n in range(11)})
+    run = stored_run(run_file("now"), {"a": ["resolved", "resolved"]} | {str(n): [outcome] * 2 for n in range(11)})
+    earlier = stored_run(run_file("before"), {"a": "resolved"} | {str(n): "resolved" for n in range(11)})
     summary = summarise(run)
     compared = compare(earlier, run)
     page = render_page(run, summary, compared).decode()

@@ -18,22 +18,14 @@ RUN = "synthetic"
 
 
 def write_unit(store: Store, standing: str) -> str:
-    """A run of one unit; its id."""
+    """Write a run of one unit and return its instance."""
     return Synthetic(instances=1, mix={standing: 1}, seed=5).write(store).units[0].instance_id
 
 
-def fail(store: Store, instance: str, name: str, **changes: object) -> None:
-    values = {
-        "step": "solve",
-        "instance_id": instance,
-        "attempt": 1,
-        "failure_class": FailureClass.IMAGE_PULL,
-        "reason": name,
-        "exit_code": 75,
-        "occurred_at": "2026-11-20T22:00:00Z",
-    }
-    failure = Failure.model_validate(values | changes)
-    store.put(key(Failure, RUN, instance, 1, name), failure.to_bytes())
+def fail(store: Store, instance: str, name: str, at: str = "22:00:00", **changes: object) -> None:
+    values = {"step": "solve", "instance_id": instance, "attempt": 1, "reason": name, "exit_code": 75}
+    values |= {"failure_class": FailureClass.IMAGE_PULL, "occurred_at": f"2026-11-20T{at}Z"}
+    store.put(key(Failure, RUN, instance, 1, name), Failure.model_validate(values | changes).to_bytes())
 
 
 @pytest.mark.parametrize("standing", [s for s in Standing if s is not Standing.NO_PREDICTION])
@@ -44,9 +36,9 @@ def test_standing_follows_stored_files(store: Store, standing: str) -> None:
 
 def test_newest_failure_decides_standing(store: Store) -> None:
     instance = write_unit(store, "not_run")
-    fail(store, instance, "b", occurred_at="2026-11-20T22:00:02Z", failure_class=FailureClass.OUT_OF_MEMORY)
-    fail(store, instance, "a", occurred_at="2026-11-20T22:00:03Z", failure_class=FailureClass.STORAGE)
-    fail(store, instance, "c", occurred_at="2026-11-20T22:00:01Z")
+    fail(store, instance, "b", at="22:00:02", failure_class=FailureClass.OUT_OF_MEMORY)
+    fail(store, instance, "a", at="22:00:03", failure_class=FailureClass.STORAGE)
+    fail(store, instance, "c", at="22:00:01")
     unit = read_run(store, RUN).units[0]
     assert unit.standing is Standing.FAILED
     assert unit.failure is not None
@@ -59,12 +51,12 @@ def test_failed_solve_can_be_outdated(store: Store) -> None:
     store.delete_many([key(GradeRecord, RUN, instance, 1)])
     fail(store, instance, "first")
     assert read_run(store, RUN).units[0].standing is Standing.NOT_RUN
-    fail(store, instance, "second", step="grade", occurred_at="2026-11-20T23:00:00Z")
+    fail(store, instance, "second", step="grade", at="23:00:00")
     assert read_run(store, RUN).units[0].standing is Standing.FAILED
 
 
 def test_verdict_outranks_failures(store: Store) -> None:
-    Synthetic(instances=200, mix={"resolved": 1}).write(store)
+    Synthetic(instances=60, mix={"resolved": 1}, log_lines=1).write(store)
     unit = next(unit for unit in read_run(store, RUN).units if unit.tries)
     assert unit.standing is Standing.RESOLVED
     assert unit.failure is None
@@ -98,27 +90,19 @@ def test_unreadable_record_is_named(store: Store) -> None:
     assert view.units[0].patch is not None
 
 
-def test_unplanned_units_are_ignored(store: Store) -> None:
+def test_read_run_ignores_unplanned_units(store: Store) -> None:
     write_unit(store, "resolved")
     store.put(f"runs/{RUN}/units/other__other-1/1/{Patch.file}", b"x")
     store.put(f"runs/{RUN}/units/stray.txt", b"x")
     assert len(read_run(store, RUN).units) == 1
-
-
-def test_unplanned_run_has_no_units(store: Store) -> None:
-    write_unit(store, "resolved")
     store.delete_many([key(Plan, RUN)])
     view = read_run(store, RUN)
-    assert view.plan is None
-    assert view.units == []
+    assert (view.plan, view.units) == (None, [])
 
 
-def test_unknown_run_names_path(store: Store) -> None:
+def test_read_run_refuses_unusable_run(store: Store) -> None:
     with pytest.raises(ConfigError, match=r"there is no run 'nothing': .*runs/nothing/run\.json is missing"):
         read_run(store, "nothing")
-
-
-def test_unreadable_run_file_is_refused(store: Store) -> None:
     store.put(key(RunFile, "broken"), b"{")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_run(store, "broken")

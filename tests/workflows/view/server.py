@@ -1,4 +1,4 @@
-"""The viewer as it runs: uvicorn on a port of this machine, asked by a plain client."""
+"""A real viewer on a local port, and a plain HTTP client for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swe_argo.workflows.view.app import Viewer
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: dict[str, str]
@@ -32,17 +32,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a viewer listens."""
+    """The address of a viewer."""
 
     port: int
 
     @property
     def url(self) -> str:
-        """For a browser."""
+        """Return the address for a browser."""
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str, method: str = "GET", **headers: str) -> Answer:
-        """Ask it."""
+        """Send a request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
@@ -56,7 +56,7 @@ class Address:
 def viewing(
     store: Store, token: str | None = None, *, loopback: bool = True, patience_s: float = 120
 ) -> Iterator[Address]:
-    """A viewer over the store, for a while. It waits for what it reads, as slow as the machine may be."""
+    """Run a viewer of the store; by default its pages wait for slow reads."""
     with listen("127.0.0.1", 0) as listening:
         app = Viewer(store, patience_s).app(token, loopback=loopback)
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off"))

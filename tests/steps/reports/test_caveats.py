@@ -1,0 +1,239 @@
+"""The conditions of a run and the caveats that accompany its score."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.reports.figures.caveats import agent_remarks, find_caveats
+from swe_argo.steps.reports.figures.compute import summarise
+from swe_argo.steps.reports.figures.conditions import describe_conditions, run_conditions
+from swe_argo.steps.reports.labels import ADVICE, STOPS
+from swe_argo.steps.reports.messages.terminal import summary_lines
+from swe_argo.steps.reports.page.unit_pages import count_answers
+from swe_argo.steps.reports.stored_run import FailedTry, StoredRun
+from swe_argo.steps.reports.unit.conversation import read_conversation
+from tests.steps.reports.stored_runs import run_file, stored_run
+
+PROGRAM = {"recipe": {"name": "mine", "protocol": "anthropic", "command": ["mine"]}}
+
+
+def run_of(agent: Any = None, llm: Any = None, **fields: Any) -> StoredRun:
+    spec = {"agent": {"name": "r2egym", "model": "openai/m-1"} | (agent or {}), "llm": llm or {}}
+    return stored_run(run_file(spec=spec, **fields), {"a": "resolved"})
+
+
+def test_stop_reasons_have_meanings() -> None:
+    assert set(STOPS) == set(StopReason)
+    assert all(stop.name and stop.meaning for stop in STOPS.values())
+
+
+SAMPLING = {"base_url": "https://u.example:8/v1#x", "temperature": 0.7, "seed": 3, "top_p": 0.9}
+REQUEST = "r2egym asked openai/m-1, temperature 0."
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, [REQUEST]),
+        (
+            {"llm": SAMPLING, "fn_calling": True},
+            [
+                "r2egym asked openai/m-1 at https://u.example:8/v1 by function calling, "
+                "temperature 0.7, top p 0.9, seed 3."
+            ],
+        ),
+        (
+            {"llm": {"temperature": None}, "fn_calling": False},
+            ["r2egym asked openai/m-1 in text, temperature the endpoint's own."],
+        ),
+        (
+            {"agent": {"name": "oneshot", "prompt_style": "style-2"}},
+            ["oneshot asked openai/m-1 in prompt style style-2, temperature 0."],
+        ),
+        (
+            {"agent": {"max_steps": 100, "max_token_limit": 32_768, "max_cost_usd": 1.5}}
+            | {"llm": {"max_output_tokens": 4096}},
+            [
+                REQUEST,
+                "Limits other than the defaults: max_steps 100 (by default 40), max_token_limit 32,768 "
+                "(by default 65,536), max_cost_usd 1.5, max_output_tokens 4,096.",
+            ],
+        ),
+        ({"agent": {"max_steps": 40, "max_steps_absolute": 50}}, [REQUEST]),
+        (
+            {"agent": {"instruction_template": "mine.j2"}},
+            [REQUEST, "The instruction came from the template mine.j2."],
+        ),
+        (
+            {"agent": {"name": "program", "helper_model": "openai/small"}, "program": PROGRAM, "speaks": ["chat"]},
+            [
+                "mine asked openai/m-1, temperature the endpoint's own.",
+                "Its helper model was openai/small.",
+                "Its calls in Anthropic messages were translated to chat completions.",
+            ],
+        ),
+        (
+            {"agent": {"name": "program"}, "program": PROGRAM, "speaks": ["anthropic"]},
+            ["mine asked openai/m-1, temperature the endpoint's own."],
+        ),
+        ({"agent": {"name": "gold"}}, []),
+    ],
+)
+def test_conditions_describe_requests(spec: dict[str, Any], message: list[str]) -> None:
+    run = run_of(**spec)
+    assert describe_conditions(run_conditions(run)) == summarise(run).how == message
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        ({"hints": True}, "The agent was shown the discussion of each issue (hints)."),
+        (
+            {"name": "oneshot", "prompt_style": "style-2-edits-only"},
+            "The prompt showed which lines the reference patch touches (style-2-edits-only).",
+        ),
+        (
+            {"iterative": True},
+            "Iterative mode: up to 3 tries per unit while the critic (finish_with_patch) rejected the patch; "
+            "the best patch counts.",
+        ),
+    ],
+)
+def test_caveats_accompany_score(agent: dict[str, Any], message: str) -> None:
+    run = run_of(agent)
+    summary = summarise(run)
+    assert all(message in texts for texts in (find_caveats(run), agent_remarks(run), summary.doubts))
+    assert "".join(message.split()) in "".join("".join(summary_lines(summary)).split())
+    assert message not in find_caveats(run_of())
+
+
+@pytest.mark.parametrize(
+    ("agent", "kind", "is_counted"),
+    [
+        ({"name": "sweagent"}, "agent", True),
+        ({"name": "gold"}, "reference", False),
+        ({"name": "idle"}, "control", False),
+        ({"name": "given", "predictions": "preds.jsonl"}, "given", False),
+        ({"name": "given", "predictions": "run:earlier"}, "regraded", True),
+        ({"name": "replay", "trajectories": "t"}, "replay", False),
+    ],
+)
+def test_hints_count_only_for_agents(agent: dict[str, Any], kind: str, is_counted: bool) -> None:
+    run = run_of(agent | {"hints": True})
+    assert (run_conditions(run).kind, run_conditions(run).hints) == (kind, is_counted)
+    assert any("hints" in doubt for doubt in find_caveats(run)) is is_counted
+
+
+@pytest.mark.parametrize(
+    ("select", "description"),
+    [
+        ({}, []),
+        ({"k": 3, "start_idx": 2, "shuffle_seed": 0}, ["start_idx 2", "k 3", "shuffle_seed 0"]),
+        ({"repos": ["psf/requests", "pallets/flask"]}, ["repos psf/requests and pallets/flask"]),
+        ({"exclude": list("abcd")}, ["exclude 4"]),
+    ],
+)
+def test_conditions_describe_selection(select: dict[str, Any], description: list[str]) -> None:
+    assert run_conditions(stored_run(run_file(spec={"select": select}), {"a": "resolved"})).selection == description
+
+
+LIMITED = {"agent": {"name": "r2egym"}, "max_cost_usd": 1.0}
+
+
+def test_max_cost_counts_planning() -> None:
+    planning = Usage(calls=1, requests=1, cost_usd=1.0)
+    run = stored_run(run_file(spec=LIMITED, planning=planning), {"a": "not_run"})
+    assert any("reached its --max-cost" in doubt for doubt in find_caveats(run))
+    assert summarise(run).cost.planning == planning
+
+
+def test_max_cost_caveat_names_remedy() -> None:
+    run = stored_run(run_file(spec=LIMITED), {"a": "failed", "b": "not_run", "c": "not_run"})
+    assert "2 units not run: the run is not finished." in find_caveats(run)
+    failure = run.units[0].tries[0].failure
+    run.units[0].tries = [FailedTry(failure, Usage(calls=9, requests=9, cost_usd=1.2))]
+    assert (
+        "2 units not started: the run reached its --max-cost of $1.00; start the same run again with a higher limit "
+        "to complete it." in find_caveats(run)
+    )
+    assert summarise(run).conditions.max_cost_usd == 1.0
+
+
+@pytest.mark.parametrize("kind", [FailureClass.MODEL, FailureClass.MODEL_ACCESS])
+def test_model_failure_has_advice(kind: FailureClass) -> None:
+    run = stored_run(run_file(), {"a": "failed", "b": "resolved"})
+    failure = run.units[0].tries[0].failure.model_copy(update={"failure_class": kind})
+    run.units[0].tries = [FailedTry(failure, Usage())]
+    assert find_caveats(run)[1:3] == [f"1 unit failed without a verdict: {kind.value} 1.", ADVICE[kind]]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "agent", "warns"),
+    [
+        (["empty_patch", "empty_patch", "resolved"], "given", True),
+        (["empty_patch", "resolved"], "given", True),
+        (["empty_patch", "resolved", "unresolved"], "given", False),
+        (["empty_patch", "no_prediction", "no_prediction"], "given", True),
+        (["no_prediction"], "given", False),
+        (["empty_patch"], "r2egym", False),
+    ],
+)
+def test_caveats_warn_of_empty_patches(outcomes: list[str], agent: str, warns: bool) -> None:
+    run = stored_run(run_file(spec={"agent": {"name": agent}}), {str(n): end for n, end in enumerate(outcomes)})
+    assert any("empty: check that their source" in caveat for caveat in find_caveats(run)) is warns
+
+
+CALL = {"tool_calls": [{"tool_call_id": "c", "function_name": "bash", "arguments": {"command": "ls"}}]}
+PROSE = "I would rather not."
+SPOKEN: dict[str, Any] = {"message": PROSE}
+BLANK: dict[str, Any] = {"message": ""}
+MALFORMED = {**SPOKEN, "extra": {"malformed": "no_call"}}
+NO_CALL = f'contained no valid tool call; one began: "{PROSE}"'
+NOTHING = "were empty; the server sent no text"
+SCAFFOLDS: dict[str, tuple[str, bool | None, bool, dict[str, Any], dict[str, Any], str]] = {
+    "r2egym": ("r2egym", True, True, CALL, MALFORMED, NO_CALL),
+    "r2egym in text": ("r2egym", False, True, CALL, MALFORMED, NO_CALL),
+    "openhands": ("openhands", True, True, CALL, BLANK | {"extra": {"malformed": "empty"}}, NOTHING),
+    "sweagent": ("sweagent", True, True, CALL, MALFORMED | CALL, NO_CALL),
+    "mini-swe-agent": ("mini-swe-agent", True, True, CALL, MALFORMED, NO_CALL),
+    "oneshot": ("oneshot", None, False, CALL, MALFORMED, NO_CALL.replace("valid tool call", "patch")),
+    "claude-code, with tools": ("claude-code", None, True, CALL, SPOKEN, NO_CALL),
+    "aider, without tools": ("aider", None, False, SPOKEN, BLANK, NOTHING),
+}
+"""Agent, function calling, whether tools are offered, a useful answer, a useless one, and the words for the latter."""
+ANSWERS = {"1 of 50 useful": ([True] + [False] * 49, True), "5 of 10 useful": ([True, False] * 5, False)} | {
+    "9 useless": ([False] * 9, False)
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+@pytest.mark.parametrize("scaffold", SCAFFOLDS)
+def test_caveats_warn_of_useless_answers(scaffold: str, case: str) -> None:
+    agent, fn_calling, offers_tools, useful, useless, words = SCAFFOLDS[scaffold]
+    answers, warns = ANSWERS[case]
+    units = [str(place) for place in range(0, len(answers), 5)]
+    spec = {"agent": {"name": agent, "model": "openai/m"}}
+    run = stored_run(run_file(spec=spec, fn_calling=fn_calling), dict.fromkeys(units, "resolved"))
+    for unit in run.units:
+        some = answers[int(unit.instance_id) : int(unit.instance_id) + 5]
+        steps = [{"source": "agent", "metrics": {}, **(useful if is_useful else useless)} for is_useful in some]
+        tools = [{"type": "function"}] if offers_tools else None
+        data = json.dumps({"agent": {"name": agent, "tool_definitions": tools}, "steps": steps}).encode()
+        count_answers(unit, read_conversation(data))
+    caveats = [caveat for caveat in find_caveats(run) if "of the model's" in caveat]
+    assert bool(caveats) is warns
+    if warns:
+        assert caveats[0].startswith(f"49 of the model's 50 answers {words}. ")
+        assert ("--use-fn-calling" in caveats[0]) is (fn_calling is not None)
+
+
+def test_useless_answers_need_a_model() -> None:
+    run = stored_run(run_file(), {"a": "resolved"})
+    steps = [{"source": "agent", "message": ""}] * 20
+    count_answers(run.units[0], read_conversation(json.dumps({"steps": steps}).encode()))
+    assert (run.units[0].turns, run.units[0].model_answers) == (20, 0)
