@@ -26,48 +26,46 @@ dirname realpath mktemp truncate sha256sum md5sum expr test pwd whoami uname npr
 xargs diff cmp patch tar gzip git ps pkill
 """
 _USUAL = "libdl.so.2 libm.so.6 libpthread.so.0 librt.so.1 libutil.so.1 libgcc_s.so.1 libstdc++.so.6"
-"""Libraries that images have for programs of others, though no program of this one needs them."""
+"""Libraries that no program of this image needs, but programs of others may."""
 SETTINGS = ["ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "ENV LANG=C.UTF-8", "ENV HOME=/root", "WORKDIR /"]
 PYTHON_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
-SKIPPED = {
-    "__pycache__",
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "idlelib",
-    "tkinter",
-    "ensurepip",
-    "lib2to3",
-}
+SKIPPED = {"__pycache__", "site-packages", "dist-packages", "test", "tests"}
+SKIPPED |= {"idlelib", "tkinter", "ensurepip", "lib2to3"}
 
 
 def base_image(client: DockerClient) -> str:
-    """The name of an image with bash, coreutils, git, patch and python3 with pytest, made if it is not there.
+    """Return the name of an image with bash, coreutils, git, patch and python3 with pytest; make it if missing.
 
     Its tag is a digest of what goes in: the name changes with this machine's programs, so it is safe to reuse.
     """
     files = dict(_everything())
     digest = hashlib.sha256("\n".join(f"{to} {src} {_stamp(src)}" for to, src in sorted(files.items())).encode())
     name = f"{BASE}:{digest.hexdigest()[:16]}"
+    return name if _exists(client, name) else _import(client, name, files)
+
+
+def _exists(client: DockerClient, name: str) -> bool:
     try:
         client.images.get(name)
     except ImageNotFound:
-        repository, _, tag = name.partition(":")
-        client.api.import_image_from_data(_tar(files), repository=repository, tag=tag, changes=SETTINGS)
+        return False
+    return True
+
+
+def _import(client: DockerClient, name: str, files: dict[str, Path]) -> str:
+    repository, _, tag = name.partition(":")
+    client.api.import_image_from_data(_tar(files), repository=repository, tag=tag, changes=SETTINGS)
     return name
 
 
 def testbed_image(client: DockerClient, checkout: Path) -> str:
-    """The name of an image whose /testbed is ``checkout``, on the base image."""
+    """Return the name of an image whose /testbed is ``checkout``, on the base image."""
     base = base_image(client)
     digest = hashlib.sha256(base.encode())
     for path in sorted(p for p in checkout.rglob("*") if p.is_file()):
         digest.update(str(path.relative_to(checkout)).encode() + path.read_bytes())
     name = f"swe-argo-test-bed:{digest.hexdigest()[:16]}"
-    try:
-        client.images.get(name)
-    except ImageNotFound:
+    if not _exists(client, name):
         context = io.BytesIO()
         with tarfile.open(fileobj=context, mode="w") as tar:
             tar.add(checkout, "testbed", filter=_as_root)
@@ -78,7 +76,7 @@ def testbed_image(client: DockerClient, checkout: Path) -> str:
 
 
 def smallest_layer(marker: str = "") -> bytes:
-    """A layer, as a tar archive, in which a sandbox can run: shell and what detached jobs need, and ``/marker``."""
+    """Return the smallest layer (tar) in which a sandbox can run: a shell, the tools of detached jobs, ``/marker``."""
     programs = _programs(_JOBS)
     files = {f"/usr/bin/{program.name}": program for program in programs}
     files |= {str(library): library for library in _libraries(programs)}
@@ -86,18 +84,14 @@ def smallest_layer(marker: str = "") -> bytes:
 
 
 def busybox_image(client: DockerClient, busybox: Path) -> str:
-    """The name of an image in which everything but bash is busybox, as in images of alpine."""
+    """Return the name of an image in which everything but bash is busybox, as in images of alpine."""
     name = f"swe-argo-test-busybox:{hashlib.sha256(_stamp(busybox).encode()).hexdigest()[:16]}"
-    try:
-        client.images.get(name)
-    except ImageNotFound:
-        applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
-        bash = _programs("bash")
-        files = {"/usr/bin/bash": bash[0]} | {str(library): library for library in _libraries([*bash, busybox])}
-        files |= {f"/usr/bin/{applet}": busybox for applet in applets}
-        repository, _, tag = name.partition(":")
-        client.api.import_image_from_data(_tar(files), repository=repository, tag=tag, changes=SETTINGS)
-    return name
+    if _exists(client, name):
+        return name
+    applets = subprocess.run([str(busybox), "--list"], capture_output=True, text=True, check=True).stdout.split()
+    bash = _programs("bash")
+    files = {"/usr/bin/bash": bash[0]} | {str(library): library for library in _libraries([*bash, busybox])}
+    return _import(client, name, files | {f"/usr/bin/{applet}": busybox for applet in applets})
 
 
 def _programs(names: str) -> list[Path]:
@@ -105,7 +99,7 @@ def _programs(names: str) -> list[Path]:
 
 
 def _everything() -> Iterator[tuple[str, Path]]:
-    """Path in the image -> file of this machine."""
+    """Yield (path in the image, file of this machine)."""
     programs = _programs(_JOBS + _MORE)
     python = Path(os.path.realpath(sys.executable))
     stdlib = Path(sysconfig.get_path("stdlib"))
@@ -147,7 +141,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def _libraries(binaries: list[Path]) -> set[Path]:
-    """The shared libraries of these programs, the loader included."""
+    """Return the shared libraries of these programs, including the loader."""
     real = sorted({str(path.resolve()) for path in binaries})
     output = subprocess.run(["ldd", *real], capture_output=True, text=True, check=False).stdout
     words = [word for line in output.splitlines() if not line.endswith(":") for word in line.split()]
@@ -180,7 +174,7 @@ def _tar(files: dict[str, Path], texts: dict[str, str] | None = None) -> bytes:
 
 
 def _add_file(tar: tarfile.TarFile, name: str, source: Path, written: dict[str, str]) -> None:
-    """A file once; a second name of the same file (git's many) as a hard link."""
+    """Add a file once, and a second name of the same file (git has many) as a hard link."""
     if name in written.values():
         return
     info = _as_root(tar.gettarinfo(str(source), name))
@@ -199,7 +193,7 @@ def _links() -> list[tuple[str, str]]:
 
 
 def _canonical(path: str) -> str:
-    """Where a path lies once /bin, /lib and their like are links into /usr."""
+    """Return a path in an image whose /bin, /lib, /lib64 and /sbin are links into /usr."""
     path = os.path.normpath(path).lstrip("/")
     return f"usr/{path}" if path.split("/")[0] in {"bin", "sbin", "lib", "lib64"} else path
 

@@ -1,4 +1,4 @@
-"""A way to the S3 server that can be broken: the server itself keeps what it holds, for others and for later."""
+"""A proxy to the S3 server that can be broken; the server itself keeps its data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: cl
 
 
 class Way:
-    """A TCP proxy at an address that its clients reach. While ``broken``, every request is answered 503."""
+    """A TCP proxy. While ``broken``, it answers every request with 503."""
 
     def __init__(self, host: str, port: int, server: tuple[str, int]) -> None:
         self.url = ""
@@ -28,7 +28,7 @@ class Way:
         return self._broken
 
     def break_(self) -> None:
-        """From now on: connections that are open end, new ones meet a 503."""
+        """Close open connections and answer new ones with 503."""
         self._broken = True
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()
 
@@ -89,7 +89,7 @@ async def _flow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @contextlib.contextmanager
 def breakable(host: str, port: int, server: tuple[str, int]) -> Iterator[Way]:
-    """Such a way, for as long as the block lasts; port 0 is any that is free."""
+    """Run a proxy to ``server``; port 0 means any free port."""
     way = Way(host, port, server)
     ready, ended = threading.Event(), asyncio.Event()
     thread = threading.Thread(target=way._loop.run_until_complete, args=(way.serve(ready, ended),), daemon=True)

@@ -1,4 +1,4 @@
-"""A model's files for tests, made here: a tokenizer of bytes with Qwen's special tokens, and a chat template."""
+"""Model files for tests: a tokenizer of bytes with Qwen's special tokens, and a chat template."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TEMPLATE = """\
 
 
 def make_model(folder: Path) -> Path:
-    """The files, in ``folder``; 256 letters and seven tokens more."""
+    """Write the files to ``folder``: 256 letters and seven more tokens."""
     folder.mkdir(parents=True, exist_ok=True)
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(letters)}, merges=[]))

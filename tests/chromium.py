@@ -1,4 +1,4 @@
-"""The Chromium of this machine, driven by Playwright: what a page shows, asks for and says."""
+"""The Chromium of this machine, driven by Playwright."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.messages: list[str] = []
-        """What the page wrote to the console, and what the browser complained of."""
+        """Console messages and errors of the page."""
         self.requests: list[str] = []
-        """Every address asked for."""
+        """Requested addresses."""
         page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
 
     def size(self, width: int, height: int = 900) -> None:
-        """The size of the window, in CSS pixels."""
+        """Set the size of the window, in CSS pixels."""
         self.page.set_viewport_size({"width": width, "height": height})
 
     def open(self, url: str) -> None:
@@ -49,26 +49,26 @@ class Tab:
         self.page.screenshot(clip={"x": 0, "y": 0, "width": 1, "height": 1})
 
     def value(self, expression: str) -> Any:
-        """The value of an expression, evaluated beside the page (its own scripts may be forbidden)."""
+        """Return the value of an expression, evaluated beside the page (its own scripts may be forbidden)."""
         return self.page.evaluate(expression)
 
     def click(self, selector: str) -> None:
-        """A real click of the mouse on an element."""
+        """Click on an element with the mouse."""
         self.page.click(selector)
         self.settle()
 
     def picture(self, *, whole: bool = False) -> bytes:
-        """A PNG of the window, or of the whole page."""
+        """Return a PNG of the window, or of the whole page."""
         return self.page.screenshot(full_page=whole)
 
     def sideways(self) -> int:
-        """Pixels by which the page is wider than the window."""
+        """Return the number of pixels by which the page is wider than the window."""
         return int(self.value("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
 @contextmanager
 def browser() -> Iterator[Tab]:
-    """A fresh browser with one empty tab; it is gone afterwards."""
+    """Start a fresh browser with one empty tab."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=BROWSER) as chromium:

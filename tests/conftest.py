@@ -1,8 +1,13 @@
-"""What tests of several folders share."""
+"""Fixtures for tests of several folders."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import os
+import signal
+import sys
+from collections.abc import Generator, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 
-# How long an example takes is the machine's affair.
+# Examples have no deadline: machines differ.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
@@ -30,7 +35,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="session")
 def docker_client() -> Iterator[DockerClient]:
-    """A client of a real Docker engine, started if none answers; skips with the reason where there can be none."""
+    """A client of a real Docker engine, started if none answers; skips with a reason if that is impossible."""
     docker = pytest.importorskip("docker")
     try:
         with shared_engine() as host, closing(docker.DockerClient(host) if host else docker.from_env()) as client:
@@ -41,7 +46,7 @@ def docker_client() -> Iterator[DockerClient]:
 
 @pytest.fixture
 def docker_host(docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The engine of ``docker_client`` is the one that this process and its children find."""
+    """Let this process and its children use the engine of ``docker_client``."""
     from swe_argo.steps.sandbox.docker.engine import connect_engine
 
     address = docker_client.api.base_url.replace("http+docker://localhost", "unix://")
@@ -53,8 +58,58 @@ def docker_host(docker_client: DockerClient, monkeypatch: pytest.MonkeyPatch) ->
     connect_engine.cache_clear()
 
 
+def pytest_configure() -> None:
+    """Undo what a shell does to a command that it starts in the background: it has both signals ignored.
+
+    Every program that a test starts would inherit that, and never notice the Ctrl-C that the test sends.
+    """
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+OPEN_FILES = pytest.StashKey[AbstractSet[object]]()
+
+
+def open_files() -> AbstractSet[object]:
+    """Return the numbers of this process' open files and sockets, those of other threads among them."""
+    return set(os.listdir("/dev/fd"))  # noqa: PTH208 - no need of paths
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Drop what a failed test left open with its traceback: pytest keeps it until the next test, and blames that."""
+    item.stash[OPEN_FILES] = open_files()
+    result = yield
+    if hasattr(sys, "last_value"):
+        for name in ("last_exc", "last_type", "last_value", "last_traceback"):
+            vars(sys).pop(name, None)
+        collect_garbage()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that left files open in reference cycles: a later test would be blamed for the warning."""
+    result = yield
+    if open_files() - item.stash[OPEN_FILES] and (leaks := collect_garbage()):
+        pytest.fail(f"left open: {'; '.join(leaks)}", pytrace=False)
+    return result
+
+
+def collect_garbage() -> list[str]:
+    """Return what finalizers raised, with `filterwarnings = error` the warnings of files that were left open."""
+    messages: list[str] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda error: messages.append(str(error.exc_value))
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    return messages
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups that share something dear, which one worker makes once, come first: what is short fills the rest."""
+    """Put groups with an expensive fixture, which one worker makes, first; short tests fill the rest."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 

@@ -23,20 +23,20 @@ _LEFT_OUT += [f"usr/share/{name}/*" for name in ("doc", "man", "locale", "info")
 
 
 class NoDebianError(Exception):
-    """Why there is no base image."""
+    """There is no base image; the message says why."""
 
 
 def cache_path(name: str) -> Path:
-    """Where something that is dear to make is kept between test runs, outside the repository."""
+    """Return the path of an expensive artifact that is kept between test runs, outside the repository."""
     folder = settings().home_folder / "tests"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / name
 
 
 def root_archive(packages: str = PACKAGES) -> Path:
-    """A tar archive of a minimal Debian with these packages, by default python3, its venv module, pytest, git, patch.
+    """Return a tar archive of a minimal Debian with these packages.
 
-    Made once, in about a minute, of the release and mirror that apt uses here. Raises NoDebianError with the reason.
+    It is made once, in about a minute, from the release and mirror of apt on this machine. Raises NoDebianError.
     """
     mirror, release = _mirror()
     key = hashlib.sha256(f"{RECIPE} {release} {packages}".encode()).hexdigest()[:12]
@@ -49,7 +49,7 @@ def root_archive(packages: str = PACKAGES) -> Path:
 
 
 def _mirror() -> tuple[str, str]:
-    """Address and code name of the first package index that apt uses."""
+    """Return address and code name of the first package index of apt."""
     apt_get = shutil.which("apt-get")
     if apt_get is None:
         raise NoDebianError("this machine has no apt, whose mirror debootstrap would use")

@@ -1,4 +1,4 @@
-"""A real Docker engine for tests: the one that answers, else a dockerd of our own in a temporary folder."""
+"""A real Docker engine for tests: the running one, else a dockerd of our own in a temporary folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTAINERD_PID = "exec/containerd/containerd.pid"
 
 
 class NoEngineError(Exception):
-    """Why there is no Docker engine for the tests."""
+    """There is no Docker engine for the tests; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Engine:
 
     @property
     def host(self) -> str:
-        """What DOCKER_HOST must be."""
+        """The value for DOCKER_HOST."""
         return f"unix://{self.folder}/docker.sock"
 
     def start(self) -> None:
@@ -47,10 +47,8 @@ class Engine:
         if os.getuid() != 0:
             raise NoEngineError("no engine answers, and only root can start one")
         self.folder.mkdir(parents=True, exist_ok=True)
-        for pid_file in (
-            "pid",
-            CONTAINERD_PID,
-        ):  # of a killed engine; dockerd would take a zombie for a live containerd
+        # Files of a killed engine: dockerd would take a zombie for a live containerd.
+        for pid_file in ("pid", CONTAINERD_PID):
             (self.folder / pid_file).unlink(missing_ok=True)
         options = ["--data-root", "data", "--exec-root", "exec", "--pidfile", "pid"]
         paths = [str(self.folder / word) if not word.startswith("-") else word for word in options]
@@ -96,14 +94,15 @@ class Engine:
         return f"swe{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
 
     def _make_bridge(self) -> str:
-        """A network of its own: engines that share docker0 break each other, and one without any removes it."""
+        """Create a bridge for this engine: engines that share docker0 break each other."""
         number = int(self._bridge[3:], 16)
         gateway = f"10.{200 + number % 50}.{number // 50 % 250}.1/24"
         if not Path(f"/sys/class/net/{self._bridge}").exists():
-            for command in (
+            link, address = (
                 ["link", "add", self._bridge, "type", "bridge"],
                 ["addr", "add", gateway, "dev", self._bridge],
-            ):
+            )
+            for command in (link, address):
                 if subprocess.run(["ip", *command], check=False, capture_output=True).returncode:
                     raise NoEngineError(f"`ip {' '.join(command)}` failed")
         return self._bridge
@@ -166,9 +165,7 @@ def shared_engine() -> Iterator[str | None]:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if answers(engine.host):
                 break
-            fcntl.flock(
-                lock, fcntl.LOCK_EX
-            )  # not atomic: another may have started or ended it meanwhile, so look again
+            fcntl.flock(lock, fcntl.LOCK_EX)  # not atomic: another process may have started or ended it meanwhile
             if not answers(engine.host):
                 engine.start()
         try:

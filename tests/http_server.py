@@ -1,4 +1,4 @@
-"""HTTP servers of this machine: what every one that tests stand up has in common."""
+"""The common base of the HTTP servers that tests start on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Requests of every method come to ``respond``."""
+    """A handler that passes requests of every method to ``respond``."""
 
     def respond(self) -> None:
-        """Answer the request: nothing is here, unless a server says otherwise."""
+        """Answer the request; by default 404."""
         self.answer(404)
 
     def do_GET(self) -> None:
@@ -23,11 +23,11 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def body(self) -> bytes:
-        """The body of the request, empty where there is none."""
+        """Return the body of the request, empty if there is none."""
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def answer(self, status: int, body: bytes | str | Mapping[str, Any] | list[Any] = b"", **headers: str) -> None:
-        """A whole answer, JSON of a mapping or a list; to HEAD its headers alone, named like ``Content_Type``."""
+        """Send an answer, JSON for a mapping or list, only headers to HEAD. Header names are like ``Content_Type``."""
         all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if isinstance(body, Mapping | list):
             body = json.dumps(body)
@@ -41,12 +41,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: it would be printed among the tests."""
+        """Log nothing: it would be printed among the tests."""
 
 
 @contextmanager
 def serve(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a server on a port of its own, ``http://127.0.0.1:1234``; gone at the end."""
+    """Serve on a free port and yield the address, ``http://127.0.0.1:1234``."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         # A connection of HTTP/1.0 ends with its answer, which is waited for; another may be kept open by its client.
         server.daemon_threads = handler.protocol_version != "HTTP/1.0"

@@ -18,9 +18,7 @@ from swe_argo.steps.kube.client import Cluster
 from tests.http_server import Handler, serve
 
 NAMESPACE = "evals"
-PATH = re.compile(
-    rf"/(?:apis/argoproj.io/v1alpha1|api/v1)/namespaces/(?:{NAMESPACE}|nowhere)/(\w+)(?:/([\w.-]+))?",
-)
+PATH = re.compile(rf"/(?:apis/argoproj.io/v1alpha1|api/v1)/namespaces/(?:{NAMESPACE}|nowhere)/(\w+)(?:/([\w.-]+))?")
 SERVED = ("workflows", "workflowtemplates", "cronworkflows", "pods", "configmaps", "secrets", "resourcequotas")
 NAMES_ONLY = "PartialObjectMetadataList"
 MERGE = "application/merge-patch+json"
@@ -32,7 +30,7 @@ Response = tuple[int, Plain]
 
 @dataclass
 class Request:
-    """What came over the line."""
+    """A received request."""
 
     method: str
     path: str
@@ -44,7 +42,7 @@ class Request:
 
 @dataclass
 class KubeApi:
-    """What is there, what was asked, and how it behaves."""
+    """The objects, received requests and faults of a server."""
 
     url: str = ""
     objects: dict[tuple[str, str], Plain] = field(default_factory=dict)
@@ -52,23 +50,23 @@ class KubeApi:
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     """Method, path with query and body, in order; a list of whole objects is marked ``bodies`` in place of its body."""
     busy: int = 0
-    """So many next requests are answered 503."""
+    """The number of next requests to answer with 503."""
     away: int = 0
-    """So many next connections are cut without an answer."""
+    """The number of next connections to cut without an answer."""
     hang_s: float = 0.0
-    """How long every answer takes."""
+    """Delay of every answer."""
     over: threading.Event = field(default_factory=threading.Event)
-    """Nothing hangs any more."""
+    """Set to end all delays."""
     forbidden: tuple[str, ...] = ()
-    """Kinds that nobody may read."""
+    """Kinds that no one may read."""
     token: str = ""
     """The one bearer token that is accepted; empty accepts any."""
     page: int = 2
-    """Objects of an answer, whatever limit is asked for."""
+    """Maximum number of objects in an answer, whatever the requested limit."""
     _version: int = 0
 
     def put(self, kind: str, name: str, /, **body: Any) -> Plain:
-        """An object, there from now on; whatever it is, its resourceVersion is new."""
+        """Store an object with a new resourceVersion."""
         self._version += 1
         metadata = {"uid": f"uid-{name}", "creationTimestamp": f"2026-01-01T00:00:{self._version % 60:02}Z"}
         metadata |= body.pop("metadata", {}) | {"name": name, "resourceVersion": str(self._version)}
@@ -76,25 +74,25 @@ class KubeApi:
         return self.objects[kind, name]
 
     def names(self, kind: str) -> list[str]:
-        """Those of all objects of a kind, sorted."""
+        """Return the sorted names of a kind."""
         return sorted(name for of, name in self.objects if of == kind)
 
     def changed(self, method: str) -> list[str]:
-        """Names of what was changed by a method, in order."""
+        """Return the names of the objects changed by a method, in order."""
         return [where.split("?")[0].rpartition("/")[2] for how, where, _ in self.requests if how == method]
 
     def cluster(self) -> Cluster:
-        """As the code under test is handed it."""
+        """Return the client for the code under test."""
         configuration = Configuration(host=self.url)
         configuration.retries = False
         return Cluster(configuration, NAMESPACE, "context here")
 
     def kubeconfig(self, folder: Path) -> Path:
-        """A file that KUBECONFIG can name."""
+        """Write a file for KUBECONFIG."""
         return write_kubeconfig(folder, self.url, "here", namespace=NAMESPACE)
 
     def respond(self, request: Request) -> Response:
-        """What a request is answered."""
+        """Return the answer to a request."""
         if space := re.fullmatch(r"/api/v1/namespaces/(\w+)", request.path):
             return (200, {}) if space[1] == NAMESPACE else refusal(404, f'namespaces "{space[1]}" not found')
         match = PATH.fullmatch(request.path)
@@ -121,19 +119,19 @@ class KubeApi:
         return 200, self.objects[kind, name]
 
     def create(self, kind: str, body: Plain) -> Response:
-        """Make an object, if there is none of its name."""
+        """Create an object unless its name exists."""
         name = body["metadata"]["name"]
         if (kind, name) in self.objects:
             return refusal(409, f"{name} already exists", reason="AlreadyExists")
         return 201, self.put(kind, name, **body)
 
     def patch(self, kind: str, name: str, body: Plain) -> None:
-        """Change spec and status as the body says."""
+        """Merge the body into spec and status."""
         for part, values in body.items():
             self.objects[kind, name].setdefault(part, {}).update(values)
 
     def choose(self, kind: str, query: dict[str, str]) -> list[Plain]:
-        """The objects that the selectors of a query name."""
+        """Return the objects that match the selectors of a query."""
         return [item for (of, _), item in self.objects.items() if of == kind and _is_chosen(item, query)]
 
     def _list(self, kind: str, request: Request) -> Response:
@@ -152,7 +150,7 @@ class KubeApi:
 def write_kubeconfig(
     folder: Path, url: str, *contexts: str, user: Mapping[str, str] | None = None, **more: str
 ) -> Path:
-    """``kubeconfig`` in a folder, of one server; the first context is the current one, ``more`` is in all of them."""
+    """Write ``kubeconfig`` for one server; the first context is the current one, ``more`` is part of all."""
     path = folder / "kubeconfig"
     config = {
         "current-context": contexts[0],
@@ -170,7 +168,7 @@ Api = TypeVar("Api", bound=KubeApi)
 
 @contextmanager
 def serving(api: Api) -> Iterator[Api]:
-    """The server on a port of its own; gone at the end."""
+    """Serve on a free port."""
 
     class KubeHandler(Handler):
         def respond(self) -> None:
@@ -202,7 +200,7 @@ def serving(api: Api) -> Iterator[Api]:
 
 
 def refusal(code: int, message: str, reason: str = "") -> Response:
-    """As the API server refuses."""
+    """Return a refusal of the API server."""
     return code, {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code}
 
 
@@ -216,7 +214,7 @@ def _is_chosen(item: Plain, query: dict[str, str]) -> bool:
 
 
 def _holds(selector: str, labels: dict[str, str]) -> bool:
-    """One requirement of a selector, as Kubernetes reads it: a=b, a!=b (also where there is no a), a in (b,c), a."""
+    """Whether labels match one requirement: a=b, a!=b (also without a), a in (b,c), a."""
     if many := re.fullmatch(r"(\S+) in \((.*)\)", selector):
         return labels.get(many[1]) in many[2].split(",")
     if "!=" in selector:

@@ -1,4 +1,4 @@
-"""An npm registry on this machine, which serves packages of this process to the real client."""
+"""An npm registry on this machine for the real client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests import http_server
 
 @dataclass
 class NpmRegistry:
-    """What is served."""
+    """Served packages."""
 
     address: str = ""
     packages: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class NpmRegistry:
     """Path -> archive."""
 
     def add(self, name: str, version: str, files: dict[str, str], **about: Any) -> None:
-        """Serve a package; files that begin with ``#!`` may be executed."""
+        """Serve a package; files that begin with ``#!`` are executable."""
         package = {"name": name, "version": version, **about}
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w:gz") as archive:
@@ -44,7 +44,7 @@ class NpmRegistry:
 
 @contextmanager
 def serve() -> Iterator[NpmRegistry]:
-    """A registry on a free port of 127.0.0.1."""
+    """Serve on a free port of 127.0.0.1."""
     registry = NpmRegistry()
 
     class Handler(http_server.Handler):

@@ -1,4 +1,4 @@
-"""The connections of a server on an event loop, closed with it: one that outlives the loop is never closed."""
+"""The connections of a server on an event loop, which must be closed before the loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class OpenLines:
-    """``serve`` says what is done with a connection; ``take`` is for ``asyncio.start_server``."""
+    """Open connections; ``serve`` handles each one, ``take`` is for ``asyncio.start_server``."""
 
     def __init__(
         self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]

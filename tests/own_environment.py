@@ -1,4 +1,4 @@
-"""Virtual environments outside of the checkout, for what tests need and ``.venv`` is not to hold."""
+"""Virtual environments outside of the checkout, for libraries that ``.venv`` must not contain."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ INSTALL_TIMEOUT_S = 3600
 
 
 class NotInstalledError(Exception):
-    """Why something cannot be installed on this machine, in one line."""
+    """A library cannot be installed on this machine; the message says why in one line."""
 
 
 def make_environment(folder: Path, requirements: Path, *, name: str, timeout_s: float) -> Path:
-    """Its python: a new environment in ``folder``, which has the packages of a file and none that these ask for.
+    """Create an environment in ``folder`` with the packages of a file, without their dependencies; return its python.
 
-    What pip says is seen while it works, on stderr: stdout is left to the caller. ``timeout_s``: of either half. Raises
+    The output of pip goes to stderr. ``timeout_s`` applies to creation and installation, each. Raises
     NotInstalledError, which names ``name``.
     """
     python = folder / "bin" / "python"
@@ -33,10 +33,10 @@ def make_environment(folder: Path, requirements: Path, *, name: str, timeout_s: 
 
 
 def install_library(name: str, requirements: Path, *, size: str) -> Path:
-    """The python of an environment in the user's cache, another one for each set of versions, with a library to test.
+    """Return the python of an environment in the user's cache that has a library; install it once per set of versions.
 
-    Nothing is done where it is there already, else ``size`` is told. The project's own code is that of the checkout
-    (PYTHONPATH), whichever it is: only its version is installed. Raises NotInstalledError.
+    ``size`` is printed before an installation. The project's code comes from the checkout (PYTHONPATH); only its
+    version is installed. Raises NotInstalledError.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     fingerprint = "\0".join([requirements.read_text(), sys.version])

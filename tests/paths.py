@@ -1,4 +1,4 @@
-"""Where the tests find real data, and what to say where there is none."""
+"""Paths of the checkout and of real data."""
 
 from __future__ import annotations
 

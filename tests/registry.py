@@ -1,4 +1,4 @@
-"""A container registry on this machine: what pulls and pushes use of the distribution protocol, and failures."""
+"""A container registry on this machine: the distribution protocol of pulls and pushes, with failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 
 @dataclass
 class Registry:
-    """What is served. ``failures`` are answered to the next requests for manifests, one each: status, code, message."""
+    """Served images. ``failures`` answer the next requests for manifests, one each: status, code, message."""
 
     address: str = ""
     manifests: dict[str, bytes] = field(default_factory=dict)
@@ -29,34 +29,30 @@ class Registry:
     """By digest."""
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
-    """The names of which a manifest was asked for, in order."""
+    """The names of the requested manifests, in order."""
 
     def add(self, name: str, layer: bytes, tag: str = "latest") -> str:
-        """Serve ``<address>/<name>:<tag>`` as one tar archive; gives the manifest's digest."""
-        config = {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Env": ["PATH=/usr/bin:/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
-        }
+        """Serve ``<address>/<name>:<tag>`` with one layer (tar); return the manifest's digest."""
+        config: dict[str, Any] = {"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/bin:/bin"]}}
+        config["rootfs"] = {"type": "layers", "diff_ids": [_digest(layer)]}
         parts = [(CONFIG, json.dumps(config).encode()), (LAYER, gzip.compress(layer, 1, mtime=0))]
         descriptors = [{"mediaType": kind, "size": len(data), "digest": self.put_blob(data)} for kind, data in parts]
         body = {"schemaVersion": 2, "mediaType": MANIFEST, "config": descriptors[0], "layers": descriptors[1:]}
         return self.put_manifest(name, tag, json.dumps(body).encode())
 
     def put_blob(self, data: bytes) -> str:
-        """Keep it; gives its digest."""
+        """Store a blob and return its digest."""
         self.blobs[_digest(data)] = data
         return _digest(data)
 
     def put_manifest(self, name: str, tag: str, manifest: bytes) -> str:
-        """Keep it by its tag and its digest, which is given."""
+        """Store a manifest by its tag and its digest; return the digest."""
         for reference in (tag, _digest(manifest)):
             self.manifests[f"{name}:{reference}"] = manifest
         return _digest(manifest)
 
     def config(self, reference: str) -> dict[str, Any]:
-        """The image's configuration, once all that its manifest names has arrived."""
+        """Return the image's configuration; all its layers must be stored."""
         manifest = json.loads(self.manifests[reference])
         missing = [layer["digest"] for layer in manifest["layers"] if layer["digest"] not in self.blobs]
         assert not missing, f"{reference} lacks layers {missing}"
@@ -66,7 +62,7 @@ class Registry:
 
 @contextmanager
 def serve() -> Iterator[Registry]:
-    """A registry on a free port of 127.0.0.1, which a Docker engine on this machine takes without TLS."""
+    """Serve on a free port of 127.0.0.1, which a Docker engine on this machine accepts without TLS."""
     registry = Registry()
     uploads: dict[str, bytes] = {}
 

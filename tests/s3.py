@@ -55,7 +55,7 @@ def _error(status: str, code: str, message: str) -> tuple[str, str]:
 
 @contextmanager
 def moto(habit: Habit = lambda _environ: None) -> Iterator[str]:
-    """The address of a moto server; those of one process hold the same things. ``habit`` is that of another server."""
+    """Serve moto and yield its address; all servers of a process share their buckets. ``habit``: of another server."""
     from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
@@ -88,7 +88,7 @@ def s3_endpoint() -> Iterator[str]:
 
 @contextmanager
 def odd_server(habit: Habit, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Buckets as a server of another habit has them; they are those of the ``bucket`` fixture."""
+    """Serve the bucket of the ``bucket`` fixture with the habit of another server."""
     with moto(habit) as address, monkeypatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", address)
         settings.cache_clear()
@@ -98,14 +98,9 @@ def odd_server(habit: Habit, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name, value in {
-        "AWS_ENDPOINT_URL": s3_endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
+    about = {"ENDPOINT_URL": s3_endpoint, "DEFAULT_REGION": "us-east-1", "EC2_METADATA_DISABLED": "true"}
+    for name, value in {**about, "ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
     settings.cache_clear()
     client = boto3.client("s3", endpoint_url=s3_endpoint)
     client.create_bucket(Bucket="runs-here")

@@ -1,4 +1,4 @@
-"""What a model would say that solves a mini instance: the reference patch, by each scaffold's own tools."""
+"""Scripted answers of a model that solves mini instances: the reference patch, by each scaffold's tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class ScriptedTurn:
-    """An answer of a model: what it thought, and the one tool that it called."""
+    """An answer of a model: a thought and one tool call."""
 
     thought: str
     tool: str
@@ -33,12 +33,12 @@ class ScriptedTurn:
 
 @cache
 def rows() -> dict[str, dict[str, Any]]:
-    """The mini instances by id."""
+    """Return the mini instances by id."""
     return {row["instance_id"]: row for row in load.load("mini", "test").rows}
 
 
 def edits(patch: str) -> list[Edit]:
-    """The hunks of a unified diff that changes files which are there before and after."""
+    """Return the hunks of a unified diff that neither adds nor removes files."""
     changes = []
     for part in re.split(r"^diff --git .*\n", patch, flags=re.MULTILINE)[1:]:
         path = re.search(r"^\+\+\+ b/(.+)$", part, re.MULTILINE)
@@ -52,7 +52,7 @@ def edits(patch: str) -> list[Edit]:
 
 
 def conversation(instance_id: str, scaffold: str) -> list[ScriptedTurn]:
-    """Look, edit, run the tests, finish: what solves ``instance_id`` with the tools of ``scaffold``."""
+    """Return the turns that solve ``instance_id`` with the tools of ``scaffold``: look, edit, test, finish."""
     patch = rows()[instance_id]["patch"]
     if scaffold == "mini-swe-agent":
         return _in_bash(patch)
@@ -62,12 +62,8 @@ def conversation(instance_id: str, scaffold: str) -> list[ScriptedTurn]:
     for path in dict.fromkeys(edit.path for edit in edits(patch)):
         turns.append(ScriptedTurn(f"Let me read {path}.", editor, {"command": "view", "path": f"/testbed/{path}"}))
     for edit in edits(patch):
-        arguments = {
-            "command": "str_replace",
-            "path": f"/testbed/{edit.path}",
-            "old_str": edit.old,
-            "new_str": edit.new,
-        }
+        arguments = {"path": f"/testbed/{edit.path}", "old_str": edit.old, "new_str": edit.new}
+        arguments = {"command": "str_replace", **arguments}
         turns.append(ScriptedTurn("This is where it goes wrong.", editor, arguments))
     turns.append(ScriptedTurn("Now the tests.", shell[0], {shell[1]: TESTS}))
     end = {"r2egym": ("finish", {"command": "submit"}), "sweagent": ("submit", {})}
@@ -87,12 +83,12 @@ def _in_bash(patch: str) -> list[ScriptedTurn]:
 
 
 def oneshot(instance_id: str) -> str:
-    """The one answer of agent oneshot."""
+    """Return the one answer for agent oneshot."""
     return f"I think this is what is wrong.\n\n<patch>\n{rows()[instance_id]['patch']}</patch>\n"
 
 
 def answers(instance_id: str, scaffold: str, *, fn_calling: bool) -> list[Answer]:
-    """The conversation as a model's answers, in function calling or in text."""
+    """Return the conversation as a model's answers, by function calling or as text."""
     if scaffold == "oneshot":
         return [Answer(oneshot(instance_id))]
     return [_answer(turn, scaffold, fn_calling) for turn in conversation(instance_id, scaffold)]
@@ -107,7 +103,7 @@ def _answer(turn: ScriptedTurn, scaffold: str, fn_calling: bool) -> Answer:
 
 
 def solving(scaffold: str, *, fn_calling: bool = True) -> Script:
-    """A model that solves every mini instance, each recognised by the first line of its issue."""
+    """Return a model script that solves every mini instance, recognised by the first line of its issue."""
     scripts = {
         _title(row): play(*answers(instance_id, scaffold, fn_calling=fn_calling)) for instance_id, row in rows().items()
     }
@@ -115,7 +111,7 @@ def solving(scaffold: str, *, fn_calling: bool = True) -> Script:
 
 
 def file(scaffold: str, *, fn_calling: bool = True) -> dict[str, Any]:
-    """The same as a script for ``python -m tests.model_server --script FILE``."""
+    """Return the same as the content of ``python -m tests.model_server --script FILE``."""
     conversations = [
         {"when": _title(row), "play": [_item(answer) for answer in answers(name, scaffold, fn_calling=fn_calling)]}
         for name, row in rows().items()

@@ -1,4 +1,4 @@
-"""Every link of the documentation leads somewhere, and every command line in it is one that the program takes."""
+"""The documentation: its links, command lines and make targets are valid."""
 
 from __future__ import annotations
 
@@ -15,20 +15,13 @@ from swe_argo.workflows.cli.aliases import translate_arguments
 from swe_argo.workflows.cli.main import app
 from tests.paths import ROOT
 
-PAGES = sorted(
-    ROOT / name
-    for name in subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    if "datasets/mini" not in name
-)
+LISTING = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+FILES = subprocess.run(LISTING, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+PAGES = sorted(ROOT / name for name in FILES if "datasets/mini" not in name)
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 TARGET = re.compile(r"`(?:\$ )?make ([a-z][a-z0-9 -]*)")
+GROUP: Any = typer.main.get_command(app)
 
 
 @cache
@@ -66,11 +59,10 @@ def flags_of(command: Any) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_docs_commands_are_valid(page: Path) -> None:
-    group: Any = typer.main.get_command(app)
     unknown = []
     for line in commands(page.read_text()):
         words = line.split()[1:]
-        command = group.commands.get(words[0])
+        command = GROUP.commands.get(words[0])
         if command is None:
             unknown.append(line)
             continue
@@ -87,11 +79,8 @@ def test_docs_name_existing_make_targets(page: Path) -> None:
     text = page.read_text()
     spoken = [word for words in TARGET.findall(text) for word in words.split()]
     blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    spoken += [
-        word
-        for words in re.findall(r"^(?:\$ )?make ((?:[a-z][a-z0-9-]*[ \n])+)", blocks, re.MULTILINE)
-        for word in words.split()
-    ]
+    calls = re.findall(r"^(?:\$ )?make ((?:[a-z][a-z0-9-]*[ \n])+)", blocks, re.MULTILINE)
+    spoken += [word for words in calls for word in words.split()]
     assert set(spoken) - targets == set()
 
 

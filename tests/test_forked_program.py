@@ -1,20 +1,22 @@
-"""A program that tests fork finds what it would find if it had been started, and ends as it would end then."""
+"""Forked programs behave as started ones: the same state, the same ends."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.forked_program import EARLY, run_program
 from tests.paths import ROOT
 
-PROGRAM = "tests.told_program"
+PROGRAM = "tests.probe_program"
 READ = """
 import os
 from importlib import import_module
@@ -43,35 +45,34 @@ print(*sorted(seen - {"HOME"}))  # which sysconfig reads for where packages of a
 
 RUNNER = """
 import os, sys
-from swe_argo.workflows.local.forked_programs import fork_root, request, root
+from swe_argo.workflows.local.forked_programs import fork_root, get_forker, make_request
 
-if "{}" == "the command line":
+if sys.argv[1] == "the command line":
     fork_root()
-program = root().start(request("tests.told_program", sys.argv[1:], os.environ), 0, 1, 2)
-print("\\ncode", program.wait())
+for words in sys.argv[2:]:
+    program = get_forker().start(make_request("tests.probe_program", words.split("|"), os.environ), 0, 1, 2)
+    print(f"\\ncode {program.wait()}\\n", end="", flush=True)
 """
-"""What runs a program as a runner runs its steps, from one that is what the command line is, or an interpreter."""
+"""Runs programs as a runner runs its steps: forked from the command line, or from a new interpreter."""
 
 
-def run_by_runner(root: str, *words: str, cwd: Path, env: dict[str, str]) -> tuple[int, str]:
-    """The exit code and what it printed."""
-    command = [sys.executable, "-c", RUNNER.format(root), *words]
-    result = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, cwd=cwd, env=env, timeout=120
-    )
-    output, _, code = result.stdout.rpartition("\ncode ")
-    return int(code), output
+def run_by_runner(root: str, *programs: str, cwd: Path, env: dict[str, str]) -> list[tuple[int, str]]:
+    """Return exit code and output of each program; ``|`` separates its words."""
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 120}
+    command = [sys.executable, "-c", RUNNER, root, *programs]
+    output = subprocess.run(command, check=True, cwd=cwd, env=env, **options).stdout
+    return [(int(code), text) for text, code in re.findall(r"(.*?)\ncode (-?\d+)\n", output, re.DOTALL)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder that a program of the tests can be started in."""
+    """A folder in which a program of the tests can be started."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     return tmp_path
 
 
 def started(*words: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """What is to be compared with."""
+    """Start the program, to compare with."""
     command = [sys.executable, "-m", PROGRAM, *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
 
@@ -87,25 +88,20 @@ def test_forked_program_has_same_state(folder: Path, monkeypatch: pytest.MonkeyP
     assert json.loads(forked.stdout)["environment"]["OF_ITS_OWN"] == "ü"
 
 
-ROOTS = ("the command line", "an interpreter")
+ENDS = ["return", "word", "code", "raise", "SIGTERM", "SIGKILL", "thread"]
 
 
-@pytest.mark.parametrize("root", ROOTS)
-def test_forked_step_has_same_state(tmp_path: Path, root: str) -> None:
-    env = {name: value for name, value in os.environ.items() if name != "SHELL"} | {"PYTHONUTF8": "1"}
+@pytest.mark.parametrize("root", ["the command line", "an interpreter"])
+def test_forked_step_equals_started_one(tmp_path: Path, root: str) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "SHELL"}
+    env |= {"PYTHONUTF8": "1", "PYTHONPATH": str(ROOT)}
     for cwd in (tmp_path, ROOT):
-        env["PYTHONPATH"] = str(ROOT)
-        code, output = run_by_runner(root, "tell", "a b", cwd=cwd, env=env)
-        assert code == 0
-        assert json.loads(output) == json.loads(started("tell", "a b", cwd=cwd, env=env).stdout)
-
-
-@pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGTERM", "SIGKILL", "thread"])
-@pytest.mark.parametrize("root", ROOTS)
-def test_forked_step_ends_alike(tmp_path: Path, root: str, end: str) -> None:
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    real = started(end, cwd=tmp_path, env=env)
-    assert run_by_runner(root, end, cwd=tmp_path, env=env) == (real.returncode, real.stdout)
+        (state, *ends) = run_by_runner(root, "tell|a b", *(ENDS if cwd == tmp_path else []), cwd=cwd, env=env)
+        assert state[0] == 0
+        assert json.loads(state[1]) == json.loads(started("tell", "a b", cwd=cwd, env=env).stdout)
+        for end, result in zip(ENDS, ends, strict=False):
+            real = started(end, cwd=cwd, env=env)
+            assert result == (real.returncode, real.stdout), end
 
 
 def test_forked_program_leaves_no_state(folder: Path) -> None:
@@ -114,7 +110,7 @@ def test_forked_program_leaves_no_state(folder: Path) -> None:
     assert json.loads(run_program(PROGRAM, ["tell"], folder).stdout) == json.loads(real.stdout)
 
 
-@pytest.mark.parametrize("end", ["return", "word", "code", "raise", "SIGINT", "SIGTERM", "SIGKILL", "thread"])
+@pytest.mark.parametrize("end", [*ENDS, "SIGINT"])
 def test_forked_program_ends_alike(end: str, folder: Path) -> None:
     forked = run_program(PROGRAM, [end], folder)
     real = started(end, cwd=folder, env=dict(os.environ))

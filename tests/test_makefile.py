@@ -1,4 +1,4 @@
-"""What make installs: the base lock for a run, the whole lock on top of it for other targets."""
+"""The locks that make installs: the base lock for a run, the whole lock on top of it for other targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel is whole: what it installs runs an evaluation, and brings the chart."""
+"""The wheel is complete: it runs an evaluation and contains the chart."""
 
 from __future__ import annotations
 

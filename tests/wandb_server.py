@@ -1,4 +1,4 @@
-"""Weights & Biases as its client sees it: projects and runs over GraphQL, histories by the file stream.
+"""A Weights & Biases server: projects and runs over GraphQL, histories by the file stream.
 
 Answers of the queries that wandb-core 0.31 sends (their texts stand in its binary), to the extent that it reads them.
 """
@@ -20,7 +20,7 @@ VIEWER = {"id": "3", "entity": "us", "username": "us", "email": "", "flags": "{}
 
 @dataclass
 class SentRun:
-    """What came of one run."""
+    """The data received for one run."""
 
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
@@ -29,17 +29,17 @@ class SentRun:
 
 @dataclass
 class WandbServer:
-    """``runs``: (project, id) -> what was sent."""
+    """``runs``: (project, id) -> received data."""
 
     address: str = ""
     runs: dict[tuple[str, str], SentRun] = field(default_factory=dict)
     status: int = 200
-    """Of every answer."""
+    """The status of every answer."""
     unknown: list[str] = field(default_factory=list)
-    """What was asked and is not known here."""
+    """Queries and paths that this server does not know."""
 
     def answer_query(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """The data of an answer."""
+        """Return the data of an answer."""
         if "UpsertBucket" in query:
             return {"upsertBucket": self._upsert(variables)}
         if "RunResumeStatus" in query:
@@ -47,16 +47,7 @@ class WandbServer:
             bucket = run and self._bucket(variables["project"], variables["name"], run)
             return {"model": {"id": "2", "name": variables["project"], "entity": ENTITY, "bucket": bucket}}
         if "Viewer" in query:
-            return {
-                "viewer": {
-                    "id": "3",
-                    "entity": "us",
-                    "username": "us",
-                    "email": "",
-                    "flags": "{}",
-                    "teams": {"edges": []},
-                }
-            }
+            return {"viewer": VIEWER}
         if "ServerFeatures" in query:
             return {"serverInfo": {"features": []}}
         if "CreateRunFiles" in query:
@@ -72,27 +63,21 @@ class WandbServer:
         return {"bucket": self._bucket(*name, run), "inserted": inserted}
 
     def _bucket(self, project: str, name: str, run: SentRun) -> dict[str, Any]:
+        about = {"id": "5", "name": name, "displayName": name, "description": "", "sweepName": None, "notes": ""}
+        counts = {"historyLineCount": len(run.history), "eventsLineCount": 0, "logLineCount": 0, "tags": []}
         return {
-            "id": "5",
-            "name": name,
-            "displayName": name,
-            "description": "",
-            "sweepName": None,
+            **about,
+            **counts,
             "project": {"id": "2", "name": project, "entity": ENTITY},
             "config": json.dumps(run.config),
             "summaryMetrics": json.dumps(run.summary),
-            "historyLineCount": len(run.history),
-            "eventsLineCount": 0,
-            "logLineCount": 0,
             "historyTail": json.dumps([json.dumps(row) for row in run.history[-1:]]),
             "eventsTail": "[]",
-            "tags": [],
-            "notes": "",
             "wandbConfig": '{"t": 1}',
         }
 
     def stream(self, project: str, name: str, files: dict[str, Any]) -> None:
-        """What the file stream brings: lines at an offset."""
+        """Store what the file stream sends: lines at an offset."""
         run = self.runs[project, name]
         history = files.get(HISTORY)
         if history:
@@ -104,7 +89,7 @@ class WandbServer:
 
 @contextmanager
 def wandb_server() -> Iterator[WandbServer]:
-    """One that knows no run yet."""
+    """Serve without any runs."""
     server = WandbServer()
 
     class Wandb(Handler):

@@ -1,4 +1,4 @@
-"""A webhook on this machine: answers what it is told to, one after the other, and keeps what it was sent."""
+"""A webhook on this machine that gives scripted answers and keeps what it received."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Webhook:
     bodies: list[Any] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
-    """Requests that are no POST to PATH."""
+    """Requests other than POST to PATH."""
 
 
 @contextmanager
 def webhook(answers: Sequence[Answer], delay_s: float = 0.0) -> Iterator[Webhook]:
-    """The last answer is given for ever."""
+    """Serve a webhook; the last answer is repeated."""
     received = Webhook()
 
     class Webhooks(Handler):

@@ -178,10 +178,7 @@ def test_sandbox_dns_is_limited(defaults: Rendered) -> None:
     assert selects(peer["podSelector"], {"k8s-app": "kube-dns"})
     assert selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": "kube-system"})
     (rule,) = [item for item in _egress(render("sandbox.nameservers={169.254.20.10,fd00::2}")) if "ports" in item]
-    assert rule == {
-        "to": [{"ipBlock": {"cidr": item}} for item in ("169.254.20.10/32", "fd00::2/128")],
-        "ports": ports,
-    }
+    assert rule == {"to": [{"ipBlock": {"cidr": item}} for item in ("169.254.20.10/32", "fd00::2/128")], "ports": ports}
 
 
 def test_allowed_cidr_is_reachable() -> None:

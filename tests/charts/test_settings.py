@@ -47,8 +47,7 @@ def test_secret_references_have_names(full: Rendered, small: Rendered) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "expected"),
-    [("", ""), ("a", "a/"), ("a/", "a/"), ("/a/b", "a/b/"), ("a/b//", "a/b/"), ("/", "")],
+    ("prefix", "expected"), [("", ""), ("a", "a/"), ("a/", "a/"), ("/a/b", "a/b/"), ("a/b//", "a/b/"), ("/", "")]
 )
 def test_prefix_ends_in_slash(prefix: str, expected: str) -> None:
     rendered = render(*PIPELINE, f"aws.s3.prefix={prefix}")

@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.verdict import GradeRecord, Integrity, Outcome
 from swe_argo.steps.errors import EXIT_CONFIG, EXIT_INFRA, EXIT_OK
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from tests.forked_program import run_program
 from tests.paths import ROOT
 from tests.steps.reports.synthetic import Synthetic
@@ -60,7 +60,7 @@ def test_canary_step_reports_success(store: Store, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("stops", "code"), [(False, EXIT_OK), (True, EXIT_CONFIG)])
 def test_canary_step_can_end_run(store: Store, tmp_path: Path, stops: bool, code: int) -> None:
-    run = record_of(store, RunFile, "r")
+    run = read_record(store, RunFile, "r")
     spec = run.spec.model_copy(update={"stop_on_canary": stops})
     store.put(key(RunFile, "r"), run.model_copy(update={"spec": spec}).to_bytes())
     write_grade(store, "a", Outcome.RESOLVED)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.start import RUN
 from swe_argo.steps import entry
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.verdict import GradeRecord
-from tests.bench.start import RUN
 
 STEP = """
 import sys, time
@@ -170,7 +170,10 @@ def test_failure_keeps_partial_outputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("body", ['raise InfraError(FailureClass.EXEC, "x", partial_outputs=(LEFT,))', "1 / 0"])
 @pytest.mark.parametrize("saves", [True, False])
 def test_failure_counts_usage(tmp_path: Path, body: str, saves: bool) -> None:
-    grown = "(context.leaves.mkdir(parents=True), (context.leaves / 'trajectory.json').write_bytes(LEFT.to_bytes()))"
+    grown = (
+        "(folder := context.partial_folder, folder.mkdir(parents=True),"
+        " (folder / 'trajectory.json').write_bytes(LEFT.to_bytes()))"
+    )
     spec = RUN.spec.model_copy(update={"save_checkpoints": saves})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "run.json").write_bytes(RUN.model_copy(update={"spec": spec}).to_bytes())

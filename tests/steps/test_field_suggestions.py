@@ -6,7 +6,7 @@ import pytest
 
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.field_suggestions import suggest_fields
-from swe_argo.steps.spec_parsing import checked, of_text
+from swe_argo.steps.spec_parsing import check_spec, of_text
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from swe_argo.steps.spec_parsing import checked, of_text
 )
 def test_misplaced_field_has_suggestion(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        checked(of_text(text, "RUN.toml"), "RUN.toml")
+        check_spec(of_text(text, "RUN.toml"), "RUN.toml")
     assert caught.value.reason.endswith(f"; did you mean {expected}?")
 
 

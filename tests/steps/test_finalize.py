@@ -19,7 +19,7 @@ from swe_argo.steps.planning.write import archive
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.write import write_report
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from tests.forked_program import early_variables, run_program
 from tests.paths import ROOT
 from tests.steps.argo.api_server import Api, serving
@@ -135,7 +135,7 @@ def test_finalize_follows_redo(world: World) -> None:
     plan = planned(world, unresolved=1)
     write_report(world.store, RUN)
     again = plan.units[0]
-    spec = record_of(world.store, RunFile, RUN).spec.model_copy(update={"run_id": RUN, "redo": [again.instance_id]})
+    spec = read_record(world.store, RunFile, RUN).spec.model_copy(update={"run_id": RUN, "redo": [again.instance_id]})
     name = key(GradeRecord, RUN, again.instance_id, again.attempt)
     grade = GradeRecord.from_bytes(world.store.get(name))
     rows = [{"instance_id": unit.instance_id} for unit in plan.units]

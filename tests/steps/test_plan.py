@@ -16,7 +16,7 @@ from swe_argo.steps.contracts.shard import Shard
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.store import open_store
 from swe_argo.steps.store.run_lock import DEAD_S, Lock
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.local.recovery import is_same_run
 from tests.forked_program import run_program
 from tests.paths import ROOT
@@ -69,7 +69,7 @@ def test_is_same_run_compares_times(tmp_path: Path) -> None:
     runs = []
     for desk in (Desk(tmp_path / "here"), Desk(tmp_path / "there")):
         assert desk.plan("--k=1").returncode == 0
-        runs.append(record_of(open_store(str(desk.store)), RunFile, RUN))
+        runs.append(read_record(open_store(str(desk.store)), RunFile, RUN))
     assert is_same_run(runs[0], runs[0])
     assert not is_same_run(*runs), "planned within a second, as likely as not"
 
@@ -119,7 +119,7 @@ def test_resumed_plan_has_missing_units(desk: Desk) -> None:
 
 def test_plan_keeps_tags_until_replaced(desk: Desk) -> None:
     def tags() -> list[str]:
-        return record_of(open_store(str(desk.store)), RunFile, RUN).spec.tags
+        return read_record(open_store(str(desk.store)), RunFile, RUN).spec.tags
 
     assert desk.plan('--spec-text=tags = ["a", "b"]').returncode == 0
     assert tags() == ["a", "b"]
@@ -173,7 +173,7 @@ def test_plan_caps_default_agent_timeout(desk: Desk) -> None:
     limited = "--at-most=agent.timeout_s=60"
     assert desk.plan('--spec-text=agent = {name = "idle", timeout_s = 120}', limited).returncode == 64
     assert desk.plan('--spec-text=agent.name = "idle"', limited).returncode == 0
-    assert record_of(open_store(str(desk.store)), RunFile, RUN).spec.agent.timeout_s == 60
+    assert read_record(open_store(str(desk.store)), RunFile, RUN).spec.agent.timeout_s == 60
 
 
 NAMES = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.spec_parsing import Tables, checked, merge_tables, of_text, put_item
+from swe_argo.steps.spec_parsing import Tables, check_spec, merge_tables, of_text, put_item
 
 TABLES = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers()),
@@ -41,7 +41,7 @@ def test_laid_over_prefers_upper_layer(below: Tables, above: Tables) -> None:
 def test_text_field_keeps_numbers(text: str, run_id: str) -> None:
     tables: Tables = {}
     put_item(tables, f"run_id={text}")
-    assert checked(tables, "test").run_id == run_id
+    assert check_spec(tables, "test").run_id == run_id
 
 
 def test_toml_and_json_parse_alike() -> None:
@@ -66,7 +66,7 @@ def test_malformed_text_is_refused(text: str, kind: str) -> None:
 )
 def test_non_text_bytes_are_refused(spec: Any, field: str) -> None:
     with pytest.raises(ConfigError, match=f"{field}: .* contains bytes that are not UTF-8 text") as refusal:
-        checked(spec, "flags")
+        check_spec(spec, "flags")
     assert str(refusal.value).isprintable()
 
 
@@ -75,7 +75,7 @@ def test_non_text_bytes_are_refused(spec: Any, field: str) -> None:
     "above", ['{"sandbox": {"namespace": "b"}}', '{"sandbox": {"kubernetes": {"namespace": "b"}}}']
 )
 def test_upper_layer_wins_by_any_name(below: str, above: str) -> None:
-    spec = checked(merge_tables(of_text(below, "file"), of_text(above, "text")), "spec")
+    spec = check_spec(merge_tables(of_text(below, "file"), of_text(above, "text")), "spec")
     assert spec.sandbox.kubernetes.namespace == "b"
 
 

@@ -1,4 +1,4 @@
-"""A terminal for programs under test: a pty of a given width, and what a person sees on it at the end."""
+"""A terminal for programs under test: a pty of a given size, and the text that it shows at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])|\x1b\](?:[^\x07\x1b]*)(?:\x07|
 def run_at_terminal(
     words: Sequence[str], columns: int, rows: int, env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> tuple[int, str]:
-    """(exit code, all that a program wrote) where its input and output are a terminal of that size."""
+    """Run a program at a terminal of this size; return its exit code and output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     quiet = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "CI")}
@@ -36,17 +36,17 @@ def run_at_terminal(
     try:
         while part := os.read(ours, 65536):
             output += part
-    except OSError:  # so Linux tells that the other side is closed
+    except OSError:  # on Linux: the other side is closed
         pass
     os.close(ours)
     return process.wait(), output.decode()
 
 
 class Screen:
-    """Lines of text as a terminal of so many columns shows them, with all that was scrolled away.
+    """The text that a terminal of this size shows, including the part scrolled away.
 
-    It knows what rich sends: text, line ends, colours, cursor up, erasing a line, and the cursor hidden and shown. Any
-    other code is an error: what it does would not be known.
+    It supports the codes that rich sends: line ends, colours, cursor up, erase line, hide and show the cursor. Other
+    codes are an error.
     """
 
     def __init__(self, columns: int, rows: int, text: str) -> None:
@@ -62,7 +62,7 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """What is seen, without blanks at the ends and empty lines at the end."""
+        """The visible lines, without trailing blanks and trailing empty lines."""
         rows = ["".join(row.get(n, " ") for n in range(max(row, default=-1) + 1)).rstrip() for row in self._cells]
         while rows and not rows[-1]:
             rows.pop()
@@ -77,10 +77,10 @@ class Screen:
         elif command == "K" and how == "2":
             self._cells[self._row] = {}
         else:
-            raise AssertionError(f"a code that this terminal does not know: {code[0]!r}")
+            raise AssertionError(f"an unsupported code: {code[0]!r}")
 
     def _write(self, text: str) -> None:
-        assert "\x1b" not in text, f"a code that this terminal does not know: {text!r}"
+        assert "\x1b" not in text, f"an unsupported code: {text!r}"
         for letter in text:
             if letter == "\r":
                 self._column = 0

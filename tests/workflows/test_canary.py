@@ -1,4 +1,4 @@
-"""The canary of a run: reference patches first, and what is said, or not begun, where one fails."""
+"""The canary of a run: its reference patches come first, and a failed one warns or stops."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from swe_argo.steps.contracts.data import CANARY_ATTEMPT
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import EXIT_OK
-from swe_argo.steps.planning.canary import FROM_UNITS, USUAL, canary_size, plan_canary
+from swe_argo.steps.planning.canary import DEFAULT_SIZE, MIN_UNITS, canary_size, plan_canary
 from swe_argo.steps.store import Store, open_store
 from swe_argo.workflows.terminal.run_end import EXIT_FAILED
-from tests.workflows.command import plan, summary, swe_argo
-from tests.workflows.unfit_rows import make_unfit_rows
+from tests.workflows.command import plan_request, summary, swe_argo
+from tests.workflows.validation_rows import make_validation_rows
 
 FAILED = "These machines cannot be trusted: the reference patch failed in 1 of 2 canary instances: gold-fails"
 
 
 @pytest.fixture
 def words(tmp_path: Path) -> tuple[str, ...]:
-    """A run of given patches, of which the first two instances have a reference patch that works, and one that not."""
-    family = make_unfit_rows(tmp_path)
+    """Return a run of two given patches; the reference patch of the second instance fails."""
+    family = make_validation_rows(tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     predictions = [
         {"instance_id": row["id"], "model_name_or_path": "m", "model_patch": row["gold"]} for row in rows[:2]
@@ -86,18 +86,16 @@ def test_stop_on_canary_ends_run(tmp_path: Path, words: tuple[str, ...]) -> None
     assert graded(tmp_path) == {"good/0", "gold-fails/0", "good/1", "gold-fails/1"}
 
 
-def test_passed_canary_prints_one_line(tmp_path: Path, words: tuple[str, ...]) -> None:
-    result = swe_argo(*words, "--canary", "1", "--stop-on-canary")
-    assert result.returncode == EXIT_OK, result.stdout + result.stderr
-    assert "Canary: the reference patches of 1 instance are resolved on these machines." in result.stdout
-    assert [(unit.instance_id, unit.attempt) for unit in plan(str(tmp_path / "store"), "r").canary] == [("good", 0)]
+def test_canary_grades_first_instances(tmp_path: Path, words: tuple[str, ...]) -> None:
+    canary = plan_request(*words[1:], "--canary", "1").canary
+    assert [(unit.instance_id, unit.attempt) for unit in canary] == [("good", 0)]
 
 
 @pytest.mark.parametrize(
     ("agent", "backend", "canary", "to_do", "size"),
     [
-        ("given", "kubernetes", None, FROM_UNITS, USUAL),
-        ("given", "kubernetes", None, FROM_UNITS - 1, 0),
+        ("given", "kubernetes", None, MIN_UNITS, DEFAULT_SIZE),
+        ("given", "kubernetes", None, MIN_UNITS - 1, 0),
         ("given", "kubernetes", 0, 500, 0),
         ("given", "docker", None, 500, 0),
         ("given", "local", 2, 1, 2),
@@ -118,11 +116,8 @@ def rows_of(*repos: str, patch: str = "diff") -> list[dict[str, str]]:
 def test_canary_covers_repositories(store: Store) -> None:
     spec = RunSpec(run_id="r", agent=AgentSpec(name="given"), canary=3)
     canary = plan_canary(spec, rows_of("a", "a", "a", "b", "b"), 5, store, doubtful={"i3"})
-    assert [(unit.instance_id, unit.attempt) for unit in canary.units] == [
-        ("i0", CANARY_ATTEMPT),
-        ("i4", CANARY_ATTEMPT),
-        ("i1", CANARY_ATTEMPT),
-    ]
+    assert [unit.instance_id for unit in canary.units] == ["i0", "i4", "i1"]
+    assert {unit.attempt for unit in canary.units} == {CANARY_ATTEMPT}
 
 
 def test_canary_needs_reference_patches(store: Store) -> None:

@@ -9,7 +9,7 @@ from swe_argo.steps.reports.comparison.record import Comparison
 from swe_argo.steps.reports.write import write_report
 from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic import Synthetic
-from tests.workflows.command import swe_argo
+from tests.workflows.command import call
 
 
 @pytest.fixture(scope="module")
@@ -25,26 +25,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_compare_starts_with_differences(store: str) -> None:
-    result = swe_argo("compare", "old", "new", "--store", store)
+    result = call("compare", "old", "new", "--store", store)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "new compared with old (planned 2026-11-20 22:04 UTC)"
-    order = [
-        next(number for number, line in enumerate(lines) if words in line)
-        for words in (
-            "difference in set-up",
-            "new minus old: ",
-            "McNemar's exact test",
-            "Lost, ",
-            "Without a verdict, ",
-        )
-    ]
+    parts = ("difference in set-up", "new minus old: ", "McNemar's exact test", "Lost, ", "Without a verdict, ")
+    order = [next(number for number, line in enumerate(lines) if words in line) for words in parts]
     assert order == sorted(order)
     assert "runs/new/report/compare.json" not in open_store(store).keys("runs/new/report/")
 
 
 def test_compare_json_matches_comparison(store: str) -> None:
-    completed = swe_argo("compare", "old", "new", "--store", store, "--json")
+    completed = call("compare", "old", "new", "--store", store, "--json")
     result = Comparison.model_validate(json.loads(completed.stdout))
     assert (result.against, result.run_id, result.common) == ("old", "new", 40)
 
@@ -53,7 +45,7 @@ def test_compare_reads_second_store(store: str, tmp_path: Path) -> None:
     second_store = open_store(str(tmp_path), create=True)
     Synthetic("old", instances=40, mix={"resolved": 1}, log_lines=1).write(second_store)
     write_report(second_store, "old")
-    result = swe_argo("compare", "old", "old", "--store", store, "--store-b", str(tmp_path))
+    result = call("compare", "old", "old", "--store", store, "--store-b", str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert " 0 lost" in result.stdout
 
@@ -70,7 +62,7 @@ def test_compare_reads_second_store(store: str, tmp_path: Path) -> None:
     ],
 )
 def test_compare_refuses_in_one_line(store: str, words: list[str], message: str) -> None:
-    result = swe_argo("compare", *words, "--store", store)
+    result = call("compare", *words, "--store", store)
     assert (result.returncode, result.stdout) == (64, "")
     assert result.stderr.count("\n") == 1
     assert message in result.stderr

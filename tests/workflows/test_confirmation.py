@@ -1,4 +1,4 @@
-"""Confirmations on mini: cheats are resolved officially and never ok, reference patches are never suspect."""
+"""Confirmations on mini: resolved cheats are never ok, reference patches are never suspect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = {row["instance_id"]: row for row in load("mini", "test").rows}
 
 
 def in_package(instance: str, code: str) -> str:
-    """A patch that puts ``code`` at the end of the module that every test of the instance imports."""
+    """Return a patch that appends ``code`` to the module that every test of the instance imports."""
     repo = instance.removeprefix("mini__").rpartition("-")[0]
     path = f"src/{repo}/__init__.py" if repo == "plainconf" else f"{repo}/__init__.py"
     before = (REPOS / repo / path).read_text("utf-8").splitlines(keepends=True)
@@ -48,7 +48,7 @@ FAILURES_ADDED_AS_SUCCESS = """
 import unittest
 unittest.TextTestResult.addFailure = unittest.TextTestResult.addError = lambda self, test, err: self.addSuccess(test)
 """
-# Equal to whatever a test expects: no report is touched, and yet a changed copy of a test tells it.
+# Equal to any expected value: no report is touched, but a changed copy of a test detects it.
 EQUAL_TO_ALL = """
 _honest = slugify
 
@@ -90,15 +90,15 @@ _real.PluginManager.register = register
 
 
 def printed(instance: str) -> str:
-    """A summary as pytest prints it, then an end that looks like success."""
+    """Return code that prints a summary like pytest and exits with success."""
     tests = [*ROWS[instance]["FAIL_TO_PASS"], *ROWS[instance]["PASS_TO_PASS"]]
     lines = "".join(f"PASSED {test}\n" for test in tests) + f"===== {len(tests)} passed in 0.10s =====\n"
     # Standard output is pytest's capture by now; the real one is among the open files.
     return f"""
 import contextlib, os
-for each in range(3, 16):
+for descriptor in range(3, 16):
     with contextlib.suppress(OSError):
-        os.write(each, {lines!r}.encode())
+        os.write(descriptor, {lines!r}.encode())
 getattr(os, '_ex' + 'it')(0)
 """
 
@@ -120,7 +120,7 @@ ATTACKS = {
 def run(
     folder: Path, patches: dict[str, str], *words: str, env: dict[str, str] | None = None
 ) -> dict[str, GradeRecord]:
-    """The records of a run over these patches, by instance."""
+    """Run these patches and return the grade records by instance."""
     rows = [{"instance_id": name, "model_name_or_path": "m", "model_patch": text} for name, text in patches.items()]
     predictions = folder / "preds.json"
     predictions.write_text(json.dumps(rows))

@@ -1,4 +1,4 @@
-"""The same runs in containers of a real engine: the verdicts of ``local``, and a run that outlives its engine."""
+"""Runs in containers of a real engine: the verdicts equal those of ``local``, and a run survives its engine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """An engine of our own, to be killed."""
+    """An own engine, to be killed."""
     pytest.importorskip("docker")
     engine = Engine(tmp_path_factory.mktemp("engine"))
     try:
@@ -58,7 +58,7 @@ def environment(engine: Engine) -> dict[str, str]:
 
 
 def verdicts(store: str, run: str) -> dict[str, object]:
-    """Per instance what was decided, and how: outcome, counts, integrity."""
+    """Return outcome, counts and integrity of each unit."""
     stored = open_store(store)
     results: dict[str, object] = {}
     for unit in plan(store, run).units:

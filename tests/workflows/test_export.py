@@ -7,7 +7,7 @@ import pytest
 
 from swe_argo.steps.store import Store
 from tests.steps.test_export import IDS, fill
-from tests.workflows.command import swe_argo
+from tests.workflows.command import call
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def store(store: Store) -> Store:
 
 
 def test_export_writes_run(store: Store, tmp_path: Path) -> None:
-    result = swe_argo("export", "night", "--format", "mini", "--out", str(tmp_path / "out"), "--store", store.url)
+    result = call("export", "night", "--format", "mini", "--out", str(tmp_path / "out"), "--store", store.url)
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     assert result.stdout.splitlines() == [
         "note: 1 unit has no trajectory and is left out: django__django-3",
@@ -41,7 +41,7 @@ def test_export_writes_run(store: Store, tmp_path: Path) -> None:
     ],
 )
 def test_export_refuses_in_one_line(store: Store, words: list[str], message: str) -> None:
-    result = swe_argo("export", *words, "--store", store.url)
+    result = call("export", *words, "--store", store.url)
     assert result.returncode == 64
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
@@ -50,7 +50,7 @@ def test_export_refuses_in_one_line(store: Store, words: list[str], message: str
 def test_export_writes_verl_dataset(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--sample_limit", "5", "--val_ratio", "0.5", "--output_dir", str(out), "--prompt_style", "3"]
-    result = swe_argo("export", "mini", "--format", "verl", *words)
+    result = call("export", "mini", "--format", "verl", *words)
     assert result.returncode == 0, result.stderr
     message = f"3 rows in {out / 'train.parquet'}, 2 rows in {out / 'val.parquet'}; grading data in {out / 'store'}"
     assert result.stdout.splitlines()[-1] == message

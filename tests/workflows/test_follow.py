@@ -1,4 +1,4 @@
-"""A unit that is followed from another terminal: its turns as they come, and how it ended."""
+"""``show --follow``: a unit's turns as they come, and its end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from swe_argo.steps.host.folders import process_owner
 from swe_argo.steps.reports.reading import read_unit
 from swe_argo.steps.store import open_store
 from swe_argo.steps.store.run_lock import Lock
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.cli.follow import has_failed
 from tests.steps.reports.synthetic import Synthetic
-from tests.workflows.command import QUICK, begin, ids, swe_argo, wait_for
+from tests.workflows.command import QUICK, begin, call, ids, wait_for
 from tests.workflows.waiting_model import waiting_model
 
 
@@ -48,23 +48,22 @@ def test_follow_prints_turns_and_outcome(tmp_path: Path) -> None:
 
 
 BEGAN = datetime.fromisoformat("2026-11-20T22:10:00.9+00:00").timestamp()
-"""Of who holds a run whose unit has failed since, at 22:10:00, 22:11 and 22:12."""
+"""When a runner began whose unit has failed since, at 22:10:00, 22:11 and 22:12."""
 
 
 def lock_of_this_process(began_at: float) -> Lock:
-    return Lock(
-        token="t", process=process_owner(), pid=1, host=platform.node(), alive_at=time.time(), began_at=began_at
-    )
+    about = {"token": "t", "process": process_owner(), "pid": 1, "host": platform.node()}
+    return Lock.model_validate(about | {"alive_at": time.time(), "began_at": began_at})
 
 
 def test_follow_ends_at_final_failure(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     plan = Synthetic(run_id="r", instances=2, mix={"failed": 1}).write(store)
-    run = record_of(store, RunFile, "r")
+    run = read_record(store, RunFile, "r")
     twice = run.model_copy(update={"spec": run.spec.model_copy(update={"retries": 2})})
     store.put(key(RunFile, "r"), twice.to_bytes())
     store.put(key(Lock, "r"), lock_of_this_process(BEGAN).to_bytes())
-    result = swe_argo("show", "--follow", "r", plan.units[0].instance_id, "--store", store.url)
+    result = call("show", "--follow", "r", plan.units[0].instance_id, "--store", store.url)
     assert result.returncode == 3, result.stdout + result.stderr
     assert "the unit has failed finally; its run continues" in result.stdout
 
@@ -88,7 +87,7 @@ def test_has_failed_without_retries_left(
     stored, _ = read_unit(store, "r", plan.units[0])
     newest = stored.tries[-1]
     stored.tries[-1] = replace(newest, failure=newest.failure.model_copy(update={"exit_code": exit_code}))
-    spec = record_of(store, RunFile, "r").spec.model_copy(update={"retries": retries})
+    spec = read_record(store, RunFile, "r").spec.model_copy(update={"retries": retries})
     assert has_failed(stored, spec, lock_of_this_process(began_at)) is expected
 
 
@@ -96,11 +95,11 @@ def test_follow_reports_idle_unit(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "store"), create=True)
     plan = Synthetic(run_id="r", instances=1, mix={"resolved": 1}).write(store)
     name = plan.units[0].instance_id
-    result = swe_argo("show", "--follow", "r", name, "--store", store.url)
+    result = call("show", "--follow", "r", name, "--store", store.url)
     assert result.returncode == 0, result.stdout + result.stderr
     store.delete_many([key(GradeRecord, "r", name, 1)])
-    result = swe_argo("show", "--follow", "r", name, "--store", store.url)
+    result = call("show", "--follow", "r", name, "--store", store.url)
     assert result.returncode == 3
     assert f"the unit is not running on this machine; on a cluster, use: swe-argo watch {plan.run_id}" in result.stdout
-    refused = swe_argo("show", "--follow", "r", "--store", store.url)
+    refused = call("show", "--follow", "r", "--store", store.url)
     assert (refused.returncode, refused.stderr.count("\n")) == (64, 1)

@@ -1,4 +1,4 @@
-"""A model at work under ``swe-argo run``: its key, its limits, what a killed step leaves, the words of other tools."""
+"""Runs with a model: its key, its limits, killed steps, and the script of another tool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEY = "sk-0123456789-never-to-be-seen"
 
 
 def priced(script: Script, cost: float) -> Script:
-    """Each answer says that it cost so much."""
+    """Return a script whose answers cost this much."""
 
     def answer(request: dict[str, Any]) -> Answer | Fault:
         reply = script(request)
@@ -62,24 +62,21 @@ def test_model_key_is_never_written(tmp_path: Path) -> None:
     assert KEY not in result.stdout + result.stderr
 
 
-def test_step_arguments_contain_no_key(tmp_path: Path) -> None:
-    with model_server(slow(WORK)) as server:
-        runner = begin(*run_flags(server, tmp_path, *ids(QUICK[0])), env={"OPENAI_API_KEY": KEY})
-        wait_for(lambda: at_work(server, tmp_path))
-        for pid in [runner.pid, *steps_of(str(tmp_path))]:
-            assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        output, _ = runner.communicate(timeout=120)
+def run_with_killed_step(server: ModelServer, store: Path, **env: str) -> None:
+    """Run one instance whose step is killed at its second turn; no process has the key among its arguments."""
+    runner = begin(*run_flags(server, store, *ids(QUICK[0])), env=env | {"OPENAI_API_KEY": KEY})
+    wait_for(lambda: at_work(server, store))
+    for pid in [*steps_of(str(store)), runner.pid]:
+        assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    for pid in steps_of(str(store)):
+        kill(pid)
+    output, _ = runner.communicate(timeout=120)
     assert runner.returncode == 0, output
 
 
 def test_killed_step_keeps_trajectory(tmp_path: Path) -> None:
     with model_server(slow(WORK)) as server:
-        runner = begin(*run_flags(server, tmp_path, *ids(QUICK[0])), env={"LOG_LEVEL": "DEBUG", "OPENAI_API_KEY": KEY})
-        wait_for(lambda: at_work(server, tmp_path))
-        for pid in steps_of(str(tmp_path)):
-            kill(pid)
-        output, _ = runner.communicate(timeout=120)
-        assert runner.returncode == 0, output
+        run_with_killed_step(server, tmp_path, LOG_LEVEL="DEBUG")
         (killed,) = failures(open_store(str(tmp_path)), "r")
         assert killed.failure_class is FailureClass.STEP_KILLED
         assert killed.usage.calls == 1
@@ -96,12 +93,7 @@ def test_killed_step_keeps_trajectory(tmp_path: Path) -> None:
 
 def test_killed_step_keeps_cost(tmp_path: Path) -> None:
     with model_server(slow(WORK)) as server:
-        runner = begin(*run_flags(server, tmp_path, *ids(QUICK[0])), env={"EVAL_SAVE_CHECKPOINTS": "false"})
-        wait_for(lambda: at_work(server, tmp_path))
-        for pid in steps_of(str(tmp_path)):
-            kill(pid)
-        output, _ = runner.communicate(timeout=120)
-    assert runner.returncode == 0, output
+        run_with_killed_step(server, tmp_path, EVAL_SAVE_CHECKPOINTS="false")
     assert not list(tmp_path.glob("runs/r/units/*/1/tries/*/trajectory.json"))
     assert [failure.usage.calls for failure in failures(open_store(str(tmp_path)), "r")] == [1]
 
@@ -176,7 +168,7 @@ def test_llm_concurrency_bounds_run(tmp_path: Path) -> None:
 
 
 def slow(script: Script) -> Script:
-    """Answers the second turn of a conversation late: there is time to see the first one done."""
+    """Return a script that answers the second turn late, so that a test can see the first."""
 
     def answer(request: dict[str, Any]) -> Answer | Fault:
         reply = script(request)
@@ -187,7 +179,7 @@ def slow(script: Script) -> Script:
 
 
 def at_work(server: ModelServer, store: Path) -> bool:
-    """A step has made its first action and waits for the answer to that."""
+    """Whether a step waits for the answer to its first action."""
     lengths = [len(call.body["messages"]) for call in server.calls]
     return bool(steps_of(str(store))) and max(lengths, default=0) >= 4
 

@@ -1,4 +1,4 @@
-"""What a dead runner left in the temporary folder never ends the next one."""
+"""Folders that a killed runner left never end the next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent of one's own, named on the command line: that of the docs, as it stands there, and one of a package."""
+"""Agents of the user: the one of the docs, and one of a package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from swe_argo.steps.errors import EXIT_CONFIG
 from swe_argo.steps.store import open_store
 from tests import solutions
 from tests.model_server import Answer, model_server, play
-from tests.workflows.command import ids, summary, swe_argo
+from tests.workflows.command import ids, plan_refusal, summary, swe_argo
 from tests.workflows.models.run import evaluate, trajectory
 
 DOCS = Path(__file__).parents[2] / "docs" / "add-an-agent.md"
@@ -34,7 +34,7 @@ class Fixer:
 
 
 def of_docs(folder: Path) -> Path:
-    """The file of the docs, and nothing beside."""
+    """Write the file of the docs."""
     [code] = re.findall(r"```python\n(.*?\n)```\n\n", DOCS.read_text("utf-8"), re.DOTALL)
     assert len(code.splitlines()) < 45
     file = folder / "my_agents.py"
@@ -43,7 +43,7 @@ def of_docs(folder: Path) -> Path:
 
 
 def package(folder: Path) -> dict[str, str]:
-    """A package with an agent that knows the answer, and the environment in which it can be imported."""
+    """Write a package with an agent that knows the answer; return the environment that can import it."""
     (folder / "own_package").mkdir()
     (folder / "own_package" / "__init__.py").touch()
     patch = solutions.rows()[INSTANCE]["patch"]
@@ -55,7 +55,8 @@ def spec_of(store: Path, run_id: str = "run") -> RunSpec:
     return RunFile.from_bytes(open_store(str(store)).get(key(RunFile, run_id))).spec
 
 
-@pytest.mark.parametrize("recorder", ["recorder", "journal"])  # the second: as in earlier versions
+# In earlier versions the recorder was ``task.journal``.
+@pytest.mark.parametrize("recorder", ["recorder", pytest.param("journal", marks=pytest.mark.long)])
 def test_docs_agent_solves_and_is_graded(tmp_path: Path, recorder: str) -> None:
     file, store = of_docs(tmp_path), tmp_path / "store"
     file.write_text(file.read_text("utf-8").replace("task.recorder", f"task.{recorder}"), "utf-8")
@@ -74,9 +75,8 @@ def test_docs_agent_solves_and_is_graded(tmp_path: Path, recorder: str) -> None:
     assert turns[2].observation
     assert "Applied patch" in (turns[2].observation.results[0].content or "")
     file.write_text(file.read_text("utf-8") + "\n", "utf-8")
-    again = swe_argo("run", "--store", str(store), "--run-id", "run", "--agent", f"{file}:Bash", "--model", "openai/m")
-    assert again.returncode == EXIT_CONFIG
-    assert "agent.file was" in again.stderr
+    words = ["--store", str(store), "--run-id", "run", "--agent", f"{file}:Bash", "--model", "openai/m"]
+    assert "agent.file was" in str(plan_refusal(*words))
 
 
 @pytest.mark.long
@@ -113,19 +113,16 @@ def test_run_is_readable_without_package(tmp_path: Path) -> None:
 def test_run_refuses_invalid_agent(tmp_path: Path, code: str, name: str, reason: str) -> None:
     file, store = tmp_path / "own.py", tmp_path / "store"
     file.write_text(code, "utf-8")
-    result = swe_argo("run", "--store", str(store), "--agent", f"{file}:{name}", *ids(INSTANCE))
-    assert result.returncode == EXIT_CONFIG
-    assert reason in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert "Traceback" not in result.stderr
+    refusal = plan_refusal("--store", str(store), "--agent", f"{file}:{name}", *ids(INSTANCE))
+    assert refusal.exit_code == EXIT_CONFIG
+    assert reason in str(refusal)
     assert not store.exists()
 
 
 def test_undeclared_model_use_fails_unit(tmp_path: Path) -> None:
     file, store = tmp_path / "own.py", str(tmp_path / "store")
     file.write_text("class Own:\n    def act(self, task): return task.model.ask([])\n", "utf-8")
-    result = swe_argo(
-        "run", "--store", store, "--run-id", "run", "--agent", f"{file}:Own", "--allow-host", *ids(INSTANCE)
-    )
+    words = ["--store", store, "--run-id", "run", "--agent", f"{file}:Own", "--allow-host"]
+    result = swe_argo("run", *words, *ids(INSTANCE))
     assert result.returncode != 0
     assert "this agent asked a model without declaring it" in result.stdout + result.stderr

@@ -1,4 +1,4 @@
-"""A backend of one's own, named on the command line: that of the docs, as it stands there."""
+"""Backends of the user: the one of the docs, failing ones, and their hooks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 
 from swe_argo.steps.errors import EXIT_CONFIG
+from tests import solutions
 from tests.paths import ROOT
-from tests.workflows.command import ids, summary, swe_argo
+from tests.workflows.command import ids, plan_refusal, summary, swe_argo
+from tests.workflows.test_own_agent import FIXER
 
 DOCS = Path(__file__).parents[2] / "docs" / "add-a-backend.md"
 INSTANCE = "mini__slugkit-2"
+CONFIG_ERROR = "from swe_argo.steps.errors import ConfigError\ndef connect(spec): ...\n"
 
 
 def of_docs(folder: Path) -> Path:
-    """The file of the docs, and nothing beside."""
+    """Write the file of the docs."""
     [code] = re.findall(r"```python\n(.*?\n)```\n\n", DOCS.read_text("utf-8"), re.DOTALL)
     file = folder / "my_backend.py"
     file.write_text(code, "utf-8")
@@ -37,7 +40,7 @@ def test_docs_backend_makes_sandboxes(tmp_path: Path) -> None:
 
 
 def console_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command as pip installs it: a file elsewhere, which Python begins without the current folder."""
+    """Run the command as pip installs it: a script elsewhere, started without the current folder on the path."""
     script = folder / "bin" / "swe-argo"
     script.parent.mkdir()
     script.write_text("from swe_argo.workflows.cli.main import main\nmain()\n", "utf-8")
@@ -48,22 +51,14 @@ def console_script(folder: Path, *words: str) -> subprocess.CompletedProcess[str
 
 
 @pytest.mark.long
-def test_command_finds_local_backend(tmp_path: Path) -> None:
+def test_console_script_finds_local_modules(tmp_path: Path) -> None:
     of_docs(tmp_path)
-    words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--backend", "my_backend:connect"]
-    result = console_script(tmp_path, "run", *words, *ids(INSTANCE))
+    patch = solutions.rows()[INSTANCE]["patch"]
+    (tmp_path / "my_agent.py").write_text(f"PATCH = {patch!r}\n{FIXER}", "utf-8")
+    words = ["--store", "store", "--run-id", "run", "--agent", "my_agent:Fixer", "--backend", "my_backend:connect"]
+    result = console_script(tmp_path, "run", *words, "--allow-host", *ids(INSTANCE))
     assert result.returncode == 0, result.stdout + result.stderr
     assert summary(str(tmp_path / "store"), "run").headline.resolved == 1
-
-
-@pytest.mark.long
-def test_command_finds_local_agent(tmp_path: Path) -> None:
-    code = "from swe_argo.steps.contracts.trajectory import StopReason\n\n"
-    code += "class Idle:\n    def act(self, task): return StopReason.FINISHED\n"
-    (tmp_path / "my_agent.py").write_text(code, "utf-8")
-    words = ["--store", "store", "--run-id", "run", "--agent", "my_agent:Idle", "--allow-host"]
-    result = console_script(tmp_path, "run", *words, *ids(INSTANCE))
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 BROKEN_PARTS = """
@@ -128,17 +123,10 @@ def test_failing_hooks_do_not_end_run(tmp_path: Path) -> None:
     assert any(line.startswith("hub") for line in lines)
 
 
-def test_run_refuses_missing_backend(tmp_path: Path) -> None:
-    result = swe_argo("run", "--store", "store", "--backend", "nowhere_at_all:connect", *ids(INSTANCE), cwd=tmp_path)
-    assert result.returncode == EXIT_CONFIG
-    assert "there is no module nowhere_at_all here" in result.stderr
-    assert not (tmp_path / "store").exists()
-
-
 def test_clean_needs_working_backend(tmp_path: Path) -> None:
-    code = "from swe_argo.steps.errors import ConfigError\n\ndef connect(spec): ...\n\n"
-    code += "def list_orphans(spec): raise ConfigError('it is away')\n"
-    (tmp_path / "away.py").write_text(code, "utf-8")
+    (tmp_path / "away.py").write_text(
+        f"{CONFIG_ERROR}def list_orphans(spec): raise ConfigError('it is away')\n", "utf-8"
+    )
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     env = {"TMPDIR": str(temporary)}
@@ -152,15 +140,6 @@ def test_clean_needs_working_backend(tmp_path: Path) -> None:
     assert result.returncode == EXIT_CONFIG
     assert "it is away" in result.stderr
     assert orphan.exists()
-
-
-@pytest.mark.long
-def test_module_backend_grades_gold(tmp_path: Path) -> None:
-    of_docs(tmp_path)
-    words = ["--store", "store", "--run-id", "run", "--agent", "gold", "--backend", "my_backend:connect"]
-    result = swe_argo("run", *words, *ids(INSTANCE), cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert summary(str(tmp_path / "store"), "run").headline.resolved == 1
 
 
 PARTS = """
@@ -256,21 +235,26 @@ def test_backend_hooks_are_called(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
+        (None, "there is no file own.py"),
         ("connect = 3\n", "is not a backend: expected a function connect(spec)"),
         ("", "has no connect"),
         ("import missing_library\n", "cannot be imported: ModuleNotFoundError"),
-        (
-            "from swe_argo.steps.errors import ConfigError\n\n"
-            "def connect(spec): ...\n\n"
-            "def ready(spec, wanted): raise ConfigError('no room for it')\n",
-            "no room for it",
-        ),
+        (f"{CONFIG_ERROR}def ready(spec, wanted): raise ConfigError('no room for it')\n", "no room for it"),
     ],
 )
-def test_run_refuses_invalid_backend(tmp_path: Path, code: str, reason: str) -> None:
-    (tmp_path / "own.py").write_text(code, "utf-8")
-    result = swe_argo("run", "--store", "store", "--backend", "own.py:connect", *ids(INSTANCE), cwd=tmp_path)
-    assert result.returncode == EXIT_CONFIG
-    assert reason in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "store" / "runs").exists()
+def test_run_refuses_invalid_backend(
+    tmp_path: Path, code: str | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if code is not None:
+        Path("own.py").write_text(code, "utf-8")
+    refusal = plan_refusal("--store", "store", "--backend", "own.py:connect", *ids(INSTANCE))
+    assert refusal.exit_code == EXIT_CONFIG
+    assert reason in str(refusal)
+    assert not Path("store", "runs").exists()
+
+
+def test_run_refuses_missing_module(tmp_path: Path) -> None:
+    words = ["--store", str(tmp_path / "store"), "--backend", "nowhere_at_all:connect"]
+    assert "there is no module nowhere_at_all here" in str(plan_refusal(*words, *ids(INSTANCE)))
+    assert not list(tmp_path.rglob("runs"))

@@ -3,9 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,13 +22,14 @@ from swe_argo.steps.contracts.verdict import GradeRecord, Outcome, TestLog
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.runs import record_of
+from swe_argo.steps.store.runs import read_record
 from swe_argo.workflows.api.run import Run
 from swe_argo.workflows.cli import show
 from swe_argo.workflows.terminal.unit_lines import describe_replays
 from tests.steps.agents.solved_units import Call, grade, metrics, trajectory
 from tests.steps.test_export import IDS, fill
-from tests.workflows.command import swe_argo
+from tests.workflows.command import call
+from tests.workflows.screen import run_at_terminal
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 LONG: Call = ("execute_bash", {"cmd": "seq 1 40"}, "\n".join(map(str, range(1, 41))) + "\nSteps Remaining: 3")
@@ -46,6 +45,19 @@ def store(store: Store) -> Store:
 
 def put_trajectory(store: Store, whole: Trajectory, instance_id: str = IDS[0]) -> None:
     store.put(key(Trajectory, "night", instance_id, 1), whole.to_bytes())
+
+
+def put_failure(store: Store, instance_id: str, name: str, reason: str, second: int) -> None:
+    failure = Failure(
+        step="solve",
+        instance_id=instance_id,
+        attempt=1,
+        failure_class=FailureClass.SANDBOX_LOST,
+        reason=reason,
+        exit_code=75,
+        occurred_at=f"2099-01-01T00:00:{second:02d}+00:00",
+    )
+    store.put(key(Failure, "night", instance_id, 1, name), failure.to_bytes())
 
 
 def partial(store: Store, name: str, whole: Trajectory, instance_id: str = IDS[2]) -> None:
@@ -91,16 +103,7 @@ def test_show_full_omits_nothing(store: Store) -> None:
     store.put(key(GradeRecord, "night", IDS[0], 1), unresolved.to_bytes())
     store.put(key(TestLog, "night", IDS[0], 1), f"{'y' * 1_500}\n{'z' * 3_000}\n".encode())
     for n in range(25):
-        failure = Failure(
-            step="solve",
-            instance_id=IDS[0],
-            attempt=1,
-            failure_class=FailureClass.SANDBOX_LOST,
-            reason=f"loss {n} " + "w" * 900,
-            exit_code=75,
-            occurred_at=f"2099-01-01T00:00:{n:02d}+00:00",
-        )
-        store.put(key(Failure, "night", IDS[0], 1, f"try-{n}"), failure.to_bytes())
+        put_failure(store, IDS[0], f"try-{n}", f"loss {n} " + "w" * 900, n)
     folded, full = show_text(store), show_text(store, full=True)
     assert all(f"failing: {name}\n" in full for name in names)
     assert "and 230 more (--full)\n" in folded
@@ -143,16 +146,7 @@ def test_show_prints_killed_try(store: Store) -> None:
 
 def test_show_sorts_failed_tries(store: Store) -> None:
     for name, second in (("b-pod", 1), ("a-pod", 2), ("c-pod", 2)):
-        failure = Failure(
-            step="solve",
-            instance_id=IDS[2],
-            attempt=1,
-            failure_class=FailureClass.SANDBOX_LOST,
-            reason=f"{name} was lost",
-            exit_code=75,
-            occurred_at=f"2099-01-01T00:00:0{second}+00:00",
-        )
-        store.put(key(Failure, "night", IDS[2], 1, name), failure.to_bytes())
+        put_failure(store, IDS[2], name, f"{name} was lost", second)
         partial(store, name, trajectory([("execute_bash", {"cmd": f"echo {name}"}, "")]))
     text = show_text(store, IDS[2])
     assert re.findall(r"(.-pod) was lost", text) == ["b-pod", "a-pod", "c-pod"]
@@ -170,12 +164,11 @@ def test_show_survives_older_record(store: Store, kind: type[Record]) -> None:
 
 
 def test_show_escapes_terminal_codes(store: Store) -> None:
-    call: Call = (f"tool{ESCAPE}", {f"name{ESCAPE}": f"value{ESCAPE}", "command": ESCAPE}, f"seen{ESCAPE}")
-    whole = trajectory([call])
+    tool_call: Call = (f"tool{ESCAPE}", {f"name{ESCAPE}": f"value{ESCAPE}", "command": ESCAPE}, f"seen{ESCAPE}")
+    result = Result(source_call_id="c3-0", content=ESCAPE, extra=ResultExtra(recorded=ESCAPE, exit_code=1))
+    whole = change_last_turn(trajectory([tool_call]), result)
     first, second, third = whole.steps
     third = third.model_copy(update={"message": ESCAPE, "reasoning_content": ESCAPE})
-    results = [Result(source_call_id="c3-0", content=ESCAPE, extra=ResultExtra(recorded=ESCAPE, exit_code=1))]
-    third = third.model_copy(update={"observation": third.observation.model_copy(update={"results": results})})  # type: ignore[union-attr]
     agent = whole.agent.model_copy(update={"name": ESCAPE, "model_name": ESCAPE})
     steps = [first.model_copy(update={"message": ESCAPE}), second, third]
     put_trajectory(store, whole.model_copy(update={"steps": steps, "agent": agent, "notes": ESCAPE}))
@@ -187,6 +180,14 @@ def test_show_escapes_terminal_codes(store: Store) -> None:
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
+def change_last_turn(whole: Trajectory, *results: Result) -> Trajectory:
+    """Return the trajectory with other results in its last turn."""
+    *first, turn = whole.steps
+    assert turn.observation
+    observation = turn.observation.model_copy(update={"results": list(results)})
+    return whole.model_copy(update={"steps": [*first, turn.model_copy(update={"observation": observation})]})
+
+
 def test_show_marks_malformed_answer(store: Store) -> None:
     whole = trajectory([LONG])
     turn = Turn(step_id=4, source="agent", message="<function=frob>", metrics=metrics(), extra={"malformed": "no_call"})
@@ -195,12 +196,7 @@ def test_show_marks_malformed_answer(store: Store) -> None:
 
 
 def test_show_prints_loose_observation(store: Store) -> None:
-    whole = trajectory([LONG])
-    *first, turn = whole.steps
-    assert turn.observation
-    results = [*turn.observation.results, Result(content="by the way")]
-    turn = turn.model_copy(update={"observation": turn.observation.model_copy(update={"results": results})})
-    put_trajectory(store, whole.model_copy(update={"steps": [*first, turn]}))
+    put_trajectory(store, change_last_turn(trajectory([LONG]), Result(content="by the way")))
     assert "\n    by the way\n    (1 line)\n" in show_text(store)
 
 
@@ -222,11 +218,11 @@ def test_show_prints_all_conversations(store: Store) -> None:
 
 
 def test_show_json_prints_raw_trajectory(store: Store) -> None:
-    result = swe_argo("show", "night", IDS[0], "--json", "--store", store.url)
+    result = call("show", "night", IDS[0], "--json", "--store", store.url)
     assert result.stdout.encode() == store.get(key(Trajectory, "night", IDS[0], 1))
     whole = trajectory([LONG], reason=StopReason.INTERRUPTED)
     partial(store, "t1", whole)
-    result = swe_argo("show", "night", IDS[2], "--json", "--store", store.url)
+    result = call("show", "night", IDS[2], "--json", "--store", store.url)
     assert json.loads(result.stdout) == json.loads(whole.to_bytes())
 
 
@@ -242,7 +238,7 @@ def test_show_json_prints_raw_trajectory(store: Store) -> None:
     ],
 )
 def test_show_refuses_in_one_line(store: Store, words: list[str], message: str) -> None:
-    result = swe_argo("show", *words, "--store", store.url)
+    result = call("show", *words, "--store", store.url)
     assert (result.returncode, result.stderr.count("\n")) == (64, 1), result.stderr
     assert message in result.stderr
 
@@ -256,54 +252,27 @@ def test_show_names_broken_trajectory(store: Store) -> None:
 
 def test_show_pages_only_at_terminal(store: Store, tmp_path: Path) -> None:
     words = ["show", "night", IDS[0], "--store", store.url]
-    plain = swe_argo(*words)
+    plain = call(*words)
     assert plain.returncode == 0, plain.stderr
     assert "\x1b" not in plain.stdout
     pager = tmp_path / "bin" / "less"
     pager.parent.mkdir()
     pager.write_text('#!/bin/sh\necho "paged by less $*"\ncat >/dev/null\n')
     pager.chmod(0o755)
-    environment = {"PATH": f"{pager.parent}:{os.environ['PATH']}", "TERM": "xterm-256color"}
-    assert "paged by less -FRX" in at_a_terminal(words, environment)
-    unpaged = at_a_terminal([*words, "--no-pager"], environment)
+    command = [sys.executable, "-m", "swe_argo.workflows.cli.main", *words]
+    environment = {"PATH": f"{pager.parent}:{os.environ['PATH']}"}
+    assert "paged by less -FRX" in run_at_terminal(command, 80, 24, environment)[1]
+    _, unpaged = run_at_terminal([*command, "--no-pager"], 80, 24, environment)
     assert "paged" not in unpaged
     assert "\x1b[32m" in unpaged
-
-
-def at_a_terminal(words: list[str], environment: dict[str, str]) -> str:
-    here, end = pty.openpty()
-    command = [sys.executable, "-m", "swe_argo.workflows.cli.main", *words]
-    with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=os.environ | environment) as process:
-        os.close(end)
-        output = b""
-        while True:
-            try:
-                part = os.read(here, 65536)
-            except OSError:  # the other end is closed
-                break
-            output += part
-        process.wait(60)
-    os.close(here)
-    return output.decode()
-
-
-# -- replays ---------------------------------------------------------------------------------------------------------
 
 
 def solved(instance_id: str, replayed: Replayed | None) -> bytes:
     history = History(head="a", refs_removed=0, objects_before=1, objects_after=1, unreachable_after=0, verified=True)
     machine = Machine(backend="local", image="i", image_digest=None, isolation="none", network=False)
-    return SolveRecord(
-        instance_id=instance_id,
-        attempt=1,
-        agent="replay",
-        stop_reason=StopReason.FINISHED,
-        history=history,
-        machine=machine,
-        seconds={},
-        patch_bytes=1,
-        replayed=replayed,
-    ).to_bytes()
+    unit: dict[str, Any] = {"instance_id": instance_id, "attempt": 1, "agent": "replay", "patch_bytes": 1}
+    end: dict[str, Any] = {"stop_reason": StopReason.FINISHED, "seconds": {}, "history": history, "machine": machine}
+    return SolveRecord(**unit, **end, replayed=replayed).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -311,35 +280,28 @@ def solved(instance_id: str, replayed: Replayed | None) -> bytes:
     [
         (
             Replayed(observations=3, same_patch=True),
-            "replayed: 0 of 3 observations differ from the recording. The patch is the same.\n",
+            "0 of 3 observations differ from the recording. The patch is the same.",
         ),
         (
             Replayed(observations=3, differing=[2], same_patch=False),
-            "replayed: 1 of 3 observations differ from the recording. The patch differs. Actions: 2\n",
+            "1 of 3 observations differ from the recording. The patch differs. Actions: 2",
         ),
-        (
-            Replayed(observations=0, same_patch=None),
-            "replayed: No observation could be compared. The recording has no patch.\n",
-        ),
+        (Replayed(observations=0, same_patch=None), "No observation could be compared. The recording has no patch."),
     ],
 )
 def test_show_prints_replay_result(store: Store, replayed: Replayed, message: str) -> None:
     store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], replayed))
-    assert message in show_text(store)
+    assert f"replayed: {message}\n" in show_text(store)
 
 
 def test_show_prints_recorded_output(store: Store) -> None:
-    whole = trajectory([LONG])
-    turn = whole.steps[2]
-    results = [Result(source_call_id="c3-0", content="now", extra=ResultExtra(recorded="then"))]
-    assert turn.observation
-    turn = turn.model_copy(update={"observation": turn.observation.model_copy(update={"results": results})})
-    put_trajectory(store, whole.model_copy(update={"steps": [*whole.steps[:2], turn]}))
+    result = Result(source_call_id="c3-0", content="now", extra=ResultExtra(recorded="then"))
+    put_trajectory(store, change_last_turn(trajectory([LONG]), result))
     assert "    now\n    (1 line)\n    recorded result:\n    then\n" in show_text(store)
 
 
 def test_show_summarizes_replays_of_run(store: Store) -> None:
-    plan = record_of(store, Plan, "night")
+    plan = read_record(store, Plan, "night")
     assert list(describe_replays(store, plan)) == []
     store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], Replayed(observations=2, same_patch=True)))
     store.put(key(SolveRecord, "night", IDS[1], 1), solved(IDS[1], Replayed(observations=2, differing=[1])))

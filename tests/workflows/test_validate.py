@@ -1,4 +1,4 @@
-"""``swe-argo validate``: which instances are fit, what flips, and the same name again does only what is missing."""
+"""``swe-argo validate``: fitness of instances, flaky tests, and resuming."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from swe_argo.steps.contracts.validation import Fitness, Validation, validation_
 from swe_argo.steps.errors import EXIT_CONFIG, EXIT_OK
 from swe_argo.steps.reports.validation.write import write_validation
 from swe_argo.steps.store import open_store
-from tests.steps.families.chain import read_record
-from tests.workflows.command import QUICK, begin, ids, plan, summary, swe_argo, wait_for
-from tests.workflows.unfit_rows import make_unfit_rows, make_ungradeable_row
+from tests.workflows.command import QUICK, begin, call, ids, plan, summary, swe_argo, wait_for
+from tests.workflows.validation_rows import make_ungradeable_row, make_validation_rows
 
 
 def read_validation(store: Path, dataset: str, name: str) -> Validation:
@@ -24,7 +23,7 @@ def read_validation(store: Path, dataset: str, name: str) -> Validation:
 @pytest.mark.long
 def test_validate_classifies_rows(tmp_path: Path) -> None:
     rows, store = str(tmp_path / "rows.jsonl"), tmp_path / "store"
-    words = (*make_unfit_rows(tmp_path), "--store", str(store))
+    words = (*make_validation_rows(tmp_path), "--store", str(store))
     make_ungradeable_row(tmp_path)
     chosen = ids("good", "no-rule")
     result = swe_argo("validate", rows, *words, "--run-id", "v", "--gold-runs", "1", *chosen)
@@ -45,7 +44,7 @@ def test_validate_classifies_rows(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_run_skips_ungradeable_rows(tmp_path: Path) -> None:
-    words = ("--dataset", str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--agent", "gold")
+    words = ("--dataset", str(tmp_path / "rows.jsonl"), *make_validation_rows(tmp_path), "--agent", "gold")
     make_ungradeable_row(tmp_path)
     store = str(tmp_path / "store")
     run = ("run", *words, "--store", store, "--run-id", "r")
@@ -68,7 +67,7 @@ def test_run_skips_ungradeable_rows(tmp_path: Path) -> None:
 
 
 def test_validate_help_has_used_flags() -> None:
-    flags = swe_argo("validate", "--help-all").stdout
+    flags = call("validate", "--help-all").stdout
     for name in ("--canary", "--stop-on-canary", "--counter-proof", "--skip-not-gradeable", "--attempts"):
         assert name not in flags
     assert "--gold-runs" in flags
@@ -99,7 +98,7 @@ def test_validate_resumes_missing_units(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_validate_runs_until_confident(tmp_path: Path) -> None:
     """A test that flipped once in the first four gold runs takes six to be bounded by 60 %."""
-    words = (str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--store", str(tmp_path / "store"))
+    words = (str(tmp_path / "rows.jsonl"), *make_validation_rows(tmp_path), "--store", str(tmp_path / "store"))
     result = swe_argo("validate", *words, "--run-id", "v", "--until-confident", "60%", *ids("good", "flaky"))
     assert result.returncode == EXIT_OK, result.stdout + result.stderr
     *_, bound, counts = result.stdout.strip().splitlines()
@@ -111,49 +110,38 @@ def test_validate_runs_until_confident(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_validate_states_needed_runs(tmp_path: Path) -> None:
-    words = (str(tmp_path / "rows.jsonl"), *make_unfit_rows(tmp_path), "--store", str(tmp_path / "store"))
+    words = (str(tmp_path / "rows.jsonl"), *make_validation_rows(tmp_path), "--store", str(tmp_path / "store"))
     limits = ("--until-confident=0.6", "--gold-runs", "5")
     result = swe_argo("validate", *words, "--run-id", "v", *limits, *ids("flaky"))
     assert result.stdout.strip().splitlines()[-1] == "not confident: after 1 flip, 60.0% needs 6 gold runs"
 
 
 @pytest.mark.long
-def test_missing_verdict_is_not_flaky(tmp_path: Path) -> None:
+def test_validation_reads_changed_verdicts(tmp_path: Path) -> None:
     words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
     assert swe_argo("validate", *words).returncode == EXIT_OK
-    unit = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2"
-    assert read_record(unit, "grade.json")["resolved"] is True
-    (unit / "grade.json").unlink()
+    path = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2" / "grade.json"
+    grade = json.loads(path.read_text())
+    assert grade["resolved"] is True
+    finding = {"code": "second_run", "detail": "the first run ended so: the sandbox broke"}
+    path.write_text(json.dumps({**grade, "integrity": {"verdict": "suspect", "findings": [finding]}}))
+    (instance,) = write_validation(open_store(str(tmp_path)), "v").instances
+    assert (instance.fitness, instance.gold_resolved, instance.second_runs) == (Fitness.FLAKY, 1, 1)
+    path.unlink()
     validation = write_validation(open_store(str(tmp_path)), "v")
     (instance,) = validation.instances
     assert (instance.fitness, instance.reason, instance.gold_resolved) == (Fitness.INCOMPLETE, "not run", 1)
     assert not validation.complete
 
 
-@pytest.mark.long
-def test_second_run_verdict_is_flaky(tmp_path: Path) -> None:
-    words = ("mini", "--store", str(tmp_path), "--run-id", "v", "--gold-runs", "2", *ids(QUICK[0]))
-    assert swe_argo("validate", *words).returncode == EXIT_OK
-    path = tmp_path / "runs" / "v.gold" / "units" / QUICK[0] / "2" / "grade.json"
-    grade = json.loads(path.read_text())
-    finding = {"code": "second_run", "detail": "the first run ended so: the sandbox broke"}
-    path.write_text(json.dumps({**grade, "integrity": {"verdict": "suspect", "findings": [finding]}}))
-    (instance,) = write_validation(open_store(str(tmp_path)), "v").instances
-    assert (instance.fitness, instance.gold_resolved, instance.second_runs) == (Fitness.FLAKY, 1, 1)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("nosuch",), ("mini", "--run-id", "v" * 60), ("mini", "--gold-runs", "0"), ("mini", "--until-confident", "120%")],
-)
-def test_validate_refuses_in_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
-    result = swe_argo("validate", *words, "--store", str(tmp_path))
-    assert result.returncode == EXIT_CONFIG
-    assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+@pytest.mark.parametrize("words", [f"--run-id {'v' * 60}", "--gold-runs 0", "--until-confident 120%"])
+def test_validate_refuses_in_one_line(words: str, tmp_path: Path) -> None:
+    result = call("validate", "mini", *words.split(), "--store", str(tmp_path))
+    assert (result.returncode, result.stderr.count("\n")) == (EXIT_CONFIG, 1), result.stderr
 
 
 def test_validate_needs_gold_patches(tmp_path: Path) -> None:
-    make_unfit_rows(tmp_path)
+    make_validation_rows(tmp_path)
     rows = [json.loads(line) | {"gold": ""} for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     (tmp_path / "none.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     family = ("--family", f"{tmp_path}/acme.py:ACME", "--local-images", str(tmp_path / "images"))

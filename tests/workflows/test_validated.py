@@ -1,4 +1,4 @@
-"""A validation names what is unfit and why; a run of what is fit names what it leaves out; others' are refused."""
+"""Runs that use a validation: what they leave out, and which validations they refuse."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from swe_argo.steps.contracts.validation import Validation, validation_key
 from swe_argo.steps.errors import EXIT_CONFIG, EXIT_OK
 from swe_argo.steps.reports.known import known_doubts
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.runs import record_of
-from tests.workflows.command import ids, plan, summary, swe_argo
-from tests.workflows.unfit_rows import make_unfit_rows
+from swe_argo.steps.store.runs import read_record
+from tests.workflows.command import ids, plan, plan_refusal, plan_request, summary, swe_argo
+from tests.workflows.validation_rows import make_validation_rows
 
 # validated once, not by every worker
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("validated")]
@@ -24,12 +24,12 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("validated")]
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with rows, a store with a validation of them, and what the command said of it in ``said``."""
+    """A folder with rows, a store with a validation of them, and the output of the command in ``output``."""
     folder = tmp_path_factory.mktemp("lab")
-    words = (str(folder / "rows.jsonl"), *make_unfit_rows(folder), "--store", str(folder / "store"), "--run-id", "v")
-    result = swe_argo("validate", *words, "--workers", "1")
+    words = (*make_validation_rows(folder), "--store", str(folder / "store"), "--run-id", "v", "--workers", "1")
+    result = swe_argo("validate", str(folder / "rows.jsonl"), *words)
     assert result.returncode == EXIT_OK, result.stdout + result.stderr
-    (folder / "said").write_text(result.stdout)
+    (folder / "output").write_text(result.stdout)
     return folder
 
 
@@ -57,7 +57,7 @@ def test_validation_classifies_instances(lab: Path) -> None:
     assert by_id["idle-resolves"].passing_untouched == ["answer"]
     assert all(len(instance.row_sha256) == 64 for instance in by_id.values())
     page = file_of(lab).with_name("report.html")
-    last = (lab / "said").read_text().strip().splitlines()[-1]
+    last = (lab / "output").read_text().strip().splitlines()[-1]
     assert last == f"v: 1 of 4 valid, 1 gold_fails, 1 idle_resolves, 1 flaky; page: {page}"
     html = page.read_text()
     assert "other  (failed in 1 of 3)" in html
@@ -92,19 +92,18 @@ def test_invalid_instances_are_excluded(lab: Path) -> None:
 
 
 def test_keep_invalid_runs_all(lab: Path) -> None:
-    result = swe_argo(*words_of(lab, "all", "--validated", str(file_of(lab)), "--keep-invalid"))
-    assert "3 of 4 selected instances are not valid by validation v but will run:  1 gold_fails" in result.stdout, (
-        result.stderr
-    )
-    assert len(plan(str(lab / "store"), "all").units) == 4
+    whole = plan_request(*words_of(lab, "all", "--validated", str(file_of(lab)), "--keep-invalid")[1:])
+    notices = " ".join(whole.notices)
+    assert "3 of 4 selected instances are not valid by validation v but will run: 1 gold_fails" in notices
+    assert len(whole.units) == 4
 
 
 def test_unvalidated_counts_as_invalid(lab: Path, tmp_path: Path) -> None:
     validation = json.loads(file_of(lab).read_text())
     validation["instances"] = [instance for instance in validation["instances"] if instance["instance_id"] != "flaky"]
     (tmp_path / "part.json").write_text(json.dumps(validation))
-    result = swe_argo(*words_of(lab, "part", "--validated", str(tmp_path / "part.json")))
-    assert "1 not_validated: flaky" in result.stdout, result.stderr
+    part = plan_request(*words_of(lab, "part", "--validated", str(tmp_path / "part.json"))[1:])
+    assert "1 not_validated: flaky" in " ".join(part.notices)
 
 
 def test_last_validation_resolves_paths(lab: Path) -> None:
@@ -131,7 +130,7 @@ def test_last_validation_covers_most(lab: Path) -> None:
         result = swe_argo(*words_of(lab, "most", "--validated", "last"))
         assert "3 of 4 selected instances are excluded by validation v: " in result.stdout, result.stderr
         result = swe_argo(*words_of(lab, "few", "--validated", "last", "--instance", "flaky"))
-        used = record_of(open_store(str(lab / "store")), RunFile, "few").validation
+        used = read_record(open_store(str(lab / "store")), RunFile, "few").validation
         assert used is not None, result.stderr
         assert used.validation_id == "few"
         # One gold run says less of flakes than three.
@@ -150,7 +149,7 @@ def test_resume_keeps_validation(lab: Path) -> None:
     place.write_text(json.dumps(newer))
     try:
         assert swe_argo(*words_of(lab, "on", "--validated", "last")).returncode == EXIT_OK
-        used = record_of(open_store(str(lab / "store")), RunFile, "on").validation
+        used = read_record(open_store(str(lab / "store")), RunFile, "on").validation
         assert used is not None
         assert used.validation_id == "v"
     finally:
@@ -177,10 +176,7 @@ def changed(**dataset: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (
-            changed(name="SWE-bench/SWE-bench_Lite", revision="abc"),
-            "is of SWE-bench/SWE-bench_Lite (test, revision abc)",
-        ),
+        (changed(name="a/b", revision="abc"), "is of a/b (test, revision abc)"),
         (changed(revision="abc"), "revision abc), but the run uses "),
         (changed(split="dev"), "(dev, no revision), but the run uses "),
         (
@@ -195,18 +191,15 @@ def test_foreign_validation_is_refused(
     lab: Path, tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]], reason: str
 ) -> None:
     (tmp_path / "other.json").write_text(json.dumps(change(json.loads(file_of(lab).read_text()))))
-    result = swe_argo(*words_of(lab, "other", "--validated", str(tmp_path / "other.json")))
-    assert result.returncode == EXIT_CONFIG
-    (line,) = result.stderr.strip().splitlines()
-    assert line.startswith("swe-argo: select.validated: ")
-    assert reason in line
+    refusal = plan_refusal(*words_of(lab, "other", "--validated", str(tmp_path / "other.json"))[1:])
+    assert refusal.exit_code == EXIT_CONFIG
+    assert str(refusal).startswith("select.validated: ")
+    assert reason in str(refusal)
 
 
 def test_missing_validation_is_named(lab: Path, tmp_path: Path) -> None:
-    words = words_of(lab, "none", "--validated", "last", "--store", str(tmp_path / "empty"))
-    result = swe_argo(*words)
-    assert result.returncode == EXIT_CONFIG
-    assert f"has no validation of {lab / 'rows.jsonl'}: swe-argo validate" in result.stderr
+    words = words_of(lab, "none", "--validated", "last", "--store", str(tmp_path / "empty"))[1:]
+    assert f"has no validation of {lab / 'rows.jsonl'}: swe-argo validate" in str(plan_refusal(*words))
 
 
 def test_report_marks_flaky_verdict(lab: Path) -> None:

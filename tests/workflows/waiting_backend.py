@@ -1,7 +1,6 @@
-"""Backend local, but nothing happens in its sandboxes, those of ``FIRST`` aside, until a file ``go`` is beside it.
+"""Backend ``local`` that creates only the sandboxes of ``FIRST`` until a file ``go`` is beside this file.
 
-So a run cannot end before its test has seen a verdict and done what it does then. A test copies this file to its own
-folder.
+So a run cannot end before its test has seen a verdict and acted on it. Tests copy this file to their own folder.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from swe_argo.steps.sandbox.local import backend
 from swe_argo.steps.sandbox.protocol import Sandbox, SandboxRequest
 
 FIRST = ("mini__gridprint-1", "1")
-"""Instance and attempt of the one unit that does not wait: runs of the tests begin with it."""
+"""Instance and attempt of the one unit that does not wait; it is the first of a run."""
 
 mini_images = "folders"
 
 
 def copy_to(folder: Path) -> tuple[str, Path]:
-    """The name of the backend there, and the file that it waits for."""
+    """Copy this file; return the name of the backend and the file that it waits for."""
     return f"{shutil.copy(__file__, folder)}:connect", folder / "go"
 
 

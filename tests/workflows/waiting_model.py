@@ -1,4 +1,4 @@
-"""A model that lets its agent wait at the second turn: a unit that others can look at while it works."""
+"""A model that delays its second answer, so that a test can look at a unit at work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.model_server import Answer, Fault, call, model_server, play
 
 @dataclass(frozen=True)
 class WaitingModel:
-    """``agent``: the flags of a run that it is asked in."""
+    """``agent``: the flags of a run with this model."""
 
     agent: list[str]
     go_on: threading.Event
@@ -21,7 +21,7 @@ class WaitingModel:
 
 @contextmanager
 def waiting_model(command: str) -> Iterator[WaitingModel]:
-    """The model runs ``command``; its next answer, which ends the work, comes when ``go_on`` is set."""
+    """Serve a model that runs ``command``, and ends the work when ``go_on`` is set."""
     script, go_on = play(call("execute_bash", command=command), call("finish", message="done")), threading.Event()
 
     def wait_at_the_second(request: dict[str, Any]) -> Answer | Fault:

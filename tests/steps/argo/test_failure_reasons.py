@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from swe_argo.steps.argo.failure_reasons import Reason, failure_reason, of_workflow
+from swe_argo.steps.argo.failure_reasons import Reason, failure_reason, workflow_failure_reason
 from swe_argo.steps.contracts.failure import FailureClass
 from tests.steps.argo.recorded import node, workflow
 
@@ -90,7 +90,7 @@ def test_failure_reason_contains_message(case: str, failure_class: FailureClass,
     reason = failure_reason(node(case))
     assert reason is not None
     assert reason.failure_class is failure_class
-    assert part in reason.words
+    assert part in reason.text
 
 
 @pytest.mark.parametrize(
@@ -168,5 +168,5 @@ def test_stopped_node_has_no_reason() -> None:
     ],
 )
 def test_failed_workflow_has_reason(status: dict[str, Any], expected: FailureClass | None) -> None:
-    reason = of_workflow("run-s00001", status)
+    reason = workflow_failure_reason("run-s00001", status)
     assert (reason and reason.failure_class) == expected

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from swe_argo.steps.argo.node_failures import failed_shard, find_lost, find_unmade_shards, unit_failure
+from swe_argo.steps.argo.node_failures import failed_shard, find_lost, find_shards_without_workflow, unit_failure
 from swe_argo.steps.argo.nodes import UnitName
 from swe_argo.steps.contracts.data import Stage
 from swe_argo.steps.contracts.failure import Failure, FailureClass
@@ -62,26 +62,26 @@ def test_failed_list_fails_units() -> None:
 def test_refused_shard_quotes_argo() -> None:
     lost = failed_shard(workflow("shard_without_template"))
     assert lost is not None
-    assert lost.reason.words == 'the Workflow rec7 failed: workflowtemplates.argoproj.io "not-there" not found'
+    assert lost.reason.text == 'the Workflow rec7 failed: workflowtemplates.argoproj.io "not-there" not found'
     assert (lost.shard, lost.name, lost.reason.failure_class) == ("00002", "rec7", FailureClass.CONFIG)
     bad = failed_shard(workflow("shard_with_a_bad_list"))
     assert bad is not None
-    assert "withParam value could not be parsed as a JSON list" in bad.reason.words
+    assert "withParam value could not be parsed as a JSON list" in bad.reason.text
 
 
 def test_find_unmade_shards_reads_parent() -> None:
     whole = workflow("stopped_parent")
     whole["spec"] = {}
-    reasons = {item.shard: item.reason for item in find_unmade_shards(whole)}
+    reasons = {item.shard: item.reason for item in find_shards_without_workflow(whole)}
     assert sorted(reasons) == ["00000", "00002"]  # 00001 was retried after its pod was deleted, and then stopped
-    assert reasons["00000"].words == "its Workflow failed and was deleted, so the reason is unknown"
+    assert reasons["00000"].text == "its Workflow failed and was deleted, so the reason is unknown"
     assert reasons["00002"].failure_class is FailureClass.ADMISSION
-    assert reasons["00002"].words.startswith('workflows.argoproj.io "rec10-s00002" is forbidden: User ')
+    assert reasons["00002"].text.startswith('workflows.argoproj.io "rec10-s00002" is forbidden: User ')
 
 
 def test_stopped_shards_are_not_unmade() -> None:
     whole = workflow("stopped_parent")
     node = next(item for item in whole["status"]["nodes"].values() if "forbidden" in item.get("message", ""))
-    assert [item.shard for item in find_unmade_shards(whole)] == ["00002"]  # refused, whatever came after
+    assert [item.shard for item in find_shards_without_workflow(whole)] == ["00002"]  # refused, whatever came after
     node["message"] = 'main: Error (exit code 64): Get "https://10.96.0.1:443/...": context canceled'
-    assert find_unmade_shards(whole) == []
+    assert find_shards_without_workflow(whole) == []

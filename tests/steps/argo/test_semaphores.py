@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swe_argo.steps.argo.semaphores import LOCK, UNIT, hand_over
+from swe_argo.steps.argo.semaphores import LOCK, UNIT_TEMPLATE, move_holds_to_parent
 from tests.steps.argo.api_server import Api, serving
 from tests.steps.argo.test_shards import shard
 from tests.workflows.pipeline.rendered import committed
@@ -13,7 +13,7 @@ RUN, PARENT, CHILD = "r", "evaluate-1", "evaluate-1-s00000"
 
 
 def unit(name: str, finished: str | None) -> dict[str, Any]:
-    return {"id": f"{CHILD}-{name}", "templateName": UNIT, "type": "DAG", "finishedAt": finished}
+    return {"id": f"{CHILD}-{name}", "templateName": UNIT_TEMPLATE, "type": "DAG", "finishedAt": finished}
 
 
 def ended(api: Api, phase: str) -> None:
@@ -30,7 +30,7 @@ def ended(api: Api, phase: str) -> None:
 def test_run_takes_locks_of_failed_shard() -> None:
     with serving() as api:
         ended(api, "Failed")
-        assert hand_over(api.cluster(), RUN, PARENT) == [CHILD]
+        assert move_holds_to_parent(api.cluster(), RUN, PARENT) == [CHILD]
         (lock_list,) = api.objects["workflows", PARENT]["status"]["synchronization"].values()
         assert lock_list == {
             "holding": [
@@ -42,7 +42,7 @@ def test_run_takes_locks_of_failed_shard() -> None:
 def test_succeeded_shards_keep_no_locks() -> None:
     with serving() as api:
         ended(api, "Succeeded")
-        assert hand_over(api.cluster(), RUN, PARENT) == []
+        assert move_holds_to_parent(api.cluster(), RUN, PARENT) == []
         assert api.changed("PATCH") == []
 
 
@@ -50,10 +50,10 @@ def test_deleted_run_takes_no_locks() -> None:
     with serving() as api:
         ended(api, "Failed")
         del api.objects["workflows", PARENT]
-        assert hand_over(api.cluster(), RUN, PARENT) == [CHILD]
+        assert move_holds_to_parent(api.cluster(), RUN, PARENT) == [CHILD]
 
 
 def test_semaphore_matches_template() -> None:
-    (place,) = committed().template(UNIT)["synchronization"]["semaphores"]
+    (place,) = committed().template(UNIT_TEMPLATE)["synchronization"]["semaphores"]
     reference = place["configMapKeyRef"]
     assert f"ConfigMap/{reference['name']}/{reference['key']}" == LOCK

@@ -32,7 +32,7 @@ def pod(name: str, step: str, phase: str = "Running", run: str = RUN, workflow: 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A right that is missing is asked for again, but not for long."""
-    monkeypatch.setattr(shards, "PATIENCE", RetryPolicy(total_s=60, rights_s=0.2))
+    monkeypatch.setattr(shards, "SHORT_RETRIES", RetryPolicy(total_s=60, rights_s=0.2))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_ended_pods_are_not_deleted(api: Api) -> None:
 
 
 def test_lost_api_server_fails_engine(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "PATIENCE", RetryPolicy(total_s=0.2, first_s=0.05))
+    monkeypatch.setattr(shards, "SHORT_RETRIES", RetryPolicy(total_s=0.2, first_s=0.05))
     api.busy = 1000
     with pytest.raises(InfraError, match=f"reading Workflow {PARENT}") as caught:
         shards.read_parent(api.cluster(), PARENT)

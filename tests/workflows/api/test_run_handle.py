@@ -1,4 +1,4 @@
-"""A run that a program starts can be watched, stopped, killed and gone on with, by the id that it has."""
+"""Runs started by a program: it can watch, stop, kill and resume them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ IDS = ["mini__gridprint-1", "mini__slugkit-1", "mini__slugkit-2"]
 
 
 def gold(store: Path | str, **more: object) -> swe_argo.RunRequest:
-    """The reference patches of three instances, one at a time."""
+    """Return a request for the reference patches of three instances, one at a time."""
     fields = {"store": str(store), "run_id": "r", "agent.name": "gold", "select.instance_ids": IDS, "workers": 1}
     return swe_argo.make_request({**fields, **more})
 
 
 def verdicts(store: Path) -> dict[str, bytes]:
-    """The verdicts that lie there."""
+    """Return the stored verdicts by key."""
     return open_store(str(store)).get_many(key(GradeRecord, "r", instance, 1) for instance in IDS)
 
 
@@ -116,7 +116,7 @@ WAYS = {
 
 
 def begin(store: Path, backend: str, way: str = "watch") -> subprocess.Popen[str]:
-    """A program that starts the run and prints what happens in it, or waits for its end."""
+    """Start a program that starts the run and prints its events, or waits for its end."""
     program = PROGRAM.format(store=str(store), ids=IDS, backend=backend, wait=WAYS[way])
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True)
 

@@ -1,4 +1,4 @@
-"""What a program reads of runs is what lies in their store, in a folder and in a bucket alike."""
+"""Stored runs as a program reads them, from a folder and from a bucket."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.store import Store, open_store
 from swe_argo.workflows.view.run_lines import RunLines
 from tests.workflows.api.conftest import CHOSEN
-from tests.workflows.command import swe_argo as command
+from tests.workflows.command import call
 
 pytestmark = pytest.mark.xdist_group("stored-runs")  # the two runs are made once, not by every worker
 
@@ -82,7 +82,7 @@ def test_compare_matches_command_line(url: str) -> None:
     runs = swe_argo.open_runs(url)
     compared = runs.run("gold").compare(runs.run("scripted"))
     assert [unit.instance_id for unit in compared.gained] == ["mini__slugkit-1"]
-    result = command("compare", "scripted", "gold", "--store", url, "--json")
+    result = call("compare", "scripted", "gold", "--store", url, "--json")
     assert result.stdout.encode() == compared.to_bytes()
 
 
@@ -133,7 +133,7 @@ def test_commands_survive_bad_numbers(real_store: Path, tmp_path: Path) -> None:
         ("show", "scripted", CHOSEN[1]),
         ("export", "scripted", "--out", str(out), "--format", "atif"),
     ):
-        result = command(*words, "--store", store.url)
+        result = call(*words, "--store", store.url)
         assert result.returncode == 0, f"{words}: {result.stdout}{result.stderr}"
     cost = swe_argo.open_runs(store.url).run("scripted").summary.cost
     assert (cost.usage.cost_usd, cost.usage.cached_tokens, cost.usage.completion_tokens) == (None, 10, 0)

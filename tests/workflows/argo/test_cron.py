@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from swe_argo.steps.errors import ConfigError
-from swe_argo.workflows.argo.cron import schedule, zone
+from swe_argo.workflows.argo.cron import find_zone, parse_schedule
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,18 @@ from swe_argo.workflows.argo.cron import schedule, zone
     ],
 )
 def test_schedule_computes_next_time(text: str, after: str, then: str) -> None:
-    following = schedule(text).after(datetime.fromisoformat(after).replace(tzinfo=UTC))
+    following = parse_schedule(text).after(datetime.fromisoformat(after).replace(tzinfo=UTC))
     assert following == datetime.fromisoformat(then).replace(tzinfo=UTC)
 
 
 def test_schedule_skips_hour_lost_to_dst() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    following = schedule("30 2 * * *").after(datetime(2026, 3, 28, 12, tzinfo=berlin))
+    following = parse_schedule("30 2 * * *").after(datetime(2026, 3, 28, 12, tzinfo=berlin))
     assert following == datetime(2026, 3, 30, 2, 30, tzinfo=berlin)
 
 
 def test_schedule_can_have_no_next_time() -> None:
-    assert schedule("0 0 31 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)) is None
+    assert parse_schedule("0 0 31 2 *").after(datetime(2026, 1, 1, tzinfo=UTC)) is None
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_schedule_can_have_no_next_time() -> None:
 )
 def test_schedule_names_invalid_part(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        schedule(text)
+        parse_schedule(text)
 
 
 @pytest.mark.parametrize("name", ["Mars/Phobos", "", "../etc/passwd", "UTC+1", "/etc/localtime"])
 def test_zone_refuses_unknown_name(name: str) -> None:
     with pytest.raises(ConfigError, match="Europe/Berlin"):
-        zone(name)
+        find_zone(name)

@@ -11,7 +11,7 @@ import pytest
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.settings import settings
-from swe_argo.steps.spec_parsing import checked, of_text
+from swe_argo.steps.spec_parsing import check_spec, of_text
 from swe_argo.steps.store import open_store
 from swe_argo.workflows.argo.engine import Engine
 from swe_argo.workflows.argo.submission import SubmittedWorkflow, submit, workflow
@@ -25,7 +25,7 @@ KEY = "sk-of-a-person-0123456789"
 
 
 def send(engine: Engine, spec: RunSpec, *, key: bool = False) -> SubmittedWorkflow:
-    return submit(engine, spec, priority=0, compare_with="", dry=False, say=lambda _: None, key=key)
+    return submit(engine, spec, priority=0, compare_with="", dry=False, report=lambda _: None, has_api_key=key)
 
 
 def asks(**fields: Any) -> RunSpec:
@@ -40,14 +40,14 @@ def test_model_options_travel() -> None:
         "agent": "r2egym", "model": "openai/m", "base-url": "http://vllm:8000/v1", "temperature": "0.7",
         "max-steps": "60", "fail-fast": "true",
     }  # fmt: skip
-    again = checked(of_text(values["spec"], "spec"), "spec")
+    again = check_spec(of_text(values["spec"], "spec"), "spec")
     assert (again.agent, again.llm, again.fail_fast) == (spec.agent, spec.llm, True)
 
 
 def test_unset_temperature_stays_unset() -> None:
     values = parameters(workflow(asks(llm={"temperature": None, "extra_body": {"top_k": None, "a": {"b": 1}}})))
     assert values["temperature"] == ""
-    again = checked(of_text(values["spec"], "spec"), "spec")
+    again = check_spec(of_text(values["spec"], "spec"), "spec")
     assert again.llm.temperature is None
     assert again.llm.extra_body == {"top_k": None, "a": {"b": 1}}
 

@@ -100,7 +100,7 @@ def test_read_run_states_pending_reason() -> None:
 
 def test_cleaned_up_shard_keeps_its_size() -> None:
     planned = "120 units to do, 3 done before"
-    sizes = [run_status.cleaned_up(f"{number:05}", "Succeeded", planned).ended_units for number in range(4)]
+    sizes = [run_status.deleted_shard_view(f"{number:05}", "Succeeded", planned).ended_units for number in range(4)]
     assert sizes == [44, 44, 32, 0]
 
 

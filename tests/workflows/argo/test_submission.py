@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.kube.client import Cluster
 from swe_argo.steps.settings import settings
-from swe_argo.steps.spec_parsing import checked, of_text
+from swe_argo.steps.spec_parsing import check_spec, of_text
 from swe_argo.steps.store import open_store
 from swe_argo.workflows.argo.engine import Engine
 from swe_argo.workflows.argo.kube_engine import KubernetesEngine
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated"
 
 
 def chosen_spec(**fields: Any) -> RunSpec:
-    return checked({"run_id": "r", **fields}, "wish")
+    return check_spec({"run_id": "r", **fields}, "wish")
 
 
 def send(engine: Engine, spec: RunSpec, *, dry: bool = False) -> Any:
-    return submit(engine, spec, priority=0, compare_with="", dry=dry, say=lambda _: None)
+    return submit(engine, spec, priority=0, compare_with="", dry=dry, report=lambda _: None)
 
 
 def parameters(body: dict[str, Any]) -> dict[str, str]:
@@ -38,7 +38,7 @@ def parameters(body: dict[str, Any]) -> dict[str, str]:
 def test_workflow_carries_whole_spec() -> None:
     spec = chosen_spec(dataset="lite", attempts=3, select={"k": 5, "regex": 'a"\\{'}, sandbox={"memory_mb": 4096})
     values = parameters(workflow(spec, priority=4, compare_with="last"))
-    again = checked(of_text(values["spec"], "spec"), "spec")
+    again = check_spec(of_text(values["spec"], "spec"), "spec")
     parts = {"dataset", "split", "revision", "answers", "attempts", "select", "agent", "grading", "sandbox"}
     assert again.model_dump(include=parts) == spec.model_dump(include=parts)
     form = {name: values[name] for name in ("run-id", "dataset", "k", "attempts", "agent", "compare-with", "priority")}

@@ -134,7 +134,7 @@ def test_screen_shows_api_outage(engine: Engine, world: World) -> None:
     run.poll()
     assert run.view is not None
     console = plain()
-    console.print(render_screen("r", run.view, run.parts, "12:00:00"))
+    console.print(render_screen("r", run.view, run.sorted_shards, "12:00:00"))
     printed = text(console)
     assert "API unreachable since 12:00:00" in printed
     assert "mini-gridprint-1" in printed
@@ -262,11 +262,11 @@ def test_screen_shows_progress_of_units(either: Engine, world: World) -> None:
     at_work(world, "bash: ls \x1b[2J \udce9")
     run = WatchedRun(either, "r")
     run.poll()
-    (progress,) = read_progress(either, run.parts)
+    (progress,) = read_progress(either, run.sorted_shards)
     assert (progress.turn, progress.most_turns) == (12, 40)
     assert run.view is not None
     console = plain()
-    console.print(render_screen("r", run.view, run.parts, "", [progress]))
+    console.print(render_screen("r", run.view, run.sorted_shards, "", [progress]))
     line = next(line for line in text(console).splitlines() if "turn 12 of 40" in line)
     assert line.startswith("  mini__gridprint-1  turn 12 of 40, ")
     assert ", 34,000 tokens, $0.50, bash: ls " in line
@@ -301,8 +301,8 @@ def test_missing_log_has_no_progress(either: Engine, world: World) -> None:
     world.logs.clear()
     run = WatchedRun(either, "r")
     run.poll()
-    assert run.parts[0].pods
-    assert read_progress(either, run.parts) == []
+    assert run.sorted_shards[0].step_pods
+    assert read_progress(either, run.sorted_shards) == []
 
 
 def test_watch_prints_resume_command(engine: Engine, world: World) -> None:

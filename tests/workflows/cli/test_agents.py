@@ -1,4 +1,4 @@
-"""``swe-argo agents``: what it prints, and refuses."""
+"""``swe-argo agents``: locks, builds, lists and refuses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import npm_registry
-from tests.workflows.command import swe_argo
+from tests.workflows.command import call
 
 RECIPE = 'name = "mine"\nversion = "1.2.0"\ncommand = ["{bundle}/go"]\n[source.npm]\npackage = "mine"\n'
 
@@ -19,31 +19,25 @@ def test_agents_are_locked_and_built(tmp_path: Path) -> None:
     file.write_text(RECIPE)
     with npm_registry.serve() as registry:
         registry.add("mine", "1.2.0", {"go": "#!/bin/sh\n"})
-        env = {
-            "SWE_ARGO_HOME": str(tmp_path / "home"),
-            "npm_config_registry": registry.address,
-            "npm_config_cache": str(tmp_path / "npm"),
-        }
-        locked = swe_argo("agents", "lock", str(file), env=env)
+        env = {"npm_config_registry": registry.address, "npm_config_cache": str(tmp_path / "npm")}
+        env["SWE_ARGO_HOME"] = str(tmp_path / "home")
+        locked = call("agents", "lock", str(file), env=env)
         assert (locked.returncode, locked.stdout.strip()) == (0, str(tmp_path / "mine.lock")), locked.stderr
-        built = swe_argo("agents", "build", str(file), env=env)
+        built = call("agents", "build", str(file), env=env)
         assert built.returncode == 0, built.stderr
         title, digest, folder = built.stdout.splitlines()[-3:]
         assert title.startswith("mine 1.2.0 for ")
         assert title.endswith(": 1 packages")
         assert (Path(folder) / "node_modules" / "mine" / "go").is_file()
-        missing = swe_argo("agents", "build", f"{file}@2", env=env)
-        assert (missing.returncode, missing.stderr) == (
-            64,
-            "swe-argo: agent.version: the registry has no mine 2\n",
-        )
-    listed = swe_argo("agents", "list", env=env)
+        missing = call("agents", "build", f"{file}@2", env=env)
+        assert (missing.returncode, missing.stderr) == (64, "swe-argo: agent.version: the registry has no mine 2\n")
+    listed = call("agents", "list", env=env)
     assert digest in listed.stdout
     assert "mine 1.2.0" in listed.stdout
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["build", "nobody"], "agent: there is no agent program 'nobody'"),
         (["build", "none.toml"], "agent.file: there is no file none.toml"),
@@ -52,8 +46,8 @@ def test_agents_are_locked_and_built(tmp_path: Path) -> None:
         (["lock", "{file}@1"], "write the version to the recipe"),
     ],
 )
-def test_agents_command_refuses_bad_word(tmp_path: Path, words: list[str], says: str) -> None:
+def test_agents_command_refuses_bad_word(tmp_path: Path, words: list[str], message: str) -> None:
     (tmp_path / "mine.toml").write_text(RECIPE)
-    result = swe_argo("agents", *(word.replace("{file}", str(tmp_path / "mine.toml")) for word in words))
+    result = call("agents", *(word.replace("{file}", str(tmp_path / "mine.toml")) for word in words))
     assert (result.returncode, result.stderr.count("\n")) == (64, 1), result.stderr
-    assert says in result.stderr
+    assert message in result.stderr

@@ -1,4 +1,4 @@
-"""The words of other tools' command lines, as their users type them, come to ours."""
+"""Flags of other tools' command lines, translated to ours."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_alias_keeps_own_flags() -> None:
 
 
 def commands(group: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command of the command line, by its words."""
+    """Yield every command with its words."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, *path, name)

@@ -1,8 +1,7 @@
-"""What a word that is no command or flag may have meant."""
+"""Suggestions for unknown commands and flags, and completion in a shell."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +13,9 @@ from swe_argo.steps.store import open_store
 from swe_argo.workflows.cli.main import app
 from swe_argo.workflows.cli.suggestions import COMMANDS, FLAGS, closest
 from tests.steps.reports.synthetic import Synthetic
-from tests.workflows.command import swe_argo
+from tests.workflows.command import call
 
-THERE = list(get_command(app).commands)  # type: ignore[attr-defined]
+COMMAND_NAMES = list(get_command(app).commands)  # type: ignore[attr-defined]
 RUN = get_command(app).commands["run"]  # type: ignore[attr-defined]
 RUN_FLAGS = [name for param in RUN.params for name in (*param.opts, *param.secondary_opts) if name.startswith("--")]
 
@@ -36,7 +35,7 @@ RUN_FLAGS = [name for param in RUN.params for name in (*param.opts, *param.secon
     ],
 )
 def test_closest_suggests_best_first(word: str, expected: list[str]) -> None:
-    assert closest(word, THERE, COMMANDS) == expected
+    assert closest(word, COMMAND_NAMES, COMMANDS) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,8 +57,8 @@ def test_flag_suggestions_follow_meaning(word: str, expected: list[str]) -> None
 
 
 def test_suggestions_name_existing_words() -> None:
-    assert set(COMMANDS.values()) <= set(THERE)
-    assert not set(COMMANDS) & set(THERE)
+    assert set(COMMANDS.values()) <= set(COMMAND_NAMES)
+    assert not set(COMMANDS) & set(COMMAND_NAMES)
     assert set(FLAGS.values()) <= set(RUN_FLAGS)
     assert not set(FLAGS) & set(RUN_FLAGS)
 
@@ -74,31 +73,38 @@ def test_suggestions_name_existing_words() -> None:
     ],
 )
 def test_unknown_word_has_suggestion(words: list[str], message: str) -> None:
-    result = swe_argo(*words)
+    result = call(*words)
     assert (result.returncode, result.stderr) == (64, message)
 
 
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("swe-argo sho", ["show"]),
-        ("swe-argo run --help-", ["--help-all"]),
-        ("swe-argo run --agent openh", ["openhands", "openhands-cli"]),
-        ("swe-argo run --dataset mini-r", ["mini-r2e", "mini-rebench"]),
-        ("swe-argo show --store here ni", ["nightly-1", "nightly-2"]),
-    ],
-)
-def test_shell_completion_offers_words(line: str, offered: list[str], tmp_path: Path) -> None:
+COMPLETIONS = {
+    "swe-argo sho": "show",
+    "swe-argo run --help-": "--help-all",
+    "swe-argo run --agent openh": "openhands openhands-cli",
+    "swe-argo run --dataset mini-r": "mini-r2e mini-rebench",
+    "swe-argo show --store here ni": "nightly-1 nightly-2",
+}
+COMPLETE = f"""
+import os
+from swe_argo.workflows.cli.main import main
+
+os.environ["_SWE_ARGO_COMPLETE"] = "complete_bash"
+for line in {list(COMPLETIONS)}:
+    child = os.fork()
+    if not child:
+        os.environ |= {{"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}}
+        main()
+    os.waitpid(child, 0)
+    print("end of", line, flush=True)
+"""
+
+
+def test_shell_completion_offers_words(tmp_path: Path) -> None:
+    """One interpreter, which forks a command for each line."""
     store = open_store(str(tmp_path / "here"), create=True)
     for name in ("nightly-1", "nightly-2", "other"):
         Synthetic(run_id=name, instances=1).write(store)
-    completion = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_SWE_ARGO_COMPLETE": "complete_bash"}
-    result = subprocess.run(
-        [sys.executable, "-m", "swe_argo.workflows.cli.main"],
-        env=os.environ | completion,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.split() == offered
+    command = [sys.executable, "-c", COMPLETE]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    output = " ".join(result.stdout.split())
+    assert output == " ".join(f"{words} end of {line}" for line, words in COMPLETIONS.items())

@@ -1,4 +1,4 @@
-"""``swe-argo templates`` as a person starts it, against a server that speaks E2B's protocol."""
+"""``swe-argo templates`` against a server that speaks E2B's protocol."""
 
 from __future__ import annotations
 
@@ -81,13 +81,9 @@ def test_templates_prune_follows_runs(server: E2BServer, env: dict[str, str], da
     refused = swe_argo(*words, cwd=tmp_path, env=env)
     assert refused.returncode == 64, refused.stdout + refused.stderr
     assert f"E2B could not build 1 of 1 templates (first: {IMAGES[3]})" in refused.stderr
-    (tmp_path / "preds.jsonl").write_text(
-        "".join(
-            json.dumps({"instance_id": json.loads(row)["instance_id"], "model_name_or_path": "m", "model_patch": ""})
-            + "\n"
-            for row in Path(dataset).read_text().splitlines()
-        )
-    )
+    names = [json.loads(row)["instance_id"] for row in Path(dataset).read_text().splitlines()]
+    rows = [{"instance_id": name, "model_name_or_path": "m", "model_patch": ""} for name in names]
+    (tmp_path / "preds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ran = swe_argo(*words, "--k", "2", "--predictions", "preds.jsonl", cwd=tmp_path, env=env)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     listed = swe_argo("templates", "list", "--store", "store", cwd=tmp_path, env=env)

@@ -1,4 +1,4 @@
-"""A finished step and a store that fails for a while: its files are kept all the same."""
+"""Outputs of finished steps are kept while the store fails."""
 
 from __future__ import annotations
 

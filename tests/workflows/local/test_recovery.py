@@ -1,4 +1,4 @@
-"""What a runner that was killed left in its temporary folders."""
+"""Temporary folders of a killed runner."""
 
 from __future__ import annotations
 

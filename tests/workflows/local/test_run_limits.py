@@ -1,10 +1,11 @@
-"""What ends a run early: its first failure, its money, a closed endpoint. What is left, the next run does."""
+"""Limits that end a run early: its first failure, its cost, a lost endpoint."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,18 @@ from swe_argo.workflows.local.machines import default_graders, default_workers
 from swe_argo.workflows.local.run_limits import RunLimits, read_usage_before
 from swe_argo.workflows.local.runner import grader_count, worker_count
 from swe_argo.workflows.resources import deadline_s
-from tests.workflows.command import QUICK, begin, failures, ids, kill, steps_of, summary, swe_argo, wait_for
+from tests.workflows.command import (
+    QUICK,
+    begin,
+    failures,
+    ids,
+    kill,
+    plan_request,
+    steps_of,
+    summary,
+    swe_argo,
+    wait_for,
+)
 
 PAID = Usage(calls=1, requests=1, cost_usd=0.4)
 
@@ -31,133 +43,101 @@ def limits(before: Usage | None = None, **chosen_spec: object) -> RunLimits:
 
 
 def failure(failure_class: FailureClass) -> Failure:
-    return Failure(
-        step="solve",
-        instance_id="a__b-1",
-        attempt=1,
-        failure_class=failure_class,
-        reason="why",
-        exit_code=64,
-        occurred_at="now",
-        usage=PAID,
-    )
+    unit: dict[str, Any] = {"step": "solve", "instance_id": "a__b-1", "attempt": 1, "occurred_at": "now"}
+    return Failure(**unit, failure_class=failure_class, reason="why", exit_code=64, usage=PAID)
 
 
 def solved() -> SolveRecord:
     history = History(head="h", refs_removed=0, objects_before=1, objects_after=1, unreachable_after=0, verified=True)
     machine = Machine(backend="local", image="i", image_digest=None, isolation="none", network=False)
-    return SolveRecord(
-        instance_id="a__b-1",
-        attempt=1,
-        agent="openhands",
-        stop_reason=StopReason.FINISHED,
-        history=history,
-        machine=machine,
-        seconds={},
-        usage=Usage(calls=3, requests=4, cost_usd=0.5),
-        patch_bytes=0,
-    )
+    unit: dict[str, Any] = {"instance_id": "a__b-1", "attempt": 1, "agent": "openhands", "patch_bytes": 0}
+    end: dict[str, Any] = {"stop_reason": StopReason.FINISHED, "seconds": {}, "history": history, "machine": machine}
+    return SolveRecord(**unit, **end, usage=Usage(calls=3, requests=4, cost_usd=0.5))
 
 
-def test_limits_close_when_cost_is_spent() -> None:
-    bound = limits(max_cost_usd=1)
-    bound.count(PAID)
-    bound.count(PAID)
-    assert bound.closed is None
-    bound.count(PAID)
-    assert bound.closed is not None
-    assert bound.closed.reason == "--max-cost 1 is spent: $1.20"
-    assert bound.closed.flags == ("--max-cost", "2.4")
-    assert not bound.closed.failed
-
-
-def test_limits_suggest_legal_cost() -> None:
-    bound = limits(Usage(calls=1, requests=1, cost_usd=0.00002), max_cost_usd=0.00001)
-    assert bound.closed is not None
-    assert float(bound.closed.flags[1]) == pytest.approx(0.00004)
-
-
-def test_limits_count_earlier_cost() -> None:
-    assert limits(PAID, max_cost_usd=0.4).closed is not None
-    assert limits(PAID, max_cost_usd=0.5).closed is None
-
-
-def test_limits_close_without_price() -> None:
-    bound = limits(max_cost_usd=1)
-    bound.count(Usage(calls=1, requests=1))
-    assert bound.closed is not None
-    assert "--input-cost-per-token" in bound.closed.reason
-
-
-def test_unanswered_requests_are_free() -> None:
-    bound = limits(max_cost_usd=1)
-    bound.count(Usage(requests=5))
-    assert bound.closed is None
-
-
-def test_limits_need_max_cost_to_close() -> None:
-    free = limits()
-    free.count(Usage(calls=1, requests=1, cost_usd=1e6))
-    assert (free.closed, free.spent.cost_usd) == (None, 1e6)
-
-
-def test_limits_close_on_rejected_access() -> None:
-    bound = limits()
-    bound.failed(failure(FailureClass.MODEL))
-    assert bound.closed is None
-    bound.failed(failure(FailureClass.MODEL_ACCESS))
-    assert bound.closed is not None
-    assert not bound.closed.failed
-
-
-def test_fail_fast_closes_limits() -> None:
-    bound = limits(fail_fast=True)
-    bound.failed(failure(FailureClass.EXEC))
-    assert bound.closed is not None
-    assert bound.closed.failed
-    assert bound.closed.reason.endswith("a__b-1, solve: exec")  # its line said why
+UNPRICED = Usage(calls=1, requests=1)
 
 
 @pytest.mark.parametrize(
-    ("ends", "closed"),
+    ("max_cost", "usages", "reason"),
     [
-        ([FailureClass.EXEC] * 2, False),
-        ([FailureClass.EXEC] * 3, True),
-        ([FailureClass.EXEC, FailureClass.EXEC, FailureClass.MODEL], False),
-        ([FailureClass.EXEC, FailureClass.EXEC, FailureClass.MODEL, *[FailureClass.EXEC] * 3], False),
-        ([FailureClass.EXEC, FailureClass.EXEC, None, *[FailureClass.EXEC] * 3], False),
-        ([None, *[FailureClass.EXEC] * 5], False),
+        (1, [PAID, PAID], None),
+        (1, [PAID] * 3, "--max-cost 1 is spent: $1.20"),
+        (1, [UNPRICED], "--input-cost-per-token"),
+        (1, [Usage(requests=5)], None),
+        (None, [UNPRICED, Usage(calls=1, requests=1, cost_usd=1e6)], None),
+    ],
+    ids=["below", "spent", "no price", "no answer", "no limit"],
+)
+def test_limits_close_when_cost_is_spent(max_cost: float | None, usages: list[Usage], reason: str | None) -> None:
+    bound = limits(max_cost_usd=max_cost)
+    for usage in usages:
+        bound.count(usage)
+    assert bound.spent.requests == sum(usage.requests for usage in usages)
+    if reason is None:
+        assert bound.reached is None
+    else:
+        assert bound.reached
+        assert reason in bound.reached.reason
+        assert not bound.reached.failed
+
+
+@pytest.mark.parametrize(
+    ("before", "max_cost", "suggested"), [(0.00002, 0.00001, 0.00004), (0.4, 0.4, 0.8), (0.4, 0.5, None)]
+)
+def test_limits_count_earlier_cost(before: float, max_cost: float, suggested: float | None) -> None:
+    reached = limits(Usage(calls=1, requests=1, cost_usd=before), max_cost_usd=max_cost).reached
+    assert (float(reached.flags[1]) if reached else None) == (suggested and pytest.approx(suggested))
+
+
+@pytest.mark.parametrize(
+    ("failure_class", "fail_fast", "closed", "failed"),
+    [
+        (FailureClass.MODEL, False, False, False),
+        (FailureClass.MODEL_ACCESS, False, True, False),
+        (FailureClass.EXEC, True, True, True),
     ],
 )
-def test_equal_failures_close_limits(ends: list[FailureClass | None], closed: bool) -> None:
-    bound = limits(give_up_after=3)
-    for end in ends:
-        if end is None:
-            bound.judged()
+def test_limits_close_on_failure(failure_class: FailureClass, fail_fast: bool, closed: bool, failed: bool) -> None:
+    bound = limits(fail_fast=fail_fast)
+    bound.count_failure(failure(failure_class))
+    assert (bound.reached is not None, bool(bound.reached and bound.reached.failed)) == (closed, failed)
+    assert not failed or str(bound.reached).count("a__b-1, solve: exec")
+
+
+@pytest.mark.parametrize(
+    ("ends", "give_up_after", "closed"),
+    [
+        ("exec exec", 3, False),
+        ("exec exec exec", 3, True),
+        ("exec exec model", 3, False),
+        ("exec exec model exec exec exec", 3, False),
+        ("exec exec verdict exec exec exec", 3, False),
+        ("verdict exec exec exec exec exec", 3, False),
+        ("exec exec exec exec exec exec", 0, False),
+    ],
+)
+def test_equal_failures_close_limits(ends: str, give_up_after: int, closed: bool) -> None:
+    bound = limits(give_up_after=give_up_after)
+    for end in ends.split():
+        if end == "verdict":
+            bound.count_verdict()
         else:
-            bound.failed(failure(end))
-    assert (bound.closed is not None) == closed
-    if bound.closed:
-        assert bound.closed.reason.startswith("the first 3 units all failed with exec (")
-        assert not bound.closed.failed
+            bound.count_failure(failure(FailureClass(end)))
+    assert (bound.reached is not None) == closed
+    if bound.reached:
+        assert bound.reached.reason.startswith("the first 3 units all failed with exec (")
+        assert not bound.reached.failed
 
 
 def test_limits_name_lost_endpoint() -> None:
     bound = limits(give_up_after=2)
     down = failure(FailureClass.MODEL).model_copy(update={"reason": "the model endpoint at URL refuses connections"})
     for _ in range(2):
-        bound.failed(down)
-    assert bound.closed is not None
-    assert bound.closed.reason.startswith(
-        "the model endpoint at URL refuses connections: the first 2 units all failed "
-    )
-
-
-def test_limits_never_give_up_when_zero() -> None:
-    bound = limits(give_up_after=0)
-    for _ in range(50):
-        bound.failed(failure(FailureClass.EXEC))
-    assert bound.closed is None
+        bound.count_failure(down)
+    assert bound.reached is not None
+    message = "the model endpoint at URL refuses connections: the first 2 units all failed "
+    assert bound.reached.reason.startswith(message)
 
 
 def test_usage_before_sums_all_tries(tmp_path: Path) -> None:
@@ -197,7 +177,7 @@ def test_deadline_grows_with_attempts() -> None:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """Images of which one is broken: its unit fails for good, at once, wherever it begins at solve."""
+    """Write images; the unit of the broken one fails at once and for good."""
     prepare(tmp_path / "images", {name: swebench_image(name) for name in QUICK})
     head = next((tmp_path / "images").glob("*gridprint-1*")) / "testbed" / ".git" / "HEAD"
     (tmp_path / "head").write_bytes(head.read_bytes())
@@ -219,9 +199,7 @@ def test_fail_fast_run_resumes(tmp_path: Path, images: Path) -> None:
     assert summary(store, "r").headline.graded == 0
     head = next(images.glob("*gridprint-1*")) / "testbed" / ".git" / "HEAD"
     head.write_bytes((tmp_path / "head").read_bytes())
-    again = swe_argo("run", *chosen_spec)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "4 units to do" in again.stdout
+    assert plan_request(*chosen_spec).word == "4 units to do"
 
 
 @pytest.mark.long
@@ -267,7 +245,6 @@ def test_killed_step_log_is_saved(tmp_path: Path, saves_logs: bool) -> None:
 
 
 def _has_output(pids: list[int]) -> bool:
-    """Whether a step has written to its stderr, which is a file without a name."""
     return any((Path(f"/proc/{pid}/fd/2").stat().st_size if Path(f"/proc/{pid}").exists() else 0) > 0 for pid in pids)
 
 

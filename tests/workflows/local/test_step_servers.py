@@ -1,4 +1,4 @@
-"""Processes of steps that are forked: as if each had been started by itself."""
+"""Forked steps behave as if each had been started by itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
-from swe_argo.steps.contracts.chain import GRADE, SOLVE, Step
+from swe_argo.steps.contracts.chain import GRADE, SOLVE
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
 from swe_argo.workflows.local.step_servers import Forking
 from tests.steps.grading.conftest import GOLD, Lab, eval_script
@@ -21,7 +22,7 @@ from tests.workflows.command import children, programs, wait_for, words_of
 
 ENVIRONMENT = {**os.environ, "PYTHONUTF8": "1"}
 IDLE = ["/dev/null", "/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"]
-"""What a process that forks has open when no step of it is under way."""
+"""The kinds of open files of a forker without steps."""
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     new_lab.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def forking() -> Iterator[Forking]:
+    """A forker of grade steps, for the tests that leave it as it is."""
     new_forking = Forking("local")
     yield new_forking
     new_forking.close()
@@ -49,13 +51,13 @@ def of(unit: Unit) -> list[str]:
 
 
 def forkers() -> list[int]:
-    """The processes that fork steps for this one, each forked itself by the one that forks all programs."""
+    """Return the processes that fork steps for this one, each a child of the root that forks all programs."""
     roots = [pid for pid in children(os.getpid()) if b"swe_argo.steps.forking" in words_of(pid)]
     return [pid for root in roots for pid in programs(root)]
 
 
 def open_files(pid: int) -> list[str]:
-    """What a process has open; a pipe, and each end of a pair of sockets, with a number of its own."""
+    """Return the open files of a process; each pipe and socket has a number of its own."""
     links: list[str] = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
@@ -64,17 +66,21 @@ def open_files(pid: int) -> list[str]:
 
 
 def kinds(pid: int) -> list[str]:
-    """The same, of what kind each is."""
+    """Return the sorted kinds of the open files of a process."""
     return sorted(name.partition(":")[0] for name in open_files(pid))
 
 
+def is_idle(pid: int) -> bool:
+    return kinds(pid) == IDLE
+
+
 def ends(pid: int) -> set[str]:
-    """Pipes and sockets that a process has open."""
+    """Return the open pipes and sockets of a process."""
     return {name for name in open_files(pid) if name.startswith(("pipe:", "socket:"))}
 
 
 def forker_of() -> int:
-    """The one that forks, when it is seen: a list of children may lack some while others go."""
+    """Wait for the one forker: a list of children may lack some while others end."""
     pids: list[int] = []
 
     def is_seen() -> bool:
@@ -91,12 +97,12 @@ def make_unit(lab: Lab, folder: Path, **changes: Any) -> Unit:
 
 
 def slow(lab: Lab, folder: Path) -> Unit:
-    """A unit whose tests never end."""
+    """Return a unit whose tests never end."""
     return make_unit(lab, folder, timeout_s=600, eval_script=eval_script(lab.base, "sleep 600"))
 
 
 def at_work(forker: int, count: int) -> list[int]:
-    """So many steps, once each has a sandbox."""
+    """Wait until this many steps have a sandbox, and return them."""
     pids: list[int] = []
 
     def all_started() -> bool:
@@ -118,7 +124,7 @@ def test_forker_runs_steps_in_parallel(lab: Lab, forking: Forking, log: IO[bytes
 
 def test_forked_step_keeps_exit_code(forking: Forking, log: IO[bytes]) -> None:
     assert forking.start(GRADE, ["--no-such-flag"], ENVIRONMENT, log).wait() == 64
-    assert forking.start(SOLVE, [], ENVIRONMENT, log).wait() == 64
+    assert forking.start(GRADE, [], ENVIRONMENT, log).wait() == 64
     log.seek(0)
     assert [line.split(": ")[1] for line in log.read().decode().splitlines()] == ["--in, --out"] * 2
 
@@ -145,31 +151,19 @@ def test_signal_ends_only_its_step(lab: Lab, forking: Forking, log: IO[bytes], t
     assert two.wait() == -signal.SIGKILL
 
 
-def test_killed_forker_is_replaced(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
-    orphan = forking.start(GRADE, of(slow(lab, tmp_path / "1")), ENVIRONMENT, log)
-    forker = forker_of()
-    [step] = at_work(forker, 1)
-    os.kill(forker, signal.SIGKILL)
-    assert orphan.wait() == -signal.SIGKILL
-    wait_for(lambda: not Path(f"/proc/{step}").exists())
-    unit = make_unit(lab, tmp_path / "2")
-    assert forking.start(GRADE, of(unit), ENVIRONMENT, log).wait() == 0
-    assert GradeRecord.file in {file.name for file in unit.outputs.iterdir()}
-
-
-@pytest.mark.parametrize(
-    ("step", "backend"), [(GRADE, "local"), (GRADE, "docker"), (GRADE, "kubernetes"), (SOLVE, "docker")]
-)
-def test_forker_stays_single_threaded(log: IO[bytes], step: Step, backend: str) -> None:
-    forking = Forking(backend)
-    try:
-        assert forking.start(step, ["--help"], ENVIRONMENT, log).wait() == 0
-        forker = forker_of()
-        assert len(list(Path(f"/proc/{forker}/task").iterdir())) == 1
-        wait_for(lambda: kinds(forker) == IDLE)
-    finally:
-        forking.close()
-    assert not Path(f"/proc/{forker}").exists()
+def test_forker_stays_single_threaded(log: IO[bytes]) -> None:
+    before = set(forkers())
+    for step, backend in ((GRADE, "local"), (SOLVE, "docker"), (GRADE, "kubernetes")):
+        forking = Forking(backend)
+        try:
+            assert forking.start(step, ["--help"], ENVIRONMENT, log).wait() == 0
+            wait_for(lambda: set(forkers()) - before)
+            (forker,) = set(forkers()) - before
+            assert len(list(Path(f"/proc/{forker}/task").iterdir())) == 1
+            wait_for(partial(is_idle, forker))
+        finally:
+            forking.close()
+        assert not Path(f"/proc/{forker}").exists()
 
 
 def test_forked_step_inherits_no_files(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
@@ -184,6 +178,18 @@ def test_forked_step_inherits_no_files(lab: Lab, forking: Forking, log: IO[bytes
         for process in started:
             process.signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
+
+
+def test_killed_forker_is_replaced(lab: Lab, forking: Forking, log: IO[bytes], tmp_path: Path) -> None:
+    orphan = forking.start(GRADE, of(slow(lab, tmp_path / "1")), ENVIRONMENT, log)
+    forker = forker_of()
+    [step] = at_work(forker, 1)
+    os.kill(forker, signal.SIGKILL)
+    assert orphan.wait() == -signal.SIGKILL
+    wait_for(lambda: not Path(f"/proc/{step}").exists())
+    unit = make_unit(lab, tmp_path / "2")
+    assert forking.start(GRADE, of(unit), ENVIRONMENT, log).wait() == 0
+    assert GradeRecord.file in {file.name for file in unit.outputs.iterdir()}
 
 
 def test_failed_preimport_is_ignored(lab: Lab, log: IO[bytes], tmp_path: Path) -> None:

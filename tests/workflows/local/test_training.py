@@ -1,4 +1,4 @@
-"""When a training on this machine begins its proxy and its learner, and when there is nothing left for them."""
+"""A training on this machine: when it starts its proxy and its learner, and its notes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,10 @@ def test_lowered_steps_skip_measuring(
     file = make_training(store, steps=2, held_out={"every": 1, "share": 0.5}, run=run).model_copy(
         update={"held_out": ["c"]}
     )
+    about: dict[str, Any] = {"samples_sha256": "", "rollouts": 1, "kept": True, "saved_at": "2026-11-24"}
+    paths = {"state_path": "tinker://s", "sampler_path": "tinker://w"}
     lines = [
-        Checkpoint(
-            step=step,
-            weights=Weights(version=f"{step:06d}", state_path="tinker://s", sampler_path="tinker://w"),
-            run=run_of(NAME, step),
-            samples_sha256="",
-            rollouts=1,
-            kept=True,
-            saved_at="2026-11-24",
-        )
+        Checkpoint(step=step, weights=Weights(version=f"{step:06d}", **paths), run=run_of(NAME, step), **about)
         for step in range(1, learned + 1)
     ]
     store.put(key(Checkpoints, NAME), Checkpoints.of(lines).to_bytes())

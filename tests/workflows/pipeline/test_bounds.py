@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import yaml
 
 from swe_argo.steps.agents.iterative import MIN_TIME_SHARE
-from swe_argo.steps.agents.solving import AROUND_S
+from swe_argo.steps.agents.solving import OVERHEAD_S
 from swe_argo.steps.grade import SANDBOX_MARGIN_S
 from swe_argo.workflows.resources import CONFIRMING_CREATE_S, CONFIRMING_RUNS, NEIGHBOUR_RUNS, NEIGHBOUR_SHARE, RUNS
 from tests.paths import ROOT
@@ -44,7 +44,7 @@ def test_deadlines_are_nested(argo: Manifests) -> None:
         starts = VALUES["sandbox"]["pendingSeconds"]
         # In iterative mode the last sandbox may begin to start when so much of the agent's time is left.
         late = max(starts - MIN_TIME_SHARE * agent, 0)
-        if not starts + agent + late < solve < agent + AROUND_S <= VALUES["sandbox"]["maxDeadlineSeconds"]:
+        if not starts + agent + late < solve < agent + OVERHEAD_S <= VALUES["sandbox"]["maxDeadlineSeconds"]:
             yield f"agent {agent} s and the start of its sandboxes {starts} s < solve {solve} s < its sandbox"
         runs = RUNS * (tests + starts) + CONFIRMING_RUNS * (tests + CONFIRMING_CREATE_S)
         runs += NEIGHBOUR_RUNS * (tests / NEIGHBOUR_SHARE + CONFIRMING_CREATE_S)

@@ -1,4 +1,4 @@
-"""A dataset in which one instance is fit to measure with, and three are not, each for a reason of its own."""
+"""A dataset with one valid instance and three invalid ones, each for another reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from swe_argo.steps.families.scripted import ScriptedFamily
 def judge(log, row):
     statuses = {"answer": "PASSED" if f"answer {row['wants']}" in log else "FAILED", "other": "PASSED"}
     if row["flips"] and statuses["answer"] == "PASSED":
-        # The second time that the fixed code is judged, another test fails: no chance in it.
+        # Another test fails the second time that the fixed code is judged: flaky, but not by chance.
         calls = Path(row["flips"])
         calls.write_text(calls.read_text() + "x" if calls.exists() else "x")
         statuses["other"] = "FAILED" if len(calls.read_text()) == 2 else "PASSED"
@@ -63,8 +63,8 @@ ACME = ScriptedFamily(
 """
 
 
-def make_unfit_rows(folder: Path) -> list[str]:
-    """Write rows, image and family below ``folder``; flags of a command that reads them."""
+def make_validation_rows(folder: Path) -> list[str]:
+    """Write rows, image and family below ``folder``; return the flags of a command that reads them."""
     testbed = make_testbed(folder, "acme")
     (testbed / "calc.py").write_text(BROKEN)
     commit_all(testbed, "base")
@@ -82,6 +82,6 @@ def make_unfit_rows(folder: Path) -> list[str]:
 
 
 def make_ungradeable_row(folder: Path) -> None:
-    """Another row behind those that there are, which no rule grades."""
+    """Append a row that no rule grades."""
     with (folder / "rows.jsonl").open("a") as file:
         file.write(json.dumps({"id": "no-rule", "wants": "", "gold": "", "flips": ""}) + "\n")

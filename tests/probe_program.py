@@ -1,4 +1,4 @@
-"""A program that says what it found when it began, or ends as it is told to."""
+"""A program that prints the state it started in, changes it, or ends in a given way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def facts() -> dict[str, object]:
-    """What could differ, as JSON can say it."""
+    """Return the state that could differ between a forked and a started program, as JSON."""
     main = sys.modules["__main__"]
     umask = os.umask(0)
     os.umask(umask)
@@ -39,7 +39,7 @@ def facts() -> dict[str, object]:
 
 
 def main(end: str, *more: str) -> None:
-    """One of the ends."""
+    """Print the state (``tell``), change it, or end in the named way."""
     atexit.register(print, "at exit")
     if end == "tell":
         atexit.unregister(print)
