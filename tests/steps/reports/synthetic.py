@@ -56,14 +56,8 @@ TITLES = (
     "Cookies are lost when a redirect changes the port",
 )
 USUAL: Mapping[str, float] = {
-    "resolved": 60,
-    "unresolved": 27,
-    "empty_patch": 3,
-    "patch_does_not_apply": 3,
-    "tests_timed_out": 2,
-    "log_not_gradeable": 2,
-    "failed": 2,
-    "not_run": 1,
+    **{"resolved": 60, "unresolved": 27, "empty_patch": 3, "patch_does_not_apply": 3},
+    **{"tests_timed_out": 2, "log_not_gradeable": 2, "failed": 2, "not_run": 1},
 }
 HISTORY = History(
     head="b" * 40, refs_removed=31, objects_before=90_000, objects_after=60_000, unreachable_after=0, verified=True
@@ -79,10 +73,7 @@ STOPS = {
     StopReason.REFUSAL: 1,
 }
 VERSIONS = {
-    "swe-argo": "0.1.0",
-    "swebench": "5.0.2",
-    "python": "3.11.9",
-    "code": "90710df0c2a1",
+    **{"swe-argo": "0.1.0", "swebench": "5.0.2", "python": "3.11.9", "code": "90710df0c2a1"},
     "platform": "linux-x86_64",
 }
 FAILURES = {
@@ -245,16 +236,13 @@ class Synthetic:
                 place = key(Failure, self.run_id, unit.instance_id, unit.attempt, f"try-{n}")
                 items[place.replace(Failure.file, Trajectory.file)] = self._trajectory(unit).to_bytes()
 
-    def _usage(self) -> Usage:
-        return USAGE if self.priced else USAGE.model_copy(update={"cost_usd": None})
-
     def _trajectory(self, unit: Unit) -> Trajectory:
         names = {"agent": self.agent, "model": self.model}
         figures = {"turns": self.turns, "priced": self.priced, "hostile": self.hostile, "others": self.others}
         whole = trajectory((unit.instance_id, unit.attempt), **names, **figures)  # type: ignore[arg-type]
-        return whole.model_copy(
-            update={"extra": whole.extra.model_copy(update={"usage": total(whole) if self.exact else self._usage()})}
-        )
+        usage = USAGE if self.priced else USAGE.model_copy(update={"cost_usd": None})
+        usage = total(whole) if self.exact else usage
+        return whole.model_copy(update={"extra": whole.extra.model_copy(update={"usage": usage})})
 
     def _solve(self, rng: random.Random, unit: Unit, patch_bytes: int, usage: Usage) -> SolveRecord:
         return SolveRecord(
@@ -282,31 +270,25 @@ class Synthetic:
         tests = [self._test(n) for n in range(broken)] + [self._test(1000 + n) for n in range(also)]
         suspect = resolved and rng.random() < self.suspects
         findings = [Finding(code="exit_code_mismatch", detail="the log says 0, the shell says 1")] if suspect else []
-        ran = outcome is not Outcome.EMPTY_PATCH
+        common: dict[str, Any] = {"instance_id": unit.instance_id, "attempt": unit.attempt, "resolved": resolved}
+        common |= {"outcome": outcome, "versions": VERSIONS, "patch_sha256": hashlib.sha256(patch).hexdigest()}
+        common["integrity"] = Integrity(verdict="suspect" if suspect else "ok", findings=findings)
+        if outcome is Outcome.EMPTY_PATCH:
+            return GradeRecord(**common)
         return GradeRecord(
-            instance_id=unit.instance_id,
-            attempt=unit.attempt,
-            outcome=outcome,
-            resolved=resolved,
-            fail_to_pass=TestCounts(passed=f2p - broken, total=f2p) if ran else None,
-            pass_to_pass=TestCounts(passed=p2p - also, total=p2p) if ran else None,
-            failing_tests=tests if ran else [],
-            apply_command="git apply --verbose" if ran else None,
-            evidence=Evidence(exit_code=int(not resolved), logged_exit_codes=["0"], start_markers=1, end_markers=1)
-            if ran
-            else None,
-            integrity=Integrity(verdict="suspect" if suspect else "ok", findings=findings),
-            machine=_machine(unit, network=True, usd_per_hour=self.usd_per_hour) if ran else None,
+            **common,
+            fail_to_pass=TestCounts(passed=f2p - broken, total=f2p),
+            pass_to_pass=TestCounts(passed=p2p - also, total=p2p),
+            failing_tests=tests,
+            apply_command="git apply --verbose",
+            evidence=Evidence(exit_code=int(not resolved), logged_exit_codes=["0"], start_markers=1, end_markers=1),
+            machine=_machine(unit, network=True, usd_per_hour=self.usd_per_hour),
             seconds={
                 "create": rng.lognormvariate(1.1, 0.5),
                 "apply": rng.uniform(0.1, 0.9),
                 "tests": rng.lognormvariate(3.4, 1.1),
                 "grade": 0.01,
-            }
-            if ran
-            else {},
-            patch_sha256=hashlib.sha256(patch).hexdigest(),
-            versions=VERSIONS,
+            },
         )
 
     def _test(self, n: int) -> str:
