@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
 from pydantic import ValidationError
+from typing_extensions import override
 
 from swe_argo.steps.contracts.chain import OUTCOME, TRY, Step
 from swe_argo.steps.contracts.data import Instance, RunFile
@@ -179,6 +180,7 @@ def write_all(folder: Path, data: Iterable[Record | Raw]) -> None:
 class _Parser(argparse.ArgumentParser):
     """A parser that exits with EXIT_CONFIG on an unknown flag: the caller has another version."""
 
+    @override
     def error(self, message: str) -> NoReturn:
         """Exit with code 64."""
         sys.stderr.write(f"{message}\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.exit_codes import FINAL
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.record import Raw, Record
@@ -69,6 +71,7 @@ class StepError(Exception):
         self.detail = detail
         self.partial_outputs = partial_outputs
 
+    @override
     def __str__(self) -> str:
         return self.reason
 

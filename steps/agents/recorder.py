@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from typing_extensions import override
+
 from swe_argo.steps.agents.trajectory_sums import (
     add_sums,
     dump_trajectory,
@@ -267,12 +269,14 @@ class SideRecorder(Recorder):
         self._bytes = b""
         """Cache of ``to_bytes``; empty after a change."""
 
+    @override
     def add(self, turn: Turn) -> None:
         """Add a turn."""
         self.turns.append(turn)
         self._bytes = b""
         self._changed(turn)
 
+    @override
     def add_observations(self, results: list[Result]) -> list[Result]:
         """Add the results of the last turn's calls."""
         shown_results = super().add_observations(results)
@@ -280,6 +284,7 @@ class SideRecorder(Recorder):
         self._changed(None)
         return shown_results
 
+    @override
     def attempt_trajectory(self, reason: StopReason, seconds: float | None = None) -> Trajectory:
         """Return this conversation's trajectory."""
         self.usage = usage_of(self.turns)

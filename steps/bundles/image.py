@@ -13,6 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any, cast
 
+from typing_extensions import override
+
 from swe_argo.steps.bundles.stored import StoredBundle
 from swe_argo.steps.bundles.tools import find_skopeo
 from swe_argo.steps.bundles.tree import write_tar
@@ -95,9 +97,11 @@ class _HashingWriter(io.RawIOBase):
     def __init__(self, out: IO[bytes]) -> None:
         self._out, self._hash, self.size = out, hashlib.sha256(), 0
 
+    @override
     def writable(self) -> bool:
         return True
 
+    @override
     def write(self, data: Any, /) -> int:
         self._hash.update(data)
         self.size += len(data)

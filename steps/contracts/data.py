@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field
+from typing_extensions import override
 
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.families import SWEBENCH
@@ -140,6 +141,7 @@ class Plan(Record):
     """Units without a prediction, or without a patch in the earlier run: they are not run."""
 
     @property
+    @override
     def word(self) -> str:
         """Return the counts of units to do, done before and without a prediction."""
         done_before = len(self.units) - len(self.to_do) - self.unpredicted

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.layer import LayerSummary
 from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.contracts.record import Part, Place
@@ -89,6 +91,7 @@ class SolveRecord(Timed):
         return self.usage if self.continued is None else self.usage - self.continued.usage
 
     @property
+    @override
     def word(self) -> str:
         """Return why the agent stopped."""
         return self.stop_reason.value

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from typing_extensions import override
 
 from swe_argo.steps.contracts.record import AnyText, Part, Place, Record, finite, to_json
 
@@ -333,6 +334,7 @@ class Trajectory(Record):
             bool(turn.message or turn.tool_calls or turn.extra) for turn in turns
         )
 
+    @override
     def to_bytes(self) -> bytes:
         """Return one line of JSON without null fields: a trajectory is large."""
         return (to_json(self.model_dump(mode="json", exclude_none=True), separators=(",", ":")) + "\n").encode()

@@ -6,6 +6,8 @@ import re
 from enum import StrEnum
 from typing import ClassVar, Literal
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.data import DatasetLock
 from swe_argo.steps.contracts.record import Part, Place, Record, key
 from swe_argo.steps.contracts.verdict import Outcome
@@ -103,6 +105,7 @@ class Validation(Record):
         return not self.counts.get(Fitness.INCOMPLETE)
 
     @property
+    @override
     def word(self) -> str:
         """Return the counts in words."""
         invalid = [f"{n:,} {name}" for name, n in self.counts.items() if n and name != Fitness.VALID]

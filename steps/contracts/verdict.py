@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from typing_extensions import override
 
 from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.contracts.record import Part, Place, Raw
@@ -236,6 +237,7 @@ class GradeRecord(Timed):
         return integrity, (ConfirmationOutcome.UNAVAILABLE if unstable else self.confirmation.outcome).value
 
     @property
+    @override
     def word(self) -> str:
         """Return the outcome."""
         return self.outcome.value

@@ -15,6 +15,7 @@ from kubernetes.client import Configuration
 from kubernetes.config import kube_config
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import InClusterConfigLoader
+from typing_extensions import override
 
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec
 from swe_argo.steps.errors import ConfigError
@@ -128,6 +129,7 @@ def _capture_warnings() -> Iterator[list[str]]:
     lines: list[str] = []
 
     class Handler(logging.Handler):
+        @override
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(" ".join(record.getMessage().split()))
 

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
+from typing_extensions import override
+
 MAX_BYTES = 256 << 20
 """Maximum size of an archive."""
 MAX_CONTENT = 512 << 20
@@ -35,6 +37,7 @@ class _Header(tarfile.TarInfo):
     """A header of a kind that GNU's or busybox' tar writes; others could have any meaning and size."""
 
     @classmethod
+    @override
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         try:
             header = super().frombuf(buf, encoding, errors)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
+from typing_extensions import override
 
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, MetricsExtra, StopReason, Usage
@@ -77,6 +78,7 @@ class Client:
         # _lost_until: monotonic time up to which lost time is counted already
         self._usage_lock, self._lost_until = threading.Lock(), -math.inf
 
+    @override
     def __repr__(self) -> str:
         return f"Client({self.name!r}, {self.endpoint!r})"
 

@@ -14,6 +14,8 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.models.backoff import requested_wait_s
@@ -67,6 +69,7 @@ class ModelRefusedError(Exception):
     ) -> None:
         self.refusal, self.requested_s, self.response = refusal, requested_s, response
 
+    @override
     def __str__(self) -> str:
         return f"{self.refusal.status}: {self.refusal.message}"
 

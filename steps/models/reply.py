@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.trajectory import Metrics, StopReason, Usage
 
 Message = dict[str, Any]
@@ -65,6 +67,7 @@ class NoReplyError(Exception):
         self.metrics = metrics
         """Metrics of the call, if it was billed."""
 
+    @override
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
 

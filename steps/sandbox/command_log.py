@@ -9,6 +9,8 @@ import logging
 import sys
 from typing import Unpack
 
+from typing_extensions import override
+
 from swe_argo.steps.sandbox.protocol import ExecResult, Sandbox, StartedJob
 from swe_argo.steps.sandbox.wrapper import ExecOptions, SandboxWrapper, StartOptions
 from swe_argo.steps.settings import settings
@@ -34,6 +36,7 @@ def with_command_log(box: Sandbox) -> Sandbox:
 
 
 class _LoggedSandbox(SandboxWrapper):
+    @override
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
         result = super().exec(command, **options)
         ending = "timed out" if result.timed_out else f"exit {result.exit_code}"
@@ -41,6 +44,7 @@ class _LoggedSandbox(SandboxWrapper):
         log.debug("command %r: %s, %d bytes, %.2f s", _first_line(command), ending, size, result.seconds)
         return result
 
+    @override
     def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
         log.debug("command %r: started", _first_line(command))
         return super().start(command, **options)

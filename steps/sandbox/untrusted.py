@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from typing_extensions import override
+
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, StepError
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.wrapper import SandboxWrapper
@@ -56,6 +58,7 @@ class _UntrustedSandbox(SandboxWrapper):
         self._enlarged = enlarged
         self._failed: StepError | None = None
 
+    @override
     def guard_call(self, act: Callable[[], T]) -> T:
         """Make a call; raise its failure as attributed, and the same failure for every later call."""
         if self._failed is not None:

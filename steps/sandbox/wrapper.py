@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NotRequired, Required, TypedDict, TypeVar, Unpack
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.data import WORKDIR
 from swe_argo.steps.contracts.machine import Machine
 from swe_argo.steps.errors import ConfigError, StepError
@@ -97,10 +99,12 @@ class _SandboxWithVariables(SandboxWrapper):
         super().__init__(inner)
         self._variables = dict(variables)
 
+    @override
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
         options["env"] = self._variables | (options.get("env") or {})
         return super().exec(command, **options)
 
+    @override
     def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
         options["env"] = self._variables | (options.get("env") or {})
         return super().start(command, **options)
@@ -137,13 +141,16 @@ class _SandboxAtFolder(SandboxWrapper):
         self._workdir = workdir
 
     @property
+    @override
     def machine(self) -> Machine:
         return self.inner.machine.model_copy(update={"workdir": self._workdir})
 
+    @override
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
         options.setdefault("cwd", self._workdir)
         return super().exec(command, **options)
 
+    @override
     def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
         options.setdefault("cwd", self._workdir)
         return super().start(command, **options)

@@ -17,6 +17,7 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 from tokenizers import Tokenizer
+from typing_extensions import override
 
 from swe_argo.steps.errors import ConfigError
 
@@ -88,6 +89,7 @@ class _Generation(jinja2.ext.Extension):
 
     tags = {"generation"}
 
+    @override
     def parse(self, parser: Any) -> Any:
         """Return the block's own content."""
         line = next(parser.stream).lineno

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.data import Plan
 from swe_argo.steps.reports.canary import describe_canary
 from swe_argo.steps.reports.figures.summary import Summary
@@ -39,6 +41,7 @@ class RunEvent:
     total: int = 0
     """Number of units of the run; 0 until it is planned."""
 
+    @override
     def __str__(self) -> str:
         return f"[{self.ended}/{self.total}] {self.text}" if self.unit else self.text
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.data import Plan, RunFile, Unit
 from swe_argo.steps.contracts.record import Place, key
 from swe_argo.steps.datasets.names import did_you_mean
@@ -54,6 +56,7 @@ class Run:
         self.run_id = run_id
         self._store = store
 
+    @override
     def __repr__(self) -> str:
         return f"Run({self.run_id!r} in {self._store.url!r})"
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.ids import is_run_id
 from swe_argo.steps.contracts.record import key
@@ -24,6 +26,7 @@ class RunStore:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    @override
     def __repr__(self) -> str:
         return f"RunStore({self.url!r})"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.data import Instance, Patch
 from swe_argo.steps.contracts.failure import Failure
 from swe_argo.steps.contracts.record import Place, key
@@ -32,6 +34,7 @@ class RunUnit:
     unreadable: tuple[str, ...] = ()
     """Keys of records that are broken or from another version; their values here are None, as if they were missing."""
 
+    @override
     def __repr__(self) -> str:
         return f"RunUnit({self.instance_id!r}, attempt {self.attempt} of {self.run_id!r}: {self.standing})"
 

@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperArgument, TyperCommand
+from typing_extensions import override
 
 from swe_argo.steps.errors import ConfigError
 
@@ -40,10 +41,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class HelpCommand(TyperCommand):
     """A command whose help fits a screen, however many flags it has."""
 
+    @override
     def get_help_option_names(self, ctx: Any) -> list[str]:
         """Return the spellings of ``--help``."""
         return [*ctx.help_option_names, *([HELP_ALL] if self._groups() else [])]
 
+    @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Print the help that the arguments ask for, or parse them.
 
@@ -55,6 +58,7 @@ class HelpCommand(TyperCommand):
             ctx.exit()
         return super().parse_args(ctx, args)
 
+    @override
     def format_help(self, ctx: Any, _formatter: Any) -> None:
         """Print the help without a topic."""
         self._print_help(ctx, "")
@@ -102,6 +106,7 @@ class HelpCommand(TyperCommand):
 class Application(typer.Typer):
     """A command line, or a group of its commands, with these help pages."""
 
+    @override
     def command(
         self, name: str | None = None, *, cls: type[TyperCommand] | None = HelpCommand, **settings: Any
     ) -> Callable[[_Function], _Function]:

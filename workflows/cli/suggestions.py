@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from typer.core import TyperGroup
+from typing_extensions import override
 
 from swe_argo.steps.errors import ConfigError
 
@@ -63,6 +64,7 @@ _FILLERS = frozenset({"", "max", "n", "no", "num", "per"})
 class CommandGroup(TyperGroup):
     """The commands; an unknown one is refused with suggestions."""
 
+    @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command. Raises ConfigError if it is unknown."""
         name = args[0]

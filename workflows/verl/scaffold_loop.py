@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from typing_extensions import override
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.workers.rollout.replica import TokenOutput
 
@@ -36,11 +37,12 @@ class ScaffoldAgentLoop(SweAgentLoop):
     A trajectory has one output per token sequence of its conversation: nearly always one.
     """
 
+    @override
     async def _try(
         self,
         rollout_try: RolloutTry,
         sampling_params: dict[str, Any],
-        kwargs: dict[str, Any],  # noqa: ARG002 - the agent makes its own prompt from the task
+        kwargs: dict[str, Any],
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Run the agent in a new sandbox and return its rewarded outputs.
 

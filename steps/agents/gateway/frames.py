@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from swe_argo.steps.agents.gateway.events import GatewayLimit
 
-Pairs = list[tuple[str, str]]
 Count = Annotated[int, Field(ge=0)]
 
 

@@ -12,6 +12,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from typing_extensions import override
+
 from swe_argo.steps.agents.program.request_digest import RequestDigests
 from swe_argo.steps.agents.program.token_record import FIELDS, TokenRecord
 from swe_argo.steps.agents.resume import AgentClock, AttemptCalls, SolveCalls, answer_of, describe_answer
@@ -42,19 +44,23 @@ class ProgramCalls(AttemptCalls):
                 self._unused.setdefault(call.request, []).append(call)
 
     @property
+    @override
     def replayed_usage(self) -> Usage:
         """Return the usage of the replayed calls, summed per call."""
         return self._inherited
 
     @property
+    @override
     def lost_s(self) -> float:
         """Return the most lost seconds of any replayed call, because calls have no order."""
         return self._lost_s
 
+    @override
     def results_to_show(self, results: list[Result]) -> list[Result]:
         """Return the new results unchanged."""
         return results
 
+    @override
     def take_recorded(self, request: str) -> RecordedCall | None:
         """Return the oldest unused recorded answer to an equal request, None if there is none."""
         with self._lock:

@@ -17,6 +17,7 @@ from jinja2 import StrictUndefined, Template, TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing_extensions import override
 
 from swe_argo.steps import TEMPLATES
 from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
@@ -154,6 +155,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("*", "**"))
 
+    @override
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Compute a product or power. Raises SecurityError if its estimated size exceeds LARGEST_BYTES."""
         numbers = [abs(value) for value in (left, right) if isinstance(value, int)]

@@ -6,6 +6,7 @@ from itertools import takewhile
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
+from typing_extensions import override
 
 from swe_argo.steps.families.columns import SourceRow, bad_column, read_json
 from swe_argo.steps.families.r2e.rows import instance_id, is_test_path
@@ -26,6 +27,7 @@ class _ParsedRange(BaseModel):
     start: int
     length: int | None = None
 
+    @override
     def __str__(self) -> str:
         return f"{self.start}" if self.length is None else f"{self.start},{self.length}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from swe_argo.steps.contracts.record import Part, Place, Record
 from swe_argo.steps.reports.figures.summary import Rate
@@ -126,6 +127,7 @@ class Comparison(Record):
         return all(instance.same_patch for instance in (*self.gained, *self.lost))
 
     @property
+    @override
     def word(self) -> str:
         """The number of gains and losses, as text."""
         return f"{len(self.gained)} gained, {len(self.lost)} lost"

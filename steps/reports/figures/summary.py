@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from typing_extensions import override
+
 from swe_argo.steps.contracts.chain import PAGE
 from swe_argo.steps.contracts.data import DatasetLock
 from swe_argo.steps.contracts.families import SWEBENCH
@@ -357,6 +359,7 @@ class Summary(Record):
         return ", ".join(swebench if family == SWEBENCH else f"{family}'s own rule" for family in self.families)
 
     @property
+    @override
     def word(self) -> str:
         """The headline, with integrity if any resolved unit is not ok."""
         rate = self.headline

@@ -23,6 +23,7 @@ from urllib.request import (
 )
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+from typing_extensions import override
 
 from swe_argo.steps.models.backoff import retry_after_s
 
@@ -43,6 +44,7 @@ class WebhookError(Exception):
     wait_s: float | None = None
     """Seconds that the server asked to wait."""
 
+    @override
     def __str__(self) -> str:
         return self.reason
 

@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus, urlencode
 
 from kubernetes.client import Configuration
 from kubernetes.stream.ws_client import websocket_proxycare
+from typing_extensions import override
 from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException
 
 from swe_argo.steps.errors import one_line
@@ -57,6 +58,7 @@ class ExecRefused(Exception):  # noqa: N818
         self.headers = headers or {}
         """Retry-After, if the server sent one."""
 
+    @override
     def __str__(self) -> str:
         return f"exec refused with {self.status}: {self.text}"
 

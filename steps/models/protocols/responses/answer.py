@@ -14,7 +14,6 @@ from swe_argo.steps.models.protocols.wire import COST_FIELDS, Body
 
 FINISH = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Reason of an incomplete response -> OpenAI's finish reason."""
-_ECHOED = ("instructions", "metadata", "temperature", "top_p")
 
 
 def completion(answer: Body) -> Body:
