@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 
-from tests.open_lines import OpenLines
+from tests.open_connections import OpenConnections
 
 AWAY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -20,7 +20,7 @@ class Way:
         self.refused = 0
         self._address, self._server = (host, port), server
         self._broken = False
-        self._lines = OpenLines(self._met)
+        self._lines = OpenConnections(self._met)
         self._loop = asyncio.new_event_loop()
 
     @property

@@ -1,4 +1,4 @@
-"""Which test is blamed for a file that was left open."""
+"""The check that names the test which left a file open."""
 
 from __future__ import annotations
 

@@ -95,17 +95,17 @@ def delete(pipeline: Pipeline, pod: str) -> None:
 
 
 def end(pipeline: Pipeline, pod: str) -> None:
-    """As a person, or a node that drains, ends a pod: it has its grace period."""
+    """Delete a pod with its grace period, as a person or a draining node does."""
     pipeline.kubectl("delete", "pod", pod, "--wait=false")
 
 
 def evict(pipeline: Pipeline, pod: str) -> None:
-    """As ``kubectl drain`` does."""
+    """Evict a pod, as ``kubectl drain`` does."""
     pipeline.cluster.evict(pipeline.namespace, pod)
 
 
 def kill_controller(cluster: Cluster, away_s: float) -> None:
-    """kill -9 of the workflow controller, and another one after so many seconds."""
+    """Kill the workflow controller, and start a new one after ``away_s`` seconds."""
     file = cluster.state / "run" / "workflow-controller"
     if not file.is_file():
         pytest.skip("this cluster's workflow controller is not a process of this machine")
@@ -116,7 +116,7 @@ def kill_controller(cluster: Cluster, away_s: float) -> None:
 
 
 def drain(pipeline: Pipeline, back_after_s: float) -> None:
-    """Cordon the only node, evict what runs there of the pipeline, and let it be used again after so many seconds."""
+    """Cordon the only node, evict the pipeline's pods, and uncordon it after ``back_after_s`` seconds."""
     cluster = pipeline.cluster
     (node,) = cluster.kubectl("get", "nodes", "-o", "name").split()
     cluster.kubectl("cordon", node)

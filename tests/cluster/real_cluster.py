@@ -80,7 +80,7 @@ class Cluster:
         )
 
     def evict(self, namespace: str, pod: str) -> None:
-        """As ``kubectl drain`` does, by the Eviction API."""
+        """Evict a pod through the Eviction API, as ``kubectl drain`` does."""
         meta = {"name": pod, "namespace": namespace}
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"

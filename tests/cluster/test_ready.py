@@ -1,4 +1,4 @@
-"""What plan says of a real cluster before anything is made there: access, nodes, settings, quotas and policies."""
+"""The plan step's checks of a real cluster: access, nodes, settings, quotas and policies."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def refusal(kubeconfig: Path, namespace: str, needs: SandboxNeeds = GRADE, **spe
 
 
 def refused_run(cluster: Cluster, namespace: str, folder: Path, *words: str, kubeconfig: Path | None = None) -> str:
-    """What ``swe-argo run WORDS`` says in its one line. Nothing is made, here or there."""
+    """Return the one line with which ``swe-argo run WORDS`` refuses; it creates nothing, here or on the cluster."""
     store = folder / "store"
     gold = ("run", "--backend", "kubernetes", "--dataset", "mini", "--agent", "gold", "--store", str(store))
     namespace_words = () if "--namespace" in words else ("--namespace", namespace)
@@ -317,7 +317,7 @@ def is_admitted(cluster: Cluster, namespace: str) -> bool:
 
 
 def test_image_policy_refusal_is_quoted(cluster: Cluster, namespace: str, prefixes: str) -> None:
-    # The one image of another registry, among hundreds of good ones.
+    # Hundreds of valid images, and one from another registry.
     images = [*(f"good.example/hub/x-{number}:1" for number in range(500)), "docker.io/hub/y:1"]
     message = refusal(cluster.kubeconfig, namespace, replace(GRADE, images=images))
     assert message.startswith("sandbox.registry: ")

@@ -18,7 +18,7 @@ from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.store import open_store
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.model_server import ModelServer, model_server, play
-from tests.steps.kept_solve import conversation_of, repeated_requests
+from tests.steps.resumable_solve import conversation_of, repeated_requests
 from tests.steps.test_resume import r2egym
 from tests.workflows.command import ids, swe_argo
 from tests.workflows.models.run import KEY, environment

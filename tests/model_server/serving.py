@@ -20,7 +20,7 @@ from tests.model_server import responses_wire as responses
 from tests.model_server import wire
 from tests.model_server.answers import Answer, Fault, Request, Script, error
 from tests.model_server.wire import WireAnswer, prompt_ids, say
-from tests.open_lines import OpenLines
+from tests.open_connections import OpenConnections
 
 Headers = dict[str, str]
 
@@ -128,7 +128,7 @@ class ModelServer:
         self.url = ""
         self._keep = keep
         self._now = 0
-        self._lines = OpenLines(self._line)
+        self._lines = OpenConnections(self._line)
 
     async def start(self, host: str, port: int) -> asyncio.Server:
         server = await asyncio.start_server(self._connected, host, port, limit=2**20, backlog=512)

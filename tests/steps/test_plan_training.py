@@ -42,7 +42,7 @@ def plan(store: Store, **fields: Any) -> TrainFile:
 
 
 def learn(store: Store, steps: int, solved: dict[str, float] | None = None) -> None:
-    """Checkpoints of so many steps; the figures of the new ones say how often instances were solved."""
+    """Write the checkpoints of ``steps`` steps; their figures say how often each instance was solved."""
     lines = []
     for step in range(1, steps + 1):
         lines.append(

@@ -11,7 +11,7 @@ from swe_argo.steps.contracts.solve_record import Continued
 from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, usage_of_trajectory
 from tests import small_agent
 from tests.model_server import Answer, ModelServer, Script, by_text, call, model_server, play
-from tests.steps.kept_solve import KeptSolve, numbered, repeated_requests
+from tests.steps.resumable_solve import ResumableSolve, numbered, repeated_requests
 from tests.steps.solve_process import observations
 
 STEPS = (
@@ -104,11 +104,11 @@ def script(agent: str) -> Script:
     return by_text({f"Look into part {number}.": play(*HELPS) for number in (1, 2, 3)}, otherwise=play(*WORKS))
 
 
-def make_solve(root: Path, server: ModelServer, agent: str) -> KeptSolve:
+def make_solve(root: Path, server: ModelServer, agent: str) -> ResumableSolve:
     """A solve by an agent."""
     if agent in SCAFFOLDS:
-        return KeptSolve(root, server, agent)
-    return KeptSolve(
+        return ResumableSolve(root, server, agent)
+    return ResumableSolve(
         root, server, program=small_agent.recipe(str(small_agent.FOLDER / "small-agent"), *PROGRAMS[agent])
     )
 
@@ -124,7 +124,7 @@ def test_diverging_resume_starts_over(tmp_path: Path) -> None:
     outside.write_text("before")
     look = call("execute_bash", cmd=f"cat {outside}")
     with model_server(play(*numbered(look, look, look, call("finish"))), latency_s=1.0) as server:
-        solve = KeptSolve(tmp_path / "solve", server)
+        solve = ResumableSolve(tmp_path / "solve", server)
         solve.kill(server, 3)
         outside.write_text("after")
         output = solve.finish()
@@ -140,7 +140,7 @@ def test_diverging_resume_starts_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", ["continue_solves", pytest.param("save_checkpoints", marks=pytest.mark.long)])
 def test_resume_can_be_disabled(tmp_path: Path, field: str) -> None:
     with model_server(play(*r2egym(4)), latency_s=1.0) as server:
-        solve = KeptSolve(tmp_path, server, spec={field: False})
+        solve = ResumableSolve(tmp_path, server, spec={field: False})
         solve.kill(server, 3)
         solve.finish()
         assert server.counts.requests == 3 + 4
@@ -151,7 +151,7 @@ def test_resume_can_be_disabled(tmp_path: Path, field: str) -> None:
 @pytest.mark.long
 def test_resume_counts_earlier_steps(tmp_path: Path) -> None:
     with model_server(play(*r2egym(9)), latency_s=0.05) as server:
-        solve = KeptSolve(tmp_path, server, max_steps=5, max_steps_absolute=5)
+        solve = ResumableSolve(tmp_path, server, max_steps=5, max_steps_absolute=5)
         solve.kill(server, 4)
         solve.finish()
         assert server.counts.requests == 5 + len(repeated_requests(server))
@@ -163,7 +163,7 @@ def test_resume_counts_earlier_steps(tmp_path: Path) -> None:
 def test_resume_counts_earlier_time(tmp_path: Path) -> None:
     slow = numbered(call("execute_bash", cmd="true"), *[call("execute_bash", cmd="sleep 1.5")] * 30)
     with model_server(play(*slow)) as server:
-        solve = KeptSolve(tmp_path, server, timeout_s=8.0)
+        solve = ResumableSolve(tmp_path, server, timeout_s=8.0)
         solve.kill(server, 4)
         solve.finish()
     assert solve.solved.stop_reason is StopReason.TIMEOUT
@@ -185,7 +185,7 @@ def test_resume_continues_attempts(tmp_path: Path) -> None:
         return answer
 
     with model_server(script, latency_s=0.05) as server:
-        solve = KeptSolve(tmp_path, server, iterative=True)
+        solve = ResumableSolve(tmp_path, server, iterative=True)
         solve.kill(server, 5)
         partial = (solve.outputs / "try" / Trajectory.file).read_bytes()
         solve.finish()

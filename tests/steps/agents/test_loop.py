@@ -393,7 +393,7 @@ def test_only_first_text_block_is_made(work: Work, scaffold: str) -> None:
 
 @pytest.mark.parametrize("scaffold", SCAFFOLDS)
 def test_malformed_answers_end_only_swe_agent(work: Work, scaffold: str) -> None:
-    """It asks three times for one step; the others go on to their last step."""
+    """SWE-agent ends after three malformed answers in one step; the other scaffolds continue to their last step."""
     odd = [Answer("I think I am done."), call("rm_rf"), Answer("", calls=(Call("execute_bash", "[1]"),))]
     attempt = work(script_for(*odd, *odd, finish(scaffold)), scaffold)
     ends = scaffold == "sweagent"

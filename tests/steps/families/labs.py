@@ -1,4 +1,4 @@
-"""One row of a family and its image, as backend local has it: ``rows.jsonl`` and ``images/`` in a folder."""
+"""A folder for backend local with one row of a family: ``rows.jsonl``, and its image in ``images/``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs of families: their bundled datasets, what agents see in their sandboxes, and a family in a user's file."""
+"""Complete runs of task families: bundled datasets, files visible to agents, and a family in a user's file."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_diffs_round_trip(tmp_path_factory: pytest.TempPathFactory, trees: tuple
 @pytest.mark.parametrize(
     "diff",
     [
-        # As git writes a renamed file, a name with a blank, and a name with an umlaut.
+        # git's output for a renamed file, a name with a blank, and a name with an umlaut.
         "diff --git a/a.py b/b.py\nsimilarity index 90%\nrename from a.py\nrename to b.py\nindex 1..2 100644\n"
         "--- a/a.py\n+++ b/b.py\n@@ -1 +1 @@\n-x\n+y\n",
         "diff --git a/a b.py b/a b.py\nindex 1..2 100644\n--- a/a b.py\t\n+++ b/a b.py\t\n"

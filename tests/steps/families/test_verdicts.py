@@ -273,7 +273,7 @@ FORGED: dict[str, tuple[Judge, dict[str, Any], str, bool, list[str]]] = {
         False,
         [],
     ),
-    # Of one test the last status between the markers counts.
+    # The last status of a test between the markers counts.
     "a later result": (
         judge_swesmith,
         swesmith(),

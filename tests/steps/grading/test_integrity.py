@@ -236,7 +236,7 @@ def test_examine_patch_allows_git_text() -> None:
     assert examine_patch(patch) == []
 
 
-# As pytest's own tests are: each runs pytest on a file of its own and prints what that prints.
+# Tests like pytest's own: each runs pytest on a file of its own and prints its output.
 OUTER = """
 import subprocess, sys
 def run(folder, text, *options):

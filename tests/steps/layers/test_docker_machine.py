@@ -97,7 +97,7 @@ ls -A /var/tmp
 
 
 def test_layer_works_with_busybox(new_container: NewContainer, docker_client: DockerClient) -> None:
-    """As in images of alpine."""
+    """Replace the machine's tools by busybox, as in Alpine images."""
     busybox = shutil.which("busybox")
     if busybox is None:
         pytest.skip("no busybox here")

@@ -1,4 +1,4 @@
-"""One golden page per renderer of reports; ``tests/golden_pages.py`` says how to write them again."""
+"""Golden pages of the reports, one for each renderer; to update them see ``tests/golden_pages.py``."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ POINTER = "trainings/one/weights.json"
 @contextmanager
 def proxy(*versions: str | None, **fields: object) -> Iterator[str]:
     """Serve /health with these versions in turn, the last one for good; None: 503."""
-    left = list(versions)
+    remaining = list(versions)
 
     class Proxy(Handler):
         def respond(self) -> None:
             assert self.path == "/health"
-            weights = left.pop(0) if len(left) > 1 else left[0]
+            weights = remaining.pop(0) if len(remaining) > 1 else remaining[0]
             self.answer(200, {"weights": weights, **fields}) if weights else self.answer(503)
 
     with serve(Proxy) as url:

@@ -100,7 +100,7 @@ for line in {list(COMPLETIONS)}:
 
 
 def test_shell_completion_offers_words(tmp_path: Path) -> None:
-    """One interpreter, which forks a command for each line."""
+    """One interpreter forks a command for each line to complete."""
     store = open_store(str(tmp_path / "here"), create=True)
     for name in ("nightly-1", "nightly-2", "other"):
         Synthetic(run_id=name, instances=1).write(store)

@@ -119,7 +119,7 @@ def shard_object(argo: Manifests, shard: Shard) -> Object:
 
 
 def run_object(argo: Manifests, shards: int, shard: Shard) -> Object:
-    """The whole Workflow of a run of so many shards, each of whose pods was made anew as often as may be."""
+    """Return the Workflow object of a run with these shards, each of whose pods was retried as often as allowed."""
     name = shard.run
     nodes = []
     for number in range(shards):

@@ -134,7 +134,7 @@ def _code(expression: str) -> CodeType:
 
 
 def again(expression: str, ended: Ended, retries: int = 0) -> bool:
-    """Whether a try that ended so is tried again, after so many retries."""
+    """Return whether a try with this end is retried, after ``retries`` retries."""
     names = {"__builtins__": {}, "re": re, "int": int, "bool": bool, "lastRetry": ended, "retries": str(retries)}
     return bool(eval(_code(expression), names))
 

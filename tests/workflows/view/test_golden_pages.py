@@ -1,4 +1,4 @@
-"""One golden page per page of the viewer; ``tests/golden_pages.py`` says how to write them again."""
+"""Golden pages of the viewer, one for each page; to update them see ``tests/golden_pages.py``."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def ours(style: Any, row: dict[str, Any]) -> str:
 
 
 def diff(path: str, *hunks: tuple[int, int]) -> str:
-    """A patch whose hunks begin at a line and take so many."""
+    """Return a patch whose hunks have these first lines and lengths."""
     lines = [f"--- a/{path}", f"+++ b/{path}"]
     for start, length in hunks:
         lines += [f"@@ -{start},{length} +{start},{length + 1} @@", *[" x"] * length, "+y"]

@@ -237,7 +237,7 @@ def test_errors_name_the_script_line(machine: Sandbox) -> None:
 def test_shell_survives_killing_all(shell: Shell, kind: str) -> None:
     if kind == "host":
         pytest.skip("without a namespace this would end the tests too")
-    # What copies the output dies with the rest: a moment is left for it to have done so.
+    # The process that copies the output is killed with the others: wait until it has copied.
     assert run(shell, "echo before; sleep 2; kill -9 -1").text.startswith("before\n")
     result = shell.run("echo before; kill -9 -1; kill -9 $$", timeout_s=30, patience=Patience(seconds=20))
     assert (result.exit_code, "killed" in result.note) == (137, True)

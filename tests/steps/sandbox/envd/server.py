@@ -254,7 +254,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class EnvdServer:
-    """One address for a service's control plane and for its sandboxes, which end with it.
+    """A server whose address serves a provider's control plane and its sandboxes, which end with the server.
 
     ``writes``: the bytes of each request that wrote a file into a machine.
     """

@@ -1,4 +1,4 @@
-"""One command over one websocket, every way in which there is no answer, and which failures are retried."""
+"""Commands over a websocket: each way in which the answer can be lost, and which failures are retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A solve that can be killed and tried again: its record lies in a store, as an engine hands it one."""
+"""A solve step that tests can kill and start again; its recorded calls are in a store, as in a run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.contracts.wire_protocol import WireProtocol
 from tests.model_server import Answer, Call, ModelServer
-from tests.model_server.answers import Request
 from tests.steps.solve_process import SolveProcess
 
 
-class KeptSolve(SolveProcess):
+class ResumableSolve(SolveProcess):
     """One unit's solve. Each ``begin`` is a further try, with folders of its own outputs but the same store."""
 
     def __init__(
@@ -133,8 +132,3 @@ def _steady(body: Any) -> str:
     if isinstance(body, list):
         return json.dumps([_steady(item) for item in body])
     return without_volatile_parts(body) if isinstance(body, str) else json.dumps(body)
-
-
-def turn_of(request: Request) -> int:
-    """How many answers it has already."""
-    return sum(message["role"] == "assistant" for message in request["messages"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 
-class OpenLines:
+class OpenConnections:
     """Open connections; ``serve`` handles each one, ``take`` is for ``asyncio.start_server``."""
 
     def __init__(
