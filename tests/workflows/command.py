@@ -62,7 +62,7 @@ def call(*words: str, env: Mapping[str, str] | None = None) -> subprocess.Comple
     size = ConsoleDimensions(int((env or {}).get("COLUMNS", 80)), 25)  # consoles read COLUMNS when they are imported
     terminal = mock.patch.object(Console, "size", size)
     with environment(env), arguments, terminal, redirect_stdout(stdout), redirect_stderr(stderr):
-        code = execute(list(words))
+        code = execute()
     return subprocess.CompletedProcess(["swe-argo", *words], code, stdout.getvalue(), stderr.getvalue())
 
 

@@ -263,14 +263,14 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in STEP_COMMANDS:
         fork_root()
     _add_current_folder()
-    sys.exit(execute(sys.argv[1:]))
+    sys.exit(execute())
 
 
-def execute(arguments: list[str]) -> int:
-    """Run a command and return its exit code; a wrong request is one line on stderr and exit code 64."""
+def execute() -> int:
+    """Run the command in ``sys.argv``; return its exit code. A wrong request is one line on stderr and exit code 64."""
     try:
         settings()
-        code = app(translate_arguments(arguments, _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
+        code = app(translate_arguments(sys.argv[1:], _note) or ["--help"], prog_name="swe-argo", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except typer.TyperException as error:  # an unknown flag or command, or an invalid value
