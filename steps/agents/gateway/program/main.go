@@ -2,6 +2,7 @@
 //
 //	gateway CONFIG_FILE
 //	gateway copy FOLDER TO     copies an agent's files out of their image (copy.go)
+//	gateway egress CONFIG_FILE carries connections to allowed hosts (egress.go)
 //
 // It listens on 127.0.0.1, writes frames to stdout (frames.go) and reads answers from stdin (answers.go). It ends when
 // the command ends, when stdin ends, or on SIGTERM, and ends all processes that the command started.
@@ -49,6 +50,12 @@ func main() {
 		if err := copyFiles(os.Args[2], os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "egress" {
+		if err := runEgress(os.Args[2]); err != nil {
+			fail(err)
 		}
 		return
 	}

@@ -1,0 +1,387 @@
+"""The egress proxy's side outside the sandbox: it decides about connections, and carries the allowed ones."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import json
+import logging
+import queue
+import secrets
+import shlex
+import socket
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.egress.rules import (
+    HTTP_PORT,
+    HTTPS_PORT,
+    MAX_HEAD_BYTES,
+    Address,
+    AllowedHosts,
+    RefusedError,
+    Target,
+    read_http_target,
+    read_server_name,
+)
+from swe_argo.steps.errors import InfraError, StepError
+from swe_argo.steps.sandbox.protocol import Sandbox, StartedJob
+from swe_argo.steps.sandbox.wrapper import start_job
+
+_log = logging.getLogger(__name__)
+
+ADDRESS, PROXY_PORT = "127.0.0.1", 3128
+_WAKE_PIPE = "SWE_ARGO_WAKE_PIPE"
+_WINDOW_BYTES = 1 << 20
+"""Bytes of a connection on their way to the sandbox; program/egress.go has the same for the other direction."""
+_PIECE_BYTES = 64 << 10
+_MAX_CONNECTIONS = 256
+_MAX_RECORDS = 1000
+_CONNECT_S, _HEAD_S, _POLL_S = 20.0, 30.0, 20.0
+_START_S, _END_S = 60.0, 15.0
+_MAX_LINE_BYTES = 1 << 20
+
+
+class Carry(BaseModel):
+    """A line in either direction: part of a connection (program/egress.go)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    connection: Annotated[int, Field(ge=0)] = 0
+    listening: int = 0
+    open: Literal["proxy", "tls", "http", ""] = ""
+    data: str = Field(default="", max_length=_MAX_LINE_BYTES)
+    credit: Annotated[int, Field(ge=0)] = 0
+    end: bool = False
+    reset: bool = False
+
+
+@dataclass(frozen=True)
+class EgressRecord:
+    """A host that a sandbox asked for. ``refused``: the reason; empty if it was allowed."""
+
+    host: str
+    port: int
+    refused: str = ""
+
+
+class _Connection:
+    """A connection of the sandbox. ``incoming`` has its data, and None at its end."""
+
+    def __init__(self, number: int, kind: str) -> None:
+        self.number, self.kind = number, kind
+        self.task: asyncio.Task[None]
+        self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.room = _WINDOW_BYTES
+        self.has_room = asyncio.Event()
+        self.has_room.set()
+        self.unread = 0
+        """Bytes in ``incoming``; a sandbox that sends more than its window breaks the protocol."""
+
+
+class HostNetwork:
+    """The network of this machine."""
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a name. Raises OSError."""
+        places = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(place[4][0]) for place in places))
+
+    async def connect(self, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to an address. Raises OSError."""
+        return await asyncio.open_connection(address, port)
+
+
+class EgressProxy:
+    """Connections of a sandbox without a network to the hosts of an allowlist, from ``__enter__`` until ``__exit__``.
+
+    Everything that the sandbox sends is untrusted. Names are resolved here, for allowed names only.
+    """
+
+    def __init__(self, box: Sandbox, allowed: AllowedHosts, program: bytes, network: HostNetwork | None = None) -> None:
+        """Prepare. ``program``: the gateway's binary for the sandbox's architecture."""
+        self._network = network or HostNetwork()
+        self._box, self._allowed, self._program = box, allowed, program
+        self._job: StartedJob
+        self._counts: Counter[EgressRecord] = Counter()
+        self._loop = asyncio.new_event_loop()
+        self._connections: dict[int, _Connection] = {}
+        self._last = 0
+        """Number of the newest connection."""
+        self._partial = b""
+        """Beginning of a line."""
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._listens = threading.Event()
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which clients in the sandbox find the proxy."""
+        proxy = f"http://{ADDRESS}:{PROXY_PORT}"
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+        local = "localhost,127.0.0.1,::1"
+        return dict.fromkeys(names, proxy) | {"no_proxy": local, "NO_PROXY": local}
+
+    @property
+    def records(self) -> dict[EgressRecord, int]:
+        """The first thousand hosts that the sandbox asked for, and how often."""
+        return dict(self._counts)
+
+    def __enter__(self) -> Self:
+        """Start the program in the sandbox. Raises InfraError if it does not listen in time."""
+        place = f"/tmp/.swe-argo-egress-{secrets.token_hex(8)}"  # noqa: S108 - the sandbox's own
+        config = {"address": ADDRESS, "proxy_port": PROXY_PORT, "names": self._allowed.names}
+        self._box.write(f"{place}.run", self._program)
+        self._box.write(f"{place}.json", json.dumps(config).encode())
+        run, settings = shlex.quote(f"{place}.run"), shlex.quote(f"{place}.json")
+        command = f"chmod 755 {run} && exec {run} egress {settings}"
+        self._job = start_job(self._box, command, ends_bytes=64 << 20, wake_pipe=_WAKE_PIPE, cwd="/")
+        for target in (self._poll, self._send, self._loop.run_forever):
+            self._threads.append(threading.Thread(target=target, name="egress", daemon=True))
+            self._threads[-1].start()
+        if not self._listens.wait(_START_S):
+            self.__exit__(None, None, None)
+            raise InfraError(FailureClass.EXEC, "the egress proxy's program did not start in the sandbox")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all connections and the program, which restores the sandbox's resolver."""
+        self._outgoing.put(None)
+        if not self._ended.wait(_END_S):
+            self._ended.set()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        for thread in self._threads:
+            thread.join(_END_S)
+        if not self._loop.is_running():
+            self._loop.close()
+
+    def _poll(self) -> None:
+        """Read the program's output until it ends."""
+        try:
+            while not self._ended.is_set():
+                progress = self._job.poll(wait_s=_POLL_S, until_output=True)
+                self._loop.call_soon_threadsafe(self._read, progress.output)
+                if not progress.running or progress.tail is not None:
+                    break
+        except StepError as error:  # the machine is gone; whoever uses it next will say so
+            _log.warning("the egress proxy lost its sandbox: %s", error)
+        self._ended.set()
+        self._outgoing.put(None)
+
+    def _send(self) -> None:
+        """Send what waits in ``_outgoing``, together where it waits together, until the end."""
+        with suppress(StepError):  # as in _poll
+            line = self._outgoing.get()
+            while line is not None:
+                lines = b""
+                while line is not None:
+                    lines += line
+                    line = None if self._outgoing.empty() else self._outgoing.get()
+                self._job.send(lines)
+                line = self._outgoing.get()
+            self._job.close_input()
+
+    def _read(self, output: bytes) -> None:
+        *lines, self._partial = (self._partial + output).split(b"\n")
+        try:
+            if len(self._partial) > _MAX_LINE_BYTES:
+                raise RefusedError("a line that is too long")
+            for line in lines:
+                self._carry(Carry.model_validate_json(line))
+        except (RefusedError, ValidationError, ValueError) as error:
+            _log.warning("the egress proxy's program was replaced, as it wrote: %s", str(error)[:200])
+            self._ended.set()
+            self._outgoing.put(None)
+            self._connections.clear()
+
+    def _carry(self, carry: Carry) -> None:
+        """Pass a line on to its connection. Raises RefusedError for what the program cannot have written."""
+        if carry.listening:
+            self._listens.set()
+            return
+        if carry.open:
+            if carry.connection != self._last + 1 or len(self._connections) >= 2 * _MAX_CONNECTIONS:
+                raise RefusedError("an unexpected connection")
+            self._last = carry.connection
+            connection = _Connection(carry.connection, carry.open)
+            connection.task = self._loop.create_task(self._serve(connection))
+            self._connections[carry.connection] = connection
+        elif carry.connection in self._connections:
+            connection = self._connections[carry.connection]
+        else:
+            return  # it ended here first
+        if carry.data:
+            data = base64.b64decode(carry.data, validate=True)
+            connection.unread += len(data)
+            if connection.unread > _WINDOW_BYTES + _PIECE_BYTES:
+                raise RefusedError("more data than its window")
+            connection.incoming.put_nowait(data)
+        if carry.credit:
+            connection.room += carry.credit
+            connection.has_room.set()
+        if carry.end:
+            connection.incoming.put_nowait(None)
+        if carry.reset:
+            connection.task.cancel()
+            self._connections.pop(connection.number, None)
+
+    def _write(self, connection: _Connection, **fields: str | int | bool) -> None:
+        self._outgoing.put(json.dumps({"connection": connection.number, **fields}).encode() + b"\n")
+
+    async def _serve(self, connection: _Connection) -> None:
+        """Decide about a connection, and carry it if it is allowed."""
+        target = Target("", 0)
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                target = await self._read_target(connection)
+            reader, writer = await self._connect(connection, target)
+        except RefusedError as error:
+            self._record(target, str(error))
+            self._refuse(connection, f"{target.host}:{target.port} {error}", 403)
+        except (OSError, TimeoutError) as error:
+            self._refuse(connection, f"{target.host} did not answer: {error}", 502)
+        else:
+            self._record(target, "")
+            await self._relay(connection, reader, writer)
+        finally:
+            self._connections.pop(connection.number, None)
+
+    def _record(self, target: Target, refused: str) -> None:
+        record = EgressRecord(target.host[:253], target.port, refused)
+        if record in self._counts or len(self._counts) < _MAX_RECORDS:
+            self._counts[record] += 1
+
+    def _refuse(self, connection: _Connection, reason: str, status: int) -> None:
+        if connection.kind == "tls":
+            self._write(connection, reset=True)
+        else:
+            text = f"swe-argo egress proxy: {reason}\n".encode()
+            head = f"HTTP/1.1 {status} Refused\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+            self._write(connection, data=base64.b64encode(head.encode() + text).decode())
+            self._write(connection, end=True)
+
+    async def _read_target(self, connection: _Connection) -> Target:
+        """Return the target of a connection's first bytes. Raises RefusedError."""
+        if connection.kind == "tls":
+            name, hello = await self._read_hello(connection)
+            if not name:
+                raise RefusedError("TLS without a server name")
+            return Target(name, HTTPS_PORT, hello)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await self._receive(connection)
+            if len(head) > MAX_HEAD_BYTES:
+                raise RefusedError("the head of a request is too long")
+        end = head.index(b"\r\n\r\n") + 4
+        target = read_http_target(head[:end])
+        return replace(target, rest=target.rest + head[end:])
+
+    async def _read_hello(self, connection: _Connection, first: bytes = b"") -> tuple[str, bytes]:
+        hello = first
+        while (name := read_server_name(hello)) is None:
+            hello += await self._receive(connection)
+        return name, hello
+
+    async def _receive(self, connection: _Connection) -> bytes:
+        """Return the next data of the sandbox. Raises RefusedError at its end."""
+        data = await connection.incoming.get()
+        if data is None:
+            raise RefusedError("it ended before it named a host")
+        connection.unread -= len(data)
+        self._write(connection, credit=len(data))
+        return data
+
+    async def _connect(
+        self, connection: _Connection, target: Target
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to an allowed target and send its first data. Raises RefusedError, OSError, TimeoutError."""
+        if target.port not in {HTTP_PORT, HTTPS_PORT}:
+            raise RefusedError(f"port {target.port} is neither {HTTP_PORT} nor {HTTPS_PORT}")
+        if not target.is_tunnel and connection.kind == "proxy" and target.port == HTTPS_PORT:
+            raise RefusedError("HTTP to the port of HTTPS")
+        addresses = await self._resolve(target.host, target.port)
+        first = target.rest
+        if target.is_tunnel:
+            if target.port != HTTPS_PORT:
+                raise RefusedError(f"a tunnel to port {target.port}, not {HTTPS_PORT}")
+            self._write(connection, data=base64.b64encode(b"HTTP/1.1 200 Connected\r\n\r\n").decode())
+            connection.kind = "tls"  # from here on, no text of ours
+            async with asyncio.timeout(_HEAD_S):
+                name, first = await self._read_hello(connection, target.rest)
+            if name != target.host and not (name == "" and _as_address(target.host)):
+                raise RefusedError(f"its TLS server name is {name or 'missing'}")
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await self._connect_first(addresses, target.port)
+        writer.write(first)
+        return reader, writer
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses to which an allowed host may be connected. Raises RefusedError, OSError."""
+        address = _as_address(host)
+        if address is not None:
+            if not self._allowed.allows_address(address):
+                raise RefusedError("is not an allowed address")
+            return [str(address)]
+        if not self._allowed.allows_name(host):
+            raise RefusedError("is not an allowed host")
+        addresses = await self._network.resolve(host, port)
+        public = [text for text in addresses if self._allowed.may_connect(ipaddress.ip_address(text.split("%")[0]))]
+        if not public:
+            raise RefusedError("has no public address")
+        return public
+
+    async def _connect_first(
+        self, addresses: list[str], port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the first address that answers. Raises OSError of the last."""
+        for address in addresses[:-1]:
+            with suppress(OSError):
+                return await self._network.connect(address, port)
+        return await self._network.connect(addresses[-1], port)
+
+    async def _relay(self, connection: _Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry both directions until both have ended, or one is reset."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._carry_out(connection, writer))
+                tasks.create_task(self._carry_in(connection, reader))
+        except* OSError:
+            self._write(connection, reset=True)
+        finally:
+            writer.close()
+
+    async def _carry_out(self, connection: _Connection, writer: asyncio.StreamWriter) -> None:
+        while (data := await connection.incoming.get()) is not None:
+            writer.write(data)
+            await writer.drain()
+            connection.unread -= len(data)
+            self._write(connection, credit=len(data))
+        if writer.can_write_eof():
+            writer.write_eof()
+
+    async def _carry_in(self, connection: _Connection, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(_PIECE_BYTES):
+            while connection.room < len(data):
+                connection.has_room.clear()
+                await connection.has_room.wait()
+            connection.room -= len(data)
+            self._write(connection, data=base64.b64encode(data).decode())
+        self._write(connection, end=True)
+
+
+def _as_address(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
