@@ -160,6 +160,9 @@ class Plan(Record):
         return [unit for unit in self.canary if unit.begins is not Stage.NONE]
 
 
+NetworkMode = Literal["no-network", "public", "allowlist"]
+
+
 class TaskMachine(Part):
     """A task's own settings of its sandbox, which the spec may override."""
 
@@ -171,6 +174,10 @@ class TaskMachine(Part):
     memory_mb: int | None = None
     disk_mb: int | None = None
     agent_timeout_s: float | None = None
+    network_mode: NetworkMode = "public"
+    """The network that the task asks for. With ``public``, the run decides whether there is one."""
+    allowed_hosts: list[str] = []
+    """The hosts that a sandbox reaches with ``allowlist`` (``steps/egress/rules.py`` says which forms they have)."""
 
 
 class FileContext(Part):
