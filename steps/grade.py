@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import cast
 
-from swe_argo.steps.agents.submission import hide_history
+from swe_argo.steps.agents.submission import hide_history, prepare
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.chain import GRADE
 from swe_argo.steps.contracts.data import CANARY_ATTEMPT, Answer, Instance, Machine, Patch, RunFile
@@ -37,8 +37,6 @@ from swe_argo.steps.grading.procedure import ProcedureRun, official_folder
 from swe_argo.steps.grading.twins.confirmation import ConfirmationRequest, confirm, excuse_findings, weigh_confirmation
 from swe_argo.steps.grading.twins.twin_tests import MakeReference, TestRuns, TwinTests
 from swe_argo.steps.grading.verdict import OK, Verdict, mark_second_run
-from swe_argo.steps.layers.changes import create_layer
-from swe_argo.steps.layers.listing import list_machine
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.unit_sandbox import Context, open_sandbox
 
@@ -55,12 +53,14 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
     run_file, instance, answer, patch = inputs[RunFile], inputs[Instance], inputs[Answer], inputs[Patch].data
     kind, family, problem = agent_of(run_file.spec.agent).kind, load_family(answer.family), ""
     make_reference: MakeReference | None = None
+    graded_on = instance
     if family.hands_on == "layer":
         layer = inputs.get(Layer)
         patch = layer.data if layer else b""
         make_reference = cache(partial(_run_reference, context, run_file, instance, answer))
         if kind is AgentKind.REFERENCE or context.attempt == CANARY_ATTEMPT:
             patch, problem = make_reference()
+        graded_on = cast(LayerFamily, family).grading_instance(instance, answer)
     untouched = kind is AgentKind.CONTROL and not patch
     if not patch and not untouched:
         empty = Verdict(Outcome.EMPTY_PATCH, OK, failure_reason=problem or None)
@@ -68,7 +68,12 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
         return
     grader = family.make_grader(instance, answer)
     stored_twins = inputs.get(ValidatedTwins)
-    tests = _Tests(context, run_file, instance, grader, None if untouched else patch, stored_twins, make_reference)
+    tests = _Tests(
+        *(context, run_file, instance, graded_on, grader),
+        patch=None if untouched else patch,
+        twins=stored_twins,
+        make_reference=make_reference,
+    )
     graded_run = tests.run()
     if (doubt := graded_run.verdict.doubt) is not None:
         # A doubt of size is about memory or disk, so the second sandbox has twice as much.
@@ -107,14 +112,13 @@ def _run_reference(context: Context, run_file: RunFile, instance: Instance, answ
         network=grading.network,
         deadline_s=grading.timeout_s + SANDBOX_MARGIN_S,
     ) as box:
-        family.prepare(box, instance)
-        before = list_machine(box)
+        start = prepare(box, instance)
         ending = family.run_reference(box, instance, answer)
-        layer = create_layer(box, before)
-    problem = "; ".join(filter(None, (f"the reference solution {ending}" if ending else "", layer.note)))
+        submission = start.take(box)
+    problem = "; ".join(filter(None, (f"the reference solution {ending}" if ending else "", submission.note)))
     if problem:
         sys.stderr.write(f"grade: {problem}\n")
-    return layer.data, problem
+    return b"" if ending and not submission.answer else submission.layer, problem
 
 
 def _is_trusted_patch(run_file: RunFile, context: Context) -> bool:
@@ -147,6 +151,8 @@ class _Tests:
     context: Context
     run_file: RunFile
     instance: Instance
+    graded_on: Instance
+    """The instance with image and machine of the sandbox in which it is graded."""
     grader: Grader
     patch: bytes | None
     twins: ValidatedTwins | None
@@ -224,7 +230,7 @@ class _Tests:
         return open_sandbox(
             context,
             self.run_file,
-            self.instance,
+            self.graded_on,
             step=GRADE.name,
             network=(grading.network and not is_separate) if network is None else network,
             deadline_s=grading.timeout_s + SANDBOX_MARGIN_S,

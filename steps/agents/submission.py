@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import secrets
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from swe_argo.steps.contracts.data import Instance
+from swe_argo.steps.contracts.data import Collection, Instance
 from swe_argo.steps.contracts.solve_record import History, LayerSummary
-from swe_argo.steps.errors import ConfigError, ResourceError
+from swe_argo.steps.errors import ConfigError, ResourceError, one_line
 from swe_argo.steps.families.family import load_family
 from swe_argo.steps.layers.changes import create_layer
 from swe_argo.steps.layers.listing import Listing, list_machine
@@ -81,8 +83,9 @@ class Submission:
 
     @property
     def answer(self) -> bytes:
-        """Return the layer if present, else the patch."""
-        return self.layer or self.patch
+        """Return the layer if it has changes, else the patch."""
+        is_unchanged = self.summary is not None and self.summary.is_empty
+        return b"" if is_unchanged else self.layer or self.patch
 
 
 class WorkStart(Protocol):
@@ -117,11 +120,45 @@ class RepositoryStart:
 @dataclass(frozen=True)
 class _LayerStart:
     listing: Listing
+    collection: Collection | None = None
     history: None = None
 
     def take(self, box: Sandbox) -> Submission:
-        extracted = create_layer(box, self.listing)
+        if self.collection is None:
+            extracted = create_layer(box, self.listing)
+        elif problem := _run_commands(box, self.collection):
+            return Submission(note=problem)
+        else:
+            extracted = create_layer(box, self.listing, self.collection.artifacts)
         return Submission(layer=extracted.data, note=extracted.note, summary=extracted.summary)
+
+
+def _resolve_links(box: Sandbox, collection: Collection) -> Collection:
+    """Return the collection with the places of its artifacts in a fresh machine, where folders above may be links."""
+    folders = [posixpath.dirname(artifact.source) for artifact in collection.artifacts]
+    script = 'for each; do place=$(readlink -f "$each") || place=$each; printf "%s\\0" "$place"; done'
+    result = box.exec(f"set -- {shlex.join(folders)}; {script}", timeout_s=60, cwd="/")
+    if result.exit_code != 0:
+        raise script_failure("finding the task's artifacts", result)
+    places = result.stdout.decode(errors="surrogateescape").split("\0")
+    artifacts = [
+        artifact.model_copy(update={"source": posixpath.join(place, posixpath.basename(artifact.source))})
+        for artifact, place in zip(collection.artifacts, places, strict=False)
+    ]
+    return collection.model_copy(update={"artifacts": artifacts})
+
+
+def _run_commands(box: Sandbox, collection: Collection) -> str:
+    """Run the commands that write the artifacts. Return the first problem, which is the agent's, else ""."""
+    for number, command in enumerate(collection.commands, 1):
+        try:
+            result = box.exec(command.command, timeout_s=command.timeout_s, merge=True, max_output_bytes=64 << 10)
+        except (SandboxBroken, ResourceError) as error:
+            return f"collect command {number} failed: {error.reason}"
+        if result.timed_out or result.exit_code != 0:
+            end = f"timed out after {command.timeout_s:g} s" if result.timed_out else f"exit code {result.exit_code}"
+            return f"collect command {number} failed, {end}: {one_line(result.stdout.decode(errors='replace'), 200)}"
+    return ""
 
 
 def prepare(box: Sandbox, instance: Instance) -> WorkStart:
@@ -134,7 +171,8 @@ def prepare(box: Sandbox, instance: Instance) -> WorkStart:
     family = load_family(instance.family)
     family.prepare(box, instance)
     if family.hands_on == "layer":
-        return _LayerStart(list_machine(box))
+        collection = instance.machine.collection if instance.machine else None
+        return _LayerStart(list_machine(box), collection and _resolve_links(box, collection))
     history = hide_history(box)
     return replace(record_start(box, history.head), history=history)
 

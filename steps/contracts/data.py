@@ -163,6 +163,27 @@ class Plan(Record):
 NetworkMode = Literal["no-network", "public", "allowlist"]
 
 
+class CollectCommand(Part):
+    """A command that runs in an agent's machine when the agent has ended, and writes an artifact."""
+
+    command: str
+    timeout_s: float
+
+
+class Artifact(Part):
+    """A file or folder of an agent's machine, without the files that match ``exclude`` (as tar's --exclude)."""
+
+    source: str
+    exclude: list[str] = []
+
+
+class Collection(Part):
+    """A submission that consists of artifacts instead of all changed files."""
+
+    artifacts: list[Artifact]
+    commands: list[CollectCommand] = []
+
+
 class TaskMachine(Part):
     """A task's own settings of its sandbox, which the spec may override."""
 
@@ -178,6 +199,8 @@ class TaskMachine(Part):
     """The network that the task asks for. With ``public``, the run decides whether there is one."""
     allowed_hosts: list[str] = []
     """The hosts that a sandbox reaches with ``allowlist`` (``steps/egress/rules.py`` says which forms they have)."""
+    collection: Collection | None = None
+    """The artifacts that an agent submits; None for all changed files of the machine."""
 
 
 class FileContext(Part):

@@ -43,6 +43,11 @@ class LayerSummary(Part):
     first: list[LayerChange]
     """The first changes by path, as many as a page shows."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has changed."""
+        return not (self.new or self.changed or self.deleted)
+
 
 class History(Part):
     """The repository's history that was hidden from the agent, and the proof that it is gone."""

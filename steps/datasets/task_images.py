@@ -30,7 +30,7 @@ from swe_argo.steps.families.harbor.rows import (
     read_task,
     working_directory,
 )
-from swe_argo.steps.families.rows import normalise
+from swe_argo.steps.families.rows import images_of, normalise
 
 if TYPE_CHECKING:
     import docker
@@ -125,8 +125,9 @@ _WITHOUT_EFFECT = {"FROM", "ARG", "LABEL", "MAINTAINER", "EXPOSE", "CMD", "ENTRY
 
 
 def environment_of(row: Row, task: str) -> dict[str, Path]:
-    """Return image -> build folder for the task in the folder ``task``; {} for a task that names its image."""
-    return {row["image"]: Path(task) / "environment"} if row["image"].startswith(IMAGE_PREFIX) else {}
+    """Return image -> build folder for the task in the folder ``task``, also of its verifier's image; {} for others."""
+    folders = zip(images_of(row), ("environment", "tests"), strict=False)
+    return {image: Path(task) / folder for image, folder in folders if image.startswith(IMAGE_PREFIX)}
 
 
 def make_folders(images: Path, environments: Mapping[str, Path]) -> None:

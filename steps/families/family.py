@@ -29,6 +29,9 @@ FAMILY_COLUMN = "<family>"
 MACHINE_COLUMN = "<machine>"
 """The column with the fields of ``TaskMachine``, if the task describes its machine."""
 
+GRADING_COLUMN = "<grading>"
+"""The column with image and machine of the sandbox that grades, if it is not the agent's: ``image``, ``machine``."""
+
 FIELD = "family"
 HandsOn = Literal["patch", "layer"]
 
@@ -94,6 +97,9 @@ class LayerFamily(Family, Protocol):
 
     def has_reference(self, row: Row) -> bool:
         """Return whether a normalised row has a reference."""
+
+    def grading_instance(self, instance: Instance, answer: Answer) -> Instance:
+        """Return the instance with image and machine of the sandbox in which its submissions are graded."""
 
     def run_reference(self, box: Sandbox, instance: Instance, answer: Answer) -> str:
         """Solve the task with its reference; return an error message, or "". Raises InfraError, ResourceError."""

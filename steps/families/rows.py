@@ -11,7 +11,14 @@ from swe_argo.steps.contracts.data import WORKDIR, Answer, Instance, TaskMachine
 from swe_argo.steps.contracts.registry import FAMILIES, SWEBENCH
 from swe_argo.steps.families import retrieval
 from swe_argo.steps.families.columns import bad_row, describe_kind
-from swe_argo.steps.families.family import FAMILY_COLUMN, MACHINE_COLUMN, Family, Row, load_family
+from swe_argo.steps.families.family import (
+    FAMILY_COLUMN,
+    GRADING_COLUMN,
+    MACHINE_COLUMN,
+    Family,
+    Row,
+    load_family,
+)
 
 _IMAGES = ("http://", "https://", "data:image/")
 _UNSUPPORTED = {
@@ -77,7 +84,18 @@ def why_not_gradeable(row: Row) -> str | None:
 
 def machines_of(rows: Iterable[Row]) -> dict[str, TaskMachine]:
     """Return image -> machine of its task, for tasks that describe one."""
-    return {row["image"]: TaskMachine.model_validate(fields) for row in rows if (fields := row.get(MACHINE_COLUMN))}
+    machines = {}
+    for row in rows:
+        if fields := row.get(MACHINE_COLUMN):
+            machines[row["image"]] = TaskMachine.model_validate(fields)
+        if grading := row.get(GRADING_COLUMN):
+            machines.setdefault(grading["image"], TaskMachine.model_validate(grading["machine"]))
+    return machines
+
+
+def images_of(row: Row) -> list[str]:
+    """Return the image of an instance, and that of its grading if it is another one."""
+    return list(dict.fromkeys([row["image"], row.get(GRADING_COLUMN, row)["image"]]))
 
 
 def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import heapq
+import os
+import posixpath
 import secrets
 import tarfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import IO
 
+from swe_argo.steps.contracts.data import Artifact
 from swe_argo.steps.contracts.solve_record import LayerSummary
 from swe_argo.steps.errors import ResourceError, one_line
 from swe_argo.steps.layers import archive
@@ -81,8 +86,11 @@ class _Changes:
     skipped: list[bytes] = field(default_factory=list)
 
 
-def create_layer(box: Sandbox, before: Listing) -> CreatedLayer:
+def create_layer(box: Sandbox, before: Listing, artifacts: Sequence[Artifact] | None = None) -> CreatedLayer:
     """Return a machine's changes since ``before``: content, kind, mode and owner, without mounts.
+
+    With ``artifacts``, the layer has exactly these, changed or not: an artifact that is a folder replaces the folder in
+    the grader's machine, set-user-ID bits are dropped, and so are links that leave their artifact.
 
     ``box`` comes from ``as_untrusted``, because an agent has worked in it. If the agent's actions prevent this
     (replaced tools, a full disk, more than MAX_CONTENT bytes or MAX_CHANGES files), the layer is empty, with a note, at
@@ -90,24 +98,27 @@ def create_layer(box: Sandbox, before: Listing) -> CreatedLayer:
     machine's host reports its loss.
     """
     try:
-        return _collect(box, before)
+        return _collect(box, before, artifacts)
     except (SandboxBroken, ResourceError) as error:
         return CreatedLayer(b"", f"{NOT_COLLECTED}: {error.reason}")
     except BROKEN as error:
         return CreatedLayer(b"", f"{NOT_COLLECTED}: {one_line(str(error), 300) or type(error).__name__}")
 
 
-def _collect(box: Sandbox, before: Listing) -> CreatedLayer:
+def _collect(box: Sandbox, before: Listing, artifacts: Sequence[Artifact] | None) -> CreatedLayer:
     listed = list_files(box, before.mounts)
     if not is_complete(listed):
         return CreatedLayer(b"", f"{NOT_COLLECTED}: {_describe_failure(listed)}")
-    changes = _compare(before, Listing.of(listed.stdout, before.mounts))
+    now = Listing.of(listed.stdout, before.mounts)
+    if artifacts is None:
+        changes = _compare(before, now)
+    else:
+        changes = _compare(Listing.of(b"", before.mounts), now, select=partial(_is_selected, artifacts))
+        changes.deleted.extend(file.path for file in changes.folders if file.path in _sources(artifacts))
     skipped = ""
     if changes.skipped:
         first = changes.skipped[0].decode(errors="replace")[:200]
         skipped = f"skipped, as too large or not a regular file: {first}"
-    if not (changes.files or changes.folders or changes.deleted):
-        return CreatedLayer(b"", skipped)
     size = sum(file.size for file in changes.files.values() if file.kind == "f")
     if size > MAX_CONTENT:
         return CreatedLayer(b"", f"the changed files are {size >> 20} MiB, more than {MAX_CONTENT >> 20}")
@@ -119,13 +130,28 @@ def _collect(box: Sandbox, before: Listing) -> CreatedLayer:
             return CreatedLayer(b"", f"the changed files exceed {archive.MAX_BYTES >> 20} MiB when packed")
         if not packed:
             return CreatedLayer(b"", f"{NOT_COLLECTED}: {_describe_failure(result)}")
-    data, sizes = _write(changes, packed)
+    data, sizes = _write(changes, packed, () if artifacts is None else _sources(artifacts))
     unread = len(changes.files) - len(sizes)
     notes = (skipped, f"{unread} changed files could not be read" if unread else "", problem)
     return CreatedLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes))
 
 
-def _compare(before: Listing, now: Listing) -> _Changes:
+def _sources(artifacts: Sequence[Artifact]) -> list[bytes]:
+    return [artifact.source.encode() for artifact in artifacts]
+
+
+def _is_selected(artifacts: Sequence[Artifact], path: bytes) -> bool:
+    """Return whether a path belongs to an artifact. ``exclude`` is read as GNU tar does: at any level, with folders."""
+    for artifact in artifacts:
+        if is_below(path, [artifact.source.encode()]):
+            names = path.decode(errors="surrogateescape")[len(artifact.source) :].strip("/").split("/")
+            parts = ["/".join(names[start:end]) for end in range(1, len(names) + 1) for start in range(end)]
+            if not any(fnmatchcase(part, pattern) for pattern in artifact.exclude for part in parts):
+                return True
+    return False
+
+
+def _compare(before: Listing, now: Listing, select: Callable[[bytes], bool] = lambda _path: True) -> _Changes:
     """Return the changes between two listings. Raises ValueError if they are more than MAX_CHANGES."""
     old = {file.path: (file.facts, file.kind) for file in before.files()}
     # folders: those seen so far; the root is b"", as the part of a path before its first slash
@@ -137,7 +163,8 @@ def _compare(before: Listing, now: Listing) -> _Changes:
         if file.kind == "d":
             folders.add(file.path)
         facts, kind = old.pop(file.path, (b"", ""))
-        if facts == file.facts or not is_inside(member_name(file.path)) or _CACHE in file.path + b"/":
+        is_left_out = not is_inside(member_name(file.path)) or _CACHE in file.path + b"/" or not select(file.path)
+        if facts == file.facts or is_left_out:
             continue
         if len(changes.files) + len(changes.folders) + len(changes.skipped) >= MAX_CHANGES:
             raise ValueError(f"more than {MAX_CHANGES} files changed")
@@ -170,8 +197,11 @@ def _pack(box: Sandbox, changes: _Changes) -> ExecResult:
     )
 
 
-def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
-    """Return the layer, and the sizes of its packed files by path. ``packed``: the machine's archive, b"" for none."""
+def _write(changes: _Changes, packed: bytes, sources: Sequence[bytes]) -> tuple[bytes, dict[bytes, int]]:
+    """Return the layer, and the sizes of its packed files by path.
+
+    ``packed``: the machine's archive, b"" for none. ``sources``: the artifacts, which no link may leave.
+    """
     sizes: dict[bytes, int] = {}
     with LayerWriter.opened() as writer:
         writer.add_list(archive.DELETED, changes.deleted)
@@ -183,10 +213,20 @@ def _write(changes: _Changes, packed: bytes) -> tuple[bytes, dict[bytes, int]]:
             writer.add(member, None)
         for member, content in archive.members(packed) if packed else ():
             path = absolute_path(member.name)
+            if sources:
+                member.mode &= 0o777
+                if member.issym() and not _stays_inside(path, member.linkname, sources):
+                    continue
             if not member.isdir() and path not in sizes and path in changes.files:
                 sizes[path] = changes.files[path].size if member.islnk() else member.size
                 writer.add(member, content)
     return writer.data, sizes
+
+
+def _stays_inside(path: bytes, target: str, sources: Sequence[bytes]) -> bool:
+    """Return whether a link's target is in the same artifact as the link."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsencode(target)))
+    return any(is_below(path, [source]) and is_below(place, [source]) for source in sources)
 
 
 def _summarize(changes: _Changes, sizes: dict[bytes, int]) -> LayerSummary:

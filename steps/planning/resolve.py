@@ -24,6 +24,7 @@ from swe_argo.steps.contracts.workflow_marks import Shard, shard_name
 from swe_argo.steps.datasets.files import fetch_inputs
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families import rows
+from swe_argo.steps.families.rows import images_of
 from swe_argo.steps.models import probe
 from swe_argo.steps.models.endpoint import resolve_endpoint
 from swe_argo.steps.models.reply import Message
@@ -177,7 +178,11 @@ def preview_run(spec: RunSpec) -> RunPreview:
         dataset=dataset.name,
         units=units,
         model=model,
-        images=list(dict.fromkeys(through_registry(row["image"], spec.sandbox.registry) for row in dataset.rows)),
+        images=list(
+            dict.fromkeys(
+                through_registry(image, spec.sandbox.registry) for row in dataset.rows for image in images_of(row)
+            )
+        ),
         prompt=prompt,
         notices=notices,
         earlier=find_earlier(spec, dataset.name, store, model),

@@ -23,7 +23,7 @@ from swe_argo.steps.contracts.unit_progress import count_progress, print_progres
 from swe_argo.steps.datasets import mini, names, task_images
 from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.families.rows import machines_of
+from swe_argo.steps.families.rows import images_of, machines_of
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.formatting import count, duration, money
 from swe_argo.steps.sandbox import load_backend
@@ -134,6 +134,7 @@ def prepare_sandboxes(
     ``environments``: image -> build folder, for tasks that are folders; not built if the spec names a registry.
     """
     images = {row["instance_id"]: row["image"] for row in selected}
+    every = list(dict.fromkeys(image for row in selected for image in images_of(row)))
     backend = load_backend(spec.sandbox.backend)
     form = backend.mini_images if names.is_bundled(dataset) else None
     if form == "folders" and spec.sandbox.local.images is None:
@@ -145,13 +146,13 @@ def prepare_sandboxes(
         client = engine.connect_engine()
         for item in count_progress(images.items(), "building images"):
             mini.build(client, dict([item]), settings().mini_base_image, dataset)
-    built = {image: folder for image, folder in environments.items() if image in images.values()}
+    built = {image: folder for image, folder in environments.items() if image in every}
     if built and not spec.sandbox.registry:
         _make_task_images(spec, built)
-    print_progress(f"checking that backend {spec.sandbox.backend} can run {len(images):,} images")
+    print_progress(f"checking that backend {spec.sandbox.backend} can run {len(every):,} images")
     agent = agent_of(spec.agent)
     sandbox_needs = SandboxNeeds(
-        images=list(dict.fromkeys(images.values())),
+        images=every,
         acts=agent.runs_commands,
         solves=agent.solves,
         grading_network=spec.grading.network,

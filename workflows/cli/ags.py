@@ -13,6 +13,7 @@ from swe_argo.steps.contracts.spec_fields import SpecField
 from swe_argo.steps.datasets import load, selection
 from swe_argo.steps.datasets.files import fetch_inputs
 from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
+from swe_argo.steps.families.rows import images_of
 from swe_argo.steps.planning.sandboxes import is_of_images
 from swe_argo.steps.sandbox import load_backend
 from swe_argo.steps.settings import settings
@@ -73,7 +74,7 @@ def sync(  # noqa: PLR0917 - every parameter is a flag
     spec = read(None, {**(flags or {}), "dataset": dataset}, [])
     plan = SyncPlan(
         table=spec.sandbox.ags,
-        images=images_of(spec),
+        images=_selected_images(spec),
         modes=[network_mode(network=network) for network in sorted({spec.sandbox.solve_network, spec.grading.network})],
         mapping=Path(spec.sandbox.ags.mapping or DEFAULT_MAPPING).expanduser(),
         copy_to=to,
@@ -88,7 +89,7 @@ def sync(  # noqa: PLR0917 - every parameter is a flag
     raise typer.Exit(_print_missing(plan) if dry_run else _sync(plan, shlex.join(resume_command())))
 
 
-def images_of(spec: RunSpec) -> list[str]:
+def _selected_images(spec: RunSpec) -> list[str]:
     """Return the distinct images of the selected rows.
 
     Raises ConfigError if the dataset or the selection is wrong, InfraError if the hub does not answer.
@@ -97,7 +98,7 @@ def images_of(spec: RunSpec) -> list[str]:
         dataset, answers = inputs.dataset, inputs.answers
         loaded = load.load(dataset, spec.split, revision=spec.revision, answers=answers, family=spec.family)
         rows, _ = selection.select(loaded.rows, inputs.select, loaded.by_id)
-    return list(dict.fromkeys(row["image"] for row in rows))
+    return list(dict.fromkeys(image for row in rows for image in images_of(row)))
 
 
 def _print_missing(plan: SyncPlan) -> int:

@@ -18,7 +18,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets.files import fetch_inputs
 from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, InfraError, StepError
-from swe_argo.steps.families.rows import machines_of
+from swe_argo.steps.families.rows import images_of, machines_of
 from swe_argo.steps.planning.dataset import read_dataset
 from swe_argo.steps.planning.resolve import find_program
 from swe_argo.steps.planning.sandboxes import is_of_templates
@@ -130,7 +130,7 @@ def _build(spec: RunSpec, workers: int, resume: str) -> int:
             with fetch_inputs(spec) as inputs:
                 dataset = read_dataset(spec, inputs, None, open_store(spec.store))
                 machines = machines_of(dataset.rows)
-                images = {row["image"]: machines.get(row["image"], TaskMachine()) for row in dataset.rows}
+                images = {image: machines.get(image, TaskMachine()) for row in dataset.rows for image in images_of(row)}
                 sizes = ((image, machine.cpus, machine.memory_mb) for image, machine in images.items())
                 program = find_program(spec, inputs, None)
                 templates = required_templates(inputs.sandbox, sizes, find_mount(program))

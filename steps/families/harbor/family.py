@@ -57,6 +57,12 @@ class Harbor:
         twin_tests = HarborTwinTests(instance.instance_id, answer.row_sha256, task)
         return HarborGrader(instance.instance_id, task, twin_tests=twin_tests)
 
+    def grading_instance(self, instance: Instance, answer: Answer) -> Instance:
+        """Return the instance with the verifier's image and machine."""
+        task = _task(answer)
+        update = {"image": task.verifier_image or instance.image, "machine": task.verifier or instance.machine}
+        return instance.model_copy(update=update)
+
     def has_reference(self, row: Row) -> bool:
         """Return whether the task has a solution."""
         return bool(row["task"]["solution"])

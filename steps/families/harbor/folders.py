@@ -91,6 +91,19 @@ def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
     return base64.b64encode(target.getvalue()).decode()
 
 
+def keep_files(packed: str, names: set[str]) -> str:
+    """Return a packed folder with only the files of these names."""
+    target = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,
+        tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for member in source:
+            if member.name in names:
+                tar.addfile(member, source.extractfile(member))
+    return base64.b64encode(target.getvalue()).decode()
+
+
 def digest(files: dict[str, Path]) -> str:
     """Return sha256 in hex over names and contents, without modes, which not every copy preserves."""
     total = hashlib.sha256()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from swe_argo.steps.contracts.verdict import Evidence, Finding, Outcome
 from swe_argo.steps.families.family import weigh_findings
 from swe_argo.steps.families.harbor.folders import in_workdir, prepare_machine, put_folder, unpack
-from swe_argo.steps.families.harbor.rows import TEST_SCRIPT, HarborTask
+from swe_argo.steps.families.harbor.rows import TEST_SCRIPT, TESTS, HarborTask
 from swe_argo.steps.grading.procedure import MAX_LOG_BYTES, InstanceLogWriter, ProcedureRun, as_utf8
 from swe_argo.steps.grading.twins.twin_tests import TwinTests
 from swe_argo.steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
@@ -46,7 +47,7 @@ _RUNNERS = re.compile(
 """Programs that verifier scripts call."""
 _STARTUP = re.compile(
     rb"/etc/(?:ld\.so\.(?:preload|conf)|hosts|passwd|pip\.conf|uv|apt/apt\.conf)(?:[./].*)?"
-    rb"|/root/\.(?:curlrc|wgetrc|npmrc|pip/.*|config/(?:pip|uv)/.*"
+    rb"|.*/lib/python\d+\.zip|/root/\.(?:curlrc|wgetrc|npmrc|pip/.*|config/(?:pip|uv)/.*"
     rb"|cargo/config.*|local/lib/python[^/]*/site-packages/(?:_?pytest|pluggy|iniconfig)(?:/.*|\.py))"
     rb"|.*/(?:sitecustomize|usercustomize)(?:\.py|/.*)"
     # pytest and similar tools read settings from the folders above /tests; python looks in its working folder first.
@@ -91,15 +92,27 @@ class WrittenReward:
     value: float | None
     others: dict[str, float] = field(default_factory=dict)
     problem: str = ""
+    is_contradicted: bool = False
+    """Whether ``reward.txt`` has another number than the one that counts."""
 
 
 def parse_reward(text: bytes | None, numbers: bytes | None) -> WrittenReward:
-    """Return the reward of ``reward.txt`` and ``reward.json``, each None if it does not exist. The second wins."""
+    """Return the reward of ``reward.txt`` and ``reward.json``, each None if it does not exist. The second wins.
+
+    Without the key ``reward``, the mean of all keys counts. A lone -1 in ``reward.txt`` marks a verifier that crashed
+    (DeepSWE's test.sh); a patch can cause it, so it is a reward of 0.
+    """
     try:
         if numbers is not None:
-            return _parse_numbers(numbers)
+            written = _parse_numbers(numbers)
+            with suppress(ValueError):
+                return replace(written, is_contradicted=text is not None and _parse_number(text) != written.value)
+            return written
         if text is not None:
-            return WrittenReward(_parse_number(text))
+            value = _parse_number(text)
+            return (
+                WrittenReward(value) if value != -1 else WrittenReward(0.0, problem="the verifier crashed (reward -1)")
+            )
     except ValueError as error:
         return WrittenReward(None, problem=str(error))
     return WrittenReward(None, problem="the verifier wrote neither reward.json nor reward.txt")
@@ -128,10 +141,11 @@ def _parse_numbers(data: bytes) -> WrittenReward:
     for name, value in content.items():
         if not isinstance(value, (int, float)) or not _is_finite(value):
             raise ValueError(f"reward.json: {name[:60]!a} is not a finite number")
-    if "reward" not in content:
-        raise ValueError("reward.json has no 'reward'")
-    others = {name: float(value) for name, value in content.items() if name != "reward"}
-    return WrittenReward(float(content["reward"]), others)
+    if not content:
+        raise ValueError("reward.json has no number")
+    values = {name: float(value) for name, value in content.items()}
+    reward = values.pop("reward", None)
+    return WrittenReward(sum(values.values()) / len(values) if reward is None else reward, values)
 
 
 def _is_finite(value: float) -> bool:
@@ -145,7 +159,7 @@ def _abbreviate(data: bytes) -> str:
     return repr(data[:60].decode(errors="replace"))
 
 
-BLOCKED = ("/tests", "/solution", FOLDER)
+BLOCKED = (TESTS, "/solution", FOLDER)
 """Folders that no layer may change: the verifier's files, and its output folder."""
 
 
@@ -168,6 +182,10 @@ class HarborGrader:
     browsers: bool = False
     twin_tests: TwinTests | None = None
 
+    @property
+    def _workdir(self) -> str | None:
+        return self.task.verifier.workdir if self.task.verifier else self.task.workdir
+
     def run(
         self, box: Sandbox, patch: bytes | None, *, timeout_s: int, folder: str, machine_name: str, enlarged: bool
     ) -> VerifierRun:
@@ -177,8 +195,9 @@ class HarborGrader:
         """
         run = VerifierRun(InstanceLogWriter(), log_path=f"{folder}/run_instance.log")
         run.recorder.info(f"Container for {self.instance_id} started: {machine_name}")
-        prepare_machine(box, self.task.workdir)
-        put_folder(box, "/tests", unpack(self.task.tests))
+        prepare_machine(box, self._workdir)
+        if self.task.tests:  # else the verifier's image has them
+            put_folder(box, TESTS, unpack(self.task.tests))
         guarded = as_untrusted(box, enlarged=enlarged)
         try:
             if patch is not None and not self._apply_layer(guarded, patch, run):
@@ -214,7 +233,7 @@ class HarborGrader:
         limit_s = timeout_s
         if timeout_s == OFFICIAL_TIMEOUT_S:
             limit_s = max(1, int(min(self.task.verifier_timeout_s, OFFICIAL_TIMEOUT_S)))
-        command = in_workdir(self.task.workdir, f"/tests/{TEST_SCRIPT}")
+        command = in_workdir(self._workdir, f"{TESTS}/{TEST_SCRIPT}")
         run.script, run.log = f"{command}\n".encode(), b""
         variables = self.task.verifier_variables
         result = box.exec(
@@ -248,11 +267,14 @@ class HarborGrader:
             )
             return weigh_broken_sandbox(run, verdict)
         resolved = written.value >= 1
+        if written.is_contradicted:
+            run.findings.append(Finding(code="verifier_wrote_two_rewards", detail="reward.txt and reward.json"))
         verdict = Verdict(
             Outcome.RESOLVED if resolved else Outcome.UNRESOLVED,
             weigh_findings(run.findings, rewarded=written.value > 0),  # a partial reward is not believed either
             reward=written.value,
             report=self._report(written, resolved=resolved),
+            failure_reason=written.problem or None,
             evidence=evidence,
         )
         return weigh_broken_sandbox(run, verdict)

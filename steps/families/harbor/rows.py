@@ -6,21 +6,21 @@ import json
 import posixpath
 import re
 import shlex
-import tomllib
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel
 
-from swe_argo.steps.contracts.data import TaskMachine
+from swe_argo.steps.contracts.data import Artifact, CollectCommand, Collection, TaskMachine
 from swe_argo.steps.contracts.ids import is_safe_id
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.columns import IMAGE, SourceRow
-from swe_argo.steps.families.family import MACHINE_COLUMN, Row
+from swe_argo.steps.families.family import GRADING_COLUMN, MACHINE_COLUMN, Row
 from swe_argo.steps.families.harbor import folders
 from swe_argo.steps.families.harbor.folders import TaskFolderError
+from swe_argo.steps.families.harbor.task_file import MAIN, TaskEnvironment, TaskFile, expand_variables, parse
 
 
 @dataclass(frozen=True)
@@ -66,134 +66,8 @@ def _instruction(line: str) -> Instruction:
     return Instruction(word.upper(), words[len(options) :], options)
 
 
-_VARIABLE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
-_UNITS = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
-
-
-class _TomlTable(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class TaskName(_TomlTable):
-    """The table ``[task]``."""
-
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
-    version: str | None = None
-
-
-class TaskPhase(_TomlTable):
-    """The table ``[agent]``, and the keys that ``[verifier]`` shares with it."""
-
-    timeout_sec: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    user: str | int | None = None
-    network_mode: str | None = None
-
-
-class TaskVerifier(TaskPhase):
-    """The table ``[verifier]``. With ``environment``, or ``environment_mode`` separate, it needs its own machine."""
-
-    timeout_sec: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    env: dict[str, str] = {}
-    environment_mode: Literal["shared", "separate"] | None = None
-    environment: dict[str, Any] | None = None
-    collect: list[Any] = []
-
-
-class TaskEnvironment(_TomlTable):
-    """The table ``[environment]``."""
-
-    docker_image: str | None = None
-    os: str = "linux"
-    cpus: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    memory_mb: int | None = Field(default=None, gt=0)
-    storage_mb: int | None = Field(default=None, gt=0)
-    gpus: int | None = None
-    tpu: dict[str, Any] | None = None
-    env: dict[str, str] = {}
-    workdir: str | None = None
-    network_mode: Literal["no-network", "public", "allowlist"] = "public"
-    healthcheck: dict[str, Any] | None = None
-    mcp_servers: list[Any] = []
-
-    @model_validator(mode="before")
-    @classmethod
-    def _translate_old_names(cls, value: Any) -> Any:
-        """Translate the old names of keys. Raises ValueError if an old and a new key contradict each other."""
-        if not isinstance(value, dict):
-            return value
-        value = dict(value)
-        for old, new in (("memory", "memory_mb"), ("storage", "storage_mb")):
-            size = value.pop(old, None)
-            if not isinstance(size, str):
-                continue
-            if value.setdefault(new, size_mb(size)) != size_mb(size):
-                raise ValueError(f"{old} = {size!r} is not {new} = {value[new]}")
-        allowed = value.pop("allow_internet", None)
-        if allowed is not None:
-            value.setdefault("network_mode", "public" if allowed else "no-network")
-        return value
-
-    @field_validator("os", mode="before")
-    @classmethod
-    def _lower_os(cls, value: Any) -> Any:
-        return value.lower() if isinstance(value, str) else value
-
-
-class TaskSolution(_TomlTable):
-    """The table ``[solution]``."""
-
-    env: dict[str, str] = {}
-
-
-class TaskFile(_TomlTable):
-    """The whole file."""
-
-    task: TaskName | None = None
-    metadata: dict[str, Any] = {}
-    agent: TaskPhase = TaskPhase()
-    verifier: TaskVerifier = TaskVerifier()
-    environment: TaskEnvironment = TaskEnvironment()
-    solution: TaskSolution = TaskSolution()
-    steps: list[Any] | None = None
-
-
-def parse(text: str) -> TaskFile:
-    """Parse the file's content. Raises ValueError with one line that names the key."""
-    try:
-        return TaskFile.model_validate(tomllib.loads(text))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def size_mb(text: str) -> int:
-    """Convert ``2G``, ``512M`` or ``1024K`` to MiB, as Harbor does. Raises ValueError."""
-    size = text.strip().upper()
-    try:
-        return int(float(size[:-1]) * _UNITS[size[-1:]])
-    except (KeyError, ValueError, OverflowError):
-        raise ValueError(f"{text!r} is not a size like 2G or 512M") from None
-
-
-def expand_variables(variables: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the variables, and the names of those that only the host could provide.
-
-    ``${NAME:-default}`` becomes its default, so that this machine's environment never enters a sandbox or a store.
-    """
-    values, missing = {}, []
-    for name, value in variables.items():
-        match = _VARIABLE.fullmatch(value)
-        if match and match[2] is None:
-            missing.append(match[1])
-        else:
-            values[name] = match[2] if match else value
-    return values, missing
-
-
 CONFIG, INSTRUCTION, DOCKERFILE = "task.toml", "instruction.md", "environment/Dockerfile"
+VERIFIER_DOCKERFILE = "tests/Dockerfile"
 COMPOSE = ("docker-compose.yaml", "docker-compose.yml")
 
 
@@ -214,7 +88,8 @@ def read_task(folder: Path) -> dict[str, Any]:
         CONFIG: (folder / CONFIG).read_text("utf-8"),
         INSTRUCTION: _text(folder / INSTRUCTION),
         DOCKERFILE: _text(folder / DOCKERFILE),
-        "compose": any((folder / "environment" / name).is_file() for name in COMPOSE),
+        VERIFIER_DOCKERFILE: _text(folder / VERIFIER_DOCKERFILE),
+        "compose": any((folder / part / name).is_file() for part in ("environment", "tests") for name in COMPOSE),
         "steps": (folder / "steps").is_dir(),
         "problem": "",
     }
@@ -222,6 +97,8 @@ def read_task(folder: Path) -> dict[str, Any]:
         try:
             files = folders.list_folder(folder / part)
             row[part] = folders.digest(files) if part == "environment" else folders.pack(files)
+            if part == "tests":
+                row["tests_digest"] = folders.digest(files)
             row[f"{part}_files"] = sorted(files)
         except TaskFolderError as error:
             row |= {part: "", f"{part}_files": [], "problem": f"{part}: {error}"}
@@ -234,7 +111,7 @@ def _text(path: Path) -> str | None:
 
 IMAGE_PREFIX = "swe-argo-harbor/"
 """Prefix of images built from a task's environment; the tag is a hash of its files."""
-TEST_SCRIPT, SOLVE_SCRIPT = "test.sh", "solve.sh"
+TESTS, TEST_SCRIPT, SOLVE_SCRIPT = "/tests", "test.sh", "solve.sh"
 NOT_GRADEABLE = "<unusable>"
 COLUMNS = (CONFIG, INSTRUCTION, "tests", "tests_files", "environment")
 # Marks by which authors detect their task in a model's training data (harbor/models/task/task.py).
@@ -245,13 +122,17 @@ class HarborTask(BaseModel):
     """The parts of a task that only grading may see."""
 
     tests: str
-    """A tar in base64, like the solution."""
+    """A tar in base64, like the solution; empty if the verifier's image has the tests."""
     solution: str
     workdir: str | None
     verifier_timeout_s: float
     solution_timeout_s: float | None
     verifier_variables: dict[str, str]
     solution_variables: dict[str, str]
+    verifier_image: str | None = None
+    """The image of the verifier's machine if it is not the task's."""
+    verifier: TaskMachine | None = None
+    """The verifier's machine."""
 
 
 def normalise(row: SourceRow, where: str) -> Row:
@@ -264,30 +145,31 @@ def normalise(row: SourceRow, where: str) -> Row:
     if not is_safe_id(name):
         reason = "is not a name of letters, digits, '.', '_' and '-', at most 128"
         raise ConfigError(f"{where}: {name!r} {reason}", field="dataset")
-    variables, _ = expand_variables(file.environment.env)
-    machine = TaskMachine(
-        workdir=_workdir(row, file),
-        variables=variables,
-        cpus=file.environment.cpus,
-        memory_mb=file.environment.memory_mb,
-        disk_mb=file.environment.storage_mb,
-        agent_timeout_s=file.agent.timeout_sec,
-    )
+    machine = _machine(file, file.environment, "agent", _workdir(file.environment, row.get(DOCKERFILE)))
+    machine = machine.model_copy(update={"agent_timeout_s": file.agent.timeout_sec, "collection": _collection(file)})
+    image = file.environment.docker_image or built_image(name, row["environment"])
+    tests, verifier_image = _verifier(row, file, name)
+    verifier_file = file.verifier.environment or file.environment
+    built = row.get(VERIFIER_DOCKERFILE) if verifier_image else None
+    workdir = _workdir(verifier_file, built) or (None if verifier_image else machine.workdir)
+    verifier = _machine(file, verifier_file, "verifier", workdir)
     task = HarborTask(
-        tests=row["tests"],
+        tests=tests,
         solution=row.get("solution") or "",
         workdir=machine.workdir,
         verifier_timeout_s=file.verifier.timeout_sec,
         solution_timeout_s=file.agent.timeout_sec,
-        verifier_variables=expand_variables(file.verifier.env)[0],
-        solution_variables=expand_variables(file.solution.env)[0],
+        verifier_variables=expand_variables(file.verifier.env, {})[0],
+        solution_variables=expand_variables(file.solution.env, {})[0],
+        verifier_image=verifier_image,
+        verifier=verifier,
     )
     return {
         "instance_id": name,
         "repo": _group(file),
         "version": (file.task.version if file.task else None) or "",
         "base_commit": "",
-        "image": _image_of(row, name, file),
+        "image": image,
         "problem_statement": without_canary(row.get(INSTRUCTION) or ""),
         "hints_text": "",
         "created_at": "",
@@ -295,15 +177,86 @@ def normalise(row: SourceRow, where: str) -> Row:
         "difficulty": file.metadata.get("difficulty"),
         "task": task.model_dump(),
         MACHINE_COLUMN: machine.model_dump(),
+        GRADING_COLUMN: {"image": verifier_image or image, "machine": verifier.model_dump()},
         NOT_GRADEABLE: _why_not(row, file),
     }
 
 
-def _image_of(row: SourceRow, name: str, file: TaskFile) -> str:
-    """Return the task's image, else the name of the image built from its environment."""
-    if file.environment.docker_image:
-        return file.environment.docker_image
-    return f"{IMAGE_PREFIX}{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}:{str(row['environment'])[:16]}"
+def built_image(name: str, digest: str, suffix: str = "") -> str:
+    """Return the name of the image that is built from a folder of a task."""
+    return f"{IMAGE_PREFIX}{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}{suffix}:{str(digest)[:16]}"
+
+
+def _machine(
+    file: TaskFile, environment: TaskEnvironment, phase: Literal["agent", "verifier"], workdir: str | None
+) -> TaskMachine:
+    mode, hosts = file.network(phase)
+    return TaskMachine(
+        workdir=workdir,
+        variables=expand_variables(environment.env, {})[0],
+        cpus=environment.cpus,
+        memory_mb=environment.memory_mb,
+        disk_mb=environment.storage_mb,
+        network_mode=mode,
+        allowed_hosts=list(hosts),
+    )
+
+
+def _collection(file: TaskFile) -> Collection | None:
+    """Return what an agent submits to a separate verifier; None if it submits its whole machine."""
+    if not file.verifier.is_separate:
+        return None
+    commands = [CollectCommand(command=hook.command, timeout_s=hook.timeout_sec) for hook in file.verifier.collect]
+    artifacts = [Artifact(source=artifact.source, exclude=artifact.exclude) for artifact in file.collected]
+    return Collection(artifacts=artifacts, commands=commands)
+
+
+def _verifier(row: SourceRow, file: TaskFile, name: str) -> tuple[str, str | None]:
+    """Return the tests to upload, and the verifier's image if it is not the task's, by Harbor's order.
+
+    An image that adds only files in /tests to the task's image is not built: the files are uploaded.
+    """
+    if not file.verifier.is_separate:
+        return row["tests"], None
+    if file.verifier.environment is not None and file.verifier.environment.docker_image:
+        return "", file.verifier.environment.docker_image
+    dockerfile = row.get(VERIFIER_DOCKERFILE)
+    if dockerfile is None:
+        return row["tests"], None
+    copied = copied_tests(dockerfile, file.environment.docker_image, row["tests_files"])
+    if copied is None:
+        return "", built_image(name, row["tests_digest"], "-verifier")
+    return folders.keep_files(row["tests"], copied), None
+
+
+def copied_tests(dockerfile: str, image: str | None, names: list[str]) -> set[str] | None:
+    """Return the files that a verifier's Dockerfile copies to their places in /tests; None if it does more than that.
+
+    Args:
+        dockerfile: The text of tests/Dockerfile.
+        image: The task's image, from which it has to start.
+        names: The files in tests/.
+    """
+    copied = set()
+    try:
+        instructions = read_instructions(dockerfile)
+    except ValueError:
+        return None
+    if image is None or instructions[0].arguments != [image] or dockerfile.upper().count("FROM ") > 1:
+        return None
+    for step in instructions[1:]:
+        if step.word == "RUN" and step.arguments[:2] == ["chmod", "+x"]:
+            continue
+        if step.word != "COPY" or step.options or len(step.arguments) != 2:
+            return None
+        source, place = step.arguments
+        if source in {".", "./"} and posixpath.normpath(place) == TESTS:
+            copied.update(names)
+        elif source in names and posixpath.normpath(place) in {f"{TESTS}/{source}", TESTS}:
+            copied.add(source)
+        else:
+            return None
+    return copied
 
 
 def without_canary(text: str) -> str:
@@ -320,12 +273,12 @@ def _group(file: TaskFile) -> str:
     return file.task.name.partition("/")[0] if file.task else "harbor"
 
 
-def _workdir(row: SourceRow, file: TaskFile) -> str | None:
+def _workdir(environment: TaskEnvironment, dockerfile: str | None) -> str | None:
     """Return the working directory that task.toml or the Dockerfile names; None if neither does."""
-    if file.environment.workdir:
-        return posixpath.normpath(posixpath.join("/", file.environment.workdir))
+    if environment.workdir:
+        return posixpath.normpath(posixpath.join("/", environment.workdir))
     try:
-        return working_directory(str(row[DOCKERFILE])) if row.get(DOCKERFILE) else None
+        return working_directory(dockerfile) if dockerfile else None
     except ValueError:
         return None
 
@@ -333,31 +286,35 @@ def _workdir(row: SourceRow, file: TaskFile) -> str | None:
 def _why_not(row: SourceRow, file: TaskFile) -> str | None:
     """Return the first reason why a task cannot be graded, with the key or file."""
     environment, verifier = file.environment, file.verifier
-    hosts = [env for env in (environment.env, verifier.env, file.solution.env) if expand_variables(env)[1]]
+    missing = [name for table in (environment, verifier, file.solution) for name in expand_variables(table.env, {})[1]]
+    users = (file.agent.user, verifier.user, *(hook.user for hook in verifier.collect))
+    services = [*(hook.service for hook in verifier.collect), *(artifact.service for artifact in file.artifacts)]
     reasons: dict[str, Any] = {
         str(row.get("problem")): row.get("problem"),
         "it has several steps (steps/), which is not supported": file.steps or row.get("steps"),
-        "it needs several containers (docker-compose.yaml), which is not supported": row.get("compose"),
+        "it needs several containers (docker-compose.yaml), which is not supported": (
+            row.get("compose") or any(service not in (None, MAIN) for service in services)
+        ),
         f"environment.os is {environment.os}, not linux": environment.os != "linux",
         "it needs GPUs or TPUs (environment.gpus, environment.tpu)": environment.gpus or environment.tpu,
         "it needs MCP servers (environment.mcp_servers)": environment.mcp_servers,
         "it needs a service of its image (environment.healthcheck), but only files are graded": (
             environment.healthcheck
         ),
-        "its verifier needs a separate machine (verifier.environment_mode, verifier.environment)": (
-            verifier.environment_mode == "separate" or verifier.environment is not None
-        ),
-        "its verifier collects from running services (verifier.collect)": verifier.collect,
         "agent.user or verifier.user is not root, as which all commands run": any(
-            phase.user not in (None, "root", "0", 0) for phase in (file.agent, verifier)
+            user not in (None, "root", "0", 0) for user in users
         ),
-        f"it needs {', '.join(expand_variables(hosts[0])[1]) if hosts else ''} from the host, whose variables never "
-        "enter a sandbox": hosts,
+        f"it needs {', '.join(missing)} from the host, whose variables never enter a sandbox": missing,
+        "its verifier collects (verifier.collect) without a separate verifier": (
+            verifier.collect and not verifier.is_separate
+        ),
         f"environment.docker_image {environment.docker_image!a} is not an image name": (
             environment.docker_image and not IMAGE.fullmatch(environment.docker_image)
         ),
         "it has no instruction.md": not row.get(INSTRUCTION),
-        "it has no tests/test.sh": TEST_SCRIPT not in row["tests_files"],
+        "it has no tests/test.sh": (
+            TEST_SCRIPT not in row["tests_files"] and not (verifier.environment and verifier.environment.docker_image)
+        ),
         "its image is neither named (environment.docker_image) nor buildable (environment/Dockerfile)": (
             not environment.docker_image and not row.get(DOCKERFILE)
         ),

@@ -60,10 +60,8 @@ def test_agent_sees_no_answer_files(tmp_path: Path) -> None:
     assert [line for line in output.splitlines() if "cannot access" not in line] == [
         *("/app", "/logs/agent", "/logs/artifacts", "/logs/verifier", "/testbed", "/app", "GREETING=hello")
     ]
-    assert grade["outcome"] == "empty_patch"
-    assert (unit / "layer.tgz").read_bytes() == b"", "it replaces the layer of an earlier try"
-    unit = run_task(tmp_path / "store", "given", "--predictions", "run:r", run_id="again")
-    assert read_record(unit, "grade.json")["outcome"] == "empty_patch"
+    assert (grade["outcome"], grade["reward"]) == ("unresolved", 0.0)
+    assert read_record(unit, "solve.json")["layer"]["first"] == []
 
 
 @pytest.mark.long

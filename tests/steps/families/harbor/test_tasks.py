@@ -15,7 +15,8 @@ from swe_argo.steps.datasets import load
 from swe_argo.steps.datasets.task_images import read_registry
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.harbor.grader import WrittenReward, examine_layer, parse_reward
-from swe_argo.steps.families.harbor.rows import expand_variables, parse, size_mb, without_canary, working_directory
+from swe_argo.steps.families.harbor.rows import without_canary, working_directory
+from swe_argo.steps.families.harbor.task_file import expand_variables, parse, size_mb
 from swe_argo.steps.families.rows import to_answer, to_instance, why_not_gradeable
 from swe_argo.steps.layers.archive import LayerContent
 from tests.steps.families.harbor.tasks import make_task
@@ -50,13 +51,14 @@ env = { A = "${A:-b:-c}", B = "plain" }
     instance = to_instance(row, hints=False)
     assert (instance.instance_id, instance.problem_statement, instance.difficulty) == ("org__first", "Do it.\n", "hard")
     assert instance.machine is not None
-    assert instance.machine.model_dump() == {
+    assert instance.machine.model_dump(exclude={"collection", "allowed_hosts"}) == {
         "workdir": "/app",
         "variables": {"A": "b:-c", "B": "plain"},
         "cpus": 2.0,
         "memory_mb": 2048,
         "disk_mb": 10240,
         "agent_timeout_s": 120.0,
+        "network_mode": "no-network",
     }
     answer = to_answer(row).model_dump()["task"]
     assert (answer["verifier_timeout_s"], answer["verifier_variables"]) == (600.0, {"MODE": "strict"})
@@ -83,9 +85,9 @@ def test_image_name_follows_environment(tmp_path: Path) -> None:
         ("[environment]\ngpus = 1", {}, "GPUs"),
         ("[[environment.mcp_servers]]\nname = 'x'", {}, "MCP"),
         ("[environment.healthcheck]\ncommand = 'true'", {}, "environment.healthcheck"),
-        ("[verifier]\nenvironment_mode = 'separate'", {}, "verifier.environment_mode"),
-        ("[verifier.environment]\ncpus = 1", {}, "verifier.environment"),
         ("[[verifier.collect]]\ncommand = 'x'", {}, "verifier.collect"),
+        ("[verifier.environment]\n[[verifier.collect]]\ncommand = 'x'\nservice = 'db'", {}, "several containers"),
+        ("[verifier.environment]\n[[verifier.collect]]\ncommand = 'x'\nuser = 'dev'", {}, "not root"),
         ("[agent]\nuser = 'dev'", {}, "not root"),
         ("[verifier]\nenv = { K = '${OPENAI_API_KEY}' }", {}, "it needs OPENAI_API_KEY from the host"),
         ("[environment]\ndocker_image = 'a b'", {}, "environment.docker_image 'a b' is not an image name"),
@@ -168,7 +170,7 @@ def test_any_text_is_a_task(text: str) -> None:
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_host_variables_are_not_read(variables: dict[str, str]) -> None:
-    values, missing = expand_variables(variables)
+    values, missing = expand_variables(variables, {})
     assert len(values) + len(missing) == len(variables)
 
 
@@ -187,6 +189,10 @@ def test_last_stage_sets_workdir() -> None:
         (b"0", b'{"reward": 0.25}', 0.25),
         (None, b'{"reward": true}', 1.0),
         (b"1", b'{"reward": 0}', 0.0),
+        (None, b'{"style": 0.5}', 0.5),
+        (None, b'{"style": 0.5, "speed": 1}', 0.75),
+        (b"-1\n", None, 0.0),
+        (b"-0.5", None, -0.5),
     ],
 )
 def test_reward_is_one_finite_number(text: bytes | None, numbers: bytes | None, value: float) -> None:
@@ -208,13 +214,19 @@ def test_reward_is_one_finite_number(text: bytes | None, numbers: bytes | None, 
         (b"1", b"1", "reward.json is not an object of numbers"),
         (b"1", b'{"reward": "1"}', "reward.json: 'reward' is not a finite number"),
         (b"1", b'{"reward": 1, "style": NaN}', "reward.json: 'style' is not a finite number"),
-        (b"1", b'{"style": 1}', "reward.json has no 'reward'"),
+        (b"1", b"{}", "reward.json has no number"),
     ],
 )
 def test_invalid_reward_says_why(text: bytes | None, numbers: bytes | None, problem: str) -> None:
     written = parse_reward(text, numbers)
     assert written.value is None
     assert written.problem.startswith(problem)
+
+
+def test_contradicting_rewards_are_marked() -> None:
+    assert [parse_reward(text, b'{"reward": 1}').is_contradicted for text in (None, b"1", b"0", b"?")] == [
+        *(False, False, True, False)
+    ]
 
 
 def test_further_numbers_are_kept() -> None:
@@ -233,7 +245,7 @@ PROGRAMS = """/usr/bin/bash /usr/local/bin/python3 /usr/local /usr/bin /lib /etc
 /opt/venv/lib/python3.12/site-packages/_pytest/runner.py /opt/miniconda3/envs/testbed/bin/python
 /root/.venv/bin/pytest /app/.venv/lib/python3.12/site-packages/pytest/__init__.py"""
 RUN_LATER = """/conftest.py /pytest.ini /pyproject.toml /app/pytest.py
-/root/.local/lib/python3.12/site-packages/_pytest/runner.py /root/.config/uv/uv.toml"""
+/root/.local/lib/python3.12/site-packages/_pytest/runner.py /root/.config/uv/uv.toml /usr/local/lib/python312.zip"""
 
 
 def test_changed_programs_are_named() -> None:
