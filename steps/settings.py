@@ -34,6 +34,8 @@ class Settings(BaseSettings):
     """Base of the mini images for backend docker: python3 with pytest, git and patch, or with apt and pip."""
     harbor_registry: Path | None = Field(None, validation_alias="SWE_ARGO_HARBOR_REGISTRY")
     """registry.json, or its folder, for --dataset harbor:<entry>."""
+    benchmarks: Path | None = Field(None, validation_alias="SWE_ARGO_BENCHMARKS")
+    """Folder of the benchmarks' checkouts; by default ``benchmarks`` in ``home``."""
     revision: str | None = Field(None, validation_alias="SWE_ARGO_REVISION")
     """Commit of this project that an image was built from, if there is no checkout."""
     pod_name: str | None = Field(None, validation_alias="POD_NAME")
@@ -178,6 +180,11 @@ class Settings(BaseSettings):
     def local_images(self) -> Path:
         """Default folder of unpacked images for backend local."""
         return self.home_folder / "images"
+
+    @property
+    def benchmarks_folder(self) -> Path:
+        """The folder of the benchmarks' checkouts."""
+        return self.benchmarks or self.home_folder / "benchmarks"
 
     @property
     def home_folder(self) -> Path:

@@ -121,12 +121,14 @@ class RepositoryStart:
 class _LayerStart:
     listing: Listing
     collection: Collection | None = None
+    begin: str = ""
+    """The output of the collection's first command."""
     history: None = None
 
     def take(self, box: Sandbox) -> Submission:
         if self.collection is None:
             extracted = create_layer(box, self.listing)
-        elif problem := _run_commands(box, self.collection):
+        elif problem := _run_commands(box, self.collection, self.begin):
             return Submission(note=problem)
         else:
             extracted = create_layer(box, self.listing, self.collection.artifacts)
@@ -148,11 +150,17 @@ def _resolve_links(box: Sandbox, collection: Collection) -> Collection:
     return collection.model_copy(update={"artifacts": artifacts})
 
 
-def _run_commands(box: Sandbox, collection: Collection) -> str:
+def _run_commands(box: Sandbox, collection: Collection, begin: str) -> str:
     """Run the commands that write the artifacts. Return the first problem, which is the agent's, else ""."""
     for number, command in enumerate(collection.commands, 1):
         try:
-            result = box.exec(command.command, timeout_s=command.timeout_s, merge=True, max_output_bytes=64 << 10)
+            result = box.exec(
+                command.command,
+                timeout_s=command.timeout_s,
+                env={"BEGIN": begin} if begin else None,
+                merge=True,
+                max_output_bytes=64 << 10,
+            )
         except (SandboxBroken, ResourceError) as error:
             return f"collect command {number} failed: {error.reason}"
         if result.timed_out or result.exit_code != 0:
@@ -172,7 +180,12 @@ def prepare(box: Sandbox, instance: Instance) -> WorkStart:
     family.prepare(box, instance)
     if family.hands_on == "layer":
         collection = instance.machine.collection if instance.machine else None
-        return _LayerStart(list_machine(box), collection and _resolve_links(box, collection))
+        if collection is None:
+            return _LayerStart(list_machine(box))
+        begin = box.exec(collection.begin or ":", timeout_s=60)
+        if begin.exit_code != 0:
+            raise script_failure("the task's first command", begin)
+        return _LayerStart(list_machine(box), _resolve_links(box, collection), begin.stdout.decode().strip())
     history = hide_history(box)
     return replace(record_start(box, history.head), history=history)
 

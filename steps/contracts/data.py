@@ -182,6 +182,8 @@ class Collection(Part):
 
     artifacts: list[Artifact]
     commands: list[CollectCommand] = []
+    begin: str = ""
+    """A command that runs before the agent; the commands get its output in BEGIN."""
 
 
 class TaskMachine(Part):

@@ -166,6 +166,12 @@ def _legal_tag(value: str) -> str:
     return value
 
 
+Protocol = Literal["none", "deepswe", "swe-bench-pro", "terminal-bench"]
+_PROTOCOL_ATTEMPTS: dict[str, int] = {"terminal-bench": 5}
+_OPEN_PROTOCOLS = frozenset({"terminal-bench"})
+"""Protocols whose agents have a network."""
+
+
 class RunSpec(Table):
     """All settings of a run. Every step reads them."""
 
@@ -185,6 +191,9 @@ class RunSpec(Table):
     package.module:NAME or path/to/file.py:NAME: your own."""
     answers: Annotated[str | None, Flag("--answers"), File(or_name=True)] = None
     """swebench 5 dataset that completes classic rows by id (they lack image, eval_script, log_parser, eval_type)."""
+    protocol: Annotated[Protocol, Flag("--protocol")] = "none"
+    """Run by the rules of a benchmark: swe-bench-pro and deepswe without a network, terminal-bench with an open one and
+    five attempts. Your own settings win; the report names the protocol."""
     attempts: Annotated[int, Flag("--attempts", "-n", "--n-runs"), Field(ge=1, le=100)] = 1
     """Independent attempts at each instance (pass@k)."""
     workers: Annotated[
@@ -235,6 +244,15 @@ class RunSpec(Table):
         unset = {name: value for name, value in defaults.items() if name not in self.llm.model_fields_set}
         if unset:
             self.llm = self.llm.model_copy(update=unset)
+        return self
+
+    @model_validator(mode="after")
+    def _apply_protocol(self) -> Self:
+        """Fill unset fields with the rules of the benchmark."""
+        if "attempts" not in self.model_fields_set and self.protocol in _PROTOCOL_ATTEMPTS:
+            self.attempts = _PROTOCOL_ATTEMPTS[self.protocol]
+        if "solve_network" not in self.sandbox.model_fields_set and self.protocol in _OPEN_PROTOCOLS:
+            self.sandbox = self.sandbox.model_copy(update={"solve_network": True})
         return self
 
     @field_validator("run_id")

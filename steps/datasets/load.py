@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from swe_argo.steps.contracts.registry import SWEBENCH
-from swe_argo.steps.datasets import classic_rows, mini, names, task_images
+from swe_argo.steps.datasets import benchmarks, classic_rows, mini, names, task_images
 from swe_argo.steps.datasets.files import SUFFIXES, is_task_repo, read_file, read_folder, read_task_repo
 from swe_argo.steps.datasets.hub import read_hub
 from swe_argo.steps.datasets.records import SourcedValue, local_path
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.family import NOTICE_COLUMN, Row
 from swe_argo.steps.families.rows import normalise
 from swe_argo.steps.settings import settings
 
@@ -71,15 +71,17 @@ def _load(name: str, split: str, revision: str | None, family: str | None = None
     source, values, by_id, commit = _read(name, split, revision)
     if revision is not None and commit is None:
         raise ConfigError(f"only hub datasets have revisions, {source} has none", field="revision")
-    rows, environments = [], dict[str, Path]()
+    rows, environments, notices = [], dict[str, Path](), dict[str, None]()
     for where, value in values:
         rows.append(normalise(value, where, family))
         environments |= task_images.environment_of(rows[-1], where)
+        if notice := rows[-1].get(NOTICE_COLUMN):
+            notices[notice] = None
     by_id_rows = [normalise(value, where, family) for where, value in by_id]
     if not rows:
         raise ConfigError(f"{source} has no rows in split {split!r}", field="dataset")
     _refuse_duplicates([*rows, *by_id_rows], source)
-    return LoadedSplit(source, split, commit, rows, [], by_id_rows, environments)
+    return LoadedSplit(source, split, commit, rows, [*notices], by_id_rows, environments)
 
 
 def _read(  # noqa: PLR0911 - one return for each form
@@ -92,6 +94,8 @@ def _read(  # noqa: PLR0911 - one return for each form
     path, plain = local_path(name, "dataset"), name.strip()
     if path.suffix.lower() in SUFFIXES:
         return name, read_file(path), [], None
+    if plain in benchmarks.BENCHMARKS and ("@" not in plain or settings().harbor_registry is None):
+        return name, task_images.read_task_folder(benchmarks.find_checkout(plain)), [], None
     if names.is_bundled(name):
         return plain.lower(), *mini.read_rows(plain.lower(), split), None
     if name == task_images.BUNDLED:

@@ -29,6 +29,9 @@ FAMILY_COLUMN = "<family>"
 MACHINE_COLUMN = "<machine>"
 """The column with the fields of ``TaskMachine``, if the task describes its machine."""
 
+NOTICE_COLUMN = "<notice>"
+"""The column with a sentence about how the row is graded, for plan to print once; empty for none."""
+
 GRADING_COLUMN = "<grading>"
 """The column with image and machine of the sandbox that grades, if it is not the agent's: ``image``, ``machine``."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from swe_argo.steps.contracts.spec_fields import SpecField
+from swe_argo.steps.datasets.benchmarks import BENCHMARKS
 from swe_argo.steps.datasets.mini import read_rows
 from swe_argo.steps.datasets.names import list_known
 from swe_argo.steps.reports.formatting import count, make_visible
@@ -34,6 +35,9 @@ def datasets() -> None:
     """List the datasets that have a short name. Other datasets: a hub id, a file of rows or a task repo."""
     rows = list_known(lambda name: len(read_rows(name, "test")[0]))
     print_table(console, ["--dataset", "family", "splits, instances", "hub id"], [*map(list, rows)])
+    headers = ["--dataset", "--protocol", "tasks", "licence", "images"]
+    tasks = [[name, of.protocol, f"{of.tasks:,}", of.licence, of.images] for name, of in BENCHMARKS.items()]
+    print_table(console, headers, tasks)
     print_line(console, "list a dataset's instances with: swe-argo instances -d NAME", "dim")
 
 

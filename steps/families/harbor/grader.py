@@ -12,8 +12,8 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from swe_argo.steps.contracts.verdict import Evidence, Finding, Outcome
 from swe_argo.steps.families.family import weigh_findings
-from swe_argo.steps.families.harbor.folders import in_workdir, prepare_machine, put_folder, unpack
-from swe_argo.steps.families.harbor.rows import TEST_SCRIPT, TESTS, HarborTask
+from swe_argo.steps.families.harbor.folders import TIMEOUT_S, in_workdir, prepare_machine, put_folder, unpack
+from swe_argo.steps.families.harbor.rows import IN_REPOSITORY, REPLAYED_DIFF, TEST_SCRIPT, TESTS, HarborTask
 from swe_argo.steps.grading.procedure import MAX_LOG_BYTES, InstanceLogWriter, ProcedureRun, as_utf8
 from swe_argo.steps.grading.twins.twin_tests import TwinTests
 from swe_argo.steps.grading.verdict import RunDoubt, Verdict, weigh_broken_sandbox
@@ -110,9 +110,7 @@ def parse_reward(text: bytes | None, numbers: bytes | None) -> WrittenReward:
             return written
         if text is not None:
             value = _parse_number(text)
-            return (
-                WrittenReward(value) if value != -1 else WrittenReward(0.0, problem="the verifier crashed (reward -1)")
-            )
+            return WrittenReward(value) if value != -1 else WrittenReward(0.0, problem="the verifier crashed: -1")
     except ValueError as error:
         return WrittenReward(None, problem=str(error))
     return WrittenReward(None, problem="the verifier wrote neither reward.json nor reward.txt")
@@ -226,7 +224,19 @@ class HarborGrader:
             f"{applied.output}".strip()
         )
         run.findings += examine_layer(applied.content, applied.blocked)
-        return True
+        return not self.task.replays or self._replay_diff(box, run)
+
+    def _replay_diff(self, box: Sandbox, run: VerifierRun) -> bool:
+        """Apply the agent's diff without committing it; return whether git or patch accepted it."""
+        tries = (
+            f"git apply {REPLAYED_DIFF}",
+            f"git apply --3way {REPLAYED_DIFF}",
+            f"patch --fuzz=3 -p1 -i {REPLAYED_DIFF}",
+        )
+        script = f"{IN_REPOSITORY}; [ ! -s {REPLAYED_DIFF} ] || {' || '.join(tries)}"
+        result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/", merge=True, max_output_bytes=64 << 10)
+        run.recorder.info(result.stdout.decode(errors="replace").strip() or "the diff is applied")
+        return result.exit_code == 0
 
     def _verify(self, box: Sandbox, run: VerifierRun, timeout_s: int) -> None:
         """Run the verifier and read its reward; a run with the default timeout has the task's."""

@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.data import Artifact, CollectCommand, Collection, 
 from swe_argo.steps.contracts.ids import is_safe_id
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.columns import IMAGE, SourceRow
-from swe_argo.steps.families.family import GRADING_COLUMN, MACHINE_COLUMN, Row
+from swe_argo.steps.families.family import GRADING_COLUMN, MACHINE_COLUMN, NOTICE_COLUMN, Row
 from swe_argo.steps.families.harbor import folders
 from swe_argo.steps.families.harbor.folders import TaskFolderError
 from swe_argo.steps.families.harbor.task_file import MAIN, TaskEnvironment, TaskFile, expand_variables, parse
@@ -118,6 +118,26 @@ COLUMNS = (CONFIG, INSTRUCTION, "tests", "tests_files", "environment")
 _CANARY = re.compile(r"^(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
 
 
+REPLAYED = "swebench-pro__"
+"""Beginning of the names of SWE-bench Pro V2, whose official score replays the agent's diff on a fresh image."""
+REPLAY_NOTICE = "SWE-bench Pro: as in its official score, an agent's diff is applied, uncommitted, to a fresh image"
+REPLAYED_DIFF = "/logs/artifacts/swe-argo-replayed.patch"
+IN_REPOSITORY = "{ cd /app 2>/dev/null && git rev-parse -q --verify HEAD >/dev/null; } || cd /testbed"
+"""Goes to the repository, as SWE-bench Pro's test.sh does."""
+_DIFF = Collection(
+    artifacts=[Artifact(source=REPLAYED_DIFF)],
+    begin=f"{IN_REPOSITORY}; git rev-parse HEAD",
+    commands=[
+        CollectCommand(
+            command=f"{IN_REPOSITORY}; export GIT_INDEX_FILE=/var/tmp/swe-argo-index; rm -f $GIT_INDEX_FILE; "
+            'git read-tree "$BEGIN" && git add -A && '
+            f'git diff --cached --binary --no-ext-diff --no-textconv "$BEGIN" >{REPLAYED_DIFF}',
+            timeout_s=300,
+        )
+    ],
+)
+
+
 class HarborTask(BaseModel):
     """The parts of a task that only grading may see."""
 
@@ -133,6 +153,8 @@ class HarborTask(BaseModel):
     """The image of the verifier's machine if it is not the task's."""
     verifier: TaskMachine | None = None
     """The verifier's machine."""
+    replays: bool = False
+    """Whether the verifier's machine gets the agent's diff, uncommitted, instead of its files."""
 
 
 def normalise(row: SourceRow, where: str) -> Row:
@@ -164,6 +186,10 @@ def normalise(row: SourceRow, where: str) -> Row:
         verifier_image=verifier_image,
         verifier=verifier,
     )
+    is_replayed = name.startswith(REPLAYED)
+    if is_replayed:
+        machine = machine.model_copy(update={"collection": _DIFF})
+        task = task.model_copy(update={"replays": True})
     return {
         "instance_id": name,
         "repo": _group(file),
@@ -178,6 +204,7 @@ def normalise(row: SourceRow, where: str) -> Row:
         "task": task.model_dump(),
         MACHINE_COLUMN: machine.model_dump(),
         GRADING_COLUMN: {"image": verifier_image or image, "machine": verifier.model_dump()},
+        NOTICE_COLUMN: REPLAY_NOTICE if is_replayed else "",
         NOT_GRADEABLE: _why_not(row, file),
     }
 

@@ -35,6 +35,7 @@ def run_conditions(run: StoredRun) -> Conditions:
             "solve_network": any(machine.network for machine in solved) if solved else None,
             "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
             "timeout_s": spec.grading.timeout_s,
+            "protocol": spec.protocol,
             "machines": sorted({f"{machine.backend}, {machine.isolation}" for machine in solved + graded}),
             "selected": len({unit.instance_id for unit in run.units}),
             "selection": _selection(spec.select),

@@ -219,6 +219,8 @@ class Conditions(Part):
     grading_network: bool
     timeout_s: int
     machines: list[str]
+    protocol: str = "none"
+    """The benchmark by whose rules the run was made (--protocol)."""
     selected: int
     selection: list[str]
     validation: str | None = None

@@ -278,6 +278,7 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Agent", conditions.agent),
         ("Model", summary.model),
         ("Hints", "shown" if conditions.hints else "not shown"),
+        *([("Protocol", conditions.protocol)] if conditions.protocol != "none" else []),
         ("Network", f"{solving}{'open' if conditions.grading_network else 'none'} for the tests"),
         ("Graded by", describe_grading(summary)),
         ("Canary", summary.canary.word if summary.canary else ""),

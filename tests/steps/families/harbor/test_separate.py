@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from swe_argo.steps.datasets import load
 from swe_argo.steps.families.harbor.rows import copied_tests
 from swe_argo.steps.families.rows import images_of, to_answer, to_instance, why_not_gradeable
 from swe_argo.steps.sandbox.local import bubblewrap
@@ -103,4 +105,36 @@ def test_verifier_image_is_part_of_the_plan(tmp_path: Path) -> None:
     assert to_answer(built).model_dump()["task"]["verifier"]["workdir"] == "/built"
     assert [why_not_gradeable(row) for row in (named, built)] == [None, None]
     collection = to_instance(built, hints=False).model_dump()["machine"]["collection"]
-    assert collection == {"artifacts": [{"source": "/logs/artifacts", "exclude": []}], "commands": []}
+    assert collection == {"artifacts": [{"source": "/logs/artifacts", "exclude": []}], "commands": [], "begin": ""}
+
+
+PRO_TESTS = """#!/bin/bash
+cd /app
+git diff --quiet HEAD -- kept.txt || exit
+[ "$(git log --oneline | wc -l)" = 1 ] || exit
+[ "$(cat fixed.txt new.txt ignored.txt)" = "$(printf 'fixed\\nnew\\nkept')" ] || exit
+echo 1 >/logs/verifier/reward.txt
+"""
+
+
+def make_pro(folder: Path) -> Path:
+    """Write a task in the form of SWE-bench Pro V2, with a repository in its image."""
+    files = {"tests/test.sh": PRO_TESTS, "environment/Dockerfile": "FROM x\nWORKDIR /app\nCOPY repo/ .\n"}
+    repo = {"fixed.txt": "broken\n", "kept.txt": "kept\n", "ignored.txt": "kept\n", ".gitignore": "ignored.txt\n"}
+    files |= {f"environment/repo/{name}": text for name, text in repo.items()}
+    task = make_task(folder, "[task]\nname = 'swebench-pro/one'\n", **files)
+    git = ("git", "-C", str(task / "environment" / "repo"), "-c", "user.name=x", "-c", "user.email=x@x.test")
+    for command in (("init", "-q"), ("add", "-Af"), ("commit", "-qm", "start")):
+        subprocess.run((*git, *command), check=True)
+    return task
+
+
+@needs_machine
+def test_pro_task_replays_the_diff(tmp_path: Path) -> None:
+    task = make_pro(tmp_path / "pro")
+    work = "cd /app; echo fixed >fixed.txt; echo new >new.txt; touch /opt/lost; git add -A; "
+    commit = "git -c user.name=a -c user.email=a@a.test commit -qm work"
+    unit = run_task(tmp_path / "store", write_agent(tmp_path, work + commit), task=task)
+    assert read_record(unit, "grade.json")["outcome"] == "resolved", (unit / "run_instance.log").read_text()
+    (notice,) = load.load(str(task), "test").notices
+    assert notice.startswith("SWE-bench Pro: as in its official score")

@@ -1,0 +1,111 @@
+"""Benchmarks of task folders by name: a checkout on this machine, or a clone of the pinned commit."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from swe_argo.steps.contracts.failure import FailureClass
+from swe_argo.steps.errors import ConfigError, InfraError, one_line
+from swe_argo.steps.settings import settings
+
+_CLONE_S = 1800.0
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark whose tasks are folders of a git repository. ``protocol``: the run's --protocol, and its run file."""
+
+    url: str | None
+    """The repository to clone; None: only checkouts that are there are used."""
+    commit: str
+    """The commit, or the tag that its authors call the version."""
+    folder: str
+    """Folder that holds the tasks at any depth."""
+    tasks: int
+    licence: str
+    images: str
+    """Where the images come from, and their size where it is known."""
+    protocol: str
+
+
+BENCHMARKS = {
+    "deepswe": Benchmark(
+        url="https://github.com/datacurve-ai/deep-swe",
+        commit="435ee89ec2f2e2289f33b0da4f992f0b7b7266b9",
+        folder="tasks",
+        tasks=113,
+        licence="Apache-2.0, task repositories their own",
+        images="public.ecr.aws/d3j8x8q7/swe-bench-202605, one per task",
+        protocol="deepswe",
+    ),
+    "swe-bench-pro": Benchmark(
+        url="https://github.com/scaleapi/SWE-bench_Pro-os",
+        commit="v2.0.0",
+        folder="v2",
+        tasks=642,
+        licence="MIT, task repositories their own",
+        images="ghcr.io/scaleapi/swe-bench_pro-v2, one per task",
+        protocol="swe-bench-pro",
+    ),
+    "terminal-bench@2.1": Benchmark(
+        url=None,
+        commit="",
+        folder=".",
+        tasks=89,
+        licence="Apache-2.0",
+        images="docker.io/alexgshaw, one per task",
+        protocol="terminal-bench",
+    ),
+}
+
+
+def find_checkout(name: str) -> Path:
+    """Return the folder with a benchmark's tasks, cloned if it is not on this machine.
+
+    Searched in SWE_ARGO_BENCHMARKS (by default ``benchmarks`` in SWE_ARGO_HOME), by the benchmark's name and by its
+    repository's. Raises ConfigError for a folder without tasks, InfraError if the repository cannot be cloned.
+    """
+    benchmark, root = BENCHMARKS[name], settings().benchmarks_folder
+    places = [root / name]
+    if benchmark.url is not None:
+        places.append(root / benchmark.url.rpartition("/")[2])
+    checkout = next((place for place in places if place.is_dir()), None)
+    if checkout is None:
+        checkout = places[0]
+        if benchmark.url is None:
+            raise ConfigError(
+                f"{name} has no repository to clone: put its task folders into {checkout}", field="dataset"
+            )
+        _clone(name, benchmark.url, benchmark.commit, checkout)
+    folder = checkout / benchmark.folder if (checkout / benchmark.folder).is_dir() else checkout
+    task = next(folder.rglob("task.toml"), None)
+    if task is None:
+        raise ConfigError(f"{folder} has no task.toml: it is not a checkout of {name}", field="dataset")
+    return task.parent.parent
+
+
+def _clone(name: str, url: str, commit: str, checkout: Path) -> None:
+    """Fetch one commit without its history into a new folder, which appears when it is complete."""
+    try:
+        checkout.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{name}-", dir=checkout.parent, ignore_cleanup_errors=True
+        ) as scratch:
+            for command in (
+                ("init", "-q", "new"),
+                ("-C", "new", "fetch", "-q", "--depth", "1", url, commit),
+                ("-C", "new", "checkout", "-q", "FETCH_HEAD"),
+            ):
+                subprocess.run(
+                    ("git", *command), cwd=scratch, check=True, capture_output=True, text=True, timeout=_CLONE_S
+                )
+            Path(scratch, "new").rename(checkout)
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = one_line(getattr(error, "stderr", None) or str(error), 200)
+        raise InfraError(
+            FailureClass.STORAGE,
+            f"dataset {name}: {url} at {commit} cannot be cloned ({detail}); put a checkout into {checkout}",
+        ) from error
