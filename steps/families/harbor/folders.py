@@ -11,15 +11,20 @@ import shlex
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from swe_argo.steps.contracts.data import WORKDIR
 from swe_argo.steps.families.family import require_isolation
 from swe_argo.steps.sandbox.protocol import Sandbox
 from swe_argo.steps.sandbox.short_exec import script_failure
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 MAX_BYTES = 64 << 20
 """Maximum size of a folder."""
-_IGNORED = {".git", "__pycache__", ".DS_Store", ".harborignore"}
+_IGNORE_FILE = ".harborignore"
+_IGNORED = {".git", "__pycache__", ".DS_Store", _IGNORE_FILE}
 
 
 class TaskFolderError(ValueError):
@@ -33,13 +38,19 @@ def list_folder(folder: Path) -> dict[str, Path]:
     more than MAX_BYTES.
     """
     root, total, files = folder.parent.resolve(), 0, dict[str, Path]()
+    rules: dict[Path, GitIgnoreSpec] = {}
     for place, folders, names in os.walk(folder, followlinks=False):
-        folders[:] = sorted(set(folders) - _IGNORED)
+        if _IGNORE_FILE in names and folder.name != "environment":
+            rules[Path(place)] = _read_rules(Path(place, _IGNORE_FILE))
+        kept = sorted(set(folders) - _IGNORED)
+        folders[:] = [name for name in kept if not _is_excluded(rules, Path(place, name), "/")]
         for name in folders:
             if Path(place, name).is_symlink():
                 raise TaskFolderError(f"{name} is a link to a folder")
         for name in sorted(set(names) - _IGNORED):
             path = Path(place, name)
+            if _is_excluded(rules, path, ""):
+                continue
             if not path.resolve().is_relative_to(root) or not path.is_file():
                 raise TaskFolderError(f"{name} is not a file of the task")
             total += path.stat().st_size
@@ -47,6 +58,22 @@ def list_folder(folder: Path) -> dict[str, Path]:
                 raise TaskFolderError(f"has more than {MAX_BYTES >> 20} MiB")
             files[path.relative_to(folder).as_posix()] = path
     return files
+
+
+def _read_rules(file: Path) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # Harbor reads these files by the same library
+
+    return GitIgnoreSpec.from_lines(file.read_text("utf-8").splitlines())
+
+
+def _is_excluded(rules: Mapping[Path, GitIgnoreSpec], path: Path, suffix: str) -> bool:
+    """Return whether the last matching rule of the folders above, outermost first, excludes a file or folder."""
+    excluded = False
+    for folder, spec in rules.items():
+        if path.is_relative_to(folder):
+            match = spec.check_file(path.relative_to(folder).as_posix() + suffix).include
+            excluded = excluded if match is None else match
+    return excluded
 
 
 def pack(files: dict[str, Path]) -> str:

@@ -37,7 +37,7 @@ def test_local_run_file_comes_first(file: Path, tmp_path: Path, monkeypatch: pyt
 def test_missing_run_file_lists_bundled(name: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         spec_sources.read(Path(name), {}, [])
-    bundled = "ags.toml, grpo.toml, model.toml, verified.toml"
+    bundled = "ags.toml, deepswe.toml, grpo.toml, model.toml, swe-bench-pro.toml, terminal-bench.toml, verified.toml"
     assert str(refusal.value) == f"there is no file {Path(name)}; bundled files, by name alone: {bundled}"
 
 

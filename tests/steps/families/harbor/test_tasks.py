@@ -15,7 +15,7 @@ from swe_argo.steps.datasets import load
 from swe_argo.steps.datasets.task_images import read_registry
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.harbor.grader import WrittenReward, examine_layer, parse_reward
-from swe_argo.steps.families.harbor.rows import without_canary, working_directory
+from swe_argo.steps.families.harbor.rows import read_task, without_canary, working_directory
 from swe_argo.steps.families.harbor.task_file import expand_variables, parse, size_mb
 from swe_argo.steps.families.rows import to_answer, to_instance, why_not_gradeable
 from swe_argo.steps.layers.archive import LayerContent
@@ -125,6 +125,14 @@ def test_links_out_of_task_are_refused(tmp_path: Path) -> None:
     task = make_task(tmp_path / "task")
     (task / "tests" / "link").symlink_to("/etc/passwd")
     assert why_not_gradeable(read(task)) == "tests: link is not a file of the task"
+
+
+def test_ignored_files_are_not_uploaded(tmp_path: Path) -> None:
+    rules = {"tests/.harborignore": "*.tmp\nbig/\n", "tests/sub/.harborignore": "!kept.tmp\n"}
+    files = dict.fromkeys(("tests/a.tmp", "tests/big/x", "tests/sub/kept.tmp", "tests/sub/b.tmp", "tests/c"), "")
+    row = read_task(make_task(tmp_path / "task", **rules, **files, **{"environment/.harborignore": "Dockerfile"}))
+    assert row["tests_files"] == ["c", "sub/kept.tmp", "test.sh"]
+    assert row["environment_files"] == ["Dockerfile"]
 
 
 def test_registry_resolves_entry_versions(tmp_path: Path) -> None:
