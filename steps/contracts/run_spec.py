@@ -180,8 +180,8 @@ class RunSpec(Table):
     tags: Annotated[list[Annotated[str, AfterValidator(_legal_tag)]], Flag("--tag"), Mutable()] = []
     """Label the run, to find it with swe-argo runs --tag WORD (repeatable). On resume new tags replace the old ones."""
     dataset: Annotated[str, Flag("--dataset", "-d", "--subset"), File(or_name=True)] = "mini"
-    """Dataset: mini (mini-r2e, ...: docs/add-a-family.md), an alias (verified, lite, full, multilingual, multimodal), a
-    hub id, a file of rows, or a task repo."""
+    """Dataset: mini (mini-r2e, ...: docs/add-a-family.md), an alias (verified, lite, full, multilingual, multimodal,
+    deepswe, swe-bench-pro, terminal-bench@2.1), a hub id, a file of rows, a folder of tasks, or a task repo."""
     split: Annotated[str, Flag("--split", "-s")] = "test"
     """Split of the dataset."""
     revision: Annotated[str | None, Flag("--revision")] = None

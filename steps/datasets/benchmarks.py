@@ -26,8 +26,9 @@ class Benchmark:
     """Folder that holds the tasks at any depth."""
     tasks: int
     licence: str
+    """The licence of the tasks; the repositories in them have their own."""
     images: str
-    """Where the images come from, and their size where it is known."""
+    """The registry of the images."""
     protocol: str
 
 
@@ -37,8 +38,8 @@ BENCHMARKS = {
         commit="435ee89ec2f2e2289f33b0da4f992f0b7b7266b9",
         folder="tasks",
         tasks=113,
-        licence="Apache-2.0, task repositories their own",
-        images="public.ecr.aws/d3j8x8q7/swe-bench-202605, one per task",
+        licence="Apache-2.0",
+        images="public.ecr.aws, one per task",
         protocol="deepswe",
     ),
     "swe-bench-pro": Benchmark(
@@ -46,8 +47,8 @@ BENCHMARKS = {
         commit="v2.0.0",
         folder="v2",
         tasks=642,
-        licence="MIT, task repositories their own",
-        images="ghcr.io/scaleapi/swe-bench_pro-v2, one per task",
+        licence="MIT",
+        images="ghcr.io, one per task",
         protocol="swe-bench-pro",
     ),
     "terminal-bench@2.1": Benchmark(
@@ -56,7 +57,7 @@ BENCHMARKS = {
         folder=".",
         tasks=89,
         licence="Apache-2.0",
-        images="docker.io/alexgshaw, one per task",
+        images="docker.io, one per task",
         protocol="terminal-bench",
     ),
 }

@@ -76,7 +76,8 @@ _MAX_LISTED = 20
 """Maximum number of ids in a message."""
 FORMS = (
     f"{', '.join(BUNDLED)}, "
-    "full, verified, lite, multilingual, multimodal, a hub id (owner/name, or owner/name:config), "
+    "full, verified, lite, multilingual, multimodal, deepswe, swe-bench-pro, terminal-bench@2.1, "
+    "a hub id (owner/name, or owner/name:config), "
     "a .parquet, .json or .jsonl file, a folder with <split>.parquet, a save_to_disk folder, or a swebench 5 task repo"
 )
 

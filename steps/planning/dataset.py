@@ -15,7 +15,7 @@ from swe_argo.steps.datasets import load, selection
 from swe_argo.steps.datasets.names import list_first
 from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.families.rows import digest_rows, why_not_gradeable
+from swe_argo.steps.families.rows import digest_rows, family_name, why_not_gradeable
 from swe_argo.steps.planning.growth import check_rows, describe_growth, planned_ids
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.records import store_flag, stored_validation, validations_of
@@ -205,6 +205,9 @@ def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, s
         local_spec.dataset, spec.split, revision=revision, answers=local_spec.answers, family=spec.family
     )
     selected, notices = selection.select(loaded.rows, local_spec.select, loaded.by_id)
+    if spec.protocol != "none" and any(family_name(row) != "harbor" for row in selected):
+        reason = f"{spec.protocol} has rules for Harbor tasks, and {spec.dataset} has other instances"
+        raise ConfigError(reason, field="protocol")
     lock = DatasetLock(
         name=loaded.name if local_spec.dataset == spec.dataset else spec.dataset,
         split=loaded.split,

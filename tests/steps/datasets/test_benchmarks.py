@@ -11,9 +11,10 @@ import pytest
 
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets import benchmarks, load
-from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.errors import EXIT_CONFIG, ConfigError, InfraError
 from swe_argo.steps.settings import settings
 from tests.steps.families.harbor.tasks import make_task
+from tests.workflows.command import call
 
 
 @pytest.fixture
@@ -53,6 +54,14 @@ def test_missing_checkout_says_what_to_do(folder: Path, monkeypatch: pytest.Monk
     with pytest.raises(InfraError, match=f"cannot be cloned .*; put a checkout into {folder}/deepswe"):
         load.load("deepswe", "test")
     assert list(folder.iterdir()) == []
+
+
+def test_protocol_needs_harbor_tasks(tmp_path: Path) -> None:
+    result = call("run", "--dataset", "mini", "--protocol", "deepswe", "--dry-run", "--store", str(tmp_path))
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (
+        EXIT_CONFIG,
+        "swe-argo: protocol: deepswe has rules for Harbor tasks, and mini has other instances",
+    )
 
 
 def test_protocol_fills_unset_fields() -> None:
