@@ -78,8 +78,7 @@ class Solving:
         self.agent = agent_of(run.spec.agent)
         self.spec = spec = run.spec.agent
         limit_s = instance.machine.agent_timeout_s if instance.machine else None
-        # The task's own time limit counts if it is shorter, and the spec has the default limit.
-        if limit_s is not None and limit_s < spec.timeout_s == self.agent.defaults.timeout_s:
+        if limit_s is not None and limit_s < spec.timeout_s:
             self.spec = spec.model_copy(update={"timeout_s": limit_s})
         self.seconds: dict[str, float] = defaultdict(float)
         """Stage -> seconds, summed over the attempts."""

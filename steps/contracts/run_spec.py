@@ -168,6 +168,8 @@ def _legal_tag(value: str) -> str:
 
 Protocol = Literal["none", "deepswe", "swe-bench-pro", "terminal-bench"]
 _PROTOCOL_ATTEMPTS: dict[str, int] = {"terminal-bench": 5}
+_PROTOCOL_TIMEOUTS_S: dict[str, int] = {"swe-bench-pro": 3000, "terminal-bench": 12_000}
+"""The longest limit of a verifier in the benchmark."""
 _OPEN_PROTOCOLS = frozenset({"terminal-bench"})
 """Protocols whose agents have a network."""
 
@@ -251,6 +253,8 @@ class RunSpec(Table):
         """Fill unset fields with the rules of the benchmark."""
         if "attempts" not in self.model_fields_set and self.protocol in _PROTOCOL_ATTEMPTS:
             self.attempts = _PROTOCOL_ATTEMPTS[self.protocol]
+        if "timeout_s" not in self.grading.model_fields_set and self.protocol in _PROTOCOL_TIMEOUTS_S:
+            self.grading = self.grading.model_copy(update={"timeout_s": _PROTOCOL_TIMEOUTS_S[self.protocol]})
         if "solve_network" not in self.sandbox.model_fields_set and self.protocol in _OPEN_PROTOCOLS:
             self.sandbox = self.sandbox.model_copy(update={"solve_network": True})
         return self

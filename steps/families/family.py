@@ -33,7 +33,8 @@ NOTICE_COLUMN = "<notice>"
 """The column with a sentence about how the row is graded, for plan to print once; empty for none."""
 
 GRADING_COLUMN = "<grading>"
-"""The column with image and machine of the sandbox that grades, if it is not the agent's: ``image``, ``machine``."""
+"""The column with image and machine of the sandbox that grades, if it is not the agent's, and its time
+limit: ``image``, ``machine``, ``timeout_s``."""
 
 FIELD = "family"
 HandsOn = Literal["patch", "layer"]

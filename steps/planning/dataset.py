@@ -15,6 +15,7 @@ from swe_argo.steps.datasets import load, selection
 from swe_argo.steps.datasets.names import list_first
 from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.family import GRADING_COLUMN
 from swe_argo.steps.families.rows import digest_rows, family_name, why_not_gradeable
 from swe_argo.steps.planning.growth import check_rows, describe_growth, planned_ids
 from swe_argo.steps.store import Store
@@ -222,6 +223,7 @@ def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, s
     chosen = [row for row in fit if row["instance_id"] not in not_gradeable]
     if len(chosen) < len(selected):
         lock = lock.model_copy(update={"rows": len(chosen), "sha256": digest_rows(chosen)})
+    notices += _shortened_limits(chosen, spec.grading.timeout_s)
     growth = []
     if previous:
         check_rows(previous, spec, lock, chosen, store)
@@ -236,3 +238,15 @@ def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, s
         not_gradeable=not_gradeable,
         environments=loaded.environments,
     )
+
+
+def _shortened_limits(rows: list[dict[str, Any]], timeout_s: int) -> list[str]:
+    """Return a notice about instances whose own time limit for the tests is longer than the run's."""
+    limits = [row[GRADING_COLUMN]["timeout_s"] for row in rows if GRADING_COLUMN in row]
+    longer = [limit for limit in limits if limit > timeout_s]
+    if not longer:
+        return []
+    return [
+        f"{len(longer)} of {len(rows)} tasks give their tests up to {max(longer):,.0f} s, but this run "
+        f"{timeout_s:,} s: raise it with --timeout {max(longer):.0f}"
+    ]

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.contracts.run_spec import OFFICIAL_TIMEOUT_S
 from swe_argo.steps.contracts.verdict import Evidence, Finding, Outcome
 from swe_argo.steps.families.family import weigh_findings
 from swe_argo.steps.families.harbor.folders import TIMEOUT_S, in_workdir, prepare_machine, put_folder, unpack
@@ -239,10 +238,8 @@ class HarborGrader:
         return result.exit_code == 0
 
     def _verify(self, box: Sandbox, run: VerifierRun, timeout_s: int) -> None:
-        """Run the verifier and read its reward; a run with the default timeout has the task's."""
-        limit_s = timeout_s
-        if timeout_s == OFFICIAL_TIMEOUT_S:
-            limit_s = max(1, int(min(self.task.verifier_timeout_s, OFFICIAL_TIMEOUT_S)))
+        """Run the verifier within the task's time limit, or the run's if it is shorter, and read its reward."""
+        limit_s = max(1, int(min(self.task.verifier_timeout_s, timeout_s)))
         command = in_workdir(self._workdir, f"{TESTS}/{TEST_SCRIPT}")
         run.script, run.log = f"{command}\n".encode(), b""
         variables = self.task.verifier_variables

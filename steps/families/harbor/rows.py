@@ -203,7 +203,11 @@ def normalise(row: SourceRow, where: str) -> Row:
         "difficulty": file.metadata.get("difficulty"),
         "task": task.model_dump(),
         MACHINE_COLUMN: machine.model_dump(),
-        GRADING_COLUMN: {"image": verifier_image or image, "machine": verifier.model_dump()},
+        GRADING_COLUMN: {
+            "image": verifier_image or image,
+            "machine": verifier.model_dump(),
+            "timeout_s": file.verifier.timeout_sec,
+        },
         NOTICE_COLUMN: REPLAY_NOTICE if is_replayed else "",
         NOT_GRADEABLE: _why_not(row, file),
     }

@@ -66,7 +66,26 @@ def test_protocol_needs_harbor_tasks(tmp_path: Path) -> None:
 
 def test_protocol_fills_unset_fields() -> None:
     spec = RunSpec.model_validate({"protocol": "terminal-bench"})
-    assert (spec.attempts, spec.sandbox.solve_network) == (5, True)
+    assert (spec.attempts, spec.sandbox.solve_network, spec.grading.timeout_s) == (5, True, 12_000)
     own = RunSpec.model_validate({"protocol": "terminal-bench", "attempts": 2, "sandbox": {"solve_network": False}})
     assert (own.attempts, own.sandbox.solve_network) == (2, False)
     assert RunSpec.model_validate({"protocol": "deepswe"}).sandbox.solve_network is False
+
+
+def test_cut_limit_is_named(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "slow", "[verifier]\ntimeout_sec = 3000.0\n[environment]\ndocker_image = 'x/y:1'\n")
+    words = (
+        "--dataset",
+        str(task),
+        "--agent",
+        "idle",
+        "--backend",
+        "docker",
+        "--dry-run",
+        "--store",
+        str(tmp_path / "s"),
+    )
+    output = call("run", *words)
+    assert "1 of 1 tasks give their tests up to 3,000 s, but this run 1,800 s: raise it with --timeout 3000" in (
+        " ".join((output.stdout + output.stderr).split())
+    )
