@@ -26,7 +26,7 @@ LEFT_OUT = {
 
 def compile_gateway() -> None:
     """Compile the model gateway unless its programs are there: installing a wheel or an sdist needs no Go."""
-    compiler = runpy.run_path("steps/agents/gateway/binary.py")
+    compiler = runpy.run_path("steps/gateway/binary.py")
     if compiler["is_shipped"]():
         return
     sys.stderr.write("building the model gateway of agent programs with Go (once in a checkout, a minute)\n")
@@ -36,7 +36,7 @@ def compile_gateway() -> None:
         reason = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip() or str(error)
         sys.exit(
             f"the model gateway was not built: {reason}\ninstall Go 1.24 or newer, or first run "
-            ".venv/bin/python -m swe_argo.steps.agents.gateway.binary, which brings it"
+            ".venv/bin/python -m swe_argo.steps.gateway.binary, which brings it"
         )
 
 

@@ -1,6 +1,6 @@
 # The steps of an evaluation (`python -m swe_argo.steps.grade ...`), and neither what runs them nor what built them.
 #
-# Context: the checkout, with the model gateway as `python -m swe_argo.steps.agents.gateway.binary` builds it (images/build does).
+# Context: the checkout, with the model gateway as `python -m swe_argo.steps.gateway.binary` builds it (images/build does).
 # Build arguments:
 #   BASE       an image with Python 3.11 or newer, its venv module and sh; pin it as NAME@sha256:...
 #   PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, PIP_TRUSTED_HOST
@@ -56,7 +56,7 @@ COPY steps swe_argo/steps
 COPY templates swe_argo/templates
 COPY pyproject.toml /tmp/pyproject.toml
 # The compiled mini repositories would be other repositories. plan asks for the version of the installed project.
-RUN { [ -s swe_argo/steps/agents/gateway/built/source ] || { echo "no gateway: python -m swe_argo.steps.agents.gateway.binary" >&2; exit 1; }; } \
+RUN { [ -s swe_argo/steps/gateway/built/source ] || { echo "no gateway: python -m swe_argo.steps.gateway.binary" >&2; exit 1; }; } \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash -x '/mini/data/' swe_argo \
     && version="$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q;}' /tmp/pyproject.toml)" \
     && mkdir "swe_argo-$version.dist-info" \

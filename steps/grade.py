@@ -282,6 +282,7 @@ def _record(
         integrity=verdict.integrity,
         machine=machine,
         seconds=run.seconds,
+        egress=context.egress_hosts,
         patch_sha256=hashlib.sha256(patch).hexdigest(),
         versions=_versions(run_file),
     )

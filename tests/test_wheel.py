@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("wheel"), needs_go]  # it is built in the checkout
 
@@ -74,7 +74,7 @@ def test_wheel_contains_chart(installed: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("architecture", "machine"), [("amd64", 62), ("arm64", 183)])
 def test_wheel_carries_the_model_gateway(installed: Path, tmp_path: Path, architecture: str, machine: int) -> None:
     """It is found without Go and a folder to keep it in; ELF files name their machine in bytes 18 and 19."""
-    code = "import sys, swe_argo.steps.agents.gateway.binary as b; print(b.find_gateway(sys.argv[1])[:20].hex())"
+    code = "import sys, swe_argo.steps.gateway.binary as b; print(b.find_gateway(sys.argv[1])[:20].hex())"
     environment = {"PYTHONPATH": str(installed), "SWE_ARGO_HOME": "/none", "PATH": "/none"}
     command = [sys.executable, "-P", "-c", code, architecture]
     result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -103,7 +103,7 @@ def test_sdist_builds_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> No
 def test_build_names_missing_go(sdist: Path, tmp_path: Path) -> None:
     shutil.unpack_archive(sdist, tmp_path)
     (source,) = tmp_path.iterdir()
-    shutil.rmtree(source / "steps/agents/gateway/built")
+    shutil.rmtree(source / "steps/gateway/built")
     result = subprocess.run(
         build_with("wheel", tmp_path),
         cwd=source,

@@ -116,6 +116,7 @@ class Solving:
             patch_note=best_attempt.note,
             attempts=iterative.describe_attempts(self.spec, self.attempts, best),
             replayed=best_attempt.replayed,
+            egress=self.context.egress_hosts,
         )
         yield iterative.merge_trajectories(self.attempts, best)
         yield Patch(best_attempt.result.patch)

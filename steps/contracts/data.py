@@ -200,7 +200,7 @@ class TaskMachine(Part):
     network_mode: NetworkMode = "public"
     """The network that the task asks for. With ``public``, the run decides whether there is one."""
     allowed_hosts: list[str] = []
-    """The hosts that a sandbox reaches with ``allowlist`` (``steps/egress/rules.py`` says which forms they have)."""
+    """The hosts that a sandbox reaches with ``allowlist`` (their forms: steps/sandbox/egress/rules.py)."""
     collection: Collection | None = None
     """The artifacts that an agent submits; None for all changed files of the machine."""
 
@@ -296,3 +296,17 @@ class Machine(Part):
     """Folder of the repository, in which commands run."""
     usd_per_hour: float | None = None
     """The provider's price while it runs; None if it is free or unknown."""
+    allowed_hosts: list[str] = []
+    """The hosts that a sandbox without a network reaches nevertheless, by the egress proxy."""
+
+
+class EgressHost(Part):
+    """A host for which sandboxes asked the egress proxy."""
+
+    host: str
+    """Empty if the connection named none."""
+    port: int
+    refused: str = ""
+    """The reason of the refusal; empty if the host was allowed."""
+    count: int
+    """The number of connections."""

@@ -291,6 +291,7 @@ EXTENSIONS = {
     "ProgramCalls": "swe_argo.steps.agents.resume.program",
     "export_verl": "swe_argo.workflows.cli.export_verl",
     "find_bundle": "swe_argo.steps.bundles.stored",
+    "open_egress": "swe_argo.steps.sandbox.egress.relay",
     "prepare_gateway": "swe_argo.steps.planning.program",
     "print_training": "swe_argo.workflows.terminal.training_lines",
     "publish_training": "swe_argo.steps.reports.training.publish",

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from typing_extensions import override
 
-from swe_argo.steps.contracts.data import Machine
+from swe_argo.steps.contracts.data import EgressHost, Machine
 from swe_argo.steps.contracts.record import AnyText, Part, Place, Raw
 from swe_argo.steps.contracts.recording import Replayed
 from swe_argo.steps.contracts.trajectory import StopReason, Usage
@@ -117,6 +117,8 @@ class SolveRecord(Timed):
     """Why the patch or layer is empty although there may have been changes, e.g. the agent deleted the repository."""
     attempts: list[SolveAttempt] = []
     """All attempts of iterative mode, in order; ``usage`` is their sum."""
+    egress: list[EgressHost] = []
+    """The hosts for which all its sandboxes asked the egress proxy; empty without one."""
     replayed: Replayed | None = None
     """Comparison with the recording, for agent replay."""
 

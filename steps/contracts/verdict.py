@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
-from swe_argo.steps.contracts.data import Machine
+from swe_argo.steps.contracts.data import EgressHost, Machine
 from swe_argo.steps.contracts.record import Part, Place, Raw, Record
 from swe_argo.steps.contracts.unit_progress import Timed
 
@@ -195,6 +195,8 @@ class GradeRecord(Timed):
     """None if nothing ran (an empty patch)."""
     seconds: dict[str, float] = {}
     """Stage -> seconds: create, apply, tests, grade, and confirmation if there was one."""
+    egress: list[EgressHost] = []
+    """The hosts for which all its sandboxes asked the egress proxy; empty without one."""
     patch_sha256: str
     versions: dict[str, str]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.bundles.build import architecture_here, bundle_folder, bundle_id_of
 from swe_argo.steps.bundles.recipes import ChosenRecipe, choose_recipe, read_recipe
 from swe_argo.steps.bundles.stored import find_stored_bundle
@@ -17,6 +16,7 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.contracts.unit_progress import print_progress
 from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.gateway.binary import find_gateway
 
 
 def resolve_program(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None) -> AgentProgram:

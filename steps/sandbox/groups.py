@@ -113,7 +113,10 @@ def join_group(run: RunFile, instance: Instance) -> Iterator[GroupMember]:
     Without a group, yield a member that starts from the image and prepares nothing for others.
     """
     folder = settings().groups
-    if folder is None or not folder.is_dir():
+    has_proxy = (
+        instance.machine is not None and instance.machine.network_mode == "allowlist"
+    )  # no snapshot may hold one
+    if folder is None or not folder.is_dir() or has_proxy:
         yield GroupMember()
         return
     name = hashlib.sha256(f"{run.run_id} {instance.instance_id}".encode()).hexdigest()[:24]

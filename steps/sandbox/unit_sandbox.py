@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from swe_argo.steps.contracts.data import Instance, RunFile, TaskMachine
+from swe_argo.steps.contracts.data import EgressHost, Instance, RunFile, TaskMachine
 from swe_argo.steps.contracts.ids import store_id
 from swe_argo.steps.contracts.registry import find_backend
 from swe_argo.steps.contracts.run_spec import MAX_RESOURCE_FACTOR
 from swe_argo.steps.contracts.unit_progress import NO_PROGRESS, ProgressWriter
 from swe_argo.steps.errors import ConfigError, StepError
+from swe_argo.steps.plugins import extension
 from swe_argo.steps.sandbox import open_backend
 from swe_argo.steps.sandbox.bundle_mounts import upload_bundle
 from swe_argo.steps.sandbox.groups import GroupMember
@@ -37,6 +39,16 @@ class Context:
     """The run's store, for files of earlier tries and for later tries."""
     stored_name: str = ""
     """Name of this try's folder in the store."""
+    egress: Counter[tuple[str, int, str]] = field(default_factory=Counter, compare=False)
+    """Host, port and reason of a refusal -> connections to the egress proxies of this try's sandboxes."""
+
+    @property
+    def egress_hosts(self) -> list[EgressHost]:
+        """Return ``egress`` as records have it, the most frequent first."""
+        return [
+            EgressHost(host=host, port=port, refused=refused, count=count)
+            for (host, port, refused), count in self.egress.most_common()
+        ]
 
 
 @contextmanager
@@ -57,8 +69,11 @@ def open_sandbox(
     """Yield a new sandbox of the run's backend, the ``number``-th of this try, and destroy it at the end.
 
     ``step`` is for its name and label. ``isolated``, ``browsers``, ``bundle``: see ``SandboxRequest``. ``member``: this
-    attempt in its group, which has the snapshot to start from, or prepares it; None without a group. Raises as
-    ``Backend.create``.
+    attempt in its group, which has the snapshot to start from, or prepares it; None without a group.
+
+    ``network`` counts if the task's ``network_mode`` is public. With an allowlist the sandbox has no network of its
+    own, and its commands have the variables of an egress proxy. Raises as ``Backend.create``, and ConfigError if the
+    backend cannot provide the task's network.
     """
     spec, needs = run.spec.sandbox, instance.machine or TaskMachine()
     context.progress.begin(run.run_id, instance.instance_id, context.attempt, step)
@@ -67,7 +82,7 @@ def open_sandbox(
         name=_machine_name(run.run_id, instance.instance_id, context, step, number),
         image=instance.image,
         deadline_s=deadline_s,
-        network=network,
+        network=network and needs.network_mode == "public",
         labels={
             "run": run.run_id,
             "instance": instance.instance_id,
@@ -90,7 +105,10 @@ def open_sandbox(
     try:
         if not find_backend(spec.backend).mounts_bundles:
             upload_bundle(box, request)
-        yield with_command_log(with_defaults(box, instance.workdir, needs.variables))
+        with _start_egress(box, needs, context) as proxy_variables:
+            hosts = needs.allowed_hosts if proxy_variables else []
+            defaults = with_defaults(box, instance.workdir, needs.variables | proxy_variables, hosts)
+            yield with_command_log(defaults)
     finally:
         # A sandbox that cannot be removed has a deadline, and `swe-argo clean` finds it. This failure must not replace
         # the result or the failure of the step.
@@ -98,6 +116,22 @@ def open_sandbox(
             backend.destroy(box)
         except StepError as error:
             sys.stderr.write(f"{step}: the sandbox was not removed: {error.reason}\n")
+
+
+@contextmanager
+def _start_egress(box: Sandbox, needs: TaskMachine, context: Context) -> Iterator[dict[str, str]]:
+    """Yield the variables of the sandbox's egress proxy; none unless the task has an allowlist.
+
+    Raises ConfigError if a sandbox that must have no network has one.
+    """
+    if needs.network_mode != "public" and box.machine.network:
+        backend = f"backend {box.machine.backend} cannot close the network of a sandbox here"
+        raise ConfigError(f"the task's network_mode is {needs.network_mode}, but {backend}", field="sandbox.backend")
+    if needs.network_mode != "allowlist":
+        yield {}
+        return
+    with extension("open_egress")(box, needs.allowed_hosts, context.egress) as proxy:
+        yield proxy.variables
 
 
 def _create(backend: Backend, member: GroupMember, request: SandboxRequest) -> Sandbox:

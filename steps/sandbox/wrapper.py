@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NotRequired, Required, TypedDict, TypeVar, Unpack
 
@@ -42,7 +42,8 @@ class StartOptions(TypedDict):
 def start_job(box: Sandbox, command: str, **options: Unpack[StartOptions]) -> StartedJob:
     """Call ``JobStarter.start``. Raises ConfigError if a custom backend does not have it."""
     if not isinstance(box, JobStarter):
-        reason = f"backend {box.machine.backend} cannot run commands in the background, which this agent needs"
+        backend = box.machine.backend
+        reason = f"backend {backend} cannot run commands in the background, as agent programs and allowlists need"
         raise ConfigError(reason, field="sandbox.backend")
     return box.start(command, **options)
 
@@ -113,21 +114,34 @@ class _WrappedJob:
         self._box.guard_call(self._inner.interrupt)
 
 
-def with_defaults(box: Sandbox, workdir: str, variables: Mapping[str, str] = MappingProxyType({})) -> Sandbox:
-    """Return the sandbox, wrapped if needed so that commands start in ``workdir``, with these variables by default."""
-    return box if workdir == WORKDIR and not variables else _SandboxWithDefaults(box, workdir, variables)
+def with_defaults(
+    box: Sandbox,
+    workdir: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    allowed_hosts: Sequence[str] = (),
+) -> Sandbox:
+    """Return the sandbox, wrapped if needed so that commands start in ``workdir``, with these variables by default.
+
+    ``allowed_hosts``: for the machine's record.
+    """
+    if workdir == WORKDIR and not variables:
+        return box
+    return _SandboxWithDefaults(box, workdir, variables, allowed_hosts)
 
 
 class _SandboxWithDefaults(SandboxWrapper):
-    def __init__(self, inner: Sandbox, workdir: str, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, inner: Sandbox, workdir: str, variables: Mapping[str, str], allowed_hosts: Sequence[str]
+    ) -> None:
         super().__init__(inner)
+        self._recorded = {"workdir": workdir, "allowed_hosts": list(allowed_hosts)}
         self._workdir = workdir
         self._variables = dict(variables)
 
     @property
     @override
     def machine(self) -> Machine:
-        return self.inner.machine.model_copy(update={"workdir": self._workdir})
+        return self.inner.machine.model_copy(update=self._recorded)
 
     @override
     def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:

@@ -15,7 +15,7 @@ import certifi
 from packaging.requirements import Requirement
 
 from cluster.local.mkimage import Image, write_images
-from swe_argo.steps.agents.gateway.binary import ship
+from swe_argo.steps.gateway.binary import ship
 from tests.base_image import SETTINGS, _add_bytes, _as_root, _canonical, _everything, _libraries, _tar
 from tests.cluster.real_cluster import Cluster
 from tests.paths import ROOT

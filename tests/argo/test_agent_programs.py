@@ -16,7 +16,7 @@ from tests.argo.pipeline import Pipeline
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.test_agent_programs import SHIPPED, pushed
 from tests.model_server import Script
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 from tests.workflows.command import summary
 from tests.workflows.models.test_agent_programs import solving
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.bundles.image import push_image
 from swe_argo.steps.bundles.stored import StoredBundle
 from swe_argo.steps.contracts.recipe import BundleFacts
+from swe_argo.steps.gateway.binary import find_gateway
 from tests.registry import Registry, serve
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gateway.binary import ARCHITECTURES, find_gateway
 from swe_argo.steps.agents.gateway.frames import Ended
 from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.gateway.binary import ARCHITECTURES, find_gateway
 from swe_argo.steps.sandbox.protocol import BundleMount
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.lab import KubernetesLab
 from tests.steps.agents.gateway.agents import drive, open_gateway, printed
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, needs_go]

@@ -17,7 +17,7 @@ from tests.agents.conversations import solving as solving_by_tools
 from tests.cluster.agent_images import AgentRegistry, agent_registry, push
 from tests.cluster.installed_chart import InstalledChart, leftovers
 from tests.cluster.model_runs import assert_resolved, run_words
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 from tests.workflows.command import swe_argo
 from tests.workflows.models.test_agent_programs import solving
 

@@ -193,8 +193,8 @@ def test_steps_image_has_gateway(shop: Shop, steps_image: str) -> None:
     """Nothing is built there: there is neither Go nor an index, and no folder to keep it in."""
     code = """
 import subprocess
-from swe_argo.steps.agents.gateway.binary import find_gateway
-from swe_argo.steps.agents.gateway.binary import ARCHITECTURES, is_shipped
+from swe_argo.steps.gateway.binary import find_gateway
+from swe_argo.steps.gateway.binary import ARCHITECTURES, is_shipped
 from swe_argo.steps.bundles.build import architecture_here
 assert is_shipped()
 machines = {"amd64": 62, "arm64": 183}
@@ -202,7 +202,7 @@ for architecture in ARCHITECTURES:
     program = find_gateway(architecture)
     assert program[:4] == b"\\x7fELF", program[:4]
     assert int.from_bytes(program[18:20], "little") == machines[architecture]
-place = f"/opt/swe-argo/swe_argo/steps/agents/gateway/built/gateway-{architecture_here()}"
+place = f"/opt/swe-argo/swe_argo/steps/gateway/built/gateway-{architecture_here()}"
 try_it = f"command -v go; cp {place} /tmp/gateway && chmod +x /tmp/gateway && /tmp/gateway"
 print(subprocess.run(["sh", "-c", try_it]).returncode)
 """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from swe_argo.steps.contracts.data import Instance, Machine, Patch, Plan
+from swe_argo.steps.contracts.data import EgressHost, Instance, Machine, Patch, Plan
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.record import Place, Record, key
 from swe_argo.steps.contracts.recording import Replayed
@@ -291,6 +291,13 @@ def solved(instance_id: str, replayed: Replayed | None) -> bytes:
 def test_show_prints_replay_result(store: Store, replayed: Replayed, message: str) -> None:
     store.put(key(SolveRecord, "night", IDS[0], 1), solved(IDS[0], replayed))
     assert f"replayed: {message}\n" in show_text(store)
+
+
+def test_show_lists_refused_hosts(store: Store) -> None:
+    record = SolveRecord.from_bytes(solved(IDS[0], None))
+    hosts = [EgressHost(host="b.org", port=80, refused="is not an allowed host", count=2)]
+    store.put(key(SolveRecord, "night", IDS[0], 1), record.model_copy(update={"egress": hosts}).to_bytes())
+    assert re.search(r"Hosts refused to the agent  +b\.org:80 \(2 times\) is not an allowed host\n", show_text(store))
 
 
 def test_show_prints_recorded_output(store: Store) -> None:

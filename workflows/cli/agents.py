@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.bundles.build import architecture_here, build_bundle, bundle_folder, lock_package
 from swe_argo.steps.bundles.image import push_image
 from swe_argo.steps.bundles.recipes import SHIPPED, ChosenRecipe, find_recipe, read_chosen, read_recipe, shipped_names
 from swe_argo.steps.bundles.stored import stored_bundles
 from swe_argo.steps.contracts.recipe import Architecture
 from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.gateway.binary import find_gateway
 from swe_argo.workflows.cli.help_pages import Application, console
 from swe_argo.workflows.terminal.lines import print_line, print_table
 

@@ -165,6 +165,7 @@ class LiveRollout:
             layer_bytes=len(submission.layer),
             layer=submission.summary,
             patch_note="; ".join(filter(None, (self.break_reason, submission.note))),
+            egress=self.context.egress_hosts,
         )
         layers = [Layer(submission.layer)] if submission.layer else []
         return [trajectory, Patch(submission.patch), *layers, record]

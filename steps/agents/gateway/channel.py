@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import secrets
-import shlex
 import socket
 import threading
 import time
@@ -12,7 +9,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Self
 
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.agents.gateway.frames import (
     Ended,
     ForgedFrameError,
@@ -22,19 +18,16 @@ from swe_argo.steps.agents.gateway.frames import (
     GatewayResponse,
     answer_lines,
 )
-from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.errors import ConfigError, InfraError, StepError
+from swe_argo.steps.errors import StepError
+from swe_argo.steps.sandbox.gateway_job import start_gateway
 from swe_argo.steps.sandbox.protocol import JobProgress, Sandbox
-from swe_argo.steps.sandbox.wrapper import start_job
 
 PORT = 8377
 """Port of the gateway in a sandbox with its own network."""
-_WAKE_PIPE = "SWE_ARGO_WAKE_PIPE"
 _ENDS_BYTES = 128 << 20
 """Bytes fetched per poll, more than a gateway can produce: its output is stopped before that (FLOOD_BYTES)."""
 _END_S = 15.0
 """Timeout for ending all processes that the agent started."""
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def choose_port(box: Sandbox) -> int:
@@ -77,13 +70,8 @@ class Gateway:
         settings = {"command": command, "folder": cwd, "env": env, "home": home, "port": port or choose_port(box)}
         limit_settings = asdict(limits)
         allowed = [{"method": method, "path": path} for method, path in limit_settings.pop("allowed")]
-        folder = f"/tmp/.swe-argo-gateway-{secrets.token_hex(8)}"  # noqa: S108 - the sandbox's own
-        box.write(f"{folder}.run", find_gateway(_architecture(box)))
-        box.write(f"{folder}.json", json.dumps({**settings, **limit_settings, "allowed": allowed}).encode())
-        run, config = shlex.quote(f"{folder}.run"), shlex.quote(f"{folder}.json")
-        self._job = start_job(
-            box, f"chmod 755 {run} && exec {run} {config}", ends_bytes=_ENDS_BYTES, wake_pipe=_WAKE_PIPE, cwd="/"
-        )
+        config = {**settings, **limit_settings, "allowed": allowed}
+        self._job = start_gateway(box, config, ends_bytes=_ENDS_BYTES)
 
     def __enter__(self) -> Self:
         return self
@@ -155,17 +143,3 @@ class Gateway:
                 del events[at + 1 :]
                 break
         return events
-
-
-def _architecture(box: Sandbox) -> str:
-    """Return the sandbox's architecture, amd64 or arm64."""
-    result = box.exec("uname -m", timeout_s=_END_S, cwd="/")
-    name = result.stdout.decode(errors="replace").strip()
-    if result.exit_code != 0 or not name:
-        raise InfraError(
-            FailureClass.EXEC, "the sandbox's processor type is unknown: uname -m failed", detail=name[:300]
-        )
-    if name not in _ARCHITECTURES:
-        architectures = " and ".join(_ARCHITECTURES)
-        raise ConfigError(f"agent programs run on {architectures}, not on {name[:40]}", field="sandbox.platform")
-    return _ARCHITECTURES[name]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from swe_argo.steps.egress.rules import AllowedHosts, InvalidHostError
+from swe_argo.steps.sandbox.egress.rules import AllowedHosts, InvalidHostError
 
 NetworkMode = Literal["no-network", "public", "allowlist"]
 MAIN = "main"

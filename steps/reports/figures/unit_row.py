@@ -203,6 +203,10 @@ class UnitRow:
     image: str | None = _of_machine(lambda machine: machine.image)
     image_digest: str | None = _of_machine(lambda machine: machine.image_digest)
     solve_network: bool | None = _of_solve(lambda solve: solve.machine.network)
+    refused_hosts: int = _of_unit(
+        lambda unit: sum(bool(host.refused) for record in (unit.solve, unit.grade) if record for host in record.egress)
+    )
+    """Hosts, with port and reason, that the egress proxies of its sandboxes refused."""
     history_verified: bool | None = _of_solve(lambda solve: solve.history and solve.history.verified)
     patch_sha256: str | None = _of_grade(lambda grade: grade.patch_sha256)
     error: str | None = _of_unit(lambda unit: _error(unit) or None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from swe_argo.steps.contracts.data import Machine, RunFile
+from swe_argo.steps.contracts.data import EgressHost, Machine, RunFile
 from swe_argo.steps.contracts.recording import Replayed
 from swe_argo.steps.contracts.redone import Redone
 from swe_argo.steps.contracts.solve_record import Continued, LayerSummary
@@ -52,6 +52,7 @@ REASON_WIDTH = 600
 DETAIL = 4_000
 TRIES_SHOWN = 20
 MAX_ACTIONS = 40
+HOSTS_SHOWN, HOST_WIDTH = 10, 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +310,8 @@ def unit_facts(
     if grade is not None and grade.machine is not None:
         yield "Graded in", _describe_machine(grade.machine)
         yield "Image", cut_line(grade.machine.image, VALUE_WIDTH)
+    yield from _egress_facts(("by the agent", "to the agent"), solve.egress if solve else [])
+    yield from _egress_facts(("in grading", "in grading"), grade.egress if grade else [])
 
 
 def _conversation_facts(conversation: Conversation, *, endpoint: bool) -> Iterator[tuple[str, str]]:
@@ -347,9 +350,29 @@ def _confirmation_facts(confirmation: Confirmation) -> Iterator[tuple[str, str]]
         yield "Neighbour inputs", f"{general}, {neighbours.passed:,} of {neighbours.total:,} tests pass"
 
 
+def _egress_facts(endings: tuple[str, str], hosts: list[EgressHost]) -> Iterator[tuple[str, str]]:
+    """Yield the hosts that the egress proxies of a stage allowed and refused. ``endings``: of the two titles."""
+    for title, is_refused in ((f"Hosts used {endings[0]}", False), (f"Hosts refused {endings[1]}", True)):
+        texts = [_describe_host(host) for host in hosts if bool(host.refused) is is_refused]
+        if texts:
+            yield title, _list_first(texts, "; ")
+
+
+def _describe_host(host: EgressHost) -> str:
+    place = f"{host.host}:{host.port}" if host.host else "no host"
+    return f"{place} ({count(host.count, 'time')}) {host.refused}".rstrip()
+
+
+def _list_first(texts: Sequence[str], separator: str = ", ") -> str:
+    more = len(texts) - HOSTS_SHOWN
+    listed = separator.join(cut_line(text, HOST_WIDTH) for text in texts[:HOSTS_SHOWN])
+    return listed + (f" and {more:,} more" if more > 0 else "")
+
+
 def _describe_machine(machine: Machine) -> str:
     resources = "" if machine.resource_factor == 1 else f", {machine.resource_factor:g} times the default resources"
-    return f"{machine.backend}, {machine.isolation}, network {'open' if machine.network else 'none'}{resources}"
+    network = f"to {_list_first(machine.allowed_hosts)} only" if machine.allowed_hosts else "none"
+    return f"{machine.backend}, {machine.isolation}, network {'open' if machine.network else network}{resources}"
 
 
 def usage_facts(usage: Usage) -> Iterator[tuple[str, str]]:

@@ -107,7 +107,7 @@ class LocalBackend(Backend):
     @classmethod
     @override
     def ready(cls, spec: SandboxSpec, needs: SandboxNeeds) -> ReadinessResult:
-        """Check isolation and images. Raises ConfigError without isolation for an agent that acts, or without an image.
+        """Check isolation and images. Raises ConfigError if an agent or task needs isolation, or without an image.
 
         Returns the digests of the images that have a file ``digest``.
         """
@@ -115,6 +115,13 @@ class LocalBackend(Backend):
             raise ConfigError(
                 f"agents that run commands need isolation, which this machine does not have ({problem}): "
                 "use --backend docker, or allow it with --allow-host",
+                field="sandbox.backend",
+            )
+        modes = {machine.network_mode for machine in needs.machines.values()} - {"public"}
+        if modes and (problem := bubblewrap.probe()):
+            raise ConfigError(
+                f"tasks with network_mode {min(modes)} need isolation, which this machine does not have ({problem}): "
+                "use --backend docker",
                 field="sandbox.backend",
             )
         root = _image_root(spec)

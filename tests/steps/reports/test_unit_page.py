@@ -9,13 +9,14 @@ from html.parser import HTMLParser
 
 import pytest
 
-from swe_argo.steps.contracts.data import Answer, Instance, Patch, Unit
+from swe_argo.steps.contracts.data import Answer, EgressHost, Instance, Patch, Unit
 from swe_argo.steps.contracts.failure import Failure
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.recording import Replayed
 from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.training import held_out_run_of, run_of
 from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, Usage
+from swe_argo.steps.reports.parquet_bytes import read_parquet
 from swe_argo.steps.reports.reading import ISSUE_CHARACTERS
 from swe_argo.steps.reports.training.page import training_page_key, write_training_page
 from swe_argo.steps.reports.write import write_report
@@ -218,3 +219,23 @@ def test_report_counts_failed_usage_once(store: Store) -> None:
     store.put(killed, partial)
     summary = write_report(store, "synthetic")
     assert summary.cost.usage == summary.cost.failed_tries == used + used + used
+
+
+def test_unit_page_lists_hosts_of_the_egress_proxy(store: Store) -> None:
+    unit = write_unit(store)
+    place = key(SolveRecord, "synthetic", unit.instance_id, 1)
+    record = SolveRecord.from_bytes(store.get(place))
+    hosts = [EgressHost(host="pypi.org", port=443, count=12), EgressHost(host="", port=0, refused="not TLS", count=1)]
+    hosts += [EgressHost(host=f"{n}.org", port=80, refused="is not an allowed host", count=2) for n in range(11)]
+    machine = record.machine.model_copy(update={"allowed_hosts": ["pypi.org", "*.b.org"]})
+    store.put(place, record.model_copy(update={"egress": hosts, "machine": machine}).to_bytes())
+    text = page(store, unit).text
+    assert "network to pypi.org, *.b.org only" in text
+    assert "Hosts used by the agent pypi.org:443 (12 times)" in text
+    assert (
+        "Hosts refused to the agent no host (1 time) not TLS; 0.org:80 (2 times) is not an allowed host; 1.org:80"
+        in text
+    )
+    assert "8.org:80 (2 times) is not an allowed host and 2 more" in text
+    table = read_parquet(store.get(f"{FOLDER}units.parquet"))
+    assert table["refused_hosts"].to_pylist() == [12]

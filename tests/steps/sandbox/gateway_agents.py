@@ -23,7 +23,7 @@ from tests.steps.agents.gateway.agents import (
     printed,
     requests,
 )
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 
 
 class Host(Protocol):

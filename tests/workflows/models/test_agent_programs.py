@@ -12,7 +12,7 @@ from swe_argo.steps.sandbox.local import bubblewrap
 from tests import small_agent, solutions
 from tests.base_image import base_image
 from tests.model_server import Answer, Call, Script, by_text, model_server, play
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 from tests.workflows.models.run import KEY, assert_resolved, assert_totals, evaluate
 
 if TYPE_CHECKING:

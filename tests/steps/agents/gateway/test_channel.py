@@ -23,8 +23,8 @@ from swe_argo.steps.sandbox.protocol import JobProgress, Sandbox, StartedJob
 from swe_argo.steps.sandbox.wrapper import SandboxWrapper, start_job
 from tests.long_params import long_unless
 from tests.steps.agents.gateway.agents import LIMITS, drive, echo, open_gateway, printed, requests
-from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
+from tests.steps.gateway.toolchain import needs_go
 
 pytestmark = [pytest.mark.slow, needs_go]
 long_in_bubblewrap = pytest.mark.parametrize("any_box", long_unless(("host",), ("host", "bubblewrap")), indirect=True)

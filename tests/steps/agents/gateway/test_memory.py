@@ -18,8 +18,8 @@ from swe_argo.steps.agents.gateway.frames import (
     Withdrawn,
 )
 from tests.steps.agents.gateway.agents import LIMITS, drive, echo, open_gateway, printed, requests
-from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
+from tests.steps.gateway.toolchain import needs_go
 
 pytestmark = [pytest.mark.slow, needs_go]
 

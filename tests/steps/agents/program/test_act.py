@@ -13,10 +13,10 @@ from swe_argo.steps.errors import ConfigError
 from tests import small_agent
 from tests.model_server import Answer, Call, Fault, Script, by_text, play
 from tests.model_server.answers import error
-from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
 from tests.steps.agents.program.running import PROGRAM, running
 from tests.steps.agents.tasks import ISSUE
+from tests.steps.gateway.toolchain import needs_go
 
 pytestmark = needs_go
 MENDS = play(

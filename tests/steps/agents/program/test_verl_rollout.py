@@ -17,11 +17,11 @@ from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.workflows.rollouts.task import RolloutTask
 from swe_argo.workflows.verl.token_model import TokenModel, open_recorder, work
 from tests import small_agent
-from tests.steps.agents.gateway.toolchain import needs_go
 from tests.steps.agents.machine import Box
 from tests.steps.agents.program.running import PROGRAM
 from tests.steps.agents.solved_units import run_file
 from tests.steps.agents.tasks import instance
+from tests.steps.gateway.toolchain import needs_go
 from tests.workflows.verl.test_token_model import END, Letters
 
 pytestmark = needs_go

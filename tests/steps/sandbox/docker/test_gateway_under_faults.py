@@ -18,7 +18,7 @@ from swe_argo.steps.sandbox.docker.engine import EngineRetries
 from swe_argo.steps.sandbox.protocol import SandboxRequest
 from tests.base_image import testbed_image as make_testbed_image
 from tests.steps.agents.gateway.agents import assert_calls_answered_once
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, needs_go]
 

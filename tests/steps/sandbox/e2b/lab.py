@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.datasets import mini
 from swe_argo.steps.datasets.mini.forms import image_by_id
+from swe_argo.steps.gateway.binary import find_gateway
 from swe_argo.steps.sandbox.e2b.backend import E2BBackend
 from swe_argo.steps.sandbox.e2b.templates import template_name
 from swe_argo.steps.settings import settings

@@ -29,7 +29,7 @@ from tests import small_agent, solutions
 from tests.cluster.disturbances import recordings
 from tests.model_server import Answer, Call, call, model_server, play
 from tests.model_server.scripts import by_text
-from tests.steps.agents.gateway.toolchain import needs_go
+from tests.steps.gateway.toolchain import needs_go
 from tests.steps.sandbox.ags.lab import AGSRuns
 from tests.steps.sandbox.e2b.lab import E2BRuns
 from tests.steps.sandbox.e2b.server import Limits

@@ -1,6 +1,6 @@
 """Binary of the model gateway, shipped in wheels and images; a checkout builds it once.
 
-``python -m swe_argo.steps.agents.gateway.binary`` builds it for every architecture, into the folder that images and
+``python -m swe_argo.steps.gateway.binary`` builds it for every architecture, into the folder that images and
 wheels include.
 """
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.bundles.build import architecture_here
 from swe_argo.steps.bundles.stored import digest_tree
 from swe_argo.steps.contracts.recipe import COPIER
-from tests.steps.agents.gateway.toolchain import needs_go
+from swe_argo.steps.gateway.binary import find_gateway
+from tests.steps.gateway.toolchain import needs_go
 
 pytestmark = needs_go
 

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	egressWindow = 1 << 20 // bytes of a connection on their way, in each direction
+	egressWindow = 256 << 10 // bytes of a connection on their way to the step
 	egressPiece  = 32 << 10
-	egressMost   = 256 // connections at a time
+	egressMost   = 128 // connections at a time
 	resolvConf   = "/etc/resolv.conf"
 )
 
-// Egress carries connections of a sandbox without a network to the step, which decides about them; see steps/egress.
+// Egress carries connections of a sandbox without a network to the step, which decides about them; see steps/sandbox/egress.
 // Nothing here is trusted: it only gives clients an address to connect to.
 type Egress struct {
 	mutex       sync.Mutex

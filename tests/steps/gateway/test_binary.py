@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.gateway import binary
-from swe_argo.steps.agents.gateway.binary import find_gateway
 from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.gateway import binary
+from swe_argo.steps.gateway.binary import find_gateway
 from swe_argo.steps.settings import settings
 
 

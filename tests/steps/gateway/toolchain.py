@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from swe_argo.steps.agents.gateway import binary
+from swe_argo.steps.gateway import binary
 
 needs_go = pytest.mark.skipif(
     shutil.which("go") is None and not binary.is_shipped(), reason="needs Go, or the step image"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_argo.steps.egress.rules import (
+from swe_argo.steps.sandbox.egress.rules import (
     AllowedHosts,
     InvalidHostError,
-    RefusedError,
+    RefusedConnectionError,
     Target,
     read_http_target,
     read_server_name,
@@ -22,11 +22,11 @@ from swe_argo.steps.egress.rules import (
 
 def hello(name: str | None) -> bytes:
     """Return a real TLS client hello."""
-    context, sent = ssl.create_default_context(), ssl.MemoryBIO()
+    context, output = ssl.create_default_context(), ssl.MemoryBIO()
     context.check_hostname = False
     with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(ssl.MemoryBIO(), sent, server_hostname=name).do_handshake()
-    return sent.read()
+        context.wrap_bio(ssl.MemoryBIO(), output, server_hostname=name).do_handshake()
+    return output.read()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_server_name_is_read_from_hello(name: str | None) -> None:
 def test_server_name_refuses_or_waits(noise: bytes, at: int) -> None:
     data = hello("pypi.org")
     for text in (noise, data[:at] + noise + data[at:]):
-        with suppress(RefusedError):
+        with suppress(RefusedConnectionError):
             assert read_server_name(text) in {None, "", "pypi.org"} or at < len(data)
 
 
@@ -118,8 +118,8 @@ def test_tunnel_target_is_read(head: str, target: Target) -> None:
 @pytest.mark.parametrize("url", ["http://a.org/x?y=1", "/x?y=1"])
 def test_plain_request_closes_its_connection(url: str) -> None:
     head = f"GET {url} HTTP/1.1\r\nHost: a.org\r\nAccept: z\r\nConnection: keep-alive\r\nUpgrade: h2c\r\n\r\n"
-    sent = b"GET /x?y=1 HTTP/1.1\r\nHost: a.org\r\nAccept: z\r\nConnection: close\r\n\r\n"
-    assert read_http_target(head.encode()) == Target("a.org", 80, sent)
+    rewritten = b"GET /x?y=1 HTTP/1.1\r\nHost: a.org\r\nAccept: z\r\nConnection: close\r\n\r\n"
+    assert read_http_target(head.encode()) == Target("a.org", 80, rewritten)
 
 
 @pytest.mark.parametrize(
@@ -140,5 +140,5 @@ def test_plain_request_closes_its_connection(url: str) -> None:
     ],
 )
 def test_odd_requests_are_refused(head: str) -> None:
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedConnectionError):
         read_http_target(f"{head}\r\n\r\n".encode())

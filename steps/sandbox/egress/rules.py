@@ -38,7 +38,8 @@ class AllowedHosts:
 
     @cached_property
     def _ranges(self) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-        return [found for entry in self.entries if (found := _address_range(entry)) is not None]
+        ranges = map(_address_range, self.entries)
+        return [network for network in ranges if network is not None]
 
     def allows_name(self, name: str) -> bool:
         """Return whether a host name in lower case is allowed."""
@@ -89,7 +90,7 @@ class Target:
     """Whether the client waits for the proxy's answer before it sends anything (CONNECT)."""
 
 
-class RefusedError(Exception):
+class RefusedConnectionError(Exception):
     """A connection that the proxy refuses, with the reason."""
 
 
@@ -100,31 +101,32 @@ _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.[01]")
 
 
 def read_http_target(head: bytes) -> Target:
-    """Return the target of a request to a proxy or server; ``head`` ends with an empty line. Raises RefusedError.
+    """Return the target of a request to a proxy or server. Raises RefusedConnectionError.
 
-    The request is rewritten to one that closes the connection, because a further one could name another host.
+    ``head`` ends with an empty line. The request is rewritten to one that closes the connection, because
+    a further one could name another host.
     """
     first, *lines = head[:-4].split(b"\r\n")
     match = _REQUEST_LINE.fullmatch(first)
     if match is None:
-        raise RefusedError("not an HTTP/1 request")
+        raise RefusedConnectionError("not an HTTP/1 request")
     method, url = match[1], match[2].decode("latin-1")
     if method == b"CONNECT":
         return Target(*_host_and_port(url, HTTPS_PORT), is_tunnel=True)
     headers = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
     if len(hosts) > 1 or any(line[:1] in {b" ", b"\t"} or set(line) & set(b"\r\n\0") for line in lines):
-        raise RefusedError("several Host headers, or lines that servers read differently")
+        raise RefusedConnectionError("several Host headers, or lines that servers read differently")
     parts = urlsplit(url)
     if parts.scheme not in {"", "http"} or not (parts.netloc or hosts):
-        raise RefusedError("a request without a host")
+        raise RefusedConnectionError("a request without a host")
     host, port = _host_and_port(parts.netloc or hosts[0], HTTP_PORT)
     dropped = {b"connection", b"proxy-connection", b"keep-alive", b"upgrade", b"host", b"proxy-authorization"}
     path = parts._replace(scheme="", netloc="").geturl() or "/"
-    named = f"[{host}]" if ":" in host else host
+    authority = f"[{host}]" if ":" in host else host
     rewritten = [
         b"%s %s HTTP/1.1" % (method, path.encode("latin-1")),
-        b"Host: " + named.encode() + (b"" if port == HTTP_PORT else b":%d" % port),
+        b"Host: " + authority.encode() + (b"" if port == HTTP_PORT else b":%d" % port),
         *(line for line, (name, _) in zip(lines, headers, strict=True) if name not in dropped),
         b"Connection: close\r\n\r\n",
     ]
@@ -132,14 +134,14 @@ def read_http_target(head: bytes) -> Target:
 
 
 def _host_and_port(text: str, port: int) -> tuple[str, int]:
-    """Return host in lower case and port. Raises RefusedError."""
+    """Return host in lower case and port. Raises RefusedConnectionError."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname or "", port if parts.port is None else parts.port
     except ValueError:
-        raise RefusedError(f"an invalid host: {text[:100]!a}") from None
+        raise RefusedConnectionError(f"an invalid host: {text[:100]!a}") from None
     if not host or parts.username is not None or parts.path:
-        raise RefusedError(f"an invalid host: {text[:100]!a}")
+        raise RefusedConnectionError(f"an invalid host: {text[:100]!a}")
     return host.rstrip("."), port
 
 
@@ -149,20 +151,20 @@ _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME = 22, 1, 0
 def read_server_name(record: bytes) -> str | None:
     """Return the server name of a TLS client hello, "" if it has none, None if more bytes are needed.
 
-    Raises RefusedError for anything else, and for a hello in several records.
+    Raises RefusedConnectionError for anything else, and for a hello in several records.
     """
     if record[:1] not in {b"", bytes([_HANDSHAKE])}:
-        raise RefusedError("not TLS")
+        raise RefusedConnectionError("not TLS")
     if len(record) < 5:
         return None
     end = 5 + int.from_bytes(record[3:5])
     if record[1] != 3 or end > MAX_HEAD_BYTES:
-        raise RefusedError("not TLS")
+        raise RefusedConnectionError("not TLS")
     if len(record) < end:
         return None
     hello = _Bytes(record[5:end])
     if hello.number(1) != _CLIENT_HELLO or hello.number(3) != hello.left():
-        raise RefusedError("not a whole TLS client hello")
+        raise RefusedConnectionError("not a whole TLS client hello")
     hello.take(2 + 32)
     for size_bytes in (1, 2, 1):  # session, cipher suites, compression methods
         hello.take(hello.number(size_bytes))
@@ -173,17 +175,17 @@ def read_server_name(record: bytes) -> str | None:
         if kind == _SERVER_NAME:
             data.number(2)
             if data.number(1) != 0:
-                raise RefusedError("a TLS server name of an unknown type")
+                raise RefusedConnectionError("a TLS server name of an unknown type")
             names.append(data.take(data.number(2)).decode("latin-1").lower().rstrip("."))
             if data.left():
-                raise RefusedError("several TLS server names")
+                raise RefusedConnectionError("several TLS server names")
     if len(names) > 1:
-        raise RefusedError("several TLS server names")
+        raise RefusedConnectionError("several TLS server names")
     return names[0] if names else ""
 
 
 class _Bytes:
-    """Bytes that are read from their beginning. Methods raise RefusedError at their end."""
+    """Bytes that are read from their beginning. Methods raise RefusedConnectionError at their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -193,7 +195,7 @@ class _Bytes:
 
     def take(self, size: int) -> bytes:
         if size > self.left():
-            raise RefusedError("an invalid TLS client hello")
+            raise RefusedConnectionError("an invalid TLS client hello")
         self._at += size
         return self._data[self._at - size : self._at]
 

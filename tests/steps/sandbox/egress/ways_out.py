@@ -5,7 +5,10 @@ import json
 import socket
 import ssl
 import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 PROXY = ("127.0.0.1", 3128)
 TIMEOUT_S = 3
@@ -74,10 +77,8 @@ def get(url: str, *headers: str) -> bytes:
 QUIC = b"\xc0\0\0\0\1\x08" + bytes(1200)
 BAD = ("bad.test", "203.0.113.7")
 DIRECT = ("203.0.113.7", "8.8.8.8", "169.254.169.254", "10.0.0.1", "192.168.0.1", "172.17.0.1", "100.100.100.200")
-WAYS = {
-    **{
-        f"connect to {host}:{port}": (lambda h=host, p=port: ask(b"x", (h, p))) for host in DIRECT for port in (80, 443)
-    },
+WAYS: dict[str, Callable[[], bytes]] = {
+    **{f"connect to {host}:{port}": partial(ask, b"x", (host, port)) for host in DIRECT for port in (80, 443)},
     "connect to bad.test": lambda: ask(b"x", (BAD[0], 443)),
     "connect by IPv6": lambda: ask(b"x", ("2606:4700::1111", 443)),
     "DNS to 8.8.8.8": lambda: datagram(question("secret.bad.test"), ("8.8.8.8", 53)),
@@ -120,6 +121,7 @@ WAYS = {
     "tunnel to a name around": lambda: tunnel("good.test.bad.test:443", "good.test.bad.test"),
     "tunnel to a name that is inside": lambda: tunnel("inner.test:443", "inner.test"),
     "tunnel to a name in dots": lambda: tunnel("..good.test:443", "good.test"),
+    "tunnel to a name that is too long": lambda: tunnel(f"{'a' * 64}.wild.test:443", "good.test"),
     "tunnel to a name of data": lambda: tunnel(f"{'a' * 60}.bad.test:443", "good.test"),
     "request to a bad name": lambda: get("http://bad.test/", "Host: good.test"),
     "request with a bad Host": lambda: get("/", "Host: bad.test"),
@@ -133,6 +135,7 @@ WAYS = {
     "request to port 22": lambda: get("http://good.test:22/"),
     "request to port 443": lambda: get("http://good.test:443/"),
     "request to the proxy": lambda: get("http://127.0.0.1:3128/"),
+    "request to half an address": lambda: get("http://[::1/"),
     "request of FTP": lambda: get("ftp://bad.test/"),
     "request of HTTPS": lambda: get("https://bad.test/"),
     "request with a user": lambda: get("http://good.test@bad.test/"),
@@ -145,11 +148,14 @@ WAYS = {
 }
 
 
+def attempt(name: str) -> list[str]:
+    try:
+        return [name, WAYS[name]().decode("latin-1"), ""]
+    except Exception as error:  # noqa: BLE001 - any failure closes the way
+        return [name, "", type(error).__name__]
+
+
 if __name__ == "__main__":
-    for name, way in WAYS.items():
-        try:
-            got = way()
-        except Exception as error:  # noqa: BLE001 - any failure closes the way
-            print(json.dumps([name, "", type(error).__name__]))
-        else:
-            print(json.dumps([name, got.decode("latin-1"), ""]))
+    with ThreadPoolExecutor(16) as pool:
+        for line in pool.map(attempt, WAYS):
+            print(json.dumps(line))

@@ -1,0 +1,122 @@
+"""The egress proxy around a sandbox without a network: what passes, and what does not."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from swe_argo.steps.sandbox.docker.backend import DockerBackend
+from swe_argo.steps.sandbox.egress.relay import EgressKey
+from swe_argo.steps.sandbox.local import bubblewrap
+from swe_argo.steps.sandbox.local.backend import LocalBackend
+from swe_argo.steps.sandbox.protocol import Backend, Sandbox, SandboxRequest
+from tests.base_image import testbed_image as make_testbed_image
+from tests.steps.gateway.toolchain import needs_go
+from tests.steps.sandbox.egress.guarded import (
+    BY_NAME,
+    CLIENTS,
+    Guarded,
+    Servers,
+    assert_no_way_out,
+    guard,
+    serve_upstream,
+)
+
+pytestmark = [needs_go, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
+DOCKER = pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow])
+needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with serve_upstream(tmp_path_factory.mktemp("upstream")) as servers:
+        yield servers
+
+
+@contextmanager
+def sandbox(backend: Backend, image: str, name: str) -> Iterator[Sandbox]:
+    box = backend.create(SandboxRequest(f"swe-argo-test-{name}", image, 900, network=False))
+    try:
+        yield box
+    finally:
+        backend.destroy(box)
+
+
+@contextmanager
+def local_sandbox(images: Path) -> Iterator[Sandbox]:
+    (images / "img" / "testbed").mkdir(parents=True)
+    with sandbox(LocalBackend(images, isolated=True), "img", "egress") as box:
+        yield box
+
+
+@pytest.fixture(scope="module", params=[pytest.param("local", marks=needs_bubblewrap), DOCKER])
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, servers: Servers
+) -> Iterator[Guarded]:
+    if request.param == "local":
+        opened = local_sandbox(tmp_path_factory.mktemp("images"))
+    else:
+        client = request.getfixturevalue("docker_client")
+        image = make_testbed_image(client, request.getfixturevalue("checkout"))
+        opened = sandbox(DockerBackend(client.api), image, f"egress-{time.time_ns()}")
+    with opened as box, guard(box, servers) as guarded:
+        yield guarded
+
+
+@pytest.mark.parametrize("command", CLIENTS)
+def test_egress_proxy_serves_allowed_hosts(guarded: Guarded, command: str) -> None:
+    assert guarded.run(command) == CLIENTS[command]
+
+
+def test_egress_proxy_answers_names_of_allowed_hosts(guarded: Guarded) -> None:
+    is_local = guarded.box.machine.backend == "local"  # its root may not listen on low ports
+    assert guarded.run(BY_NAME) == (
+        "\n".join(2 * ["curl: (6) Could not resolve host: good.test"]) if is_local else 2 * "answer"
+    )
+
+
+def test_egress_proxy_closes_every_way_out(guarded: Guarded) -> None:
+    assert_no_way_out(guarded)
+
+
+def test_egress_proxy_counts_what_was_asked(guarded: Guarded) -> None:
+    bad: EgressKey = ("bad.test", 80, "is not an allowed host")
+    before = guarded.counts[bad], guarded.counts["good.test", 80, ""]
+    guarded.run("curl -sS http://bad.test/; curl -sS http://bad.test/; curl -sS http://good.test/")
+    assert (guarded.counts[bad], guarded.counts["good.test", 80, ""]) == (before[0] + 2, before[1] + 1)
+
+
+def test_egress_proxy_counts_further_hosts_together(guarded: Guarded) -> None:
+    guarded.run("for n in $(seq 300); do echo url = http://$n.bad.test/; done | curl -sS -K -")
+    assert len(guarded.counts) <= 201
+    assert guarded.counts["", 0, "further hosts"] >= 100
+
+
+KILL = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -q '[.]run egress' && {act}; done"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("act", ["kill -9 ${p#/proc/}", "echo forged >$p/fd/1"])
+def test_broken_egress_proxy_breaks_nothing_else(tmp_path: Path, servers: Servers, act: str) -> None:
+    with local_sandbox(tmp_path) as box, guard(box, servers) as guarded:
+        assert guarded.run("curl -sS http://good.test/") == "answer"
+        guarded.run(KILL.format(act=act))
+        assert guarded.run("curl -sS -m 3 http://good.test/ | grep answer; echo ended").endswith("ended")
+        assert "answer" not in guarded.run("curl -sS -m 3 http://good.test/")
+        assert guarded.box.outside_failure() is None
+
+
+@needs_bubblewrap
+def test_egress_proxy_ends_open_connections(tmp_path: Path, servers: Servers) -> None:
+    hold = "exec 3<>/dev/tcp/127.0.0.1/3128 && printf 'GET http://good.test/' >&3 && touch sent && sleep 100"
+    with local_sandbox(tmp_path) as box:
+        with guard(box, servers) as guarded:
+            guarded.run(f'setsid bash -c "{hold}" </dev/null >/dev/null 2>&1 & until [ -e sent ]; do sleep 0.1; done')
+        assert box.exec("ls -A /tmp", timeout_s=20, cwd="/").stdout.split() == [
+            *(b"cert.pem", b"pip.whl", b"sent", b"ways_out.py")
+        ]
