@@ -185,7 +185,7 @@ lint: $(VENV)/.full ## Check style, types and import directions
 	@$(BIN)/python charts/readme.py charts/swe-argo --check
 
 .PHONY: bench
-bench: $(VENV)/.full ## Compare the speed with peers; writes bench-results.json (on a cluster, too: SWE_ARGO_TEST_CLUSTER)
+bench: $(VENV)/.full ## Measure the speed, that of grading beside swebench; writes bench-results.json (on a cluster, too: SWE_ARGO_TEST_CLUSTER)
 	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: measure

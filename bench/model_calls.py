@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 
 from tests import solutions
+from tests.workflows.command import family
 
 UNITS = 64
 LATENCY_S = 2.0
@@ -110,30 +111,13 @@ def _run(url: str, store: str) -> tuple[float, float]:
         if any(units.glob("*/*/solve.json")):
             break
         samples.append((time.monotonic(), _calls(url)))
-        most = max(most, sum(map(_pss, _family(process.pid))))
+        most = max(most, sum(map(_pss, family(process.pid))))
     os.killpg(process.pid, 2)
     process.wait()
     (first, before), (last, after) = samples[0], samples[-1]
     if last - first < 10:
         raise RuntimeError(f"all {UNITS} units were at work for {last - first:.0f} s only")
     return (after - before) / (last - first), most / 2**30
-
-
-def _family(root: int) -> list[int]:
-    """The process and all that descend from it."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    pids, todo = [], [root]
-    while todo:
-        pids.append(todo.pop())
-        todo += children.get(pids[-1], [])
-    return pids
 
 
 def _pss(pid: int) -> int:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import sys
 from pathlib import Path
 
 from bench.pipeline.model import Costs, Shape, Simulated, list_schedule, simulate
-from bench.pipeline.sleeps import durations
 from swe_argo.workflows.resources import SHARD_UNITS, WINDOW
 
 RECORDED = Path(__file__).parent / "pipeline" / "recorded.json"
@@ -18,6 +19,13 @@ MEAN_S, SIGMA, CAP_S = 1200.0, 0.8, 5400.0
 """Seconds of an agent and of tests: SWE-bench with a model of today, lognormal."""
 RUNS = ((500, 50), (2294, 50), (2294, 500), (20_000, 500))
 """Units, and places of the semaphore."""
+
+
+def durations(count: int, mean_s: float, sigma: float, cap_s: float) -> list[float]:
+    """Seconds, lognormal with that mean before the cap; the same every time."""
+    chance = random.Random(1)
+    mu = math.log(mean_s) - sigma**2 / 2
+    return [round(min(cap_s, chance.lognormvariate(mu, sigma)), 1) for _ in range(count)]
 
 
 def shards_at_a_time(places: int) -> int:

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.processes import cpu_s
+from bench.start import cpu_s
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.sandbox_spec import LocalSpec, SandboxSpec

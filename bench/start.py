@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import statistics
+import subprocess
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench.processes import cpu_s
 from swe_argo.steps.contracts.data import Answer, DatasetLock, Instance, Patch, RunFile
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.entry import write_all
@@ -32,6 +37,19 @@ ANSWER = Answer(
     log_parser="parse_log_pytest",
     eval_type="pass_and_fail",
 )
+
+
+def cpu_s(command: Sequence[str], runs: int = 7) -> float:
+    """Median user + system seconds of a Python program with these arguments, its children included; it must exit 0."""
+    figures = []
+    for _ in range(runs):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, *command], check=True, stdout=subprocess.DEVNULL, env=os.environ | {"PYTHONUTF8": "1"}
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        figures.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(figures)
 
 
 def measure() -> dict[str, float]:

@@ -77,7 +77,7 @@ def _until_read(port: int, path: str) -> float:
 
 def _write(store: Store) -> None:
     """Of finished runs only what their pages are made of."""
-    Synthetic("growing", UNITS, ATTEMPTS, agent="mini-swe-agent", log_lines=5, turns=1, workers=64).write(store)
+    Synthetic("growing", UNITS, ATTEMPTS, agent="mini-swe-agent", log_lines=5, turns=1).write(store)
     Synthetic("night", 30, log_lines=5).write(store)
     for run, names in (("growing", ["whole"]), ("night", [f"night-{n:03}" for n in range(RUNS - 3)])):
         stored, place = GrowingRun(store, run).read(), key(Summary, run)

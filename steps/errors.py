@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from typing_extensions import override
 
 from swe_argo.steps.contracts.failure import FINAL, FailureClass
@@ -102,6 +104,19 @@ class ConfigError(StepError):
     ) -> None:
         super().__init__(failure_class, f"{field}: {reason}" if field else reason, detail=detail)
         self.field = field
+
+
+def did_you_mean(name: str, choices: Iterable[str], full_names: Mapping[str, str] | None = None) -> str:
+    """Return `` (did you mean X?)`` for a name close to one or two of ``choices``, whatever the case, else "".
+
+    ``full_names``: the name to suggest in place of a choice.
+    """
+    import difflib
+
+    spellings = {choice.lower(): (full_names or {}).get(choice, choice) for choice in choices}
+    close = difflib.get_close_matches(name.strip().lower(), spellings, n=2, cutoff=0.75)
+    suggestions = dict.fromkeys(spellings[match] for match in close)
+    return f" (did you mean {' or '.join(suggestions)}?)" if suggestions else ""
 
 
 def extra_hint(extra: str) -> str:

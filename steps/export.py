@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from swe_argo.steps.agents.formats import SolvedUnit
-from swe_argo.steps.agents.formats.writers import (
-    WITHOUT_TRAJECTORY,
-    Format,
-    FormatWriters,
-    open_writers,
-    replace_when_complete,
-)
+from swe_argo.steps.agents.formats.writers import Format, FormatWriters, open_writers, replace_when_complete
 from swe_argo.steps.contracts.agent_spec import agent_of
-from swe_argo.steps.contracts.chain import Option, Program
 from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Unit
-from swe_argo.steps.contracts.failure import Failure
-from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.contracts.verdict import GradeRecord, TestLog
-from swe_argo.steps.entry import Flags, run_program
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.plugins import extension
 from swe_argo.steps.reports.formatting import count, unit_name
-from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store import Store
 from swe_argo.steps.store.endpoint_marks import read_retracted
 from swe_argo.steps.store.records import read_record, store_flag
 
@@ -56,11 +45,9 @@ def export(
 ) -> ExportResult:
     """Write the solved units of a run in another project's format.
 
-    Several attempts have a folder each (``run_1``, ``run_2``). ``out`` appears only when everything is written. It is a
-    folder, ``exports/<run>/<format>`` by default; for r2egym and preds of one attempt also a .jsonl file, for samples,
-    which are one file for all attempts, a .parquet file. Existing files are replaced only with ``force``. Raises
-    ConfigError if there is no such run or nothing to export, or ``out`` exists or is not writable; InfraError if the
-    store fails.
+    Several attempts have a folder each (``run_1``, ``run_2``). ``out`` is a folder, ``exports/<run>/<format>`` by
+    default; for r2egym and preds of one attempt also a .jsonl file, for samples, which are one file for all attempts, a
+    .parquet file. Raises ConfigError if there is nothing to export, or ``out`` exists and not ``force``.
     """
     run, plan = read_record(store, RunFile, run_id), read_record(store, Plan, run_id)
     target = out or Path(FOLDER) / run_id / form
@@ -69,7 +56,7 @@ def export(
     attempts = max((unit.attempt for unit in plan.units), default=1)
     result = ExportResult(target)
     with open_writers(target, form, run, attempts, force=force) as writers:
-        _Export(store, run, writers, result).units(plan.units, form)
+        _Export(store, run, writers, result).write(plan.units)
         if not result.units:
             raise ConfigError(_describe_empty(store, run, form), field="run")
     result.notices += writers.notices
@@ -89,34 +76,36 @@ def _samples(store: Store, run: RunFile, plan: Plan, target: Path, *, force: boo
 def _describe_empty(store: Store, run: RunFile, form: Format) -> str:
     """Return the reason why no unit was written, with a command that helps."""
     agent = run.spec.agent.name
-    if not agent_of(run.spec.agent).solves and form not in WITHOUT_TRAJECTORY:
+    if not agent_of(run.spec.agent).solves and form != "preds":
         return f"run {run.run_id!r} has no trajectories: agent {agent!r} does not solve; use --format preds for patches"
-    content = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
+    content = "patch" if form == "preds" else "trajectory"
     command = f"swe-argo show {run.run_id}{store_flag(store)}"
     return f"no unit of run {run.run_id!r} has a {content} yet; for its state: {command}"
 
 
 class _Export:
-    """An export in progress. ``retracted``: units whose solve is void, because the model endpoint failed."""
-
     def __init__(self, store: Store, run: RunFile, writers: FormatWriters, result: ExportResult) -> None:
         self.store, self.run, self.writers, self.result = store, run, writers, result
         self.retracted = read_retracted(store, run.run_id)
+        """Units whose solve is void, because the model endpoint failed."""
         self.skipped: list[str] = []
         self.unreadable: list[str] = []
 
-    def units(self, units: list[Unit], form: Format) -> None:
-        """Write the units, a few at a time."""
+    def write(self, units: list[Unit]) -> None:
+        write = self._write_patches if self.writers.form == "preds" else self._write_trajectories
         for start in range(0, len(units), AT_ONCE):
-            batch = units[start : start + AT_ONCE]
-            if form in WITHOUT_TRAJECTORY:
-                self._write_patches(batch)
-            else:
-                self._write_trajectories(batch)
-        self._add_notices(form)
+            write(units[start : start + AT_ONCE])
+        content = "patch" if self.writers.form == "preds" else "trajectory"
+        for names, singular, plural in (
+            (self.skipped, f"unit has no {content} and is left out", f"units have no {content} and are left out"),
+            (self.unreadable, "unit cannot be read", "units cannot be read"),
+        ):
+            if names:
+                more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+                listed = f"{', '.join(names[:_MAX_NAMES])}{more}"
+                self.result.notices.append(f"{count(len(names), singular, plural)}: {listed}")
 
     def _write_patches(self, units: list[Unit]) -> None:
-        """Write the patches of a few units, for a format without trajectories."""
         names = {key(Patch, self.run.run_id, unit.instance_id, unit.attempt): unit for unit in units}
         contents = self.store.get_many(names)
         for name, unit in names.items():
@@ -127,46 +116,28 @@ class _Export:
                 self.skipped.append(unit_name(unit.instance_id, unit.attempt))
 
     def _write_trajectories(self, units: list[Unit]) -> None:
-        """Write a few units with trajectory, patch and verdict; note those that lack one or have broken files."""
-        kinds = (Trajectory, Patch, GradeRecord, *((TestLog,) if self.writers.wants_logs else ()))
+        kinds = (Instance, Trajectory, Patch, GradeRecord, *((TestLog,) if self.writers.form == "r2egym" else ()))
         names = [(self.run.run_id, unit.instance_id, unit.attempt) for unit in units]
-        keys_needed = {key(kind, *name) for name in names for kind in kinds} | {key(Instance, *name) for name in names}
-        contents = self.store.get_many(keys_needed)
+        contents = self.store.get_many({key(kind, *name) for name in names for kind in kinds})
         for unit, name in zip(units, names, strict=True):
             try:
                 solved = self._read_unit(contents, unit, name)
             except ValueError:  # includes pydantic's error
                 self.unreadable.append(unit_name(unit.instance_id, unit.attempt))
                 continue
-            if solved is not None:
-                try:
-                    self.writers.add_unit(solved)
-                except ValueError as error:
-                    raise ConfigError(f"{unit.instance_id} #{unit.attempt}: {error}", field="run") from error
-                self.result.units += 1
+            if solved is None:
+                self.skipped.append(unit_name(unit.instance_id, unit.attempt))
                 continue
-            self.skipped.append(unit_name(unit.instance_id, unit.attempt))
-            if self.writers.wants_failures and key(Instance, *name) in contents:
-                instance = Instance.from_bytes(contents[key(Instance, *name)])
-                if failure := self._newest_failure(*name):
-                    reason = f"{failure.failure_class.value}: {failure.reason}"
-                    self.writers.add_failed_unit(instance, unit.attempt, reason)
-
-    def _newest_failure(self, run: str, instance: str, attempt: int) -> Failure | None:
-        folder = Place.UNIT.format(run=run, instance=instance, attempt=attempt)
-        names = [name for name in self.store.keys(f"{folder}/tries/") if name.endswith(f"/{Failure.file}")]
-        failures = []
-        for data in self.store.get_many(names).values():
-            with suppress(ValueError):  # also pydantic's validation error
-                failures.append(Failure.from_bytes(data))
-        return max(failures, key=lambda failure: failure.occurred_at, default=None)
+            try:
+                self.writers.add_unit(solved)
+            except ValueError as error:
+                raise ConfigError(f"{unit.instance_id} #{unit.attempt}: {error}", field="run") from error
+            self.result.units += 1
 
     def _read_unit(self, contents: dict[str, bytes], unit: Unit, name: tuple[str, str, int]) -> SolvedUnit | None:
         """Return the unit's files; None if one is missing or the solve is void. Raises ValueError if one is broken."""
         data, patch = contents.get(key(Trajectory, *name)), contents.get(key(Patch, *name))
-        if data is None or patch is None or key(Instance, *name) not in contents:
-            return None
-        if name[1:] in self.retracted:
+        if data is None or patch is None or key(Instance, *name) not in contents or name[1:] in self.retracted:
             return None
         grade, log = contents.get(key(GradeRecord, *name)), contents.get(key(TestLog, *name))
         return SolvedUnit(
@@ -178,42 +149,3 @@ class _Export:
             grade=GradeRecord.from_bytes(grade) if grade else None,
             log=None if log is None else log.decode("utf-8", "replace"),
         )
-
-    def _add_notices(self, form: Format) -> None:
-        """Add notices about units that are not in the export."""
-        content = "patch" if form in WITHOUT_TRAJECTORY else "trajectory"
-        for names, singular, plural in (
-            (self.skipped, f"unit has no {content} and is left out", f"units have no {content} and are left out"),
-            (self.unreadable, "unit cannot be read", "units cannot be read"),
-        ):
-            if names:
-                more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-                self.result.notices.append(
-                    f"{count(len(names), singular, plural)}: {', '.join(names[:_MAX_NAMES])}{more}"
-                )
-
-
-EXPORT = Program(
-    "export",
-    "a run in its store -> its trajectories and patches in another project's file format",
-    (
-        Option("store", "folder or s3://bucket/prefix", required=True),
-        Option("run", "run id", required=True),
-        Option("format", "file format", required=True, choices=get_args(ExportFormat)),
-        Option("out", f"folder or file; by default {FOLDER}/<run>/<format>", Path, metavar="PATH"),
-        Option("force", "replace existing files", bool),
-    ),
-)
-
-
-def main(flags: Flags) -> None:
-    """Export a run, and print the path."""
-    store = open_store(flags["store"])
-    result = export(store, flags["run"], flags["format"], flags["out"], force=flags["force"])
-    for notice in result.notices:
-        sys.stderr.write(f"note: {notice}\n")
-    sys.stdout.write(f"{count(result.units, 'unit')} in {result.path}\n")
-
-
-if __name__ == "__main__":
-    run_program(EXPORT, main)

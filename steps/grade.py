@@ -60,7 +60,8 @@ def grade(context: Context, inputs: Inputs) -> Iterator[Record | Raw]:
         make_reference = cache(partial(_run_reference, context, run_file, instance, answer))
         if kind is AgentKind.REFERENCE or context.attempt == CANARY_ATTEMPT:
             patch, problem = make_reference()
-        graded_on = cast(LayerFamily, family).grading_instance(instance, answer)
+        if hasattr(family, "grading_instance"):  # a family of one's own may grade on the agent's image
+            graded_on = cast(LayerFamily, family).grading_instance(instance, answer)
     untouched = kind is AgentKind.CONTROL and not patch
     if not patch and not untouched:
         empty = Verdict(Outcome.EMPTY_PATCH, OK, failure_reason=problem or None)
@@ -246,7 +247,6 @@ def _new_try_name(try_name: str) -> str:
 
 
 def _files(run: ProcedureRun, verdict: Verdict) -> Iterator[Raw]:
-    """Yield the official files, as far as this outcome has them."""
     yield InstanceLog(run.recorder.to_bytes())
     if run.log is not None:
         yield EvalScript(run.script)
@@ -284,13 +284,9 @@ def _record(
         seconds=run.seconds,
         egress=context.egress_hosts,
         patch_sha256=hashlib.sha256(patch).hexdigest(),
-        versions=_versions(run_file),
+        # This process' versions over those of the run's planning.
+        versions={**run_file.versions, "swebench": official.swebench_version(), "python": platform.python_version()},
     )
-
-
-def _versions(run_file: RunFile) -> dict[str, str]:
-    """Return the versions of the grader: this process' versions over those of the run's planning."""
-    return {**run_file.versions, "swebench": official.swebench_version(), "python": platform.python_version()}
 
 
 if __name__ == "__main__":

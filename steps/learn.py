@@ -5,26 +5,24 @@ from __future__ import annotations
 import logging
 
 from swe_argo.steps.contracts.chain import LEARN, PAGE
+from swe_argo.steps.contracts.training import TrainFile
 from swe_argo.steps.entry import Flags, run_threaded_program, set_up_logging, write_outputs
 from swe_argo.steps.reports.training.page import training_page_key
 from swe_argo.steps.reports.training.publish import publish_training
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.records import training_of
+from swe_argo.steps.store.records import read_record
 
 log = logging.getLogger(__name__)
 
 
 def main(flags: Flags) -> str:
-    """Learn from the rollouts of a step, write the training's page, and return the result in a few words.
-
-    Raises ConfigError if the key or the spec is wrong, InfraError if Tinker or the store fails.
-    """
+    """Learn from the rollouts of a step, write the training's page, and return the result in a few words."""
     set_up_logging()
     from swe_argo.steps.training.learner import Learner
 
     own_settings, store = settings(), open_store(flags["store"])
-    training = training_of(store, flags["training"])
+    training = read_record(store, TrainFile, flags["training"])
     key = own_settings.require_tinker_key()
     learner = Learner(store, training, api_key=key, base_url=own_settings.tinker_base_url)
     try:

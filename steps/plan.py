@@ -11,6 +11,7 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets.files import fetch_inputs
 from swe_argo.steps.entry import Flags, run_program, write_outputs
 from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.families.rows import network_modes_of
 from swe_argo.steps.planning.resolve import resolve, write, write_shards
 from swe_argo.steps.planning.submitted_spec import fit_to_limits, read_spec, refuse_fields
 from swe_argo.steps.plugins import extension
@@ -34,8 +35,8 @@ def plan(spec: RunSpec, *, submitted: bool = False) -> Plan:
         if submitted and inputs.agent.file is not None:
             extension("refuse_recipe_folder")(inputs.agent)
         resolution = resolve(spec, inputs, store)
-    if resolution.run.program is not None:
-        extension("prepare_gateway")(spec.sandbox)  # now: building it would cost the first agents their time
+    if resolution.run.program is not None or "allowlist" in network_modes_of(resolution.rows):
+        extension("prepare_gateway")(spec.sandbox)  # now: building it would cost the first units their time
     write(store, resolution)
     return resolution.plan
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from swe_argo.steps.contracts.chain import IS_DUE, PLAN_ROUND, SPEC
+from swe_argo.steps.contracts.training import TrainFile
 from swe_argo.steps.entry import Flags, run_program, write_outputs
 from swe_argo.steps.planning.submitted_spec import refuse_placeholders
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.records import training_of
+from swe_argo.steps.store.records import read_record
 from swe_argo.steps.training.checkpoints import FIRST, CheckpointLog, await_weights
 from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
 
@@ -16,7 +17,7 @@ from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
 def main(flags: Flags) -> str:
     """Plan the round that the flags name, and return it in a few words."""
     store, step = open_store(flags["store"]), flags["step"]
-    training = training_of(store, flags["training"])
+    training = read_record(store, TrainFile, flags["training"])
     plan = plan_measurement if flags["held-out"] else plan_rollouts
     spec = plan(store, training, step)
     if spec:

@@ -23,7 +23,7 @@ from swe_argo.steps.families.rows import digest_rows
 from swe_argo.steps.planning.dataset import SelectedDataset, read_dataset
 from swe_argo.steps.planning.submitted_spec import refuse_local_training
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.records import training_of
+from swe_argo.steps.store.records import read_record
 from swe_argo.steps.training.checkpoints import CheckpointLog
 from swe_argo.steps.training.rounds import divide
 from swe_argo.steps.training.train_spec_parsing import of_train_file, of_train_pairs, of_train_text, read_train_spec
@@ -37,7 +37,7 @@ def plan_training(spec: TrainSpec) -> TrainFile:
     if the hub or store does not answer.
     """
     store = open_store(spec.run.store, create=True)
-    stored = training_of(store, spec.name) if _has_begun(store, spec.name) else None
+    stored = read_record(store, TrainFile, spec.name) if _has_begun(store, spec.name) else None
     training = _resume(store, stored, spec) if stored else _start(store, spec)
     store.put(key(TrainFile, spec.name), training.to_bytes())
     return training

@@ -1,4 +1,4 @@
-"""A program that prints the state it started in, changes it, or ends in a given way."""
+"""A program that prints the state it started in, or ends in a given way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 
@@ -38,29 +37,18 @@ def facts() -> dict[str, object]:
     }
 
 
-def main(end: str, *more: str) -> None:
-    """Print the state (``tell``), change it, or end in the named way."""
+def main(end: str, *_: str) -> None:
+    """Print the state (``tell``), or end in the named way."""
     atexit.register(print, "at exit")
     if end == "tell":
         atexit.unregister(print)
         sys.stdout.write(json.dumps(facts()))
-    elif end == "change":
-        os.chdir("/")
-        os.environ["LEFT"] = "1"
-        os.umask(0o077)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        logging.basicConfig(level=logging.DEBUG)
-        sys.path.append("/left")
-        os.open("/", os.O_RDONLY)
     elif end == "word":
         sys.exit("a word")
     elif end == "code":
         sys.exit(76)
     elif end == "raise":
         raise ValueError("a reason")
-    elif end == "hang":
-        Path(*more).write_text(str(os.getpid()))
-        time.sleep(1000)
     elif end == "thread":
         threading.Timer(0.1, print, ["from a thread"]).start()
     elif end.startswith("SIG"):

@@ -167,7 +167,7 @@ class FunctionCalling(CallFormat):
 
     @override
     def parse(self, reply: Reply, toolset: Toolset) -> list[ParsedCall] | Malformed:
-        """Parse the calls, see ``CallFormat.parse``. One invalid call makes the whole answer malformed."""
+        # One invalid call makes the whole answer malformed.
         calls = self._calls_to_keep(reply)
         if not calls:
             in_text = _CALL_IN_TEXT.search(reply.text) is not None
@@ -193,7 +193,6 @@ class FunctionCalling(CallFormat):
         return parsed
 
     def _calls_to_keep(self, reply: Reply) -> tuple[RequestedCall, ...]:
-        """Return the calls that stay in the conversation."""
         return reply.calls[:1] if self.rules.calls == "first" else reply.calls
 
     @override
@@ -215,7 +214,6 @@ class FunctionCalling(CallFormat):
 
     @override
     def to_message(self, reply: Reply) -> Message:
-        """Return the message, see ``CallFormat.to_message``. Invalid arguments become an object, as vLLM requires."""
         message, calls = dict(reply.message), self._calls_to_keep(reply)
         if calls:
             tool_calls = message.get("tool_calls") or [{}] * len(calls)  # with other fields to send back
@@ -238,7 +236,6 @@ class FunctionCalling(CallFormat):
 
     @override
     def answer(self, reply: Reply, texts: list[str]) -> list[Message]:
-        """Return the results, see ``CallFormat.answer``. Every call must have one."""
         calls = self._calls_to_keep(reply)
         if not calls:
             return [{"role": "user", "content": "\n\n".join(texts)}]
@@ -271,7 +268,7 @@ def _decode_arguments(call: RequestedCall) -> tuple[dict[str, Any] | None, str]:
 
 
 def _encode_arguments(call: RequestedCall) -> str:
-    """Return the call's arguments as strict JSON of an object, unchanged if they are that."""
+    """Return the call's arguments as strict JSON of an object, as vLLM requires; unchanged if they are that."""
     decoded, _ = _decode_arguments(call)
     if decoded is None:
         return json.dumps({"malformed": call.arguments})

@@ -10,15 +10,12 @@ from swe_argo.steps.contracts.agent_spec import AgentSpec, agent_of
 from swe_argo.steps.contracts.solve_record import SolveAttempt
 from swe_argo.steps.contracts.trajectory import StopReason, Trajectory, Usage
 
-ERROR_REASONS = frozenset(
-    (
-        *(StopReason.CALL_TIMEOUT, StopReason.CONTEXT_OVERFLOW, StopReason.REQUEST_REFUSED, StopReason.MALFORMED),
-        *(StopReason.EMPTY_ANSWER, StopReason.REFUSAL, StopReason.CONTENT_FILTER, StopReason.SANDBOX_BROKEN),
-        *(StopReason.AGENT_CRASHED, StopReason.AGENT_KILLED, StopReason.NO_CALLS, StopReason.ERROR_LOOP),
-        *(StopReason.WAITING, StopReason.OUTPUT_FLOOD, StopReason.HOME_FLOOD, StopReason.INTERRUPTED),
-    )
+_FINISHED = (StopReason.FINISHED, StopReason.MAX_STEPS)
+_AT_LIMIT = (
+    *(StopReason.ABSOLUTE_STEPS, StopReason.TIMEOUT),
+    *(StopReason.CONTEXT_LIMIT, StopReason.TOKEN_LIMIT, StopReason.COST_LIMIT),
 )
-"""Stop reasons of an attempt that failed, instead of finishing or reaching a set limit."""
+"""Stop reasons of an attempt that reached a set limit; all others are errors."""
 RETRY_TEMPERATURE = 0.1
 """Temperature of later attempts if the spec's is 0, because a repetition would end the same way (OpenHands)."""
 MIN_TIME_SHARE = 0.1
@@ -46,8 +43,7 @@ class Attempt:
         ``pass`` accepts all, ``empty_patch`` any patch, ``finish_with_patch`` the patch of an agent that finished.
         """
         has_patch = bool(self.answer.strip())
-        has_finished = self.reason in (StopReason.FINISHED, StopReason.MAX_STEPS)
-        return critic == "pass" or (has_patch and (critic == "empty_patch" or has_finished))
+        return critic == "pass" or (has_patch and (critic == "empty_patch" or self.reason in _FINISHED))
 
 
 def is_iterative(spec: AgentSpec) -> bool:
@@ -96,7 +92,7 @@ def choose_attempt(spec: AgentSpec, attempts: Sequence[Attempt]) -> int:
     def rank(number: int) -> tuple[int, bool, int]:
         attempt = attempts[number]
         # 2: accepted; 1: not accepted, but ended without an error; 0: ended by an error.
-        worth = 2 if attempt.is_accepted(spec.critic) else 0 if attempt.reason in ERROR_REASONS else 1
+        worth = 2 if attempt.is_accepted(spec.critic) else int(attempt.reason in (*_FINISHED, *_AT_LIMIT))
         return worth, bool(attempt.answer.strip()), number
 
     return max(range(len(attempts)), key=rank)

@@ -18,8 +18,7 @@ from swe_argo.steps.models.reply import Message, Reply, describe_images, with_im
 def act(task: Task) -> StopReason:
     """Work on the issue in the scaffold that ``task.spec`` names.
 
-    The conversation is: system message, instruction, then in turn the model's unchanged message and its results. Raises
-    the errors of Sandbox and, except NoReplyError, of Model; all earlier turns are in the recorder.
+    The conversation is: system message, instruction, then in turn the model's unchanged message and its results.
     """
     return _Loop(task).run()
 

@@ -32,8 +32,7 @@ def act(task: Task) -> StopReason:
     """Run the agent. The patch is the change of the tree, as for every agent, not the agent's submission.
 
     The library's limits apply unless the spec sets them. The agent is never asked to finish: the lower one of
-    ``max_steps`` and ``max_steps_absolute`` ends it. Raises the errors of Sandbox and Model, and ConfigError if
-    the library is missing.
+    ``max_steps`` and ``max_steps_absolute`` ends it.
     """
     lib = load()
     settings = swebench_config(lib, fn_calling=task.fn_calling, max_observation=task.spec.max_observation)

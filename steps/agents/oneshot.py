@@ -145,7 +145,7 @@ def act(task: Task) -> StopReason:
     """Show the issue and its files, ask the model once, and store the answer's patch in ``task.patch``, byte for byte.
 
     The patch is graded like one from a predictions file, whether it applies or not. It is applied in the sandbox only
-    to inform readers of the trajectory. Raises the errors of Sandbox and, except NoReplyError, of Model.
+    to inform readers of the trajectory.
     """
     limits = Limits(task.spec, task.clock)
     task.patch = b""

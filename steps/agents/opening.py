@@ -25,7 +25,6 @@ from swe_argo.steps.models.reply import Message
 class Scaffold:
     """Properties of a scaffold besides its tools, prompts and limits (swe_argo.steps.contracts.registry)."""
 
-    name: str
     rules: Rules
     shortens: bool = False
     """Whether a conversation that is too long for the endpoint continues without the older half of its turns
@@ -39,9 +38,9 @@ class Scaffold:
 
 
 SCAFFOLDS = {
-    "r2egym": Scaffold("r2egym", Rules("first", keeps_rest=False), counts_steps=True),
-    "openhands": Scaffold("openhands", Rules("all", keeps_rest=False, stop=("</function",)), shortens=True),
-    "sweagent": Scaffold("sweagent", Rules("one")),
+    "r2egym": Scaffold(Rules("first", keeps_rest=False), counts_steps=True),
+    "openhands": Scaffold(Rules("all", keeps_rest=False, stop=("</function",)), shortens=True),
+    "sweagent": Scaffold(Rules("one")),
 }
 
 
@@ -60,7 +59,7 @@ class Opening:
 def open_scaffold(spec: AgentSpec, instance: Instance, instruction: str, words: str, *, fn_calling: bool) -> Opening:
     """Return the opening of a scaffold. Raises ConfigError if the template fails on the instance."""
     scaffold = SCAFFOLDS[spec.name]
-    base_tools = toolset(scaffold.name, spec.scaffold_fidelity, instance.workdir)
+    base_tools = toolset(spec.name, spec.scaffold_fidelity, instance.workdir)
     tools, own_system = scaffold_text.word_tool_texts(base_tools, words)
     finish = next(tool.name for tool in tools.tools if tool.ends)
     calls: CallFormat = FunctionCalling(scaffold.rules) if fn_calling else TextCalls(scaffold.rules)
@@ -69,7 +68,7 @@ def open_scaffold(spec: AgentSpec, instance: Instance, instruction: str, words: 
         tools,
         finish,
         calls,
-        templates.system_prompt(scaffold.name, names, own_system),
+        templates.system_prompt(spec.name, names, own_system),
         templates.render(instruction, instance) + scaffold.count_steps(spec.soft_step_limit),
     )
 
@@ -151,7 +150,6 @@ def _read_prompt(name: str) -> str:
 def _mini_swe_agent_texts(
     spec: AgentSpec, instance: Instance, instruction: str, *, fn_calling: bool
 ) -> tuple[str, str]:
-    """Return the texts of the library's own templates; ``instruction`` replaces the user's if not empty."""
     from swe_argo.steps.agents import mini_swe_agent
 
     settings = mini_swe_agent.swebench_config(

@@ -44,9 +44,7 @@ class Prepared:
 def prepare(spec: RunSpec, store: Store, chosen: list[dict[str, Any]], all_ids: list[str]) -> Prepared:
     """Return the files of the spec's agent: patches, recordings, and verdicts of instances without a prediction.
 
-    ``chosen`` are the selected rows, ``all_ids`` the ids of all rows of the dataset. Raises ConfigError if the agent's
-    input is missing, malformed or of another dataset, if the task family takes no patches, or if the agent cannot work
-    here.
+    ``chosen``: the selected rows; ``all_ids``: of all rows of the dataset. Raises ConfigError for an unusable input.
     """
     ids = [row["instance_id"] for row in chosen]
     agent = agent_of(spec.agent)
@@ -156,7 +154,7 @@ def _from_recordings(spec: RunSpec, chosen: list[dict[str, Any]], all_ids: list[
 def input_hashes(spec: RunSpec) -> dict[str, str]:
     """Return field -> sha256 of its file or folder, which under one run id may move but not change.
 
-    A field that names an earlier run (``run:ID``) keeps its text. Raises ConfigError if a file is missing.
+    A field that names an earlier run (``run:ID``) keeps its text.
     """
     paths = {field.name: field.of(spec) for field in _hashed_fields()}
     hashes = {}

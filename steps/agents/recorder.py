@@ -29,7 +29,7 @@ from swe_argo.steps.contracts.trajectory import (
 
 
 class ReplayedCalls(Protocol):
-    """Recorded calls of an earlier try, which a resumed agent repeats (swe_argo.steps.agents.resume)."""
+    """Recorded calls of an earlier try, which a resumed agent repeats (``resume.AttemptCalls``)."""
 
     @property
     def inherited_usage(self) -> Usage | None: ...  # noqa: D102
@@ -116,12 +116,7 @@ class Recorder:
         calls: ReplayedCalls | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start recording.
-
-        ``earlier``: trajectories of the solve's earlier attempts. ``watch`` is called with each agent turn and its
-        number, after the file was written. ``calls``: recorded calls to resume from. ``clock``: the agent's time in
-        seconds.
-        """
+        """Start recording. ``watch`` is called with each agent turn and its number, after the file was written."""
         self.agent = agent
         self.turns: list[Turn] = []
         self.usage = Usage()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from swe_argo.steps.agents import mini_swe_agent, oneshot
 from swe_argo.steps.agents.formats import KINDS, Kind, replace_surrogates, shell_command
@@ -48,21 +48,16 @@ def executor_for(scaffold: str | None, sandbox: Sandbox, spec: AgentSpec) -> Per
     """Return the executor for actions of a scaffold's tools, or if that is None for tools of other projects."""
     session = Session(sandbox, spec.command_timeout_s, spec.max_observation)
     if scaffold is not None and scaffold in TOOLSETS:
-        return _ScaffoldTools(toolset(scaffold, spec.scaffold_fidelity), session)
-    return _MiniTools(sandbox, spec.max_observation) if scaffold == MINI else _ForeignTools(session)
+        return partial(_perform_call, toolset(scaffold, spec.scaffold_fidelity), session)
+    return _MiniTools(sandbox, spec.max_observation) if scaffold == MINI else partial(_perform_foreign, session)
 
 
-@dataclass
-class _ScaffoldTools:
-    tools: Toolset
-    session: Session
-
-    def __call__(self, action: Action, timeout_s: float) -> PerformedAction:
-        tool = self.tools.find(action.tool)
-        if tool is None:
-            return PerformedAction(_not_performed(f"{self.tools.scaffold} has no tool {action.tool!r}"))
-        self.session.timeout_s = timeout_s
-        return PerformedAction(self.tools.perform(tool, action.arguments, self.session))
+def _perform_call(tools: Toolset, session: Session, action: Action, timeout_s: float) -> PerformedAction:
+    tool = tools.find(action.tool)
+    if tool is None:
+        return _not_performed(f"{tools.scaffold} has no tool {action.tool!r}")
+    session.timeout_s = timeout_s
+    return PerformedAction(tools.perform(tool, action.arguments, session))
 
 
 class _MiniTools:
@@ -74,7 +69,7 @@ class _MiniTools:
 
     def __call__(self, action: Action, timeout_s: float) -> PerformedAction:
         if not shell_command(action.arguments):
-            return PerformedAction(_not_performed(f"{action.tool} has no command"))
+            return _not_performed(f"{action.tool} has no command")
         result = self.commands.run(shell_command(action.arguments), timeout_s)
         output, extra = result["output"], result["extra"]
         observation_text = self._format_observation(result)
@@ -101,51 +96,44 @@ class _MiniTools:
         return lambda result: str(show([result], observation_template=template)[0]["content"])
 
 
-@dataclass
-class _ForeignTools:
-    """Tools of other projects, mapped by name to a kind of action; the observations are ours."""
-
-    session: Session
-
-    def __call__(self, action: Action, timeout_s: float) -> PerformedAction:
-        """Execute an action by the kind of its tool. One that cannot be executed gets a note as its observation."""
-        self.session.timeout_s = timeout_s
-        kind, arguments = KINDS.get(action.tool), action.arguments
-        # Names of arguments that cannot be sent to a sandbox.
-        unsendable = [name for name in ("path", "search_term") if not is_sendable(name, arguments.get(name))]
-        match kind:
-            case Kind.SHELL | Kind.SESSION if not shell_command(arguments):
-                return PerformedAction(_not_performed(f"{action.tool} has no command"))
-            case Kind.EDIT | Kind.SEARCH if unsendable:
-                return PerformedAction(_not_performed(f"{action.tool}: `{unsendable[0]}` {NOT_TEXT}"))
-            case Kind.SHELL | Kind.SESSION:
-                command = shell_command(arguments).encode("utf-8", "replace").decode().replace("\0", "")
-                outcome = self.session.shell(persistent=kind is Kind.SESSION).run(command, timeout_s=timeout_s)
-            case Kind.EDIT:
-                present = {name: value for name, value in arguments.items() if value is not None}
-                try:
-                    outcome = ToolResult(self.session.editor(Dialect()).execute(present), 0)
-                except RefusedError as refusal:
-                    outcome = ToolResult(str(refusal), 1)
-            case Kind.SEARCH:
-                outcome = search({"search_term": ""} | arguments, self.session)
-            case Kind.PATCH:
-                patch = Patch.from_text(str(arguments.get("patch") or "")).data
-                outcome = ToolResult(*oneshot.describe_apply(self.session.sandbox, patch))
-            case Kind.NOTHING | Kind.END:
-                return PerformedAction(ToolObservation("", ends=kind is Kind.END))
-            case _:  # recordings are checked when read; actions from elsewhere get a note
-                return PerformedAction(_not_performed(f"tool {action.tool!r} is unknown"))
-        cut = cut_middle(outcome.text, outcome.tail, self.session.max_observation or MAX_OBSERVATION)
-        text = cut.text + (f"\n{outcome.note}" if outcome.note else "")
-        submits = kind is Kind.SHELL and submitted_text(text) is not None  # mini-swe-agent submits by a command
-        return PerformedAction(
-            ToolObservation(text, outcome.exit_code, outcome.timed_out, round(outcome.seconds, 3), cut.cut, submits)
-        )
+def _perform_foreign(session: Session, action: Action, timeout_s: float) -> PerformedAction:
+    """Execute an action of another project's tool, by its kind; the observations are ours."""
+    session.timeout_s = timeout_s
+    kind, arguments = KINDS.get(action.tool), action.arguments
+    unsendable = [name for name in ("path", "search_term") if not is_sendable(name, arguments.get(name))]
+    match kind:
+        case Kind.SHELL | Kind.SESSION if not shell_command(arguments):
+            return _not_performed(f"{action.tool} has no command")
+        case Kind.EDIT | Kind.SEARCH if unsendable:
+            return _not_performed(f"{action.tool}: `{unsendable[0]}` {NOT_TEXT}")
+        case Kind.SHELL | Kind.SESSION:
+            command = shell_command(arguments).encode("utf-8", "replace").decode().replace("\0", "")
+            outcome = session.shell(persistent=kind is Kind.SESSION).run(command, timeout_s=timeout_s)
+        case Kind.EDIT:
+            present = {name: value for name, value in arguments.items() if value is not None}
+            try:
+                outcome = ToolResult(session.editor(Dialect()).execute(present), 0)
+            except RefusedError as refusal:
+                outcome = ToolResult(str(refusal), 1)
+        case Kind.SEARCH:
+            outcome = search({"search_term": ""} | arguments, session)
+        case Kind.PATCH:
+            patch = Patch.from_text(str(arguments.get("patch") or "")).data
+            outcome = ToolResult(*oneshot.describe_apply(session.sandbox, patch))
+        case Kind.NOTHING | Kind.END:
+            return PerformedAction(ToolObservation("", ends=kind is Kind.END))
+        case _:  # recordings are checked when read; actions from elsewhere get a note
+            return _not_performed(f"tool {action.tool!r} is unknown")
+    cut = cut_middle(outcome.text, outcome.tail, session.max_observation or MAX_OBSERVATION)
+    text = cut.text + (f"\n{outcome.note}" if outcome.note else "")
+    submits = kind is Kind.SHELL and submitted_text(text) is not None  # mini-swe-agent submits by a command
+    return PerformedAction(
+        ToolObservation(text, outcome.exit_code, outcome.timed_out, round(outcome.seconds, 3), cut.cut, submits)
+    )
 
 
-def _not_performed(reason: str) -> ToolObservation:
-    return ToolObservation(f"{reason}: not performed", 1)
+def _not_performed(reason: str) -> PerformedAction:
+    return PerformedAction(ToolObservation(f"{reason}: not performed", 1))
 
 
 def act(task: Task) -> StopReason:
@@ -167,32 +155,29 @@ def perform(
     ``spec.timeout_s``; there is no step limit. A command that fails or exceeds ``spec.command_timeout_s`` gives an
     observation. Raises what Sandbox raises.
     """
-    reason = _perform(recording, sandbox, spec, recorder, clock)
-    if recording.scaffold == MINI:
-        Commands(sandbox).remove_patch_file()  # as in that agent
-    return reason
-
-
-def _perform(
-    recording: Recording, sandbox: Sandbox, spec: AgentSpec, recorder: Recorder, clock: Callable[[], float]
-) -> StopReason:
     if recording.scaffold:
         extra = (recorder.agent.extra or AgentExtra()).model_copy(update={"scaffold": recording.scaffold})
         recorder.agent = recorder.agent.model_copy(update={"extra": extra})
     end = clock() + spec.timeout_s
     execute = executor_for(recording.scaffold, sandbox, spec)
-    final_reason = recording.stop_reason or StopReason.FINISHED
+    reason = recording.stop_reason or StopReason.FINISHED
+    workdir = sandbox.machine.workdir if recording.scaffold is not None else None
     for number, action in enumerate(recording.actions, 1):
         remaining_s = end - clock()
         if remaining_s <= 0:
-            return StopReason.TIMEOUT
+            reason = StopReason.TIMEOUT
+            break
         result = execute(action, min(remaining_s, spec.command_timeout_s))
-        workdir = sandbox.machine.workdir if recording.scaffold is not None else None
         _record_action(recorder, number, action, result, workdir)
         if result.observed.ends:
-            # An end before the last action is not the recorded one.
-            return final_reason if number == len(recording.actions) else StopReason.FINISHED
-    return StopReason.TIMEOUT if clock() > end else final_reason
+            if number < len(recording.actions):  # not the recorded end
+                reason = StopReason.FINISHED
+            break
+    else:
+        reason = StopReason.TIMEOUT if clock() > end else reason
+    if recording.scaffold == MINI:
+        Commands(sandbox).remove_patch_file()  # as in that agent
+    return reason
 
 
 def _record_action(

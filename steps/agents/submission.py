@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from swe_argo.steps.contracts.data import Collection, Instance
+from swe_argo.steps.contracts.data import WORKDIR, Collection, Instance
 from swe_argo.steps.contracts.solve_record import History, LayerSummary
 from swe_argo.steps.errors import ConfigError, ResourceError, one_line
 from swe_argo.steps.families.family import load_family
@@ -80,12 +80,12 @@ class Submission:
     note: str = ""
     """Reason if it is empty although files may have changed, or the omitted files."""
     summary: LayerSummary | None = None
+    is_unchanged: bool = False
 
     @property
     def answer(self) -> bytes:
         """Return the layer if it has changes, else the patch."""
-        is_unchanged = self.summary is not None and self.summary.is_empty
-        return b"" if is_unchanged else self.layer or self.patch
+        return b"" if self.is_unchanged else self.layer or self.patch
 
 
 class WorkStart(Protocol):
@@ -123,40 +123,55 @@ class _LayerStart:
     collection: Collection | None = None
     begin: str = ""
     """The output of the collection's first command."""
+    workdir: str = WORKDIR
     history: None = None
 
     def take(self, box: Sandbox) -> Submission:
         if self.collection is None:
             extracted = create_layer(box, self.listing)
-        elif problem := _run_commands(box, self.collection, self.begin):
+        elif problem := _run_commands(box, self.collection, self.begin, self.workdir):
             return Submission(note=problem)
         else:
             extracted = create_layer(box, self.listing, self.collection.artifacts)
-        return Submission(layer=extracted.data, note=extracted.note, summary=extracted.summary)
+        summary, is_unchanged = extracted.summary, False
+        if summary is not None:  # artifacts count as new even if they are empty
+            is_unchanged = not extracted.content_bytes if self.collection else summary.is_empty
+        return Submission(layer=extracted.data, note=extracted.note, summary=summary, is_unchanged=is_unchanged)
 
 
 def _resolve_links(box: Sandbox, collection: Collection) -> Collection:
     """Return the collection with the places of its artifacts in a fresh machine, where folders above may be links."""
     folders = [posixpath.dirname(artifact.source) for artifact in collection.artifacts]
-    script = 'for each; do place=$(readlink -f "$each") || place=$each; printf "%s\\0" "$place"; done'
+    script = (
+        "for each; do rest=; "
+        'while [ ! -e "$each" ]; do rest=/${each##*/}$rest; each=${each%/*}; each=${each:-/}; done; '
+        'place=$(readlink -f "$each"); printf "%s\\0" "${place%/}$rest"; done'
+    )
     result = box.exec(f"set -- {shlex.join(folders)}; {script}", timeout_s=60, cwd="/")
     if result.exit_code != 0:
         raise script_failure("finding the task's artifacts", result)
     places = result.stdout.decode(errors="surrogateescape").split("\0")
     artifacts = [
-        artifact.model_copy(update={"source": posixpath.join(place, posixpath.basename(artifact.source))})
+        artifact.model_copy(update={"source": posixpath.join(place or "/", posixpath.basename(artifact.source))})
         for artifact, place in zip(collection.artifacts, places, strict=False)
     ]
     return collection.model_copy(update={"artifacts": artifacts})
 
 
-def _run_commands(box: Sandbox, collection: Collection, begin: str) -> str:
+_COLLECT_S = 300.0
+"""Time limit of all collect commands together: an agent's machine must not make its step overdue."""
+
+
+def _run_commands(box: Sandbox, collection: Collection, begin: str, workdir: str) -> str:
     """Run the commands that write the artifacts. Return the first problem, which is the agent's, else ""."""
+    left_s = _COLLECT_S
     for number, command in enumerate(collection.commands, 1):
+        limit_s = max(1.0, min(command.timeout_s, left_s))
         try:
             result = box.exec(
-                command.command,
-                timeout_s=command.timeout_s,
+                f"cd {shlex.quote(workdir)} 2>/dev/null; {command.command}",
+                timeout_s=limit_s,
+                cwd="/",
                 env={"BEGIN": begin} if begin else None,
                 merge=True,
                 max_output_bytes=64 << 10,
@@ -164,8 +179,9 @@ def _run_commands(box: Sandbox, collection: Collection, begin: str) -> str:
         except (SandboxBroken, ResourceError) as error:
             return f"collect command {number} failed: {error.reason}"
         if result.timed_out or result.exit_code != 0:
-            end = f"timed out after {command.timeout_s:g} s" if result.timed_out else f"exit code {result.exit_code}"
+            end = f"timed out after {limit_s:.0f} s" if result.timed_out else f"exit code {result.exit_code}"
             return f"collect command {number} failed, {end}: {one_line(result.stdout.decode(errors='replace'), 200)}"
+        left_s -= result.seconds
     return ""
 
 
@@ -182,10 +198,11 @@ def prepare(box: Sandbox, instance: Instance) -> WorkStart:
         collection = instance.machine.collection if instance.machine else None
         if collection is None:
             return _LayerStart(list_machine(box))
-        begin = box.exec(collection.begin or ":", timeout_s=60)
+        begin = box.exec(collection.begin or ":", timeout_s=_COLLECT_S)
         if begin.exit_code != 0:
             raise script_failure("the task's first command", begin)
-        return _LayerStart(list_machine(box), _resolve_links(box, collection), begin.stdout.decode().strip())
+        listing, workdir = list_machine(box), (instance.machine.workdir if instance.machine else None) or WORKDIR
+        return _LayerStart(listing, _resolve_links(box, collection), begin.stdout.decode().strip(), workdir)
     history = hide_history(box)
     return replace(record_start(box, history.head), history=history)
 

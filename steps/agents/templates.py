@@ -59,10 +59,7 @@ def template_values(instance: Instance) -> dict[str, Any]:
 
 
 def template_source(spec: AgentSpec) -> str:
-    """Return the text of the agent's template, by default its scaffold's own; "" if it has none.
-
-    Raises ConfigError if the spec names an unreadable file, or an agent that takes no instruction.
-    """
+    """Return the text of the agent's template, by default its scaffold's own; "" if it has none."""
     chosen, agent = spec.instruction_template, agent_of(spec)
     if chosen is None:
         return (PROMPTS / f"{agent.prompt}{_SUFFIX}").read_text("utf-8") if agent.prompt else ""
@@ -110,11 +107,7 @@ def render(text: str, instance: Instance, *, display_name: str = "the instructio
 
 
 def system_prompt(scaffold: str, values: Mapping[str, str], own: str = "") -> str:
-    """Return the rendered system prompt of the scaffold, or of the template ``own``.
-
-    ``values``: ``finish``, the tool that ends the work; ``tools``, the description of the tools, empty with function
-    calling; ``working_dir``.
-    """
+    """Return the rendered system prompt of the scaffold, or of the template ``own`` (names: docs/scaffolds.md)."""
     if own:
         return _render(own, "the system prompt", values)
     name = f"system_{scaffold}{_SUFFIX}"

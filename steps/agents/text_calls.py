@@ -66,11 +66,11 @@ class TextCalls(CallFormat):
             return self.correct(Problem.BAD_ARGUMENTS, " ".join(faults), reply, toolset, tool)
         return [ParsedCall(tool, arguments)]
 
-    def _find_block(self, text: str) -> tuple[int, _Block | None]:
+    def _find_block(self, text: str) -> tuple[int, Block | None]:
         """Return the end of the thoughts, and the first block after it with positions relative to that end."""
         thinking, separator, _ = text.rpartition(_THOUGHT_END)
         begin = len(thinking) + len(separator)
-        block = _first_block(text[begin:])
+        block = first_block(text[begin:])
         if block is not None and block.unclosed == _MISSING_END and self.rules.stop:
             block.unclosed = ""  # the endpoint stopped there
         return begin, block
@@ -91,7 +91,7 @@ class TextCalls(CallFormat):
 
     @override
     def to_message(self, reply: Reply) -> Message:
-        """Return the message, see ``CallFormat.to_message``, without unexpected function calls: these get no result."""
+        # Unexpected function calls would get no result.
         message = {name: value for name, value in reply.message.items() if name != "tool_calls"}
         content = message.get("content")
         if not self.rules.keeps_rest and content:
@@ -117,7 +117,7 @@ class TextCalls(CallFormat):
 
 
 @dataclass
-class _Block:
+class Block:
     """A function block, and where it ends in the text; ``unclosed`` is the unclosed tag, if any."""
 
     name: str
@@ -126,20 +126,20 @@ class _Block:
     unclosed: str = ""
 
 
-def _first_block(text: str) -> _Block | None:
+def first_block(text: str) -> Block | None:
     """Return the block of the first call, else of the first tag that is only mentioned; None if there is none."""
     whole = _CALL_TAG.search(text)
     match = whole or _FUNCTION.search(text)
     if match is None:
         return None
-    block = _Block(match[1].strip().strip("\"'"))
+    block = Block(match[1].strip().strip("\"'"))
     _parse_parameters(block, text, match.end(), [end.start() for end in _CERTAIN_VALUE_END.finditer(text)])
     if block.unclosed and whole is None:
         block.unclosed = match[0]  # only mentioned: the endpoint stopped elsewhere
     return block
 
 
-def _parse_parameters(block: _Block, text: str, at: int, value_ends: list[int]) -> None:
+def _parse_parameters(block: Block, text: str, at: int, value_ends: list[int]) -> None:
     """Parse the parameters up to the block's end. ``value_ends``: positions of tags that certainly end a value."""
     while True:
         match = _NEXT_TAG.search(text, at)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from kubernetes.client import ApiClient, ApiException
+from kubernetes.client import ApiException
 
 from swe_argo.steps.argo.node_failures import LIST
 from swe_argo.steps.argo.nodes import nodes, template
@@ -22,6 +21,7 @@ from swe_argo.steps.kube.requests import (
     METADATA_LIST,
     Plain,
     find_object,
+    iterate_objects,
     parse_time,
     path,
     request_object,
@@ -35,8 +35,6 @@ T = TypeVar("T")
 
 SHORT_RETRIES = RetryPolicy(total_s=60.0)
 """Retries of code that ends runs: it has a deadline, so it waits less than a step for an API server that is away."""
-_FULL_PAGE_SIZE = "10"
-"""Objects per page when whole Workflows are listed: the Workflow of a shard may take a megabyte."""
 
 
 def read_parent(cluster: Cluster, name: str) -> Plain | None:
@@ -52,8 +50,8 @@ def read_parent(cluster: Cluster, name: str) -> Plain | None:
 def failed_shards(cluster: Cluster, run_id: str, parent_name: str) -> Iterator[Plain]:
     """Yield the whole Workflows of the shards that failed or still run. Raises as ``read_parent``."""
     labels = f"{_shard_selector(run_id, parent_name)},{PHASE}!={Phase.SUCCEEDED}"
-    with cluster.client() as client:
-        yield from list_objects(client, cluster, "workflows", labels, limit=_FULL_PAGE_SIZE)
+    # The Workflow of a shard may take a megabyte.
+    yield from _list(cluster, "workflows", labels, limit=10)
 
 
 def stop_shards(
@@ -64,9 +62,8 @@ def stop_shards(
     A shard that appears meanwhile is stopped too. ``pause_s``: seconds between looks. Raises InfraError if some have
     not ended after ``patience_s``, or the API server does not answer; ConfigError without the rights.
     """
-    return stop_workflows(
-        cluster, _shard_selector(run_id, parent_name), "the run's shards", patience_s=patience_s, pause_s=pause_s
-    )
+    labels = _shard_selector(run_id, parent_name)
+    return stop_workflows(cluster, labels, "the run's shards", patience_s=patience_s, pause_s=pause_s)
 
 
 def stop_workflows(cluster: Cluster, labels: str, title: str, *, patience_s: float, pause_s: float = 2.0) -> list[str]:
@@ -76,7 +73,9 @@ def stop_workflows(cluster: Cluster, labels: str, title: str, *, patience_s: flo
     while running := _unended(cluster, labels):
         for name, phase in running.items():
             if name not in stopped:
-                _shut_down(cluster, name, phase)
+                # A Workflow that still waits for a lock obeys only Terminate; it has made nothing for an exit handler.
+                patch = {"spec": {"shutdown": "Stop" if phase == Phase.RUNNING else "Terminate"}}
+                _change(cluster, "workflows", name, f"stopping Workflow {name}", field="--workflow", patch=patch)
                 stopped[name] = None
         if time.monotonic() > deadline:
             raise InfraError(
@@ -88,29 +87,18 @@ def stop_workflows(cluster: Cluster, labels: str, title: str, *, patience_s: flo
     return list(stopped)
 
 
-def list_objects(
-    client: ApiClient, cluster: Cluster, kind: str, labels: str, *, limit: str = "500", **fields: str
-) -> Iterator[Plain]:
-    """Yield objects by labels, one page of ``limit`` in memory at a time. Raises as ``read_parent``.
-
-    ``kind``: the plural, such as ``pods``; ``fields``: further query parameters, such as ``fieldSelector``.
-    """
-    operation = f"listing {kind} in namespace {cluster.namespace}"
-    query = {"labelSelector": labels, "limit": limit, **fields}
-    while True:
-        page = _call(
-            partial(request_object, client, "GET", path(kind, cluster.namespace), query=dict(query)), operation
-        )
-        yield from page.get("items") or []
-        query["continue"] = (page.get("metadata") or {}).get("continue") or ""
-        if not query["continue"]:
-            return
+def _list(cluster: Cluster, kind: str, labels: str, fields: str = "", **options: Any) -> Iterator[Plain]:
+    """Yield objects of a kind (its plural) by labels and fields. Raises as ``read_parent``."""
+    doing, query = f"listing {kind} in namespace {cluster.namespace}", {"labelSelector": labels}
+    query |= {"fieldSelector": fields} if fields else {}
+    where = path(kind, cluster.namespace)
+    with cluster.client() as client:
+        yield from iterate_objects(client, where, query, lambda act: _call(act, doing), **options)
 
 
-def names_only(client: ApiClient) -> ApiClient:
-    """Make the client request only the metadata of objects, a fraction of their size; return the client."""
-    client.set_default_header("Accept", METADATA_LIST)
-    return client
+def _list_metadata(cluster: Cluster, kind: str, labels: str, fields: str = "") -> list[dict[str, Any]]:
+    """Return the metadata of objects, which alone is requested."""
+    return [item["metadata"] for item in _list(cluster, kind, labels, fields, headers={"Accept": METADATA_LIST})]
 
 
 def _shard_selector(run_id: str, parent_name: str) -> str:
@@ -120,44 +108,20 @@ def _shard_selector(run_id: str, parent_name: str) -> str:
 
 def _unended(cluster: Cluster, labels: str) -> dict[str, str]:
     """Return name -> phase of the Workflows that have not ended."""
+    workflows = _list_metadata(cluster, "workflows", f"{labels},{COMPLETED}!=true")
+    return {metadata["name"]: metadata["labels"].get(PHASE, "") for metadata in workflows}
+
+
+def _change(cluster: Cluster, kind: str, name: str, operation: str, *, field: str, patch: Plain | None = None) -> None:
+    """Merge ``patch`` into an object, or delete it without one; it may be gone. ``field``: the one of a ConfigError."""
+    where, headers = path(kind, cluster.namespace, name), {"Content-Type": MERGE_PATCH} if patch else None
     with cluster.client() as client:
-        workflows = list_objects(names_only(client), cluster, "workflows", f"{labels},{COMPLETED}!=true")
-        return {workflow["metadata"]["name"]: workflow["metadata"]["labels"].get(PHASE, "") for workflow in workflows}
-
-
-def _shut_down(cluster: Cluster, name: str, phase: str) -> None:
-    # A Workflow that still waits for a lock obeys only Terminate; it has made nothing for an exit handler.
-    patch = {"spec": {"shutdown": "Stop" if phase == Phase.RUNNING else "Terminate"}}
-    change_workflow(cluster, name, patch, f"stopping Workflow {name}")
-
-
-def change_workflow(cluster: Cluster, name: str, patch: Plain, operation: str) -> None:
-    """Merge ``patch`` into a Workflow, unless it is gone by now. Raises as ``read_parent``."""
-    where = path("workflows", cluster.namespace, name)
-    with cluster.client() as client, _unless_gone(operation, "--workflow"):
-        client.set_default_header("Content-Type", MERGE_PATCH)
-        call(partial(request_object, client, "PATCH", where, patch), operation, SHORT_RETRIES)
-
-
-def delete_object(cluster: Cluster, kind: str, name: str, *, field: str) -> None:
-    """Delete an object, which may be gone. Raises as ``read_parent``.
-
-    ``field``: the setting that the ConfigError names.
-    """
-    operation = f"deleting {name} of {kind}"
-    where = path(kind, cluster.namespace, name)
-    with cluster.client() as client, _unless_gone(operation, field):
-        call(partial(request_object, client, "DELETE", where), operation, SHORT_RETRIES)
-
-
-@contextmanager
-def _unless_gone(operation: str, field: str) -> Iterator[None]:
-    """Accept that an object is gone; raise the failure of any other refusal."""
-    try:
-        yield
-    except ApiException as error:
-        if error.status != 404:
-            raise refusal_failure(error, operation, field=field) from error
+        try:
+            act = partial(request_object, client, "PATCH" if patch else "DELETE", where, patch, headers=headers)
+            call(act, operation, SHORT_RETRIES)
+        except ApiException as error:
+            if error.status != 404:
+                raise refusal_failure(error, operation, field=field) from error
 
 
 def _call(act: Callable[[], T], operation: str) -> T:
@@ -170,8 +134,6 @@ def _call(act: Callable[[], T], operation: str) -> T:
         raise refusal_failure(error, operation, field="--workflow") from error
 
 
-UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of pods that have not ended."""
 KILL_S = 45.0
 """Seconds for a deleted pod: the 30 s that Kubernetes gives its processes, and the kubelet's report."""
 
@@ -182,10 +144,10 @@ def end_step_pods(cluster: Cluster, run_id: str, *, patience_s: float, pause_s: 
     A stopped step has 30 s to remove its sandbox, and its files are stored after that. Raises InfraError if deleted
     pods still run (a node that is out of reach) or the API server does not answer, ConfigError without the rights.
     """
-    running = running_step_pods(cluster, run_id, patience_s, pause_s)
+    running = _running_step_pods(cluster, run_id, patience_s, pause_s)
     for name in running:
-        delete_object(cluster, "pods", name, field="--namespace")
-    if running and (remaining := running_step_pods(cluster, run_id, KILL_S, pause_s)):
+        _change(cluster, "pods", name, f"deleting {name} of pods", field="--namespace")
+    if running and (remaining := _running_step_pods(cluster, run_id, KILL_S, pause_s)):
         raise InfraError(
             FailureClass.NODE_LOST,
             f"{len(remaining)} pods of the run's steps do not end, for example {remaining[0]}: their node may be lost",
@@ -193,19 +155,19 @@ def end_step_pods(cluster: Cluster, run_id: str, *, patience_s: float, pause_s: 
     return running
 
 
-def running_step_pods(cluster: Cluster, run_id: str, patience_s: float, pause_s: float) -> list[str]:
+def _running_step_pods(cluster: Cluster, run_id: str, patience_s: float, pause_s: float) -> list[str]:
     """Wait up to ``patience_s`` for the pods of the run's units to end; return the names of those that still run."""
     deadline = time.monotonic() + patience_s
-    while (running := _running(cluster, run_id)) and time.monotonic() < deadline:
+    while (running := _step_pods(cluster, run_id)) and time.monotonic() < deadline:
         time.sleep(pause_s)
     return running
 
 
-def _running(cluster: Cluster, run_id: str) -> list[str]:
+def _step_pods(cluster: Cluster, run_id: str) -> list[str]:
     steps = f"{RUN}={run_id},{STEP} in ({LIST},{SOLVE.name},{GRADE.name})"
-    with cluster.client() as client:
-        pods = list_objects(names_only(client), cluster, "pods", steps, fieldSelector=UNENDED)
-        return [pod["metadata"]["name"] for pod in pods]
+    # Pods that have not ended.
+    unended = "status.phase!=Succeeded,status.phase!=Failed"
+    return [metadata["name"] for metadata in _list_metadata(cluster, "pods", steps, unended)]
 
 
 PODS_END_S = 180.0
@@ -222,11 +184,10 @@ def remove_earlier_shards(
     after ``patience_s`` or the API server does not answer, ConfigError without the rights.
     """
     labels = f"{RUN}={run_id},{KIND}=shard,{PARENT}!={own},{COMPLETED}!=true"
-    with cluster.client() as client:
-        names = [item["metadata"]["name"] for item in list_objects(names_only(client), cluster, "workflows", labels)]
+    names = [metadata["name"] for metadata in _list_metadata(cluster, "workflows", labels)]
     for name in names:
-        delete_object(cluster, "workflows", name, field="--workflow")
-    if running := running_step_pods(cluster, run_id, patience_s, pause_s):
+        _change(cluster, "workflows", name, f"deleting {name} of workflows", field="--workflow")
+    if running := _running_step_pods(cluster, run_id, patience_s, pause_s):
         raise InfraError(
             FailureClass.STEP_KILLED,
             f"an earlier Workflow of run {run_id} still runs, so units would run twice: pods {', '.join(running[:3])}",
@@ -254,7 +215,8 @@ def move_holds_to_parent(cluster: Cluster, run_id: str, parent_name: str) -> lis
     without the rights.
     """
     lock_nodes = {
-        str(shard["metadata"]["name"]): nodes_with_locks(shard) for shard in failed_shards(cluster, run_id, parent_name)
+        str(shard["metadata"]["name"]): _nodes_with_locks(shard)
+        for shard in failed_shards(cluster, run_id, parent_name)
     }
     keys = [f"{cluster.namespace}/{name}/{node}" for name, ids in lock_nodes.items() for node in ids]
     if not keys:
@@ -262,12 +224,13 @@ def move_holds_to_parent(cluster: Cluster, run_id: str, parent_name: str) -> lis
     lock = f"{cluster.namespace}/{LOCK}"
     holding = {"holding": [{"semaphore": lock, "holders": [shard]} for shard in keys]}
     patch = {"status": {"synchronization": {"semaphore": holding}}}
-    change_workflow(cluster, parent_name, patch, f"handing places over to Workflow {parent_name}")
+    operation = f"handing places over to Workflow {parent_name}"
+    _change(cluster, "workflows", parent_name, operation, field="--workflow", patch=patch)
     return [name for name, ids in lock_nodes.items() if ids]
 
 
-def nodes_with_locks(workflow: Plain) -> list[str]:
-    """Return the ids of unit nodes that may still have a hold: those that did not end LAST_S before their shard."""
+def _nodes_with_locks(workflow: Plain) -> list[str]:
+    """Return the ids of unit nodes that may still have a hold: those that did not end RELEASE_S before their shard."""
     finished_at = parse_time((workflow.get("status") or {}).get("finishedAt"))
     units = [node for node in nodes(workflow).values() if template(node) == UNIT_TEMPLATE]
     return [

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import IO, Any, cast
-
-from typing_extensions import override
+from typing import Any
 
 from swe_argo.steps.bundles.stored import StoredBundle, write_tar
 from swe_argo.steps.contracts.failure import FailureClass
@@ -30,10 +27,9 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
 
 
 def push_image(bundle: StoredBundle, name: str, copier: bytes) -> str:
-    """Push the image to ``name``, by default tagged VERSION-ARCHITECTURE. Return its full name with its digest.
+    """Push the image, with the static program ``copier``, to ``name``. Return its full name with its digest.
 
-    ``copier`` is the static program to add. Raises ConfigError if skopeo is missing or the registry denies access,
-    InfraError if pushing fails for another reason.
+    Its default tag is VERSION-ARCHITECTURE.
     """
     skopeo = shutil.which("skopeo")
     if skopeo is None:
@@ -83,33 +79,25 @@ def write_layout(bundle: StoredBundle, layout: Path, copier: bytes) -> str:
 
 
 def _write_layer(bundle: StoredBundle, blobs: Path, copier: bytes) -> tuple[dict[str, Any], str]:
-    part = blobs / "layer"
-    with part.open("wb") as file:
-        packed = _HashingWriter(file)
-        with gzip.GzipFile(filename="", fileobj=packed, mode="wb", compresslevel=3, mtime=0) as zipped:
-            tar_hash = _HashingWriter(cast("IO[bytes]", zipped))
-            write_tar(bundle.files, tar_hash, programs={COPIER: copier})
-    part.rename(blobs / packed.digest.removeprefix("sha256:"))
-    return {"mediaType": _LAYER, "size": packed.size, "digest": packed.digest}, tar_hash.digest
+    tar, zipped = blobs / "layer.tar", blobs / "layer.tar.gz"
+    with tar.open("wb") as file:
+        write_tar(bundle.files, file, programs={COPIER: copier})
+    with (
+        tar.open("rb") as file,
+        zipped.open("wb") as out,
+        gzip.GzipFile(filename="", fileobj=out, mode="wb", compresslevel=3, mtime=0) as archive,
+    ):
+        shutil.copyfileobj(file, archive)
+    tar_digest, digest = _sha256(tar), _sha256(zipped)
+    tar.unlink()
+    described = {"mediaType": _LAYER, "size": zipped.stat().st_size, "digest": f"sha256:{digest}"}
+    zipped.rename(blobs / digest)
+    return described, f"sha256:{tar_digest}"
 
 
-class _HashingWriter(io.RawIOBase):
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out, self._hash, self.size = out, hashlib.sha256(), 0
-
-    @override
-    def writable(self) -> bool:
-        return True
-
-    @override
-    def write(self, data: Any, /) -> int:
-        self._hash.update(data)
-        self.size += len(data)
-        return self._out.write(data)
-
-    @property
-    def digest(self) -> str:
-        return f"sha256:{self._hash.hexdigest()}"
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _add_file(blobs: Path, data: bytes, kind: str) -> dict[str, Any]:

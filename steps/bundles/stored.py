@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, cast
+from typing import IO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -39,13 +39,13 @@ def digest_tree(root: Path) -> str:
 
 
 def write_tar(
-    root: Path, out: io.RawIOBase | IO[bytes], prefix: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
+    root: Path, out: IO[bytes], prefix: str = "", programs: Mapping[str, bytes] = MappingProxyType({})
 ) -> None:
     """Write the tree as a tar, owned by root. ``prefix`` is added to its paths.
 
     ``programs``: path -> content of executable files to add, without that prefix. Raises what ``digest_tree`` raises.
     """
-    with tarfile.open(fileobj=cast("IO[bytes]", out), mode="w|", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for name, data in programs.items():
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(data), 0o755

@@ -70,9 +70,8 @@ def run_tool(
 ) -> str:
     """Run a package client and return its output.
 
-    ``title``: the package and version to install, for messages; ``env``: variables to add to the environment;
-    ``package``: the package's name if its dependencies are installed, too. Raises ConfigError if the registry does not
-    have the package, or no fitting form of a dependency, InfraError if anything else went wrong.
+    ``title``: the package and version to install, for messages; ``package``: its name if its dependencies are
+    installed, too. Raises ConfigError if the registry does not have them in a fitting form, else InfraError.
     """
     folder = str(Path(command[0]).parent)  # npm is a script that looks for node beside it
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), folder)))

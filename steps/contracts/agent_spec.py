@@ -34,7 +34,7 @@ class AgentSpec(Table):
     """Predictions to grade with agent 'given': swebench's .json or .jsonl, an output.jsonl, SWE-agent's .traj or .pred,
     or a folder of these. --model names the model of rows without one."""
     trajectories: Annotated[str | None, Flag("--trajectories"), File()] = None
-    """File or folder of recorded trajectories or predictions for agent 'replay'."""
+    """File or folder of recorded trajectories for agent 'replay'."""
     file: Annotated[str | None, Flag("--agent-file"), File()] = None
     """TOML recipe of your own agent program (docs/agent-programs.md). Selects agent 'program'."""
     command: Annotated[str | None, Flag("--agent-command")] = None

@@ -43,8 +43,7 @@ class Program:
     def command_line(self, values: Mapping[str, object]) -> list[str]:
         """Return the flags of option name -> value, in this order; a list repeats its flag, None and False omit it.
 
-        Raises:
-            ValueError: An option is unknown, or a required one has no value.
+        Raises ValueError for an unknown option or a required one without a value.
         """
         options = {option.name: option for option in self.options}
         if unknown := values.keys() - options.keys():
@@ -122,11 +121,7 @@ STEP_OPTIONS = (
 
 
 SOLVE = Step(
-    "solve",
-    takes=(RunFile, Instance),
-    may_take=(Recording,),
-    gives=(SolveRecord, Trajectory, Patch),
-    may_give=(Layer,),
+    "solve", takes=(RunFile, Instance), may_take=(Recording,), gives=(SolveRecord, Trajectory, Patch), may_give=(Layer,)
 )
 GRADE = Step(
     "grade",
@@ -204,9 +199,7 @@ CANARY = Program(
     (_STORE, _RUN, _out(OUTCOME)),
 )
 COMPARE = Program(
-    "compare",
-    "send a run's result to its webhook: instances resolved, gained and lost",
-    (_STORE, _RUN, _out(OUTCOME)),
+    "compare", "send a run's result to its webhook: instances resolved, gained and lost", (_STORE, _RUN, _out(OUTCOME))
 )
 FINALIZE = Program(
     "finalize",

@@ -123,6 +123,13 @@ class Unit(Part):
     begins: Stage
     repo: str
     image: str
+    grading_image: str | None = None
+    """The image of its grading, if it is another one."""
+
+    @property
+    def images(self) -> list[str]:
+        """The images of its sandboxes."""
+        return [self.image, *([self.grading_image] if self.grading_image else [])]
 
 
 class Plan(Record):

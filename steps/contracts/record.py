@@ -23,11 +23,7 @@ def finite(value: object) -> float | None:
 
 
 def to_json(value: Any, **layout: Any) -> str:
-    """Return JSON text. Numbers that JSON does not have (NaN, infinity; foreign values may hold them) become null.
-
-    Args:
-        layout: ``indent``, ``separators`` and the like, as ``json.dumps`` takes them.
-    """
+    """Return JSON text. Numbers that JSON does not have (NaN, infinity; foreign values may hold them) become null."""
     try:
         return json.dumps(value, allow_nan=False, **layout)
     except ValueError:

@@ -166,9 +166,9 @@ def _legal_tag(value: str) -> str:
     return value
 
 
-Protocol = Literal["none", "deepswe", "swe-bench-pro", "terminal-bench"]
-_PROTOCOL_ATTEMPTS: dict[str, int] = {"terminal-bench": 5}
-_PROTOCOL_TIMEOUTS_S: dict[str, int] = {"swe-bench-pro": 3000, "terminal-bench": 12_000}
+Protocol = Literal["deepswe", "swe-bench-pro", "terminal-bench"]
+_PROTOCOL_ATTEMPTS: dict[str | None, int] = {"terminal-bench": 5}
+_PROTOCOL_TIMEOUTS_S: dict[str | None, int] = {"swe-bench-pro": 3000, "terminal-bench": 12_000}
 """The longest limit of a verifier in the benchmark."""
 _OPEN_PROTOCOLS = frozenset({"terminal-bench"})
 """Protocols whose agents have a network."""
@@ -193,7 +193,7 @@ class RunSpec(Table):
     package.module:NAME or path/to/file.py:NAME: your own."""
     answers: Annotated[str | None, Flag("--answers"), File(or_name=True)] = None
     """swebench 5 dataset that completes classic rows by id (they lack image, eval_script, log_parser, eval_type)."""
-    protocol: Annotated[Protocol, Flag("--protocol")] = "none"
+    protocol: Annotated[Protocol | None, Flag("--protocol")] = None
     """Run by the rules of a benchmark: swe-bench-pro and deepswe without a network, terminal-bench with an open one and
     five attempts. Your own settings win; the report names the protocol."""
     attempts: Annotated[int, Flag("--attempts", "-n", "--n-runs"), Field(ge=1, le=100)] = 1

@@ -253,14 +253,10 @@ the official reward. by-outcome: see ``decide_reward``."""
 def decide_reward(
     reward: float, integrity: str, confirmation: str, *, suspect: RewardRule, unconfirmed: RewardRule
 ) -> float | None:
-    """Return the reward to learn from; None if the rollout is dropped from its group.
+    """Return the reward to learn from, by the official one; None if the rollout is dropped from its group.
 
-    Args:
-        reward: The official reward.
-        integrity: The integrity of ``GradeRecord.standing``.
-        confirmation: The confirmation's outcome of ``GradeRecord.standing``; empty if none was tried.
-        suspect: The rule for suspect verdicts; by-outcome is zero.
-        unconfirmed: The rule for unconfirmed verdicts; by-outcome is drop for not_confirmed and keep for all others.
+    ``integrity`` and ``confirmation`` are those of ``GradeRecord.standing``, ``suspect`` and ``unconfirmed`` the rules
+    for such verdicts.
     """
     if integrity == "ok":
         return reward

@@ -1,4 +1,4 @@
-"""Rows from local files: parquet, JSON, JSON Lines, folders of ``datasets``, and swebench 5 task repos."""
+"""Rows from local files: parquet, JSON, JSON Lines, folders of these, and swebench 5 task repos."""
 
 from __future__ import annotations
 
@@ -44,40 +44,33 @@ def read_file(path: Path) -> Iterator[SourcedValue]:
 
 
 def read_folder(folder: Path, split: str) -> Iterator[SourcedValue]:
-    """Yield the rows of ``split`` in a folder of files or of ``save_to_disk``.
+    """Yield the rows of ``split`` in a folder of files. Raises ConfigError if there is no such split.
 
-    Raises ConfigError if there is no such split.
     Files are ``<split>.parquet`` (or .jsonl, .json, or a hub's ``[data/]<split>-00000-of-00001.parquet``).
     """
-    if (folder / "state.json").is_file():  # a single Dataset: it has no splits
-        yield from _numbered(folder.name, list_rows(_read_saved_split(folder)))
-        return
     splits = _splits(folder)
     if not splits:
-        raise ConfigError(
-            f"{folder} contains no dataset: no <split>.parquet, no save_to_disk, no sweb.yaml", field=_FIELD
-        )
+        raise ConfigError(f"{folder} contains no dataset: no <split>.parquet, no sweb.yaml", field=_FIELD)
     if split not in splits:
         raise ConfigError(f"{folder} has no split {split!r}; it has {', '.join(sorted(splits))}", field="split")
     for path in splits[split]:
-        if path.is_dir():
-            yield from _numbered(f"{folder.name}/{split}", list_rows(_read_saved_split(path)))
-        else:
-            yield from read_file(path)
+        yield from read_file(path)
 
 
 def _splits(folder: Path) -> dict[str, list[Path]]:
-    """Return split -> its files, or its ``save_to_disk`` folder. A .parquet file precedes .json and .jsonl."""
-    saved_splits = {path.parent.name: [path.parent] for path in folder.glob("*/state.json")}
-    if saved_splits:
-        return saved_splits
+    """Return split -> its files. A .parquet file precedes .json and .jsonl."""
     splits: dict[str, list[Path]] = {}
     for place in (folder, folder / "data"):
         for path in sorted(place.glob("*-*-of-*.parquet")):
             splits.setdefault(path.name.rsplit("-", 3)[0], []).append(path)
     for suffix in reversed(SUFFIXES):
         splits |= {path.stem: [path] for path in folder.glob(f"*{suffix}") if "-of-" not in path.name}
-    for name in ("dataset_info", "dataset_dict", "dataset_infos"):  # files that ``datasets`` writes beside its data
+    for name in (
+        "dataset_info",
+        "dataset_dict",
+        "dataset_infos",
+        "state",
+    ):  # files that ``datasets`` writes beside its data
         splits.pop(name, None)
     return splits
 
@@ -105,27 +98,9 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
             for batch in file.iter_batches(ROWS_AT_ONCE, use_threads=False):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise ConfigError(f"{path.name}: not a readable parquet file: {_line(error)}", field=_FIELD) from error
-
-
-def _read_saved_split(folder: Path) -> pyarrow.Table:
-    """Return the table of a ``Dataset.save_to_disk`` folder: state.json names its Arrow stream files."""
-    import pyarrow as pa
-
-    state = read_json(folder / "state.json", _FIELD)
-    try:
-        names = [Path(entry["filename"]).name for entry in state["_data_files"]]  # only files inside the folder
-        tables = []
-        for name in names:
-            with pa.OSFile(str(folder / name)) as source, pa.ipc.open_stream(source) as stream:
-                tables.append(stream.read_all())
-        return pa.concat_tables(tables)
-    except (KeyError, TypeError, pa.ArrowException, OSError) as error:
-        raise ConfigError(f"{folder} is not a complete save_to_disk folder: {_line(error)}", field=_FIELD) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        raise ConfigError(
+            f"{path.name}: not a readable parquet file: {' '.join(str(error).split())}", field=_FIELD
+        ) from error
 
 
 _TASK_REPO = "sweb.yaml"

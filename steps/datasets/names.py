@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from typing import NamedTuple
+
+from swe_argo.steps import errors
 
 MINI = "mini"
 BUNDLED = {
@@ -68,7 +69,8 @@ _OF_HUB = {
 }
 CLASSIC = {hub_id: dataset.answers for hub_id, dataset in _OF_HUB.items() if dataset.answers}
 """Datasets of classic rows -> the swebench 5 dataset with all of their instances."""
-_HUB_IDS = {name.lower(): hub_id for hub_id, dataset in _OF_HUB.items() for name in (hub_id, *dataset.aliases)}
+_SPELLINGS = {name: hub_id for hub_id, dataset in _OF_HUB.items() for name in (hub_id, *dataset.aliases)}
+_HUB_IDS = {name.lower(): hub_id for name, hub_id in _SPELLINGS.items()}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _CONFIG = re.compile(r"[\w.-]{1,95}", re.ASCII)
 
@@ -78,7 +80,7 @@ FORMS = (
     f"{', '.join(BUNDLED)}, "
     "full, verified, lite, multilingual, multimodal, deepswe, swe-bench-pro, terminal-bench@2.1, "
     "a hub id (owner/name, or owner/name:config), "
-    "a .parquet, .json or .jsonl file, a folder with <split>.parquet, a save_to_disk folder, or a swebench 5 task repo"
+    "a .parquet, .json or .jsonl file, a folder with <split>.parquet, or a swebench 5 task repo"
 )
 
 
@@ -126,14 +128,9 @@ def _short_name(hub_id: str) -> str:
 def did_you_mean(name: str, choices: list[str] | None = None) -> str:
     """Return `` (did you mean X?)`` for a name close to one of ``choices`` (None: all dataset names), else ""."""
     if choices is not None:
-        spellings = {choice.lower(): choice for choice in choices}
-    else:
-        spellings = {
-            spelling: hub_id if "/" in spelling else spelling for spelling, hub_id in (_HUB_IDS | BUNDLED).items()
-        }
-    close = difflib.get_close_matches(name.strip().lower(), spellings, n=2, cutoff=0.75)
-    matches = [spellings[match] for match in close]
-    return f" (did you mean {' or '.join(dict.fromkeys(matches))}?)" if matches else ""
+        return errors.did_you_mean(name, choices)
+    full_names = {spelling: hub_id for spelling, hub_id in _SPELLINGS.items() if "/" in spelling}
+    return errors.did_you_mean(name, [*BUNDLED, *_SPELLINGS], full_names)
 
 
 def list_first(ids: Collection[str]) -> str:

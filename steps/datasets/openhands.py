@@ -7,11 +7,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.datasets.records import OWN_KEY
 
 Row = dict[str, Any]
 
-OWN_KEY = "swe_argo"
-"""Key in the free-form ``test_result`` of rows that this project wrote."""
 SET_UP = ("pyproject.toml", "tox.ini", "setup.py")
 """Files whose hunks OpenHands' eval_infer drops, since its images change them before the agent starts."""
 

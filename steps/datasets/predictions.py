@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,8 +14,6 @@ from swe_argo.steps.datasets.records import SourcedValue, local_path, read_json,
 from swe_argo.steps.errors import ConfigError
 
 _FIELD = "agent.predictions"
-_OTHER_KEYS = re.compile("patch|diff|predict|submi|output|answer|completion", re.IGNORECASE)
-"""Words in other tools' keys for a patch."""
 
 
 @dataclass(frozen=True)
@@ -242,21 +239,11 @@ def _model(where: str, row: dict[str, Any], default: str | None) -> str:
 def _patch(where: str, row: dict[str, Any]) -> str | None:
     """Return the patch of a row; None if the row says that there is none. Raises ConfigError without the key."""
     if "model_patch" not in row:
-        likely = _likely_key(row)
-        advice = f": rename {likely}, which seems to contain the patch" if likely else ""
-        raise ConfigError(f"{where}: model_patch is missing{advice}", field=_FIELD)
+        raise ConfigError(f"{where}: model_patch is missing", field=_FIELD)
     value = row["model_patch"]
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"{where}: model_patch is {type(value).__name__}, not text or null", field=_FIELD)
     return value
-
-
-def _likely_key(row: dict[str, Any]) -> str | None:
-    """Return the key that seems to contain the patch, by its name, preferably with a diff."""
-    texts = {key: value or "" for key, value in row.items() if value is None or isinstance(value, str)}
-    names = [key for key in texts if _OTHER_KEYS.search(key) and "test" not in key.lower()]
-    diffs = [key for key, text in texts.items() if re.search(r"^(?:diff --git |--- )", text, re.MULTILINE)]
-    return next((key for key in names if key in diffs), None) or next(iter(names or diffs), None)
 
 
 def _refuse_unknown(ids: Collection[str], dataset_ids: Collection[str], path: Path) -> None:

@@ -10,12 +10,25 @@ from typing import Any, NamedTuple
 
 from swe_argo.steps.errors import ConfigError
 
+OWN_KEY = "swe_argo"
+"""Key in free-form parts of other projects' files for our own data, such as exact calls."""
+
 
 class SourcedValue(NamedTuple):
     """A value and its place: ``rows.jsonl, row 17`` (for .jsonl the line number)."""
 
     where: str
     value: Any
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """Return the object, parsed from JSON text if necessary; {} for anything else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, dict) else {}
 
 
 def local_path(text: str, field: str) -> Path:

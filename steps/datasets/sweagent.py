@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from swe_argo.steps.contracts.trajectory import StopReason
+from swe_argo.steps.datasets.records import OWN_KEY, as_dict
 
 Row = dict[str, Any]
 
 SUFFIX = ".traj"
 PREDICTION_SUFFIX = ".pred"
 """Suffix of a prediction in swebench's format, beside a trajectory. Its patch is null without a submission."""
-OWN_KEY = "swe_argo"
-"""Key in the free-form ``info`` of files that this project wrote."""
 SUBMITTED = "submitted"
 
 _REASONS = {
@@ -31,14 +29,10 @@ _INNER = re.compile(rf"{SUBMITTED} \((.*)\)")
 
 
 def is_row(row: Row) -> bool:
-    """Return whether a row is a trajectory, with steps, attempts, or a demonstration's plain history."""
-    steps, history = row.get("trajectory"), row.get("history")
-    if isinstance(row.get("attempts"), list):
-        return True
-    if isinstance(steps, list):
-        return all(isinstance(step, dict) and "action" in step for step in steps)
-    bare = isinstance(history, list) and bool(history) and "instance_id" not in row
-    return bare and all(isinstance(turn, dict) and {"role", "agent"} <= turn.keys() for turn in history or ())
+    """Return whether a row is a trajectory, with steps or attempts."""
+    steps = row.get("trajectory")
+    has_steps = isinstance(steps, list) and all(isinstance(step, dict) and "action" in step for step in steps)
+    return has_steps or isinstance(row.get("attempts"), list)
 
 
 def chosen_attempt(row: Row) -> Row:
@@ -49,20 +43,15 @@ def chosen_attempt(row: Row) -> Row:
     return row
 
 
-def as_table(value: object) -> Row:
-    """Return an object, or the object in a JSON text, as ``replay_config`` may be either."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return value if isinstance(value, dict) else {}
+def own_data(row: Row) -> Row:
+    """Return the data of a file that this project wrote, else {}."""
+    return as_dict(as_dict(row.get("info")).get(OWN_KEY))
 
 
 def model_name(row: Row) -> str | None:
     """Return the model's name; None if the file, which may be old, has none."""
-    own = as_table(as_table(row.get("info")).get(OWN_KEY)).get("model")
-    name = own or as_table(as_table(as_table(row.get("replay_config")).get("agent")).get("model")).get("name")
+    agent = as_dict(as_dict(row.get("replay_config")).get("agent"))  # the config may be JSON text
+    name = own_data(row).get("model") or as_dict(agent.get("model")).get("name")
     return name if isinstance(name, str) and name else None
 
 
@@ -71,13 +60,12 @@ def submitted_patch(row: Row) -> str | None:
 
     Older files have terminal output, in which every line ends in CRLF. Mixed line ends belong to the patch.
     """
-    info = as_table(row.get("info"))
-    text = info.get("submission")
+    text = as_dict(row.get("info")).get("submission")
     if text is None:
-        return "" if OWN_KEY in info else None
+        return "" if own_data(row) else None
     if not isinstance(text, str):
         raise ValueError(f"info.submission is {type(text).__name__}, not text or null")  # noqa: TRY004 - of a file
-    is_terminal_output = OWN_KEY not in info and "\r\n" in text and not re.search(r"(?<!\r)\n", text.rstrip("\n"))
+    is_terminal_output = not own_data(row) and "\r\n" in text and not re.search(r"(?<!\r)\n", text.rstrip("\n"))
     return text.replace("\r\n", "\n") if is_terminal_output else text
 
 
@@ -86,8 +74,7 @@ def read_end(row: Row) -> tuple[bool, StopReason | None]:
 
     A patch taken after an infrastructure failure does not count as submitted by the agent.
     """
-    info = as_table(row.get("info"))
-    status, own = info.get("exit_status"), as_table(info.get(OWN_KEY)).get("stop_reason")
+    status, own = as_dict(row.get("info")).get("exit_status"), own_data(row).get("stop_reason")
     if isinstance(own, str) and own in set(StopReason):
         return own != StopReason.INTERRUPTED, StopReason(own)
     if status == SUBMITTED:

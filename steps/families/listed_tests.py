@@ -16,6 +16,7 @@ from swe_argo.steps.contracts.verdict import Finding
 from swe_argo.steps.families.columns import LISTS, SourceRow, hidden_patch, listed_tests
 from swe_argo.steps.families.diffs import files_before, files_of
 from swe_argo.steps.grading.exit_code_channel import EXIT_CODE_VARIABLE
+from swe_argo.steps.grading.official import FAILING, PASSING
 
 
 class StatusDifference(NamedTuple):
@@ -66,8 +67,6 @@ class FamilyVerdict:
         return float(self.resolved) if self.partial_reward is None else self.partial_reward
 
 
-PASSING: Final = frozenset({"PASSED", "XFAIL"})
-FAILING: Final = frozenset({"FAILED", "ERROR"})
 STATUSES: Final = (*sorted(FAILING), *sorted(PASSING), "SKIPPED")
 
 
@@ -76,11 +75,8 @@ def judge_lists(
 ) -> FamilyVerdict:
     """Return the verdict by SWE-bench's rule: no listed test failed.
 
-    Args:
-        row: The row with the lists.
-        statuses: Test -> status.
-        results: (test, status) pairs of the log, of which ``statuses`` has the last one of each test.
-        findings: Findings, to which those on skipped tests and on tests with two results are added.
+    ``results`` are the log's (test, status) pairs, of which ``statuses`` has the last one of each test. ``findings``
+    are added to those on skipped tests and on tests with two results.
     """
     lists = {
         name: ListOutcome(
@@ -104,7 +100,6 @@ def refuse_log(row: SourceRow, reason: str, findings: Iterable[Finding] = ()) ->
 
 
 def _find_differences(row: SourceRow, statuses: Mapping[str, str]) -> dict[str, StatusDifference]:
-    """Return the listed tests that did not pass."""
     tests = (test for half in listed_tests(row) for test in half)
     return {test: StatusDifference(statuses.get(test), "PASSED") for test in tests if statuses.get(test) not in PASSING}
 
@@ -112,7 +107,6 @@ def _find_differences(row: SourceRow, statuses: Mapping[str, str]) -> dict[str, 
 def _find_contradictions(
     row: SourceRow, statuses: Mapping[str, str], results: Iterable[tuple[str, str]]
 ) -> list[Finding]:
-    """Return findings on listed tests that were skipped, or reported both as passed and as failed."""
     tests = [test for half in listed_tests(row) for test in half]
     failed = {test for test, status in results if status in FAILING}
     findings = []

@@ -16,14 +16,7 @@ from pathlib import Path
 from shlex import quote
 
 from swe_argo.steps.contracts.verdict import Finding
-from swe_argo.steps.families.columns import (
-    RowColumns,
-    SourceRow,
-    bad_column,
-    read_json,
-    read_matching,
-    read_text,
-)
+from swe_argo.steps.families.columns import RowColumns, SourceRow, bad_column, read_json, read_matching, read_text
 from swe_argo.steps.families.family import Example, Row, RunGit
 from swe_argo.steps.families.listed_tests import FamilyVerdict, StatusDifference
 from swe_argo.steps.families.r2e_commits import NAME, parse_commit, render_fix
@@ -301,7 +294,7 @@ FAMILY = ScriptedFamily(
         "problem_statement": problem_statement,
         "patch": gold_patch,
     },
-    check=expected_statuses,
+    checks=(expected_statuses,),
     json_columns=(_EXPECTED,),
     answer_columns=("repo_name", "commit_hash", "docker_image", _EXPECTED),
     agent_script=lambda _instance: REMOVE_TESTS + _COMMIT_CHANGES,

@@ -256,15 +256,6 @@ def _judge_v1(log: str, row: SourceRow) -> FamilyVerdict:
     return judge_lists(row, parse(region), failures.items(), findings)
 
 
-def _check(row: SourceRow) -> None:
-    """Raise ConfigError if a column that the verdict needs is missing or invalid."""
-    columns.listed_tests(row)
-    columns.hidden_patch(row)
-    test_commands(row)
-    install_command(row)
-    find_parser(row)
-
-
 _SWEBENCH = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement")
 
 
@@ -299,7 +290,7 @@ FAMILY = ScriptedFamily(
         "hints_text": text_of("hints_text", optional=True),
         "patch": columns.diff_of("patch"),
     },
-    check=_check,
+    checks=(columns.listed_tests, columns.hidden_patch, test_commands, install_command, find_parser),
     json_columns=(*LISTS, _CONFIG),
     answer_columns=("instance_id", "repo", "base_commit", "test_patch", *LISTS, _CONFIG),
     agent_script=lambda instance: _reset_script(instance.workdir),

@@ -97,7 +97,6 @@ def _parse_pytest(log: str) -> Results:
 
 
 def _parse_pytest_options(log: str) -> Results:
-    """Parse ``-rA``; paths in parameters are cut to their last part."""
     return {_without_folders(name): status for name, status in _parse_pytest(log).items()}
 
 
@@ -134,11 +133,7 @@ def _without_time(name: str) -> str:
     return _TIME.sub("", name).strip()
 
 
-_BY_SYMBOL = {
-    **dict.fromkeys("✔✓", PASSED),
-    **dict.fromkeys("✘✖\u00d7", FAILED),
-    **dict.fromkeys("○◌◦⚪", SKIPPED),
-}
+_BY_SYMBOL = {**dict.fromkeys("✔✓", PASSED), **dict.fromkeys("✘✖\u00d7", FAILED), **dict.fromkeys("○◌◦⚪", SKIPPED)}
 _SKIP_WORDS = ("(skipped)", "[skip]", "[skipped]", "[pending]", "[todo]")
 
 
@@ -162,18 +157,6 @@ def _without_project(text: str) -> str:
     if text.startswith("[") and "]:" in text:
         text = text.partition("]:")[2].strip()
     return text[1:].strip() if text.startswith(":") else text
-
-
-def _parse_npx(log: str) -> Results:
-    """Parse Mocha without skipped tests; the last line for a test counts."""
-    results: Results = {}
-    for raw in log.splitlines():
-        line = raw.rstrip()
-        if match := re.match(r"\s*✔\s+(.+?)(?:\s+\(\d+(?:ms)?\))?$", line):
-            results[match[1].strip()] = PASSED
-        elif match := re.match(r"\s*\d+\)\s+(.+)$", line):
-            results[re.sub(r"\s+\([^)]+\)$", "", match[1].strip())] = FAILED
-    return results
 
 
 _ALCOTEST = re.compile(r"\s*\[([A-Z]+)\]\s+(.*?)\s+(\d+)\s+(.+)$")
@@ -337,11 +320,7 @@ V2_PARSERS: Final[Mapping[str, Parser]] = OF_SWEBENCH | {
         {rf"{_MINITEST}\.$": PASSED, rf"{_MINITEST}[FE]$": FAILED, rf"{_MINITEST}S$": SKIPPED}
     ),
     "parse_log_cpp_v2": _parse_lines(
-        {
-            r"Test\s+(.*?)\s+passed$": PASSED,
-            r"Test\s+(.*?)\s+failed$": FAILED,
-            r"Test\s+(.*?)\s+skipped$": SKIPPED,
-        },
+        {r"Test\s+(.*?)\s+passed$": PASSED, r"Test\s+(.*?)\s+failed$": FAILED, r"Test\s+(.*?)\s+skipped$": SKIPPED},
         tentative=(PASSED,),
     ),
     # ctest: ``1/2 Test #1: name ... Passed``.
@@ -387,12 +366,7 @@ V2_PARSERS: Final[Mapping[str, Parser]] = OF_SWEBENCH | {
     "parse_log_dart": _parse_dart_events,
     # Mocha, with a colon after failures in the final list.
     "parse_log_js": _parse_lines(
-        {
-            r"-\s+(.*?)$": SKIPPED,
-            r"\d+\)\s+(.*?):$": FAILED,
-            r"\[W\]\s*\d+\)\s+(.*?)$": FAILED,
-            r"✔\s+(.*?)$": PASSED,
-        },
+        {r"-\s+(.*?)$": SKIPPED, r"\d+\)\s+(.*?):$": FAILED, r"\[W\]\s*\d+\)\s+(.*?)$": FAILED, r"✔\s+(.*?)$": PASSED},
         tentative=(PASSED,),
         name=_without_time,
     ),
@@ -402,7 +376,12 @@ V2_PARSERS: Final[Mapping[str, Parser]] = OF_SWEBENCH | {
         name=_without_time,
     ),
     "parse_log_js_4": _parse_symbols,
-    "parse_log_npx": _parse_npx,
+    # Mocha without skipped tests.
+    "parse_log_npx": _parse_lines(
+        {r"\s*✔\s+(.+?)(?:\s+\(\d+(?:ms)?\))?$": PASSED, r"\s*\d+\)\s+(.+?)(?:\s+\([^)]+\))?$": FAILED},
+        clean=str.rstrip,
+        name=str.strip,
+    ),
 }
 V1_PARSERS: Final[Mapping[str, Parser]] = {
     "parse_log_pytest": partial(_parse_by_swebench, "parse_log_pytest"),

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from swe_argo.steps.contracts.data import WORKDIR, Answer, Instance, TaskMachine
+from swe_argo.steps.contracts.data import WORKDIR, Answer, Instance, NetworkMode, TaskMachine
 from swe_argo.steps.contracts.registry import FAMILIES, SWEBENCH
 from swe_argo.steps.families import retrieval
 from swe_argo.steps.families.columns import bad_row, describe_kind
@@ -46,7 +46,6 @@ def normalise(source_value: object, where: str, family: str | None = None) -> Ro
 
 
 def _recognize(row: Mapping[str, object], where: str) -> str:
-    """Return the family of a row. Raises ConfigError if no family recognizes it."""
     for benchmark, identifying in _UNSUPPORTED.items():
         if identifying <= row.keys():
             raise bad_row(
@@ -82,15 +81,23 @@ def why_not_gradeable(row: Row) -> str | None:
     return family_of(row).why_not_gradeable(row)
 
 
-def machines_of(rows: Iterable[Row]) -> dict[str, TaskMachine]:
-    """Return image -> machine of its task, for tasks that describe one."""
-    machines = {}
+def machines_of(rows: Iterable[Row]) -> dict[str, list[TaskMachine]]:
+    """Return image -> the different machines that tasks describe for it: for their agents and for their grading."""
+    machines: dict[str, list[TaskMachine]] = {}
     for row in rows:
-        if fields := row.get(MACHINE_COLUMN):
-            machines[row["image"]] = TaskMachine.model_validate(fields)
+        described = [(row["image"], row.get(MACHINE_COLUMN))]
         if grading := row.get(GRADING_COLUMN):
-            machines.setdefault(grading["image"], TaskMachine.model_validate(grading["machine"]))
+            described.append((grading["image"], grading["machine"]))
+        for image, fields in described:
+            if fields:
+                others, machine = machines.setdefault(image, []), TaskMachine.model_validate(fields)
+                others.extend([machine] if machine not in others else [])
     return machines
+
+
+def network_modes_of(rows: Iterable[Row]) -> set[NetworkMode]:
+    """Return the network modes of all machines that tasks describe."""
+    return {machine.network_mode for machines in machines_of(rows).values() for machine in machines}
 
 
 def images_of(row: Row) -> list[str]:
@@ -99,13 +106,7 @@ def images_of(row: Row) -> list[str]:
 
 
 def to_instance(row: Row, hints: bool, style: retrieval.Style | None = None) -> Instance:
-    """Return the parts of a row that an agent may see.
-
-    Args:
-        row: A normalised row.
-        hints: Whether to add the issue's discussion.
-        style: The layout in which to add the row's retrieved files; None: without them.
-    """
+    """Return the parts of a row that an agent may see; ``style`` is the layout of its retrieved files, if any."""
     difficulty = row.get("difficulty")
     return Instance(
         instance_id=row["instance_id"],

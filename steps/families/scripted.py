@@ -47,10 +47,6 @@ class SourceAnswer(Answer):
     patch: str = ""
 
 
-def _list_patched_files(row: SourceRow, script: list[str]) -> TestFiles:
-    return PatchedFiles(script, str(row["base_commit"]))
-
-
 @dataclass(frozen=True)
 class TwinRules:
     """Rules for twins of a family's tests. The functions take a source row."""
@@ -59,7 +55,9 @@ class TwinRules:
     """Returns FAIL_TO_PASS and PASS_TO_PASS as ``judge`` names them, or None and all tests if the row has no lists."""
     read_id: Callable[[SourceRow, str], str]
     """Returns the log's name of a pytest node id."""
-    files: Callable[[SourceRow, list[str]], TestFiles] = _list_patched_files
+    files: Callable[[SourceRow, list[str]], TestFiles] = lambda row, script: PatchedFiles(
+        script, str(row["base_commit"])
+    )
     """Returns the test files, given the row and the lines of the test script; by default those of the test patch."""
 
 
@@ -96,8 +94,8 @@ class ScriptedFamily:
     """Returns files that must not change between the script's markers, relative to its working directory."""
     json_columns: tuple[str, ...] = ()
     """Columns that are JSON, as text or as values."""
-    check: Callable[[SourceRow], object] = lambda _row: None
-    """Raises ConfigError if a row cannot be graded, in addition to the readers' errors."""
+    checks: tuple[Callable[[SourceRow], object], ...] = ()
+    """Further readers, which raise ConfigError if a row cannot be graded."""
     apply_commands: Callable[[SourceRow], tuple[str, ...]] = lambda _row: APPLY_COMMANDS
     """Returns the commands to try, in order, to apply a patch to the repository."""
     setup_failures: Mapping[int, str] = field(default_factory=dict)
@@ -129,7 +127,8 @@ class ScriptedFamily:
         try:
             for column in self.json_columns:
                 source[column] = read_json(row, column, normalised["instance_id"])
-            self.check(row)
+            for check in self.checks:
+                check(row)
         except ConfigError as error:
             normalised.setdefault(_NOT_GRADEABLE, _reason(error))
         return normalised
@@ -168,7 +167,6 @@ class ScriptedFamily:
 
 
 def _reason(error: ConfigError) -> str:
-    """Return the reason of an error without the name of its field in front."""
     return error.reason.removeprefix("dataset: ")
 
 
@@ -299,7 +297,6 @@ def _count(outcome: ListOutcome | None) -> TestCounts | None:
 
 
 def _count_expected(judged: FamilyVerdict) -> TestCounts:
-    """Count the tests with an expected status."""
     missed = sum(difference.expected is not None for difference in judged.differences.values())
     as_expected = sum(bool(name) and name not in judged.differences for name in judged.statuses)
     return TestCounts(passed=as_expected, total=as_expected + missed)

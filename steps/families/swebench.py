@@ -67,21 +67,9 @@ _LANGUAGES = {
 }
 
 
-@cache
-def parser_names() -> frozenset[str]:
-    """Return the valid values of ``log_parser``, the keys of swebench's PARSER_REGISTRY."""
-    return frozenset(official.import_harness("log_parsers").PARSER_REGISTRY)
-
-
-@cache
-def eval_types() -> frozenset[str]:
-    """Return the valid values of ``eval_type``."""
-    return frozenset(kind.value for kind in official.import_harness("constants").EvalType)
-
-
 def eval_type_of_repo(repo: str) -> str:
     """Return the ``eval_type`` of a repository's classic rows (swebench's FAIL_ONLY_REPOS)."""
-    constants = official.import_harness("constants")
+    constants = official.harness_constants()
     kind = constants.EvalType.FAIL_ONLY if repo in constants.FAIL_ONLY_REPOS else constants.EvalType.PASS_AND_FAIL
     return str(kind.value)
 
@@ -115,7 +103,7 @@ def _read_assets(row: Row, where: str) -> dict[str, Any]:
         raise bad_row(where, f"image_assets is {describe_kind(value)}, not an object")
     for part, files in value.items():
         if not isinstance(files, list | None):
-            raise bad_row(where, f"image_assets.{part} is {describe_kind(files)}, not a list")
+            raise bad_row(where, f"image_assets.{ascii(part)[1:-1]} is {describe_kind(files)}, not a list")
     return value
 
 
@@ -213,10 +201,11 @@ class SweBench:
         """See ``Family.why_not_gradeable``."""
         if missing := missing_columns(row):
             return f"lacks {', '.join(missing)}"
-        if row["log_parser"] not in parser_names():
+        if row["log_parser"] not in official.import_harness("log_parsers").PARSER_REGISTRY:
             return f"log_parser {row['log_parser']!r} is not a parser of swebench {VERSION}"
-        if row["eval_type"] not in eval_types():
-            return f"eval_type {row['eval_type']!r} is not one of {', '.join(sorted(eval_types()))}"
+        eval_types = sorted(kind.value for kind in official.harness_constants().EvalType)
+        if row["eval_type"] not in eval_types:
+            return f"eval_type {row['eval_type']!r} is not one of {', '.join(eval_types)}"
         if not row["FAIL_TO_PASS"] and not row["PASS_TO_PASS"]:
             return "lists no tests, so any log would count as resolved"
         assets = [asset for part in ("test_patch", "patch") for asset in row["image_assets"].get(part) or ()]

@@ -14,7 +14,6 @@ from swe_argo.steps.families import columns
 from swe_argo.steps.families.columns import LISTS, RowColumns, SourceRow, bad_column, read_id, read_matching, text_of
 from swe_argo.steps.families.family import Example, cut_ids
 from swe_argo.steps.families.listed_tests import (
-    FAILING,
     FamilyVerdict,
     find_unapplied,
     judge_lists,
@@ -23,13 +22,13 @@ from swe_argo.steps.families.listed_tests import (
 )
 from swe_argo.steps.families.scripted import ScriptedFamily, TwinRules
 from swe_argo.steps.grading import official
+from swe_argo.steps.grading.official import FAILING
 from swe_argo.steps.grading.saved_logs import normalise_line_ends
 from swe_argo.steps.grading.twins.listed_tests import find_id
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _PARSER: Final = "parse_log_pytest"
 """The parser's name in swebench. SWE-Gym's differs in one case: it counts ``SKIPPED [1] ...`` as a test ``[1]``."""
-_TIMEOUT_S = 1800
 
 
 @dataclass(frozen=True)
@@ -87,8 +86,7 @@ _SPECS: Final = {
     ),
     "getmoto/moto": GymSpec("make init", "pytest -n0 -rA"),
     "hypothesisworks/hypothesis": GymSpec(
-        f"{_PIP} -r requirements/test.txt; {_PIP} -e hypothesis-python/;",
-        "pytest -n0 -rA --tb=no --no-header",
+        f"{_PIP} -r requirements/test.txt; {_PIP} -e hypothesis-python/;", "pytest -n0 -rA --tb=no --no-header"
     ),
     "iterative/dvc": GymSpec(
         f'{_DVC} {_PIP} "numpy<=1.20"; {_PIP} "pytest<8";',
@@ -118,11 +116,6 @@ _SPECS: Final = {
 _BUNDLED = "mini/"
 _BUNDLED_SPEC: Final = GymSpec("true", "python -m pytest -rA")
 _UNSUPPORTED: Final = {"pydantic/pydantic": "needs its own parser", "python/mypy": "selects its tests by name"}
-
-
-def _is_repository(name: str) -> bool:
-    """Return whether SWE-Gym has tasks of a repository, supported or not."""
-    return name.lower() in _SPECS or name.lower() in _UNSUPPORTED or name.startswith(_BUNDLED)
 
 
 def spec_of(row: SourceRow) -> GymSpec:
@@ -191,12 +184,6 @@ def parse_statuses(text: str) -> dict[str, str]:
     return cast(dict[str, str], parse(text, None))
 
 
-def _check(row: SourceRow) -> None:
-    columns.listed_tests(row)
-    columns.hidden_patch(row)
-    spec_of(row)
-
-
 _SWEBENCH = ("instance_id", "repo", "version", "base_commit", "patch", "test_patch", "problem_statement")
 
 FAMILY = ScriptedFamily(
@@ -209,7 +196,7 @@ FAMILY = ScriptedFamily(
             *("docker_image", "image_name", "install_config", "test_cmd"),
         ),
     ),
-    accepts=lambda row: _is_repository(str(row["repo"])),
+    accepts=lambda row: str(row["repo"]).lower() in {*_SPECS, *_UNSUPPORTED} or str(row["repo"]).startswith(_BUNDLED),
     facts={
         "instance_id": read_id,
         "repo": text_of("repo"),
@@ -220,13 +207,13 @@ FAMILY = ScriptedFamily(
         "hints_text": text_of("hints_text", optional=True),
         "patch": columns.diff_of("patch"),
     },
-    check=_check,
+    checks=(columns.listed_tests, columns.hidden_patch, spec_of),
     json_columns=LISTS,
     answer_columns=("instance_id", "repo", "version", "base_commit", "test_patch", *LISTS),
     agent_script=None,
     grading_script=None,
     test_script=eval_script,
-    timeout_s=lambda _row: _TIMEOUT_S,
+    timeout_s=lambda _row: 1800,
     judge=judge,
     twins=TwinRules(columns.listed_tests, lambda _row, node_id: find_id(parse_statuses, node_id)),
     # The image is that of SWE-bench.

@@ -61,12 +61,6 @@ def repo(row: SourceRow) -> str:
     return "/".join(_mirror(row)[:2])
 
 
-def profile_key(row: SourceRow) -> str:
-    """Return ``<owner>__<repo>.<commit>``, the key of SWE-smith's commands and parsers."""
-    owner, name, commit = _mirror(row)
-    return f"{owner}__{name}.{commit}"
-
-
 def base_commit(row: SourceRow) -> str:
     """Return the column, or ""; it is never checked out, as the published repositories do not have it."""
     return read_text(row, "base_commit", read_id(row)) if row.get("base_commit") else ""
@@ -206,7 +200,7 @@ def profile_of(row: SourceRow) -> SmithProfile:
 
     Raises ConfigError for an unsupported repository.
     """
-    key = profile_key(row)
+    key = "{}__{}.{}".format(*_mirror(row))
     if key in _OWN:
         return _OWN[key]
     if key.startswith("mini__"):
@@ -331,16 +325,6 @@ def eval_script(row: SourceRow) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _list_stored_files(row: SourceRow, script: list[str]) -> StoredFiles:
-    files = list_test_files(row)
-    return StoredFiles(script, "/testbed", lambda _box: files, _RECOMMIT, partial(drop_files, files=files))
-
-
-def _check(row: SourceRow) -> None:
-    listed_tests(row)
-    profile_of(row)
-
-
 def _make_row(issue: Row) -> Row:
     """Return a bundled issue's row. The lists have no ids with blanks, which SWE-smith's parser cannot read."""
     name, commit = issue["repo"].partition("/")[2], issue["base_commit"][:8]
@@ -381,7 +365,7 @@ FAMILY = ScriptedFamily(
         "problem_statement": text_of("problem_statement", optional=True),
         "patch": gold_patch,
     },
-    check=_check,
+    checks=(listed_tests, profile_of),
     json_columns=LISTS,
     answer_columns=("instance_id", "repo", "image_name", "patch", *LISTS),
     agent_script=lambda instance: agent_script(instance.instance_id),
@@ -392,7 +376,10 @@ FAMILY = ScriptedFamily(
     twins=TwinRules(
         listed_tests,
         lambda row, node_id: find_id(lambda text: dict(profile_of(row).parse(text)), node_id),
-        _list_stored_files,
+        lambda row, script: StoredFiles(
+            *(script, "/testbed", lambda _box: list_test_files(row), _RECOMMIT),
+            strips=partial(drop_files, files=list_test_files(row)),
+        ),
     ),
     example=Example(_make_row, _change_image),
     test_files=list_test_files,

@@ -18,7 +18,7 @@ from typing import Any
 from swe_argo.steps.contracts.verdict import Evidence, Finding, Integrity
 from swe_argo.steps.grading import official
 from swe_argo.steps.grading.exit_code_channel import ChannelReport
-from swe_argo.steps.grading.official import Graded
+from swe_argo.steps.grading.official import FAILING, PASSING, Graded
 
 _PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|xpassed|xfailed|skipped)\b")
 _UNITTEST_RAN = re.compile(r"Ran (\d+) tests? in ")
@@ -88,8 +88,6 @@ _TIMED_OUT = re.compile(r"\nTimeout error: \d+ seconds exceeded\.\s*\Z")
 _NEXT_FILE = re.compile(r"\S+\.py\[\d+\]")
 _FAILURE_FIRST = ("FAIL", "ERROR")
 _FAILURE_LAST = ("FAIL", "FAILED", "ERROR", " F", " E")
-_PASSING = {"PASSED", "XFAIL"}
-_FAILING = {"FAILED", "ERROR"}
 _WORD = re.compile(r"[^\s'\"()|;&<>]+")
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 # Lines in which git or patch(1) may read the name of a file.
@@ -109,7 +107,8 @@ def examine(
     words = official.harness_constants()
     start = log.find(words.START_TEST_OUTPUT)
     end = log.find(words.END_TEST_OUTPUT, start) if start >= 0 else -1
-    codes = [match[1] for match in official.exit_code_pattern().finditer(log)] if words.TEST_EXIT_CODE in log else []
+    pattern: re.Pattern[str] = official.import_harness("grading").TEST_EXIT_CODE_RE
+    codes = pattern.findall(log) if words.TEST_EXIT_CODE in log else []
     evidence = Evidence(
         exit_code=channel_report.exit_code if channel_report else None,
         logged_exit_codes=codes,
@@ -253,8 +252,8 @@ def _check_statuses(evidence: Evidence, spec: Any, graded: Graded) -> Iterator[F
     codes = [int(code) for code in evidence.logged_exit_codes]
     if evidence.exit_code is not None:
         codes.append(evidence.exit_code)
-    claims = bool(values & _PASSING) or graded.inner["resolved"]
-    if any(codes) and claims and not values & _FAILING:
+    claims = bool(values & PASSING) or graded.inner["resolved"]
+    if any(codes) and claims and not values & FAILING:
         detail = f"the test command ended with {next(code for code in codes if code)}, no test is reported as failed"
         yield Finding(code="failure_not_reported", detail=detail)
 
@@ -276,7 +275,7 @@ def _check_region(spec: Any, graded: Graded) -> Iterator[Finding]:
         return
     statuses = graded.reading.statuses
     listed = _outermost(dict.fromkeys([*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]), spec)
-    passed = [test for test in listed if statuses.get(test) in _PASSING]
+    passed = [test for test in listed if statuses.get(test) in PASSING]
     skipped = [test for test in listed if statuses.get(test) == "SKIPPED"]
     if skipped:
         yield Finding(code="tests_skipped", detail=f"{len(skipped)} listed tests, {skipped[0]} first")
@@ -294,7 +293,7 @@ def _check_region(spec: Any, graded: Graded) -> Iterator[Finding]:
     elif listed_passed > closing.passed_at_most:
         detail = f"{listed_passed} listed tests passed, the runner counted {closing.passed_at_most} ({closing.line})"
         yield Finding(code="more_passed_than_ran", detail=detail)
-    elif closing.failed and statuses and not set(statuses.values()) & _FAILING:
+    elif closing.failed and statuses and not set(statuses.values()) & FAILING:
         detail = f"the runner counted {closing.failed} failed ({closing.line}), no test is reported as failed"
         yield Finding(code="failure_not_reported", detail=detail)
 
@@ -329,19 +328,18 @@ def _test_paths(spec: Any) -> set[str]:
 
 
 def _find_contradictory_results(lines: list[str], passed: list[str], spec: Any, graded: Graded) -> Iterator[Finding]:
-    """Return a finding if lines of the log report some of the ``passed`` tests as failed."""
     both: set[str] = set()
     for section in _sections(lines, graded):
         failures = [line for line in section if _is_failure(line)]
         if not failures or not passed:
             continue
-        failed = {test for test, status in _parse(failures, spec, graded).items() if status in _FAILING}
+        failed = {test for test, status in _parse(failures, spec, graded).items() if status in FAILING}
         # An id with an open bracket was cut off at a blank: it stands for several tests, and these may differ.
         contradictory = [test for test in failed.intersection(passed) if test.count("[") <= test.count("]")]
         # In one of several sections, the same name must have passed too: elsewhere it is another test.
         if contradictory and len(section) < len(lines):
             others = _parse([line for line in section if not _is_failure(line)], spec, graded)
-            contradictory = [test for test in contradictory if others.get(test) in _PASSING]
+            contradictory = [test for test in contradictory if others.get(test) in PASSING]
         both.update(contradictory)
     if both:
         yield Finding(code="passed_and_failed", detail=f"{len(both)} tests, {min(both)} first")

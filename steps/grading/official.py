@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import json
 import locale
-import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -45,6 +44,8 @@ def import_harness(name: str) -> Any:
 
 Parser = Callable[[str, Any], dict[str, str]]
 StatusMap = dict[str, str]
+PASSING = frozenset({"PASSED", "XFAIL"})
+FAILING = frozenset({"FAILED", "ERROR"})
 
 # The packages that swebench's utils.py imports but grading does not use -> the names imported from them.
 _UNUSED = {"datasets": ("Dataset", "load_dataset", "load_from_disk"), "dotenv": ("load_dotenv",), "tqdm": ("tqdm",)}
@@ -128,20 +129,10 @@ def official_parser(spec: Any) -> Parser:
     return cast(Parser, import_harness("grading").PARSER_REGISTRY[spec.log_parser])
 
 
-def classify(text: str) -> tuple[str, str] | None:
-    """Return swebench's (reason, tier) of the first infrastructure signature in ``text``, or None."""
-    return cast("tuple[str, str] | None", import_harness("infra_failure").classify_text(text))
-
-
 def call_quietly(parser: Parser, text: str, spec: Any) -> StatusMap:
     """Call a parser with its prints on standard error: two parsers print, and standard output is the caller's."""
     with contextlib.redirect_stdout(sys.stderr):
         return parser(text, spec)
-
-
-def exit_code_pattern() -> re.Pattern[str]:
-    """Return the grader's pattern of the logged exit code; group 1 is the number."""
-    return cast("re.Pattern[str]", import_harness("grading").TEST_EXIT_CODE_RE)
 
 
 def harness_constants() -> Any:

@@ -203,8 +203,9 @@ def run_tests(
         box.write(official.harness_constants().CONTAINER_PATCH_FILE, patch)
     try:
         inner = as_untrusted(box, enlarged=enlarged)
-        channel = ExitCodeChannel(test_files)
-        _run(inner, spec, patch, run, channel, timeout_s=timeout_s, folder=folder, apply_commands=apply_commands)
+        before = _apply(inner, spec, patch, run, folder=folder, commands=apply_commands)
+        if before is not None:
+            _run_script(inner, spec, run, before, ExitCodeChannel(test_files), timeout_s=timeout_s, folder=folder)
     except SandboxBroken as error:
         run.broken = error
     except OSError as error:  # for example, a folder at the path of one of our files
@@ -214,22 +215,10 @@ def run_tests(
     return run
 
 
-def _run(
-    box: Sandbox,
-    spec: Any,
-    patch: bytes | None,
-    run: ProcedureRun,
-    channel: ExitCodeChannel,
-    *,
-    timeout_s: int,
-    folder: str,
-    apply_commands: tuple[str, ...],
-) -> None:
-    """Apply the patch, run the script and read the second channel; the results go into ``run``.
-
-    Returns early if the patch does not apply or the tests time out. Raises SandboxBroken or OSError if files or
-    processes in the sandbox prevent a step.
-    """
+def _apply(
+    box: Sandbox, spec: Any, patch: bytes | None, run: ProcedureRun, *, folder: str, commands: tuple[str, ...]
+) -> str | None:
+    """Apply the patch and return the repository's diff; None if it does not apply."""
     began = time.monotonic()
     name, recorder = spec.instance_id, run.recorder
     try:
@@ -237,32 +226,25 @@ def _run(
             recorder.info(f"Skipping model patch for {name} (--no-patch mode)")
         else:
             recorder.info(f"Intermediate patch for {name} written to {folder}/patch.diff, now applying to container...")
-            run.apply_command, output = apply_patch(box, recorder, apply_commands)
+            run.apply_command, output = apply_patch(box, recorder, commands)
             if run.apply_command is None:
                 _log_error(run, name, f"{official.harness_constants().APPLY_PATCH_FAIL}:\n{output}")
-                return
+                return None
         run.script, run.log = spec.eval_script.encode(), b""  # a log, even an empty one: the patch applied
         before = _git_diff(box)
         recorder.info(f"Git diff before:\n{before}")
+        return before
     finally:
         run.seconds["apply"] = round(time.monotonic() - began, 3)
-    _run_script(box, spec, run, channel, timeout_s=timeout_s, folder=folder)
-    if run.timed_out:
-        return
-    try:
-        run.channel_report = channel.read_report(box, run.script)
-        after = _git_diff(box)
-    except ResourceError as error:  # the log is complete: a larger machine could not change it
-        raise SandboxBroken(error.failure_class, error.reason, detail=error.detail) from error
-    recorder.info(f"Git diff after:\n{after}")
-    if after != before:
-        recorder.info("Git diff changed after running eval script")
 
 
 def _run_script(
-    box: Sandbox, spec: Any, run: ProcedureRun, channel: ExitCodeChannel, *, timeout_s: int, folder: str
+    box: Sandbox, spec: Any, run: ProcedureRun, before: str, channel: ExitCodeChannel, *, timeout_s: int, folder: str
 ) -> None:
-    """Run the official script and put its log into ``run``, also a partial one if it breaks the sandbox."""
+    """Run the official script and read the second channel, unless the tests time out; the results go into ``run``.
+
+    Its log is kept, also a partial one, if files or processes in the sandbox prevent a step.
+    """
     name, recorder = spec.instance_id, run.recorder
     script = add_restore_commands(spec.eval_script, stage_assets(box, spec, recorder))
     run.script = script.encode()
@@ -278,14 +260,22 @@ def _run_script(
     recorder.info(f"Test runtime: {result.seconds:_.2f} seconds")
     if result.truncated:
         recorder.error(f"Test output of {name} is longer than {MAX_LOG_BYTES} bytes; the rest was left out")
-    log = as_utf8(result.stdout)
+    run.log = as_utf8(result.stdout)
     log_file = f"{folder}/{official.harness_constants().LOG_TEST_OUTPUT}"
     recorder.info(f"Test output for {name} written to {log_file}")
     if result.timed_out:
         run.timed_out = True
-        log += f"\n\nTimeout error: {timeout_s} seconds exceeded.".encode()
+        run.log += f"\n\nTimeout error: {timeout_s} seconds exceeded.".encode()
         _log_error(run, name, f"Test timed out after {timeout_s} seconds.")
-    run.log = log
+        return
+    try:
+        run.channel_report = channel.read_report(box, run.script)
+        after = _git_diff(box)
+    except ResourceError as error:  # the log is complete: a larger machine could not change it
+        raise SandboxBroken(error.failure_class, error.reason, detail=error.detail) from error
+    recorder.info(f"Git diff after:\n{after}")
+    if after != before:
+        recorder.info("Git diff changed after running eval script")
 
 
 def as_utf8(data: bytes) -> bytes:

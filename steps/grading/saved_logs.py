@@ -37,12 +37,17 @@ def read_log(row: dict[str, Any], log: Path, patch: Path | None = None) -> Saved
     except KeyError as error:
         reason = f"{row.get('instance_id', 'a row')} has no column {error.args[0]}: give its swebench 5 row"
         raise ConfigError(reason, field="--dataset") from error
-    diff = _read_bytes(patch, "--patch") if patch else None
+    diff = b""
+    if patch is not None:
+        try:
+            diff = patch.read_bytes()
+        except OSError as error:
+            raise _unreadable(patch, error, "--patch") from error
     # Only the id of a prediction matters, and whether it has a patch.
-    patch_text = "" if diff is None else "x"
+    patch_text = "" if patch is None else "x"
     prediction = {"instance_id": spec.instance_id, "model_name_or_path": "", "model_patch": patch_text}
     try:
-        return _graded(spec, log, prediction, diff or b"")
+        return _graded(spec, log, prediction, diff)
     except OSError as error:
         raise _unreadable(log, error, "--log") from error
     except MemoryError as error:
@@ -100,14 +105,6 @@ def _graded(spec: Any, log: Path, prediction: dict[str, Any], patch: bytes) -> S
     graded = grade_text(spec, text, prediction)
     read = normalise_line_ends(text)
     return SavedLog(graded, has_markers(read), lambda: BoundedReport(graded, *examine(read, patch, spec, graded)))
-
-
-def _read_bytes(path: Path, field: str) -> bytes:
-    """Read a file. Raises ConfigError, for the command-line option ``field``, if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _unreadable(path, error, field) from error
 
 
 def _unreadable(path: Path, error: OSError, field: str) -> ConfigError:

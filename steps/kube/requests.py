@@ -7,9 +7,10 @@ second of CPU, more than a step takes to start, and making models of 500 nodes t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -100,15 +101,28 @@ def find_object(client: ApiClient, where: str) -> Plain | None:
 
 
 def list_objects(client: ApiClient, where: str, **query: str) -> list[Plain]:
-    """Return all objects at a path, fetched page by page. ``query``: labelSelector, fieldSelector."""
-    objects: list[Plain] = []
-    token: str | None = ""
-    while token is not None:
-        page_query = {"limit": 500, **query, **({"continue": token} if token else {})}
-        page = request_object(client, "GET", where, query=page_query)
-        objects += page.get("items") or []
-        token = (page.get("metadata") or {}).get("continue") or None
-    return objects
+    """Return all objects at a path. ``query``: labelSelector, fieldSelector."""
+    return list(iterate_objects(client, where, query, lambda request: request()))
+
+
+def iterate_objects(
+    client: ApiClient,
+    where: str,
+    query: Mapping[str, str],
+    call: Callable[[Callable[[], Plain]], Plain],
+    *,
+    limit: int = 500,
+    headers: Mapping[str, str] | None = None,
+) -> Iterator[Plain]:
+    """Yield the objects at a path, one page of ``limit`` in memory at a time; ``call`` makes the request of a page."""
+    token = ""
+    while True:
+        page_query = {"limit": limit, **query, **({"continue": token} if token else {})}
+        page = call(partial(request_object, client, "GET", where, query=page_query, headers=headers))
+        yield from page.get("items") or []
+        token = (page.get("metadata") or {}).get("continue") or ""
+        if not token:
+            return
 
 
 def parse_time(text: str | None) -> float | None:

@@ -67,12 +67,14 @@ NOT_COLLECTED = "the machine's changes could not be collected"
 
 @dataclass(frozen=True)
 class CreatedLayer:
-    """A layer's archive, empty without changes, and a note if it is empty or incomplete for another reason."""
+    """A layer's archive, which may list no changes, and a note if it is empty or incomplete."""
 
     data: bytes
     note: str = ""
     summary: LayerSummary | None = None
     """The summary of the layer; None if it is empty."""
+    content_bytes: int = 0
+    """Size of all its files; the summary has only the first ones."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def _collect(box: Sandbox, before: Listing, artifacts: Sequence[Artifact] | None
     data, sizes = _write(changes, packed, () if artifacts is None else _sources(artifacts))
     unread = len(changes.files) - len(sizes)
     notes = (skipped, f"{unread} changed files could not be read" if unread else "", problem)
-    return CreatedLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes))
+    return CreatedLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes), sum(sizes.values()))
 
 
 def _sources(artifacts: Sequence[Artifact]) -> list[bytes]:
@@ -144,9 +146,10 @@ def _is_selected(artifacts: Sequence[Artifact], path: bytes) -> bool:
     """Return whether a path belongs to an artifact. ``exclude`` is read as GNU tar does: at any level, with folders."""
     for artifact in artifacts:
         if is_below(path, [artifact.source.encode()]):
-            names = path.decode(errors="surrogateescape")[len(artifact.source) :].strip("/").split("/")
-            parts = ["/".join(names[start:end]) for end in range(1, len(names) + 1) for start in range(end)]
-            if not any(fnmatchcase(part, pattern) for pattern in artifact.exclude for part in parts):
+            name = os.fsdecode(path)[len(artifact.source) :].strip("/")
+            excluded = [pattern.removeprefix("./") for pattern in artifact.exclude]
+            patterns = [part for one in excluded for part in (one, f"*/{one}", f"{one}/*", f"*/{one}/*")]
+            if not name or not any(fnmatchcase(name, pattern) for pattern in patterns):
                 return True
     return False
 
@@ -215,8 +218,13 @@ def _write(changes: _Changes, packed: bytes, sources: Sequence[bytes]) -> tuple[
             path = absolute_path(member.name)
             if sources:
                 member.mode &= 0o777
-                if member.issym() and not _stays_inside(path, member.linkname, sources):
+                if member.isfifo():  # a reader would wait for ever
                     continue
+                if member.issym():
+                    if not _stays_inside(path, member.linkname, sources):
+                        continue
+                    # Without ".." after a name, which may be a link itself.
+                    member.linkname = posixpath.normpath(member.linkname)
             if not member.isdir() and path not in sizes and path in changes.files:
                 sizes[path] = changes.files[path].size if member.islnk() else member.size
                 writer.add(member, content)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.trajectory import MALFORMED_REQUEST, Metrics, MetricsExtra, StopReason, Usage
@@ -27,7 +26,7 @@ from swe_argo.steps.models.errors import (
     refusal_error,
 )
 from swe_argo.steps.models.protocols.chat import find_form_fault
-from swe_argo.steps.models.protocols.wire import Body
+from swe_argo.steps.models.protocols.wire import SHAPE_ERRORS, Body
 from swe_argo.steps.models.rate_limits import RequestLimiter, open_limiter, wait_s
 from swe_argo.steps.models.reply import Message, NoReplyError, Reply, SharedIds, ToolDefinition
 from swe_argo.steps.models.request_body import RequestDialect, small_request, small_settings
@@ -37,28 +36,20 @@ log = logging.getLogger(__name__)
 FIRST_WAIT_S = 1.0
 """Longest wait before the second request; each further wait may be twice as long."""
 MOMENT_S = 0.001
-_SHAPE = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
-"""Errors raised by reading JSON of an unexpected shape."""
 
 
+@dataclass(eq=False)
 class TransientError(Exception):
-    """A failure that a retry may fix. ``requested_s``: seconds to wait, if the endpoint asks for a wait."""
+    """A failure that a retry may fix."""
 
-    def __init__(
-        self,
-        message: str,
-        requested_s: float | None = None,
-        *,
-        outcome: NoReplyError | None = None,
-        refusal: Refusal | None = None,
-        foreign: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.requested_s, self.refusal = requested_s, refusal
-        self.outcome = outcome
-        """The error to raise when retries are used up; by default a failure of the endpoint."""
-        self.foreign = foreign
-        """Whether the body was not the API's JSON."""
+    message: str
+    requested_s: float | None = None
+    """Seconds to wait, if the endpoint asks for a wait."""
+    outcome: NoReplyError | None = None
+    """The error to raise when retries are used up; by default a failure of the endpoint."""
+    refusal: Refusal | None = None
+    foreign: bool = False
+    """Whether the body was not the API's JSON."""
 
 
 class UnsupportedProtocolError(Exception):
@@ -82,14 +73,13 @@ class Call:
     requests: int = 0
     """Number of requests sent so far, including failed ones."""
     failures: int = 0
-    """Number of failures that a retry may fix."""
     small_request_succeeded: bool = False
     """Whether a small request succeeded after a refusal without a clear reason. The next such refusal is final."""
     answering_s: float = 0.0
     """Duration of the answer, without the failures before it."""
 
     def build_body(self) -> Body:
-        """Return the body of the next request, in the dialect learnt from the endpoint so far."""
+        """Return the body of the next request, in the dialect learnt so far."""
         return self.dialect.rewrite(self.request, self.temperature)
 
     @property
@@ -99,10 +89,7 @@ class Call:
 
 
 def open_model(spec: RunSpec, *, limiter: RequestLimiter | None = None, first_wait_s: float = FIRST_WAIT_S) -> Client:
-    """Return a client for the spec's model, to be closed or used in a ``with``. Sends no request yet.
-
-    Raises ConfigError if the model or the key is missing.
-    """
+    """Return a client for the spec's model; it sends no request yet. Raises ConfigError without a model or its key."""
     return Client(spec, resolve_endpoint(spec), limiter or open_limiter(spec.llm), first_wait_s)
 
 
@@ -113,7 +100,7 @@ class Client:
         self, spec: RunSpec, endpoint: Endpoint, limiter: RequestLimiter, first_wait_s: float = FIRST_WAIT_S
     ) -> None:
         self.name = spec.agent.model or ""
-        self.resolved_endpoint = endpoint
+        self.resolved_endpoint, self.endpoint, self.wire_model = endpoint, endpoint.display_url, endpoint.model
         self.usage = Usage()
         self.lost_s = 0.0
         self.dialect = RequestDialect(endpoint.model, spec.llm)
@@ -126,20 +113,10 @@ class Client:
         # _lost_until: monotonic time up to which lost time is counted already
         self._usage_lock, self._lost_until = threading.Lock(), -math.inf
 
-    @property
-    def endpoint(self) -> str:
-        """Return the URL without parts that may be secret."""
-        return self.resolved_endpoint.display_url
-
-    @property
-    def wire_model(self) -> str:
-        """Return the model's name at the endpoint."""
-        return self.resolved_endpoint.model
-
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -190,9 +167,8 @@ class Client:
     ) -> Answered:
         """Answer an agent program's own request with the retries of ``ask``; all token ids of the prompt are included.
 
-        ``dialect`` is the dialect learnt from earlier requests in this protocol and for this model. ``was_accepted``:
-        whether the endpoint accepted requests of the program in an earlier try. Raises what ``ask`` raises, except for
-        an answer that is itself a refusal: this is returned as the outcome.
+        ``was_accepted``: whether the endpoint accepted requests of the program in an earlier try. Raises what ``ask``
+        raises, except for an answer that is itself a refusal: this is returned as the outcome.
         """
         is_accepted = was_accepted or self.usage.calls > 0
         return self._answer(Call(request, dialect, is_accepted, deadline=_deadline(timeout_s), headers=headers or {}))
@@ -218,8 +194,11 @@ class Client:
             call.answering_s = time.monotonic() - began  # the model was answering all the time: none is lost
             raise
         finally:
-            # All time before the final answer began is lost.
-            self._add_lost_time(began, time.monotonic() - call.answering_s)
+            # All time before the final answer began is lost; that which several concurrent calls lose counts once.
+            answered = time.monotonic() - call.answering_s
+            with self._usage_lock:
+                self.lost_s += max(0.0, answered - max(began, self._lost_until))
+                self._lost_until = max(self._lost_until, answered)
 
     def _make_exhausted_error(self, error: TransientError, call: Call) -> Exception:
         """Return the error of a call whose retries are used up.
@@ -231,7 +210,7 @@ class Client:
             with suppress(TransientError):
                 if not self._answers_small_request(call, "tools" in call.build_body()):
                     return self._refusal_error(refusal, ErrorMeaning.ACCESS, call)
-        return exhausted_error(str(error), call.requests, self.resolved_endpoint, foreign=error.foreign)
+        return exhausted_error(error.message, call.requests, self.resolved_endpoint, foreign=error.foreign)
 
     def _refusal_error(self, refusal: Refusal, meaning: ErrorMeaning, call: Call, field: str = "") -> Exception:
         return refusal_error(refusal, meaning, replace(self.resolved_endpoint, model=call.dialect.model), field)
@@ -255,15 +234,6 @@ class Client:
             raise TransientError(str(error) or "the answer did not end in time") from None
         self._add_usage(self._usage_of_failed(response) or Usage(calls=1, requests=1, seconds=response.seconds))
         return True
-
-    def _add_lost_time(self, began: float, answered: float) -> None:
-        """Add the seconds from ``began`` until the answer began, both in monotonic time, to ``lost_s``.
-
-        Time that several concurrent calls lose counts once.
-        """
-        with self._usage_lock:
-            self.lost_s += max(0.0, answered - max(began, self._lost_until))
-            self._lost_until = max(self._lost_until, answered)
 
     def _add_usage(self, usage: Usage) -> None:
         with self._usage_lock:
@@ -315,14 +285,14 @@ class Client:
             meaning = ErrorMeaning.UNANSWERABLE if call.was_accepted else ErrorMeaning.REFUSED
         outcome = self._refusal_error(error.refusal, meaning, call, field)
         if meaning is ErrorMeaning.UNANSWERABLE and isinstance(outcome, NoReplyError):
-            with suppress(*_SHAPE):
+            with suppress(*SHAPE_ERRORS):
                 if fault := find_form_fault(call.dialect.wire.chat_request(body)["messages"]):
                     outcome.detail = f"{MALFORMED_REQUEST} ({fault}); the endpoint: {outcome.detail}"
         raise outcome from None
 
     def _request(self, body: Body, call: Call) -> ModelResponse:
         """Send one request when the limiter allows it. Only a failed request is counted here, others by ``_read``."""
-        with self._limiter.turn(call.remaining_s):
+        with self._limiter(call.remaining_s):
             began = time.monotonic()
             try:
                 response = self.connection.send(
@@ -347,7 +317,7 @@ class Client:
             if response is None or not usage_of(response.body):
                 return None
             return _usage(metrics_of(response, self._llm, 1))
-        except _SHAPE:
+        except SHAPE_ERRORS:
             return None
 
     def _read(self, response: ModelResponse, call: Call) -> Answered:
@@ -358,7 +328,7 @@ class Client:
             return Answered(response, metrics, reply_of(response, metrics))
         except NoReplyError as error:
             return Answered(response, metrics or Metrics(), error)
-        except _SHAPE as error:
+        except SHAPE_ERRORS as error:
             call.answering_s = 0.0
             problem = f"the answer is not a {call.dialect.wire.answer}: {type(error).__name__}: {error}"
             raise TransientError(problem) from None
@@ -366,15 +336,8 @@ class Client:
             self._add_usage(_usage(metrics) if metrics else Usage(requests=1, seconds=response.seconds))
             reported = metrics or Metrics()
             extra = reported.extra or MetricsExtra()
-            log.debug(
-                "call of %s: %s tokens in, %s out, %s, request %s, %.2f s",
-                self.name,
-                reported.prompt_tokens,
-                reported.completion_tokens,
-                extra.finish_reason,
-                extra.requests,
-                extra.seconds,
-            )
+            counts = f"{reported.prompt_tokens} tokens in, {reported.completion_tokens} out, {extra.finish_reason}"
+            log.debug("call of %s: %s, request %s, %.2f s", self.name, counts, extra.requests, extra.seconds)
 
 
 def _deadline(timeout_s: float | None) -> float:

@@ -18,7 +18,6 @@ _SAME_KEYS = (
     "input_cost_per_token", "output_cost_per_token", "timeout", "num_retries", "extra_body",
 )  # fmt: skip
 """Keys with the same meaning under ``llm`` here."""
-_SECRET = ("api_key",)
 _IGNORED = (
     "aws_access_key_id", "aws_secret_access_key", "aws_region_name", "openrouter_site_url", "openrouter_app_name",
     "retry_multiplier", "retry_min_wait", "retry_max_wait", "max_message_chars", "ollama_base_url", "drop_params",
@@ -30,13 +29,8 @@ _IGNORED = (
 """Keys of OpenHands' LLMConfig without a meaning here. Keys that change what is sent are reported, for OpenHands would
 run differently; the others only configure OpenHands itself."""
 _IGNORED_BUT_SENT = (
-    "custom_llm_provider",
-    "api_version",
-    "completion_kwargs",
-    "safety_settings",
-    "top_k",
-    "max_input_tokens",
-)
+    "custom_llm_provider", "api_version", "completion_kwargs", "safety_settings", "top_k", "max_input_tokens",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,10 +45,7 @@ class ModelGroup:
 
 
 def read_group(file: str, name: str) -> ModelGroup:
-    """Return the group named by ``--llm-config llm.NAME`` (or NAME).
-
-    Raises ConfigError if the file cannot be read or has no such group; the message lists its groups.
-    """
+    """Return the group named by ``--llm-config llm.NAME`` (or NAME)."""
     tables = _read(file)
     llm = tables.get("llm")
     llm = llm if isinstance(llm, dict) else {}
@@ -105,8 +96,7 @@ def _group(settings: dict[str, Any], source: str) -> ModelGroup:
 
 
 def _notes(settings: dict[str, Any], source: str) -> list[str]:
-    """Return notices about unknown keys, and about ignored keys that would change what is sent."""
-    recognised = {*_SAME_KEYS, *_SECRET, "model", *_IGNORED, *LlmSpec.model_fields}
+    recognised = {*_SAME_KEYS, "api_key", "model", *_IGNORED, *LlmSpec.model_fields}
     notes = []
     if unknown := sorted(set(settings) - recognised):
         notes.append(f"unknown fields in {source} are ignored: {', '.join(unknown)}")

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.models.endpoint import ANTHROPIC, Endpoint, vendor_of_host
 from swe_argo.steps.models.errors import UNREACHABLE, Refusal
 from swe_argo.steps.models.protocols.chat import CHAT
-from swe_argo.steps.models.protocols.wire import Body, Wire
+from swe_argo.steps.models.protocols.wire import SHAPE_ERRORS, Body, Wire
 from swe_argo.steps.models.rate_limits import requested_wait_s
 from swe_argo.steps.models.response_body import ModelResponse, choice_of, with_plain_calls
 
@@ -50,27 +50,20 @@ _NO_KEY = "none"
 """Placeholder key for the library if there is no key; it is not sent."""
 
 
+@dataclass(eq=False)
 class DroppedError(Exception):
     """No complete answer: no connection, a dropped one, a timeout, or a truncated or empty body."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        was_sent: bool = True,
-        silent: bool = False,
-        response: ModelResponse | None = None,
-        foreign: bool = False,
-    ) -> None:
-        self.was_sent = was_sent
-        """Whether the request may have reached the endpoint."""
-        self.silent = silent
-        """Whether the cause was a timeout."""
-        self.response = response
-        """The partial response, if any: it may have been billed."""
-        self.foreign = foreign
-        """Whether the body is not the API's JSON."""
-        super().__init__(message)
+    message: str
+    _: KW_ONLY
+    was_sent: bool = True
+    """Whether the request may have reached the endpoint."""
+    silent: bool = False
+    """Whether the cause was a timeout."""
+    response: ModelResponse | None = None
+    """The partial response, if any: it may have been billed."""
+    foreign: bool = False
+    """Whether the body is not the API's JSON."""
 
 
 class ResponseTimeoutError(Exception):
@@ -123,15 +116,11 @@ class Connection:
     def send(
         self, body: Body, timeout_s: float, *, wire: Wire = CHAT, headers: Mapping[str, str] | None = None
     ) -> ModelResponse:
-        """Send one request, return the answer.
-
-        Raises ModelRefusedError for an error response, DroppedError if no complete answer came, ResponseTimeoutError if
-        the model was still generating after ``timeout_s``, ConfigError if an account header of the environment is
-        invalid.
-        """
+        """Send one request and return the answer; errors are those of this module."""
         import openai
 
         connection_errors: tuple[type[Exception], ...] = (openai.APIConnectionError, *_http_errors())
+        of_protocol = self._anthropic if wire.protocol is WireProtocol.ANTHROPIC else {}
         began = time.monotonic()
         try:
             # The library's typed parameters are avoided: it would convert them one by one, 7 ms of CPU for a
@@ -141,7 +130,7 @@ class Connection:
                 cast_to=openai.APIResponse[object],
                 body=body,
                 options={
-                    "headers": {**self._headers_of(wire), **(headers or {}), _RAW: "stream"},
+                    "headers": {**self._headers, **of_protocol, **(headers or {}), _RAW: "stream"},
                     "timeout": openai.Timeout(timeout_s, connect=min(timeout_s, self.connect_s)),
                 },
             )
@@ -149,7 +138,9 @@ class Connection:
                 native = _read_body(response.iter_bytes(), began + timeout_s, wire)
                 result = _to_model_response(native, _lower(response.headers), time.monotonic() - began, wire)
         except UnicodeEncodeError:
-            if (clean := _encodable(body)) == body:  # a header is the cause: OPENAI_ORG_ID
+            # Command output may hold bytes that are not text. They are stored as lone surrogates.
+            clean: Body = json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+            if clean == body:  # a header is the cause: OPENAI_ORG_ID
                 raise ConfigError(
                     "OPENAI_ORG_ID or OPENAI_PROJECT_ID contains characters that are not allowed in a header"
                 ) from None
@@ -177,9 +168,6 @@ class Connection:
         else:
             problem = f"{UNREACHED} {min(timeout_s, self.connect_s):g} s"
         return DroppedError(problem, was_sent=was_sent, silent=silent)
-
-    def _headers_of(self, wire: Wire) -> dict[str, Any]:
-        return self._headers | (self._anthropic if wire.protocol is WireProtocol.ANTHROPIC else {})
 
 
 def _read_body(parts: Iterable[bytes], deadline: float, wire: Wire) -> Body:
@@ -253,12 +241,6 @@ def _events(lines: Iterable[str], other_lines: list[str]) -> Iterator[str]:
         yield "\n".join(data)
 
 
-def _encodable(body: Body) -> Body:
-    # Command output may hold bytes that are not text. They are stored as lone surrogates, which UTF-8 cannot encode.
-    clean: Body = json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
-    return clean
-
-
 def _quoted_answer(refusal: object) -> Body | None:
     """Return the answer quoted in an error because the server could not parse a call in it; None if none is."""
     fields = refusal if isinstance(refusal, dict) else {}
@@ -315,7 +297,7 @@ def _to_model_response(native: Body, headers: Mapping[str, str], seconds: float,
         return ModelResponse(with_plain_calls(native), headers, seconds)
     try:
         return ModelResponse(wire.completion(native), headers, seconds, native)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except SHAPE_ERRORS:
         raise DroppedError(f"the answer is not a {wire.answer}") from None
 
 

@@ -309,10 +309,7 @@ _SHORT = 300
 def refusal_error(
     refusal: Refusal, meaning: ErrorMeaning, endpoint: Endpoint, field: str
 ) -> NoReplyError | ConfigError:
-    """Return the error of a refusal that a retry cannot fix. ``field``: the spec's field at fault, if known.
-
-    It is a NoReplyError if the conversation is the cause, else a ConfigError.
-    """
+    """Return the error of a refusal that a retry cannot fix. ``field``: the spec's field at fault, if known."""
     detail = scrub(refusal.message, endpoint.key)
     if meaning in _REASONS:
         return NoReplyError(_REASONS[meaning], detail)
@@ -353,11 +350,7 @@ _LINES = {
 
 
 def exhausted_error(message: str, requests: int, endpoint: Endpoint, *, foreign: bool = False) -> InfraError:
-    """Return the error of an endpoint whose retries are used up.
-
-    ``message`` is the last failure, ``requests`` the number of requests sent. ``foreign``: whether the last body was
-    not the API's JSON.
-    """
+    """Return the error of an endpoint whose retries are used up. ``foreign``: the last body was not the API's JSON."""
     if message in UNREACHABLE:
         return InfraError(FailureClass.MODEL, f"the model endpoint at {endpoint.display_url} {message}", detail=message)
     times = f", the last of {requests} requests" if requests > 1 else ""

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -31,7 +30,7 @@ from swe_argo.steps.models.program_calls import (
     wire_at,
 )
 from swe_argo.steps.models.protocols import WIRES
-from swe_argo.steps.models.protocols.wire import AgentError, Body, Wire
+from swe_argo.steps.models.protocols.wire import SHAPE_ERRORS, AgentError, Body, Wire
 from swe_argo.steps.models.reply import NoReplyError
 from swe_argo.steps.models.request_body import RequestDialect
 from swe_argo.steps.models.response_body import Answered
@@ -43,26 +42,17 @@ CHARACTERS_PER_TOKEN = 4
 TOKENS_PER_IMAGE = 1500
 """Estimated tokens per image: about the count of Anthropic's models for 1.15 megapixels."""
 _MEDIA = ("image_url", "file")
-_SHAPE = (AttributeError, KeyError, TypeError, ValueError)
-"""Errors raised by reading JSON of an unexpected shape."""
 _HEADER_VALUE = re.compile(r"[ -~]+")
-"""Header values that every server can read."""
+"""Header values that every server can read; others are not passed on."""
 
 
 class RequestSender(Protocol):
     """Thread-safe sender of requests: ``Client``, or a model without an endpoint (verl's ``TokenModel``)."""
 
-    @property
-    def usage(self) -> Usage: ...  # noqa: D102
-
-    @property
-    def lost_s(self) -> float: ...  # noqa: D102
-
-    @property
-    def endpoint(self) -> str: ...  # noqa: D102
-
-    @property
-    def wire_model(self) -> str: ...  # noqa: D102
+    usage: Usage
+    lost_s: float
+    endpoint: str
+    wire_model: str
 
     def close(self) -> None: ...  # noqa: D102
 
@@ -89,33 +79,33 @@ class Forwarder:
 
     @property
     def usage(self) -> Usage:
-        """Return the usage of all calls so far, including failed ones."""
+        """The usage of all calls so far, including failed ones."""
         return self._client.usage
 
     @property
     def lost_s(self) -> float:
-        """Return the lost seconds, see ``Model.lost_s``."""
+        """See ``Model.lost_s``."""
         return self._client.lost_s
 
     @property
     def endpoint(self) -> str:
-        """Return the URL without parts that may be secret."""
+        """The URL without parts that may be secret."""
         return self._client.endpoint
 
     @property
     def model(self) -> str:
-        """Return the agent's name for the run's model; any other name stands for the helper model."""
+        """The agent's name for the run's model; any other name stands for the helper model."""
         return self._client.wire_model
 
     @property
     def helper_model(self) -> str:
-        """Return the agent's name for the helper model."""
+        """The agent's name for the helper model."""
         return wire_name(self._spec.agent.helper_model or "") or self.model
 
     def __enter__(self) -> Forwarder:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -141,7 +131,10 @@ class Forwarder:
                 return refuse_request(wire, AgentError.WRONG, str(error))
             if is_count:
                 return self._estimate_tokens(request)
-            return self._ask(request, wire, _passed_headers(headers), timeout_s)
+            passed = {
+                name: headers[name] for name in FORWARDED_HEADERS if _HEADER_VALUE.fullmatch(headers.get(name, ""))
+            }
+            return self._ask(request, wire, passed, timeout_s)
         if method == "GET" and (place == "/models" or place.startswith("/models/")):
             return self._list_models(place.removeprefix("/models").removeprefix("/"))
         if method in ("GET", "HEAD") and not place:
@@ -168,11 +161,7 @@ class Forwarder:
     def _ask(
         self, request: ProgramRequest, client_wire: Wire, headers: dict[str, str], timeout_s: float | None
     ) -> Forwarded:
-        """Return the endpoint's response to a model call, translated between the agent's protocol and the endpoint's.
-
-        Raises InfraError if the answer has a shape that cannot be translated, and what ``RequestSender.forward``
-        raises.
-        """
+        """Return the endpoint's response to a model call, translated where it does not speak the agent's protocol."""
         wire = self._endpoint_wire(client_wire)
         model = self._model_of(request.body)
         dialect = self._dialects.setdefault((wire.protocol, model), RequestDialect(model, self._spec.llm, wire=wire))
@@ -195,17 +184,14 @@ class Forwarder:
             call = replace(call, reply=outcome)
         try:
             return forward_answer(answered, client_wire, wire, request.body, call)
-        except _SHAPE as error:
+        except SHAPE_ERRORS as error:
             problem = (
                 f"the endpoint {self.endpoint} gave no {wire.answer} that can be handed on: {one_line(str(error), 200)}"
             )
             raise InfraError(FailureClass.MODEL, problem) from error
 
     def _endpoint_wire(self, client_wire: Wire) -> Wire:
-        """Return the agent's protocol if the endpoint supports it, else chat completions.
-
-        Recorded token ids need chat completions, too. Raises ConfigError if the endpoint supports neither.
-        """
+        """Return the agent's protocol, or chat completions if the endpoint lacks it or token ids are recorded."""
         speaks_chat = WireProtocol.CHAT in self._speaks
         if client_wire.protocol in self._speaks and not (self._spec.llm.logprobs and speaks_chat):
             return client_wire
@@ -250,13 +236,5 @@ class Forwarder:
 
 
 def open_forwarder(spec: RunSpec, speaks: Collection[WireProtocol], *, first_wait_s: float = 1.0) -> Forwarder:
-    """Return a forwarder for an agent program; ``speaks``: the endpoint's protocols as found by plan.
-
-    Raises ConfigError if the model or the key is missing.
-    """
+    """Return a forwarder for an agent program; ``speaks``: the endpoint's protocols as found by plan."""
     return Forwarder(spec, open_model(spec, first_wait_s=first_wait_s), speaks)
-
-
-def _passed_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers to pass on to the endpoint, unless they have characters that some servers cannot read."""
-    return {name: headers[name] for name in FORWARDED_HEADERS if _HEADER_VALUE.fullmatch(headers.get(name, ""))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from swe_argo.steps.contracts.agent_spec import agent_of
@@ -17,7 +17,6 @@ from swe_argo.steps.models.client import Client, UnsupportedProtocolError, open_
 from swe_argo.steps.models.connection import UNREACHED
 from swe_argo.steps.models.endpoint import wire_name
 from swe_argo.steps.models.protocols import WIRES
-from swe_argo.steps.models.rate_limits import Unlimited
 from swe_argo.steps.models.reply import PIXEL, Message, NoReplyError, Reply, ToolDefinition, with_images
 from swe_argo.steps.models.request_body import TOOL, WITH_TOOL, WITHOUT, RequestDialect, small_request, small_settings
 
@@ -101,7 +100,7 @@ def probe_for_program(
 
 @contextmanager
 def _open_probe(spec: RunSpec) -> Iterator[_Probe]:
-    with open_model(spec.model_copy(update={"llm": small_settings(spec.llm)}), limiter=Unlimited()) as model:
+    with open_model(spec.model_copy(update={"llm": small_settings(spec.llm)}), limiter=nullcontext) as model:
         model.is_probe = True
         model.connection.connect_s = CONNECT_S
         yield _Probe(spec, model)
@@ -220,10 +219,7 @@ class _Probe:
         return reply
 
     def check_declared(self, program_protocol: WireProtocol, declared: list[WireProtocol]) -> list[WireProtocol]:
-        """Return the protocols among ``declared`` that the program can use, after a test request in the first one.
-
-        Raises ConfigError if there is none, or if the endpoint does not support it.
-        """
+        """Return the protocols among ``declared`` that the program can use, after a test request in the first one."""
         usable = [protocol for protocol in dict.fromkeys((program_protocol, CHAT)) if protocol in declared]
         if not usable:
             raise self._fault(self._describe_unsupported(program_protocol), "llm.speaks")
@@ -235,10 +231,7 @@ class _Probe:
         return usable
 
     def discover(self, program_protocol: WireProtocol) -> list[WireProtocol]:
-        """Return the usable protocols found by test requests; chat completions are tested only if needed.
-
-        Raises ConfigError if neither the program's protocol nor chat completions work.
-        """
+        """Return the usable protocols found by test requests; chat completions are tested only if needed."""
         usable = [program_protocol] if program_protocol is not CHAT and self._serves(program_protocol) else []
         if not usable or self.spec.llm.logprobs:
             try:
@@ -286,10 +279,7 @@ class _Probe:
         return True
 
     def _ask_in(self, protocol: WireProtocol, name: str | None = None) -> None:
-        """Send a test request, without tools if the model supports none.
-
-        Raises UnsupportedProtocolError if the endpoint does not support the protocol, else what ``ask`` raises.
-        """
+        """Send a test request, without tools if the model supports none."""
         model = self.model
         dialect = RequestDialect(name or model.wire_model, model.dialect.llm, wire=WIRES[protocol])
         with self._explain_failures():

@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.trajectory import Metrics, StopReason
 from swe_argo.steps.errors import one_line
 from swe_argo.steps.models.protocols import WIRES
 from swe_argo.steps.models.protocols.chat import CHAT, check_chat_request
-from swe_argo.steps.models.protocols.wire import STATUS, AgentError, Body, Wire, dump
+from swe_argo.steps.models.protocols.wire import SHAPE_ERRORS, STATUS, AgentError, Body, Wire, dump
 from swe_argo.steps.models.reply import Message, NoReplyError, Reply, ToolDefinition, text_of
 from swe_argo.steps.models.response_body import Answered, choice_of
 
@@ -29,10 +29,6 @@ def is_deeper(value: object, levels: int = DEEPEST) -> bool:
         return False
     inner = value.values() if isinstance(value, dict) else value
     return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)
-
-
-_SHAPE = (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError)
-"""Errors raised by reading JSON of an unexpected shape."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +85,7 @@ def read_request(headers: Mapping[str, str], body: bytes, wire: Wire) -> Program
             raise ValueError(f"more than {DEEPEST} levels")
         chat = wire.chat_request(request)
         check_chat_request(chat)
-    except _SHAPE as error:
+    except SHAPE_ERRORS as error:
         raise ValueError(f"the body is no request of this protocol: {type(error).__name__}: {error}") from None
     return ProgramRequest(request, chat)
 
@@ -211,10 +207,7 @@ def rename_repeated_calls(answered: Answered, messages: Iterable[Message]) -> An
 
 
 def forward_answer(answered: Answered, client_wire: Wire, wire: Wire, request: Body, call: ModelCall) -> Forwarded:
-    """Return the model's answer in ``client_wire``, the agent's protocol; ``wire``: the endpoint's protocol.
-
-    Raises AttributeError, KeyError, TypeError or ValueError if the JSON has another shape.
-    """
+    """Return the model's answer in ``client_wire``, the agent's protocol; ``wire``: the endpoint's protocol."""
     response = answered.response
     if wire is not client_wire:
         native = client_wire.answer_of(plain_completion(answered), request)

@@ -13,37 +13,24 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Protocol
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.run_spec import LlmSpec
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.settings import settings
 
-
-class RequestLimiter(Protocol):
-    """A limiter of model requests."""
-
-    def turn(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Wait for a turn, at most ``timeout_s``, and hold it while the request runs. Raises InfraError on timeout."""
+RequestLimiter = Callable[[float], AbstractContextManager[object]]
+"""Seconds to wait for a turn -> the turn, to be held while a request runs. Raises InfraError if none comes in time."""
 
 
 def open_limiter(llm: LlmSpec) -> RequestLimiter:
     """Return the runner's limiter named by the environment, or this unit's share of the limits, or no limit."""
     if (path := settings().model_limiter) is not None:
-        return RunnerLimiter(path)
+        return RunnerLimiter(path).turn
     units = settings().units
     if units is None or (llm.concurrency is None and llm.requests_per_minute is None):
-        return Unlimited()
-    return UnitShare(units, llm.concurrency, llm.requests_per_minute)
-
-
-class Unlimited:
-    """A limiter without limits."""
-
-    def turn(self, timeout_s: float) -> AbstractContextManager[None]:  # noqa: ARG002 - the protocol's
-        """Return at once."""
-        return nullcontext()
+        return nullcontext
+    return UnitShare(units, llm.concurrency, llm.requests_per_minute).turn
 
 
 class RunnerLimiter:
@@ -125,7 +112,6 @@ class UnitShare:
 
 
 def _timeout_error(timeout_s: float) -> InfraError:
-    """Return the error of a request that got no turn in time."""
     return InfraError(
         FailureClass.MODEL,
         f"no request slot within {timeout_s:.0f} s: the endpoint's limits are too low for the number of units",

@@ -98,10 +98,7 @@ class RequestDialect:
         return result
 
     def learn(self, refusal: Refusal, body: Body) -> bool:
-        """Adapt to a refusal of ``body``. Return whether the request can be sent in another form.
-
-        That is so if the refused part can be renamed or omitted without changing the run.
-        """
+        """Adapt to a refusal of ``body``; return whether it can be sent in another form without changing the run."""
         if self.wire is CHAT and (returned := parameter_of(refusal, _returned_fields(body["messages"]))):
             self.refused_fields.add(returned)
             return True
@@ -126,7 +123,6 @@ class RequestDialect:
 
 
 def _returned_fields(messages: list[Message]) -> tuple[str, ...]:
-    """Return the names of extra fields that assistant messages and their calls return to the endpoint."""
     names: dict[str, Any] = {}
     for message in messages:
         if message["role"] == "assistant":

@@ -59,10 +59,7 @@ def usage_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def metrics_of(response: ModelResponse, llm: LlmSpec, requests: int) -> Metrics:
-    """Return the metrics of a call as far as the endpoint reports them.
-
-    ``requests`` is the number of requests that the call has sent, including failed ones.
-    """
+    """Return the metrics of a call as far as the endpoint reports them; ``requests`` includes failed ones."""
     body, choice, usage = response.body, choice_of(response.body), usage_of(response.body)
     cached = nested_field(usage, "prompt_tokens_details", "cached_tokens")
     if cached is None:
@@ -129,10 +126,7 @@ def _cost(metrics: Metrics, llm: LlmSpec, usage: dict[str, Any], headers: Mappin
 
 
 def reply_of(response: ModelResponse, metrics: Metrics) -> Reply:
-    """Return the model's reply. An empty answer gives an empty reply.
-
-    Raises NoReplyError for a refusal, a filtered answer, and a conversation that left no room for an answer.
-    """
+    """Return the model's reply. An empty answer gives an empty reply."""
     choice = choice_of(response.body)
     reply_message = choice.get("message") or {}
     text, reasoning = read_content(reply_message.get("content"))

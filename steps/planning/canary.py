@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.registry import AgentKind, find_backend
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.families.family import LayerFamily
-from swe_argo.steps.families.rows import family_of
+from swe_argo.steps.families.rows import family_of, images_of
 from swe_argo.steps.store import Store
 
 DEFAULT_SIZE = 3
@@ -79,6 +79,7 @@ def plan_canary(
             begins=Stage.NONE if names[row["instance_id"]] in earlier_grades.keys() - set(outdated) else Stage.GRADE,
             repo=row["repo"],
             image=row["image"],
+            grading_image=next(iter(images_of(row)[1:]), None),
         )
         for row in chosen
     ]

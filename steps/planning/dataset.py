@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.data import DatasetLock, RunFile, UsedValidation
 from swe_argo.steps.contracts.run_spec import LAST_VALIDATION, RunSpec, SelectSpec
 from swe_argo.steps.contracts.unit_progress import print_progress
@@ -15,7 +16,7 @@ from swe_argo.steps.datasets import load, selection
 from swe_argo.steps.datasets.names import list_first
 from swe_argo.steps.datasets.records import local_path, read_bytes
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.families.family import GRADING_COLUMN
+from swe_argo.steps.families.family import GRADING_COLUMN, MACHINE_COLUMN
 from swe_argo.steps.families.rows import digest_rows, family_name, why_not_gradeable
 from swe_argo.steps.planning.growth import check_rows, describe_growth, planned_ids
 from swe_argo.steps.store import Store
@@ -206,7 +207,7 @@ def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, s
         local_spec.dataset, spec.split, revision=revision, answers=local_spec.answers, family=spec.family
     )
     selected, notices = selection.select(loaded.rows, local_spec.select, loaded.by_id)
-    if spec.protocol != "none" and any(family_name(row) != "harbor" for row in selected):
+    if spec.protocol is not None and any(family_name(row) != "harbor" for row in selected):
         reason = f"{spec.protocol} has rules for Harbor tasks, and {spec.dataset} has other instances"
         raise ConfigError(reason, field="protocol")
     lock = DatasetLock(
@@ -223,7 +224,11 @@ def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, s
     chosen = [row for row in fit if row["instance_id"] not in not_gradeable]
     if len(chosen) < len(selected):
         lock = lock.model_copy(update={"rows": len(chosen), "sha256": digest_rows(chosen)})
-    notices += _shortened_limits(chosen, spec.grading.timeout_s)
+    tests_s = [row[GRADING_COLUMN]["timeout_s"] for row in chosen if GRADING_COLUMN in row]
+    notices += _shortened_limits("tests", tests_s, spec.grading.timeout_s, "--timeout")
+    agents_s = [row[MACHINE_COLUMN].get("agent_timeout_s") or 0.0 for row in chosen if row.get(MACHINE_COLUMN)]
+    if agent_of(spec.agent).takes_time:
+        notices += _shortened_limits("agents", agents_s, spec.agent.timeout_s, "--agent-timeout")
     growth = []
     if previous:
         check_rows(previous, spec, lock, chosen, store)
@@ -240,13 +245,12 @@ def read_dataset(spec: RunSpec, local_spec: RunSpec, previous: RunFile | None, s
     )
 
 
-def _shortened_limits(rows: list[dict[str, Any]], timeout_s: int) -> list[str]:
-    """Return a notice about instances whose own time limit for the tests is longer than the run's."""
-    limits = [row[GRADING_COLUMN]["timeout_s"] for row in rows if GRADING_COLUMN in row]
-    longer = [limit for limit in limits if limit > timeout_s]
+def _shortened_limits(phase: str, limits: list[float], limit_s: float, flag: str) -> list[str]:
+    """Return a notice about tasks whose own time limit is longer than the run's."""
+    longer = [limit for limit in limits if limit > limit_s]
     if not longer:
         return []
     return [
-        f"{len(longer)} of {len(rows)} tasks give their tests up to {max(longer):,.0f} s, but this run "
-        f"{timeout_s:,} s: raise it with --timeout {max(longer):.0f}"
+        f"{len(longer)} of {len(limits)} tasks give their {phase} up to {max(longer):,.0f} s, but this run "
+        f"{limit_s:,.0f} s: raise it with {flag} {max(longer):.0f}"
     ]

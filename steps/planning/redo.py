@@ -114,10 +114,7 @@ def _plan_requested(spec: RunSpec, rows: list[dict[str, Any]], store: Store, sto
         if f"{place}/{Redone.file}" in stored_keys:
             unfinished += 1
         elif record := _make_redone(
-            grades[name],
-            solves.get(key(SolveRecord, run_id, *unit)),
-            chosen,
-            solves=solves_again,
+            grades[name], solves.get(key(SolveRecord, run_id, *unit)), chosen, solves=solves_again
         ):
             plan.files[f"{place}/{Redone.file}"] = record.to_bytes()
         else:

@@ -71,6 +71,7 @@ def plan_units(spec: RunSpec, run_id: str, selected: list[dict[str, Any]], store
                     begins=begins,
                     repo=row["repo"],
                     image=row["image"],
+                    grading_image=next(iter(images_of(row)[1:]), None),
                 )
             )
     return units

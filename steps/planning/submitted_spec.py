@@ -131,11 +131,12 @@ def _is_dataset(value: str) -> bool:
 
 def _is_dataset_file(value: str, path: Path) -> bool:
     """Decide as datasets/load.py: a file by its suffix, an existing folder, unless a dataset has the name."""
-    from swe_argo.steps.datasets import files, names
+    from swe_argo.steps.datasets import benchmarks, files, names
 
     if path.suffix.lower() in files.SUFFIXES:
         return True
-    return path.is_dir() and not names.is_alias(value) and not names.is_bundled(value)
+    is_name = names.is_alias(value) or names.is_bundled(value) or value.strip() in benchmarks.BENCHMARKS
+    return path.is_dir() and not is_name
 
 
 def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

@@ -147,6 +147,5 @@ def _readme(summary: Summary) -> bytes:
 
 
 def _markdown(text: str) -> str:
-    """Return the text on one line, escaped for Markdown."""
     plain = "".join(letter if letter.isprintable() else f"{letter!a}"[1:-1] for letter in " ".join(text.split()))
     return _MARKS.sub(r"\\\g<0>", plain)

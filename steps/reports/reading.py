@@ -236,7 +236,6 @@ class _Reader:
         return instances
 
     def _read_units(self, units: list[Unit], instances: dict[str, Instance]) -> list[StoredUnit]:
-        """Read the records of a few units and return the units."""
         names = [
             f"{self._folder(unit)}/{name}"
             for unit in units
@@ -252,7 +251,6 @@ class _Reader:
         return name in self.records or (name.startswith("tries/") and name.rpartition("/")[2] in record_names)
 
     def _make_unit(self, unit: Unit, contents: dict[str, bytes], instance: Instance | None) -> StoredUnit:
-        """Return a unit, made from its files (``contents``) and its instance."""
         folder, names = self._folder(unit), self.files.get(_name(unit), [])
         verdict = contents.get(f"{folder}/{GradeRecord.file}")
         # A verdict counts until it is archived completely: files already moved are read from the archive.

@@ -49,14 +49,12 @@ def summary_lines(summary: Summary, place: str = "") -> list[str]:
 
 
 def _warnings(summary: Summary) -> list[str]:
-    """Return the most important warnings: the endpoint ended most conversations, or the canary failed."""
     canary = summary.canary
     early = _wrap(f"! {summary.doubts[0]}", 4, indent="  ") if summary.early_ends else []
     return early + (_wrap(f"! {canary.word}", 2, indent="  ") if canary and canary.failed else [])
 
 
 def _rate(summary: Summary) -> str:
-    """Return the score with its interval as a sentence, or the reason why there is none."""
     rate = summary.score
     if rate is None or rate.rate is None:
         return summary.why_no_score

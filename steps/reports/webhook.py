@@ -150,7 +150,6 @@ def build_message(summary: Summary, compared: Comparison | None, link: str = "")
 
 
 def _compared(view: ComparisonView) -> Iterable[str]:
-    """Yield the sections about the comparison, in Slack's mark-up."""
     changes = [escape(line) for line in (*view.changes, view.unknown) if line]
     if view.changes:
         yield _format_list(f"Differences in set-up, {view.against} → {view.run_id}", changes)

@@ -45,8 +45,7 @@ _UNPACK_S = 600.0
 def upload_bundle(box: Sandbox, request: SandboxRequest) -> None:
     """Unpack the agent's files in the sandbox, unless its template or snapshot already has them.
 
-    Raises ConfigError if this machine does not have them, InfraError if the sandbox fails or cannot unpack them,
-    ResourceError if it runs out of disk or memory.
+    Raises ConfigError if this machine does not have them, and the sandbox's failures.
     """
     if request.bundle is None or _has(box, request.bundle.digest):
         return

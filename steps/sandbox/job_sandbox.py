@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar, Unpack
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar, Unpack
 
-from swe_argo.steps.contracts.data import WORKDIR, Machine
+from swe_argo.steps.contracts.data import Machine
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, ResourceError, StepError
 from swe_argo.steps.sandbox.job_script import Job
-from swe_argo.steps.sandbox.job_watch import PollTimes
+from swe_argo.steps.sandbox.job_watch import PollResult, PollTimes
 from swe_argo.steps.sandbox.jobs import Jobs
 from swe_argo.steps.sandbox.polled_job import PolledJob
-from swe_argo.steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
-from swe_argo.steps.sandbox.short_exec import StreamExec, read_file, write_file
-from swe_argo.steps.sandbox.wrapper import PollOptions
+from swe_argo.steps.sandbox.protocol import ExecResult, StartedJob
+from swe_argo.steps.sandbox.short_exec import read_file, write_file
+from swe_argo.steps.sandbox.wrapper import ExecOptions, GuardedJob, StartOptions
 
 
 class Transport(Protocol):
@@ -38,55 +37,27 @@ class Transport(Protocol):
         """Return the failure for a process that the kernel killed for lack of memory."""
 
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", bound=Transport, covariant=True)
 
 
 class JobSandbox(Generic[T_co]):
-    """A running machine behind a transport. Its methods raise the transport's errors besides those of ``Sandbox``.
+    """A running machine behind a transport. Its methods raise the transport's errors besides those of ``Sandbox``."""
 
-    ``stream_exec``: a transport with streamed output, which needs fewer processes for a short command; None if none.
-    """
-
-    def __init__(self, machine: Machine, transport: T_co, stream_exec: StreamExec | None = None) -> None:
+    def __init__(self, machine: Machine, transport: T_co) -> None:
         self.machine = machine
         self.transport = transport
-        self._jobs = Jobs(
-            transport.short_exec, root=transport.jobs_root, poll_times=transport.poll_times, stream_exec=stream_exec
-        )
+        self._jobs = Jobs(transport.short_exec, root=transport.jobs_root, poll_times=transport.poll_times)
 
-    def exec(
-        self,
-        command: str,
-        *,
-        timeout_s: float,
-        cwd: str = WORKDIR,
-        env: dict[str, str] | None = None,
-        merge: bool = False,
-        max_output_bytes: int = 64 << 20,
-    ) -> ExecResult:
+    def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
         """Run a command, see ``Sandbox.exec``. Raises InfraError (EXEC) if a running machine runs no commands."""
-        with self.machine_failures_first():
-            result = self._jobs.run(Job(command, timeout_s, cwd, env or {}, merge, max_output_bytes))
-        self.raise_machine_failure(result.oom_kills, result.stdout, is_lost=result.is_lost)
+        result = self._guard(lambda: self._jobs.run(Job(command, **options)))
+        self._raise_machine_failure(result.oom_kills, result.stdout, is_lost=result.is_lost)
         return result
 
-    def start(
-        self,
-        command: str,
-        *,
-        ends_bytes: int = 512 << 10,
-        note: str | None = None,
-        wake_pipe: str | None = None,
-        cwd: str = WORKDIR,
-        env: dict[str, str] | None = None,
-    ) -> StartedJob:
+    def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
         """Start a command, see ``JobStarter.start``."""
-        return _CheckedJob(
-            self,
-            PolledJob(
-                self._jobs, command, cwd=cwd, env=env or {}, ends_bytes=ends_bytes, note=note, wake_pipe=wake_pipe
-            ),
-        )
+        return GuardedJob(PolledJob(self._jobs, command, self._check_poll, **options), self._guard)
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Read a file, see ``Sandbox.read``."""
@@ -100,17 +71,19 @@ class JobSandbox(Generic[T_co]):
         """Return the failure known from outside, see ``Sandbox.outside_failure``."""
         return self.transport.outside_failure()
 
-    @contextmanager
-    def machine_failures_first(self) -> Iterator[None]:
-        """If the block raises an EXEC failure because the machine failed, raise the machine's failure instead."""
+    def _guard(self, act: Callable[[], T]) -> T:
+        """Make a call; if it raises an EXEC failure because the machine failed, raise the machine's failure instead."""
         try:
-            yield
+            return act()
         except InfraError as error:
             if error.failure_class is FailureClass.EXEC:
                 self._check(error.output)
             raise
 
-    def raise_machine_failure(self, oom_kills: int, output: bytes, *, is_lost: bool) -> None:
+    def _check_poll(self, result: PollResult, output: bytes) -> None:
+        self._raise_machine_failure(result.oom_kills, output, is_lost=result.has_ended and result.exit_code is None)
+
+    def _raise_machine_failure(self, oom_kills: int, output: bytes, *, is_lost: bool) -> None:
         """Raise the machine's failure, if a job's result shows one.
 
         ``is_lost``: the job's leader is gone without an exit code. If the machine still runs, no failure is raised:
@@ -130,32 +103,3 @@ class JobSandbox(Generic[T_co]):
         except StepError as error:
             error.output = output
             raise
-
-
-class _CheckedJob:
-    """A started job that raises the machine's failure if the machine failed."""
-
-    def __init__(self, box: JobSandbox[Any], job: PolledJob) -> None:
-        self._box = box
-        self._job = job
-
-    def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
-        """Poll the job, see ``StartedJob.poll``; a result that shows the machine's failure raises it."""
-        with self._box.machine_failures_first():
-            progress, result = self._job.poll(**options)
-        self._box.raise_machine_failure(
-            result.oom_kills, progress.output, is_lost=result.has_ended and result.exit_code is None
-        )
-        return progress
-
-    def send(self, data: bytes) -> None:
-        with self._box.machine_failures_first():
-            self._job.send(data)
-
-    def close_input(self) -> None:
-        with self._box.machine_failures_first():
-            self._job.close_input()
-
-    def interrupt(self) -> None:
-        with self._box.machine_failures_first():
-            self._job.interrupt()

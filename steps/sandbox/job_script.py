@@ -17,7 +17,9 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from swe_argo.steps.contracts.data import WORKDIR
 
 KILL_AFTER_S = 2
 """Seconds between SIGTERM and SIGKILL at a timeout."""
@@ -42,8 +44,8 @@ class Job:
 
     command: str
     timeout_s: float
-    cwd: str
-    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = WORKDIR
+    env: dict[str, str] | None = None
     merge: bool = False
     max_output_bytes: int = 64 << 20
 
@@ -60,48 +62,16 @@ def start_script(path: str, job: Job, finished: Sequence[str], *, input_open: bo
     files are removed after this job; their locks stay, in case a delayed start script arrives. ``input_open``: the
     command leads its own session, and has a FIFO as its input and no timeout.
     """
-    # A short command is in the variable __cmd of the leader's environment.
-    assign, lead = _leader(_DETACHED, path, job, finished, input_open=input_open)
-    files = _prepare_files(path, merge=job.merge, input_open=input_open)
-    return f"{files}{assign and assign + ' '}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
-
-
-def stream_script(path: str, job: Job, finished: Sequence[str]) -> str:
-    """Return the script that is the job's leader, for a transport that streams a script's output.
-
-    The command's output also goes to the script's streams; after stdout's mark follow ``exit code, late, processes
-    killed by the memory limit`` and a newline. The script must lead its own session. If its output is lost or late,
-    run ``start_script`` for the same path and poll.
-    """
-    assign, lead = _leader(_STREAMED, path, job, finished, input_open=False)
-    return f"{_prepare_files(path, merge=job.merge, input_open=False)}{assign and assign + '; export __cmd'}\n{lead}"
-
-
-def _prepare_files(path: str, *, merge: bool, input_open: bool) -> str:
-    """Return the script that creates a job's FIFOs and output files, and their folder if it is missing."""
-    fifos = "$d.wake $d.fout" + ("" if merge else " $d.ferr") + (" $d.in" if input_open else "")
-    return (
-        f"d={path}; {{ mkfifo {fifos} || {{ mkdir -p {path.rpartition('/')[0]}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
-        ": >>$d.out; : >>$d.err\n"
-    )
-
-
-def _leader(
-    transport_parts: dict[str, str], path: str, job: Job, finished: Sequence[str], *, input_open: bool
-) -> tuple[str, str]:
-    """Return the assignment of the variable that holds a short command ("" for a long one), and the leader's script.
-
-    ``transport_parts``: _DETACHED or _STREAMED.
-    """
-    # take: shell code that puts the command into $c; word: bash's arguments.
+    # assign: puts a short command into a variable of the leader's environment; take: shell code that puts the command
+    # into $c; word: bash's arguments.
     assign, take, word, command = "", "", '-c "$c"', job.text
     if len(command) <= INLINE_BYTES:
-        assign, take = f"__cmd={quote_in_pieces(command)}", "c=$__cmd; unset __cmd; "
+        assign, take = f"__cmd={quote_in_pieces(command)} ", "c=$__cmd; unset __cmd; "
     elif len(command) <= ARGUMENT_BYTES:
         take = f"c=$(cat {path}.cmd); "
     else:
         word = f"{path}.cmd"
-    pairs = " ".join(shlex.quote(f"{name}={value}") for name, value in job.env.items())
+    pairs = " ".join(shlex.quote(f"{name}={value}") for name, value in (job.env or {}).items())
     exports = f"env {pairs} " if pairs else ""  # an image may have no env
     write_pid = f"echo $$ >{path}.pid; " if input_open else ""
     run = shlex.quote(f"{write_pid}{take}exec {exports}/bin/bash {word}")
@@ -119,15 +89,20 @@ def _leader(
             most_s=_NEVER_S,
         ),
         # ulimit counts blocks of 512 bytes; 16 more, so that the mark fits behind the output.
-        copy=transport_parts["copy"].format(blocks=(job.max_output_bytes >> 9) + 16),
+        blocks=(job.max_output_bytes >> 9) + 16,
         hundredths=int((_NEVER_S if input_open else job.timeout_s) * 100),
         # [!l]: all files but .lock
         forget=f"rm -f {' '.join(f'{ended}.[!l]*' for ended in finished)}" if finished else "",
         copy_err="" if job.merge else _COPY_ERR,
-        end=transport_parts["end"].format(mark=mark(path).decode()),
+        mark=mark(path).decode(),
         mark_err="" if job.merge else f"printf %s '{mark(path).decode()}' >&9\n",
     )
-    return assign, lead
+    folder = path.rpartition("/")[0]
+    fifos = "$d.wake $d.fout" + ("" if job.merge else " $d.ferr") + (" $d.in" if input_open else "")
+    return (
+        f"d={path}; {{ mkfifo {fifos} || {{ mkdir -p {folder}; mkfifo {fifos}; }}; }} 2>/dev/null\n"
+        f": >>$d.out; : >>$d.err\n{assign}setsid sh -c {shlex.quote(lead)} >/dev/null 2>&1 </dev/null &\n"
+    )
 
 
 def poll_script(
@@ -162,14 +137,7 @@ def poll_script(
         measure = _MEASURE.format(calm=calm, flood=flood_bytes)
     wait = (
         _WAIT.format(
-            d=path,
-            turns=turns,
-            turn=f"{turn_s:.3f}",
-            offset=offset,
-            lives=_LIVES,
-            measure=measure,
-            new=new,
-            soon=soon,
+            d=path, turns=turns, turn=f"{turn_s:.3f}", offset=offset, lives=_LIVES, measure=measure, new=new, soon=soon
         )
         if turns
         else ""
@@ -197,11 +165,7 @@ def tail_script(path: str, ends_bytes: int) -> str:
 
 def stream_separators(path: str) -> tuple[bytes, bytes, bytes]:
     """Return the text before, between and after the two streams, as ``head`` prints it for two files."""
-    return (
-        f"==> {path}.out <==\n".encode(),
-        f"\n==> {path}.err <==\n".encode(),
-        f"\n==> {path} <==\n".encode(),
-    )
+    return (f"==> {path}.out <==\n".encode(), f"\n==> {path}.err <==\n".encode(), f"\n==> {path} <==\n".encode())
 
 
 def mark(path: str) -> bytes:
@@ -236,7 +200,7 @@ command echo $$ >$d.lock || exit 0
 set +C
 now() {{ read -r up rest </proc/uptime; now=$((${{up%.*}}*100+1${{up#*.}}-100)); }}
 exec 7<>$d.wake 8<>$d.fout
-copy() {{ exec 7<&- 8<&- 9<&-; {copy}; }}
+copy() {{ exec 7<&- 8<&- 9<&- >$1; (ulimit -f {blocks}; exec cat) || exec cat >/dev/null; }}
 copy $d.out <$d.fout & keep=" $$ $! " copies="$! "
 {copy_err}now; began=$now
 {work}late=no; now
@@ -247,25 +211,10 @@ set -- ${{s##*) }}
 [ "$4" != $$ ] || case "$keep" in *" ${{p#/proc/}} "*) ;; *)
 case " $copies" in *" $2 "*) ;; *) kill -9 ${{p#/proc/}};; esac;; esac
 done
-{end}
+printf %s '{mark}' >&8
 {mark_err}echo $rc $late >$d.rc
 echo .... >&7
 {forget}"""
-
-# The two ways to run the leader: "copy" copies a FIFO to the file $1, "end" writes the mark after the output.
-_DETACHED = {
-    "copy": "exec >$1; (ulimit -f {blocks}; exec cat) || exec cat >/dev/null",
-    "end": "printf %s '{mark}' >&8",
-}
-
-# Neither the file's size limit nor a missing reader may end tee's other output.
-_STREAMED = {
-    "copy": """trap "" XFSZ PIPE; ulimit -f {blocks}; exec tee $1 2>/dev/null""",
-    "end": """oom=0
-for f in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do [ -r $f ] || continue
-while read -r k v; do [ "$k" = oom_kill ] && oom=$v; done <$f; done
-printf '%s %s %s %s\\n' '{mark}' $rc $late $oom >&8""",
-}
 
 # Runs a command with a timeout; the exit code goes to $rc.
 _RUN = """(cd {cwd} || {{ echo "no such working directory: "{cwd} >&{err}; exit 126; }}
@@ -283,7 +232,7 @@ wait $pid; rc=$?
 [ -z "$shut" ] || [ $rc != 138 ] || {{ wait $pid; rc=$?; }}
 """
 
-_COPY_ERR = """exec 9<>$d.ferr; copy $d.err <$d.ferr >&2 & keep="$keep$! " copies="$copies$! "
+_COPY_ERR = """exec 9<>$d.ferr; copy $d.err <$d.ferr & keep="$keep$! " copies="$copies$! "
 """
 
 # Whether a process lives and is not a zombie.

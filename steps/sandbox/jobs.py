@@ -9,24 +9,17 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Generator
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError, StepError
-from swe_argo.steps.sandbox.job_script import INLINE_BYTES, Job, mark, start_script, stream_script
+from swe_argo.steps.sandbox.job_script import INLINE_BYTES, Job, mark, start_script
 from swe_argo.steps.sandbox.job_watch import JobWatch, PollResult, PollTimes
 from swe_argo.steps.sandbox.protocol import ExecResult
-from swe_argo.steps.sandbox.short_exec import ShortExec, StreamExec, write_file
+from swe_argo.steps.sandbox.short_exec import ShortExec, write_file
 
 FLUSH_S = 3.0
 """Seconds after a job's end until its copier counts as dead."""
-
-LISTEN_S = 20.0
-"""Seconds to read a command's stream; later the job is polled, since streams are lost with connections."""
-_END_LINE_BYTES = 100
-"""Maximum bytes kept after a stream's mark, enough for the leader's line."""
 _LATE_S = 60.0
 """Seconds by which a job may end later than its timeout."""
 _FETCH_S = 900.0
@@ -57,26 +50,15 @@ class _Stream:
         self.limit = limit
         self.end = end
         self.complete = False
-        self.after_mark = bytearray()
-        """The bytes after the end mark."""
 
     def take(self, piece: bytes) -> None:
-        """Add the next bytes; cut the mark off."""
-        if self.complete:
-            self.after_mark += piece[: _END_LINE_BYTES - len(self.after_mark)]
-            return
+        """Add the next bytes; cut the mark off, with everything after it."""
         searched = max(0, len(self.data) - len(self.end))  # the mark may begin in the previous piece
         self.data += piece
         at = self.data.find(self.end, searched)
         if at >= 0:
-            self.after_mark += self.data[at + len(self.end) :][:_END_LINE_BYTES]
             del self.data[at:]
         self.complete = at >= 0 or len(self.data) >= self.limit + len(self.end)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether more than the limit has arrived, so that the rest need not be read."""
-        return len(self.data) >= self.limit + len(self.end)
 
     @property
     def next_offset(self) -> int | None:
@@ -91,16 +73,8 @@ class _Stream:
 class Jobs:
     """The jobs of one sandbox. ``root`` is a folder there, outside tests and diffs. Thread-safe."""
 
-    def __init__(
-        self,
-        short_exec: ShortExec,
-        *,
-        root: str,
-        poll_times: PollTimes | None = None,
-        stream_exec: StreamExec | None = None,
-    ) -> None:
+    def __init__(self, short_exec: ShortExec, *, root: str, poll_times: PollTimes | None = None) -> None:
         self.short_exec = short_exec
-        self._stream_exec = stream_exec
         self._root = root
         self._poll_times = poll_times or PollTimes()
         self._finished: list[str] = []
@@ -120,23 +94,19 @@ class Jobs:
             error.output = streams[0].limited_output()[0]
             raise
 
-    def start(
-        self, command: str, cwd: str, env: dict[str, str], *, most_bytes: int, most_at_once: int, wake_pipe: str | None
-    ) -> tuple[str, JobWatch]:
+    def start(self, job: Job, *, most_at_once: int, wake_pipe: str | None) -> tuple[str, JobWatch]:
         """Prepare a job with open input and no timeout; return its path and its watch, whose first poll starts it.
 
-        The machine stores ``most_bytes`` of its output, and a poll returns at most ``most_at_once``. ``wake_pipe``: the
-        environment variable for the path of the wake-up FIFO; None for none.
+        A poll returns at most ``most_at_once`` bytes. ``wake_pipe``: the environment variable for the path of the
+        wake-up FIFO; None for none.
         """
         times = self._poll_times
         times = replace(
-            times,
-            chunk_bytes=min(times.chunk_bytes, most_at_once),
-            most_bytes=min(times.most_bytes, most_at_once),
+            times, chunk_bytes=min(times.chunk_bytes, most_at_once), most_bytes=min(times.most_bytes, most_at_once)
         )
         job_path = self._job_path()
-        env = env | {wake_pipe: f"{job_path}.wake"} if wake_pipe else env
-        job = Job(command, 0.0, cwd, env, merge=True, max_output_bytes=most_bytes)
+        if wake_pipe:
+            job = replace(job, env={**(job.env or {}), wake_pipe: f"{job_path}.wake"})
         script = start_script(job_path, job, self._prepare(job_path, job), input_open=True)
         return job_path, JobWatch(self.short_exec, job_path, script, times)
 
@@ -145,16 +115,11 @@ class Jobs:
         self._finished.append(job_path)
 
     def _run(self, job: Job, job_path: str, streams: tuple[_Stream, _Stream]) -> JobResult:
-        """Read the command's stream if the transport has one; if that breaks off or is slow, poll the same job."""
+        """Poll a new job to its end, and read its output into ``streams``."""
         began = time.monotonic()
         streams[1].complete = job.merge  # then there is no stderr to wait for
-        finished = self._prepare(job_path, job)
-        if self._stream_exec is not None:
-            pieces = self._stream_exec(stream_script(job_path, job, finished))
-            if (end := _read_stream(pieces, streams)) is not None:
-                self.schedule_removal(job_path)
-                return _result(end, streams, time.monotonic() - began)
-        watch = JobWatch(self.short_exec, job_path, start_script(job_path, job, finished), self._poll_times)
+        script = start_script(job_path, job, self._prepare(job_path, job))
+        watch = JobWatch(self.short_exec, job_path, script, self._poll_times)
         wait_s, ended_at = math.inf, 0.0  # the watch limits the wait; ended_at: when an ended job last had new output
         while True:
             poll = watch.poll((streams[0].next_offset, streams[1].next_offset), wait_s=wait_s)
@@ -186,39 +151,6 @@ class Jobs:
             write_file(self.short_exec, f"{job_path}.cmd", job.text)
         finished, self._finished = self._finished, []
         return finished
-
-
-def _read_stream(
-    pieces: Generator[tuple[int, bytes], None, None], streams: tuple[_Stream, _Stream]
-) -> PollResult | None:
-    """Read a job's streamed output for LISTEN_S. Return its end; None if it did not arrive and must be polled."""
-    until = time.monotonic() + LISTEN_S
-    with closing(pieces):
-        for number, piece in pieces:
-            streams[number].take(piece)
-            if streams[0].complete and streams[1].complete and (end := _parse_end_line(streams[0].after_mark)):
-                return end
-            if time.monotonic() > until or any(stream.is_full for stream in streams):
-                break
-    for stream in streams:
-        stream.after_mark.clear()
-    return None
-
-
-def _parse_end_line(line: bytearray) -> PollResult | None:
-    """Parse the leader's line after the mark: exit code, late, OOM kills. Return None if it is not such a line."""
-    words = line.decode("ascii", "replace").split()
-    if not line.endswith(b"\n") or len(words) != 3 or not (words[0].isdigit() and words[2].isdigit()):
-        return None
-    return PollResult(
-        claimed=True,
-        has_pid=True,
-        alive=False,
-        exit_code=int(words[0]),
-        timed_out=words[1] == "yes",
-        oom_kills=int(words[2]),
-        pieces=(b"", b""),
-    )
 
 
 def _result(poll: PollResult, streams: tuple[_Stream, _Stream], seconds: float) -> JobResult:

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
+from swe_argo.steps.contracts.data import WORKDIR
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.errors import InfraError
-from swe_argo.steps.sandbox.job_script import (
-    OUTPUT_CHECK_S,
-    STDIN_BYTES,
-    close_input_script,
-    input_script,
-    interrupt_script,
-    kill_script,
-    mark,
-    tail_script,
-)
+from swe_argo.steps.sandbox import job_script
+from swe_argo.steps.sandbox.job_script import OUTPUT_CHECK_S, STDIN_BYTES, Job
 from swe_argo.steps.sandbox.job_watch import PollResult
 from swe_argo.steps.sandbox.jobs import FLUSH_S, Jobs
 from swe_argo.steps.sandbox.protocol import FLOOD_BYTES, JobProgress
@@ -48,9 +42,9 @@ class HeadTailBuffer:
         del self._data[self._end_bytes :]
         self._cut = True
 
-    def cut_at(self, mark: bytes) -> bool:
-        """Drop ``mark`` and everything after it from the buffer; return whether it was present."""
-        at = self._data.find(mark)
+    def cut_at(self, end: bytes) -> bool:
+        """Drop ``end`` and everything after it from the buffer; return whether it was present."""
+        at = self._data.find(end)
         if at >= 0:
             del self._data[at:]
         return at >= 0
@@ -80,23 +74,27 @@ _KILL_S = 15.0
 
 
 class PolledJob:
-    """A started job, see ``StartedJob``. ``note``: a file whose lines are returned at the end."""
+    """A started job, see ``StartedJob``. ``note``: a file whose lines are returned at the end.
+
+    ``check`` receives the result of each poll, with the output, and raises a failure that the result shows.
+    """
 
     def __init__(
         self,
         jobs: Jobs,
         command: str,
+        check: Callable[[PollResult, bytes], None] = lambda _result, _output: None,
         *,
-        cwd: str,
-        env: dict[str, str],
-        ends_bytes: int,
+        ends_bytes: int = 512 << 10,
         note: str | None = None,
         wake_pipe: str | None = None,
+        cwd: str = WORKDIR,
+        env: dict[str, str] | None = None,
     ) -> None:
         self._jobs = jobs
-        self._job_path, self._watch = jobs.start(
-            command, cwd, env, most_bytes=FLOOD_BYTES + _MARGIN_BYTES, most_at_once=2 * ends_bytes, wake_pipe=wake_pipe
-        )
+        job = Job(command, 0.0, cwd, env, merge=True, max_output_bytes=FLOOD_BYTES + _MARGIN_BYTES)
+        self._job_path, self._watch = jobs.start(job, most_at_once=2 * ends_bytes, wake_pipe=wake_pipe)
+        self._check = check
         self._ends_bytes = ends_bytes
         self._note = note
         self._output = HeadTailBuffer(ends_bytes)
@@ -105,7 +103,7 @@ class PolledJob:
         self._inputs = 0
         self._counting = threading.Lock()
         self._interrupts = 0
-        self._end = mark(self._job_path)
+        self._end = job_script.mark(self._job_path)
         self._has_mark = False  # whether the mark was read; the rest is not the command's output
 
     def poll(
@@ -116,8 +114,8 @@ class PolledJob:
         kill: bool = False,
         until_output: bool = False,
         data: bytes = b"",
-    ) -> tuple[JobProgress, PollResult]:
-        """Poll the job, see ``StartedJob.poll``. Also return the last poll's result."""
+    ) -> JobProgress:
+        """Poll the job, see ``StartedJob.poll``."""
         until = time.monotonic() + wait_s
         self._quiet_s = 0.0
         before = self._input(data) if data else ("", b"")
@@ -136,7 +134,7 @@ class PolledJob:
                 break
         ended_here = not look.has_ended and (flooded or (kill and not quiet))
         if ended_here:
-            self._jobs.short_exec(kill_script(self._job_path), wait_s=_KILL_S)
+            self._jobs.short_exec(job_script.kill_script(self._job_path), wait_s=_KILL_S)
             look = self._look(0.0, None)
             if not look.has_ended:
                 raise InfraError(FailureClass.EXEC, "a command survived its kill")
@@ -144,7 +142,8 @@ class PolledJob:
             self._fetch_rest(look)
             self._jobs.schedule_removal(self._job_path)
         output, tail = self._output.take()
-        progress = JobProgress(
+        self._check(look, output)
+        return JobProgress(
             running=not look.has_ended,
             output=output,
             tail=tail,
@@ -154,7 +153,6 @@ class PolledJob:
             flooded=ended_here and flooded,
             note=look.note,
         )
-        return progress, look
 
     def send(self, data: bytes) -> None:
         """Send input, see ``StartedJob.send``."""
@@ -169,16 +167,15 @@ class PolledJob:
     def close_input(self) -> None:
         """Close the input, see ``StartedJob.close_input``."""
         self._start_job()
-        self._jobs.short_exec(close_input_script(self._job_path))
+        self._jobs.short_exec(job_script.close_input_script(self._job_path))
 
     def interrupt(self) -> None:
         """Interrupt the job, see ``StartedJob.interrupt``."""
         self._start_job()
         self._interrupts += 1
-        self._jobs.short_exec(interrupt_script(self._job_path, self._interrupts))
+        self._jobs.short_exec(job_script.interrupt_script(self._job_path, self._interrupts))
 
     def _start_job(self) -> None:
-        """Start the job unless it has started."""
         if not self._watch.has_started:
             self._look(0.0, None)
 
@@ -189,20 +186,12 @@ class PolledJob:
             number = self._inputs
         if len(data) > STDIN_BYTES:
             write_file(self._jobs.short_exec, f"{self._job_path}.input{number}", data)
-        return input_script(self._job_path, number, data)
+        return job_script.input_script(self._job_path, number, data)
 
     def _look(
-        self,
-        wait_s: float,
-        quiet_s: float | None,
-        *,
-        until_output: bool = False,
-        before: tuple[str, bytes] = ("", b""),
+        self, wait_s: float, quiet_s: float | None, *, until_output: bool = False, before: tuple[str, bytes] = ("", b"")
     ) -> PollResult:
-        """Poll the job once and take its output; see ``poll`` and ``JobWatch.poll`` for the arguments.
-
-        A full chunk is followed by the next one, until both ends of a long output are full; then skip to its end.
-        """
+        """Poll the job once and take its output, chunk after chunk until both ends of a long output are full."""
         at, chunk = self._offset, self._watch.chunk_bytes
         look = self._watch.poll(
             (self._offset, None),
@@ -237,7 +226,7 @@ class PolledJob:
     def _skip_to_end(self) -> None:
         """Fetch the last bytes of the output so far, and skip the bytes between."""
         for _ in range(_ATTEMPTS):
-            code, answer = self._jobs.short_exec(tail_script(self._job_path, self._ends_bytes))
+            code, answer = self._jobs.short_exec(job_script.tail_script(self._job_path, self._ends_bytes))
             head, _, body = answer.partition(b"\n")
             word, _, number = head.partition(b" ")
             size = int(number) if word == b"tail" and number.isdigit() and len(number) < 20 else -1

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
-from swe_argo.steps.contracts.data import WORKDIR, Machine, Plan, TaskMachine, Unit
+from swe_argo.steps.contracts.data import WORKDIR, Machine, NetworkMode, Plan, TaskMachine, Unit
 from swe_argo.steps.contracts.registry import MiniImages
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import StepError
@@ -203,15 +203,20 @@ class SandboxNeeds:
     grading_network: bool
     timeout_s: float
     """The longest timeout of tests or agent."""
-    machines: Mapping[str, TaskMachine] = field(default_factory=dict)
-    """Image -> its task's machine requirements, if any."""
+    machines: Mapping[str, list[TaskMachine]] = field(default_factory=dict)
+    """Image -> the machines that tasks require for it, if any: those of agents and of tests may differ."""
     bundle: BundleMount | None = None
     selection: str = ""
     """Command-line arguments that select these images, for suggested commands."""
 
-    def machine_of(self, image: str) -> TaskMachine:
-        """Return the requirements of the image's task."""
-        return self.machines.get(image, TaskMachine())
+    def machines_of(self, image: str) -> list[TaskMachine]:
+        """Return the machines with this image, at least one."""
+        return self.machines.get(image) or [TaskMachine()]
+
+    @property
+    def closed_modes(self) -> set[NetworkMode]:
+        """The network modes of tasks that need a sandbox without a network of its own."""
+        return {machine.network_mode for machines in self.machines.values() for machine in machines} - {"public"}
 
 
 @dataclass(frozen=True)

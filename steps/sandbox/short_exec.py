@@ -10,7 +10,6 @@ import os
 import shlex
 import time
 import uuid
-from collections.abc import Generator
 from typing import Protocol
 
 from swe_argo.steps.contracts.failure import FailureClass
@@ -27,17 +26,6 @@ class ShortExec(Protocol):
 
     def __call__(self, script: str, stdin: bytes = b"", *, wait_s: float = 0.0) -> tuple[int, bytes]:
         """Run one script."""
-
-
-class StreamExec(Protocol):
-    """A transport that runs ``script`` by /bin/sh as root in its own session, and streams its output.
-
-    It raises nothing: after a failure the pieces end, and it is unknown whether the script ran. It never retries, and
-    the script continues without a reader. Pieces may be empty, so that the reader can check the clock.
-    """
-
-    def __call__(self, script: str) -> Generator[tuple[int, bytes], None, None]:
-        """Yield pieces of stdout (0) and stderr (1); close the generator to stop reading."""
 
 
 ANSWER_BYTES = 32 << 20
@@ -101,8 +89,7 @@ def read_file(short_exec: ShortExec, path: str, *, max_bytes: int = 64 << 20, pi
 def write_file(short_exec: ShortExec, path: str, data: bytes, *, piece_bytes: int = 16 << 20) -> None:
     """Write a file atomically, and create its folders. An existing file keeps mode and owner; a link is followed.
 
-    Raises IsADirectoryError, NotADirectoryError or PermissionError for faults of the path, ResourceError if the disk is
-    full, InfraError if the transfer stays incomplete.
+    Raises OSError for faults of the path, ResourceError if the disk is full, InfraError if it stays incomplete.
     """
     part = f"{path}.{uuid.uuid4().hex[:12]}"
     pieces = [data[i : i + piece_bytes] for i in range(0, len(data), piece_bytes)] or [b""]
@@ -130,14 +117,11 @@ def _send(short_exec: ShortExec, path: str, script: str, piece: bytes) -> None:
 
 
 def _raise_for(code: int, path: str, answer: bytes) -> None:
-    """Raise the error that a script's exit code stands for; return if a retry may help.
-
-    OSError(number, ...) becomes FileNotFoundError etc.
-    """
+    """Raise the error that a script's exit code stands for; return if a retry may help."""
     if _NO_SPACE in answer and code != 0:
         raise ResourceError(FailureClass.OUT_OF_DISK, f"no space left in the sandbox to write {path}")
     if (number := _ERRNO_BY_EXIT_CODE.get(code)) is not None:
-        raise OSError(number, os.strerror(number), path)
+        raise OSError(number, os.strerror(number), path)  # becomes FileNotFoundError etc.
 
 
 def _error_text(code: int, answer: bytes) -> str:

@@ -83,12 +83,7 @@ def open_sandbox(
         image=instance.image,
         deadline_s=deadline_s,
         network=network and needs.network_mode == "public",
-        labels={
-            "run": run.run_id,
-            "instance": instance.instance_id,
-            "attempt": str(context.attempt),
-            "role": step,
-        },
+        labels={"run": run.run_id, "instance": instance.instance_id, "attempt": str(context.attempt), "role": step},
         cpus=spec.cpus or needs.cpus,
         memory_mb=spec.memory_mb or needs.memory_mb,
         disk_mb=spec.disk_mb or needs.disk_mb,

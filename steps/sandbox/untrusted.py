@@ -35,10 +35,7 @@ def as_untrusted(box: Sandbox, *, enlarged: bool = False) -> Sandbox:
 
 
 def attribute_failure(error: StepError, outside: StepError | None, *, enlarged: bool) -> StepError:
-    """Return the failure to raise, given the sandbox's ``error`` and its host's report ``outside`` (None: no failure).
-
-    ``enlarged``: see ``as_untrusted``.
-    """
+    """Return the failure to raise, given the sandbox's ``error`` and its host's report ``outside`` (None: none)."""
     if isinstance(error, ConfigError):
         return error  # an error of the backend's client, never of the machine
     if outside is None or (enlarged and isinstance(outside, ResourceError)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NotRequired, Required, TypedDict, TypeVar, Unpack
+from typing import NotRequired, Protocol, Required, TypedDict, TypeVar, Unpack
 
 from typing_extensions import override
 
@@ -58,6 +58,37 @@ class PollOptions(TypedDict):
     data: NotRequired[bytes]
 
 
+class CallGuard(Protocol):
+    """A function that makes calls, and may raise another failure in place of a call's."""
+
+    def __call__(self, act: Callable[[], T]) -> T:
+        """Make the call ``act``."""
+
+
+class GuardedJob:
+    """A started job whose calls go through a guard."""
+
+    def __init__(self, inner: StartedJob, guard: CallGuard) -> None:
+        self._inner = inner
+        self._guard = guard
+
+    def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
+        """Poll the job, see ``StartedJob.poll``."""
+        return self._guard(lambda: self._inner.poll(**options))
+
+    def send(self, data: bytes) -> None:
+        """Send input, see ``StartedJob.send``."""
+        self._guard(lambda: self._inner.send(data))
+
+    def close_input(self) -> None:
+        """Close the input, see ``StartedJob.close_input``."""
+        self._guard(self._inner.close_input)
+
+    def interrupt(self) -> None:
+        """Interrupt the job, see ``StartedJob.interrupt``."""
+        self._guard(self._inner.interrupt)
+
+
 class SandboxWrapper:
     """A sandbox that forwards every call to an inner sandbox."""
 
@@ -75,7 +106,7 @@ class SandboxWrapper:
 
     def start(self, command: str, **options: Unpack[StartOptions]) -> StartedJob:
         """Start a command, see ``JobStarter.start``."""
-        return _WrappedJob(self.guard_call(lambda: start_job(self.inner, command, **options)), self)
+        return GuardedJob(self.guard_call(lambda: start_job(self.inner, command, **options)), self.guard_call)
 
     def read(self, path: str, *, max_bytes: int = 64 << 20) -> bytes:
         """Read a file, see ``Sandbox.read``."""
@@ -92,26 +123,6 @@ class SandboxWrapper:
     def guard_call(self, act: Callable[[], T]) -> T:
         """Make the call ``act`` to the inner sandbox; subclasses override this to check every call."""
         return act()
-
-
-class _WrappedJob:
-    """A started job whose calls go through its sandbox's ``guard_call``."""
-
-    def __init__(self, inner: StartedJob, box: SandboxWrapper) -> None:
-        self._inner = inner
-        self._box = box
-
-    def poll(self, **options: Unpack[PollOptions]) -> JobProgress:
-        return self._box.guard_call(lambda: self._inner.poll(**options))
-
-    def send(self, data: bytes) -> None:
-        self._box.guard_call(lambda: self._inner.send(data))
-
-    def close_input(self) -> None:
-        self._box.guard_call(self._inner.close_input)
-
-    def interrupt(self) -> None:
-        self._box.guard_call(self._inner.interrupt)
 
 
 def with_defaults(

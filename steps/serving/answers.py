@@ -81,7 +81,6 @@ def _call(name: str, arguments: str) -> dict[str, Any]:
 
 
 def _parse_hermes(text: str) -> list[dict[str, Any]]:
-    """Return the calls of a text in hermes' format. Raises ValueError or KeyError if one is malformed."""
     calls, place = [], 0
     while begins := _CALL_BEGINS.search(text, place):
         value, place = json.JSONDecoder().raw_decode(text, begins.end())  # arguments may hold any tag
@@ -94,7 +93,6 @@ def _parse_hermes(text: str) -> list[dict[str, Any]]:
 
 
 def _parse_qwen3_coder(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls of a text in qwen3_coder's format; ``tools`` give the types of their arguments."""
     by_name = {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
     calls = []
     for name, body in _FUNCTION.findall(text):

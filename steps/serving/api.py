@@ -114,7 +114,6 @@ def read_body(kind: type[B], body: bytes) -> B:
 
 
 def _plain_message(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as templates expect it: content is text, arguments of calls are objects."""
     plain = {**message, "content": _text(message.get("content"))}
     if message.get("tool_calls"):
         plain["tool_calls"] = [_plain_call(call) for call in message["tool_calls"]]

@@ -166,11 +166,7 @@ class Proxy:
         return route
 
     def _check_key(self, request: Request, *, admin: bool) -> None:
-        """Check the key and, below /t/NAME, the name of the trace.
-
-        Raises ApiError with status 401 for a wrong key, 403 if no admin key is set, 404 for an invalid name or if
-        traces are disabled.
-        """
+        """Check the key (401; 403 without an admin key) and, below /t/NAME, the name of the trace (404)."""
         expected = self.options.admin_key if admin else self.options.key
         if admin and expected is None:
             raise ApiError(403, "this request cannot change the weights, because the proxy has no admin key")

@@ -39,10 +39,7 @@ class ChatTemplate:
     """The chat template of one model. Thread-safe: a tokenizer serves one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
-        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``.
-
-        Raises ConfigError if a file is missing or invalid, or defines no chat template or no end of an answer.
-        """
+        """Read a folder with ``tokenizer.json`` and ``tokenizer_config.json``."""
         self._lock = threading.Lock()
         config = _json(folder / "tokenizer_config.json")
         try:

@@ -32,10 +32,7 @@ GRACE_S = 600
 
 
 async def serve(options: ProxyOptions, source: SamplerSource, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``announce`` receives the address once calls are accepted.
-
-    Raises ConfigError for wrong options, InfraError if the sampler's service fails at the start.
-    """
+    """Serve until SIGTERM or SIGINT; ``announce`` receives the address once calls are accepted."""
     if options.key is None and not is_loopback(options.host):
         raise ConfigError(
             f"host {options.host} is open to everyone on the network: set LLM_API_KEY to a key", field="--host"
@@ -84,10 +81,7 @@ def _initial_pointer(options: ProxyOptions) -> WeightsPointer:
 
 
 async def _follow(weights: ServedWeights, store: Store, key: str, every_s: float) -> None:
-    """Read the pointer at ``key`` every ``every_s`` seconds, forever, and serve the weights that it names.
-
-    Unreadable pointers and weights change nothing.
-    """
+    """Serve the weights that the pointer at ``key`` names, forever. Unreadable pointers and weights change nothing."""
     while True:
         try:
             await weights.swap(read_pointer(await asyncio.to_thread(store.get, key)))

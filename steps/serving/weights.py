@@ -21,11 +21,7 @@ ACCOUNT = (401, 402, 403)
 
 @dataclass(frozen=True)
 class SamplingRequest:
-    """A sampling call.
-
-    ``stop``: texts or ids that end an answer; ids and texts do not mix. ``n``: number of answers. ``top_k`` -1: no
-    limit. ``seed`` None: random.
-    """
+    """A sampling call. ``stop``: texts or ids that end an answer; the two do not mix. ``top_k`` -1: no limit."""
 
     prompt: list[int]
     max_tokens: int
@@ -48,10 +44,7 @@ class SampledSequence:
 
 
 class ApiError(Exception):
-    """An error in place of an answer: HTTP status and message, in the format of OpenAI's errors.
-
-    ``retry_after_s``: seconds after which a retry may succeed; None: no such hint.
-    """
+    """An error in place of an answer, in the format of OpenAI's errors: HTTP status, message and Retry-After."""
 
     def __init__(
         self,
@@ -126,10 +119,7 @@ class ServedWeights:
         return self._current
 
     async def swap(self, pointer: WeightsPointer) -> bool:
-        """Open other weights, then use them for new calls; return False if they are already in use.
-
-        Raises ApiError if they cannot be opened; the weights then stay unchanged.
-        """
+        """Open other weights, then use them for new calls; return False if they are already in use."""
         async with self._swapping:
             if self._current is not None and self._current.pointer == pointer:
                 return False

@@ -19,7 +19,7 @@ from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import EARLY_TURNS, ENDED_BY_ENDPOINT, MALFORMED_REQUEST, StopReason
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import EXIT_INFRA, ConfigError, StepError, one_line
-from swe_argo.steps.store.protocol import Store
+from swe_argo.steps.store import Store
 
 log = logging.getLogger(__name__)
 UnitName = tuple[str, int]
@@ -103,10 +103,7 @@ class UnitMarks:
     def end(self, reason: StopReason, answers: int, words: str) -> None:
         """Record the end of a solve. Raises ConfigError if THRESHOLD units were refused with the same message.
 
-        Args:
-            reason: Why the agent stopped.
-            answers: Number of answers in its conversation.
-            words: The endpoint's message, if it ended the conversation.
+        ``answers``: number of answers in the conversation; ``words``: the endpoint's message, if it ended it.
         """
         same_count = 0
         try:

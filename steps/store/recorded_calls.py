@@ -15,7 +15,7 @@ from swe_argo.steps.contracts.redone import Redone
 from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import ENDED_BY_ENDPOINT
 from swe_argo.steps.errors import StepError
-from swe_argo.steps.store.protocol import Store
+from swe_argo.steps.store import Store
 
 log = logging.getLogger(__name__)
 WAIT_S = 5.0

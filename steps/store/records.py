@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import shlex
@@ -16,32 +15,30 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.training import TrainFile
 from swe_argo.steps.contracts.validation import Validation, dataset_folder, validation_key
 from swe_argo.steps.contracts.verdict import TWINS_VERSION, ValidatedTwins
-from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.store.protocol import Store
+from swe_argo.steps.errors import ConfigError, did_you_mean
+from swe_argo.steps.store import Store
 
 R = TypeVar("R", bound=Record)
 
 
 def read_record(store: Store, kind: type[R], run: str) -> R:
-    """Return a record that every run has. Raises ConfigError if there is no such run, or the file is unreadable."""
+    """Return a record that every run or training has. Raises ConfigError if there is none, or it is unreadable."""
     name = key(kind, run)
+    field = "training" if kind is TrainFile else "run"
     try:
         return kind.from_bytes(store.get(name))
     except FileNotFoundError:
-        raise missing_run_error(store, run) from None
+        raise missing_run_error(store, run, field) from None
     except ValueError:  # includes pydantic's errors
-        raise ConfigError(f"{store.locate(name)} is broken or from another version of swe-argo", field="run") from None
+        raise ConfigError(f"{store.locate(name)} is broken or from another version of swe-argo", field=field) from None
 
 
-def missing_run_error(store: Store, run: str) -> ConfigError:
-    """Return the error for a missing run."""
-    # Suggest at most two names that are alike, whatever their case.
-    names = (*store.folders("runs/"), *store.folders("trainings/"))
-    spelt = {name.lower(): name for name in names if name != run}  # this very folder may exist without a run
-    near = difflib.get_close_matches(run.lower(), spelt, 2, 0.75)
-    hint = f" (did you mean {' or '.join(spelt[name] for name in near)}?)" if near else ""
-    message = f"there is no run {run!r} in {store.url}{hint}; swe-argo runs{store_flag(store)} lists them"
-    return ConfigError(message, field="run")
+def missing_run_error(store: Store, run: str, kind: str = "run") -> ConfigError:
+    """Return the error for a missing run or training."""
+    places = ("trainings/",) if kind == "training" else ("runs/", "trainings/")
+    names = {name for place in places for name in store.folders(place)} - {run}  # a folder may exist without a run
+    hint = f"{did_you_mean(run, sorted(names))}; swe-argo runs{store_flag(store)} lists them"
+    return ConfigError(f"there is no {kind} {run!r} in {store.url}{hint}", field=kind)
 
 
 def missing_report_error(store: Store, run: str) -> ConfigError:
@@ -62,21 +59,6 @@ def is_training(store: Store, name: str) -> bool:
     """Return whether a name given by the user is a training's; a run of that name takes precedence."""
     training, run = key(TrainFile, name), key(RunFile, name)
     return store.get_many([training, run]).keys() == {training}
-
-
-def training_of(store: Store, name: str) -> TrainFile:
-    """Return a training's TrainFile. Raises ConfigError if there is no such training, or it is unreadable."""
-    file_key = key(TrainFile, name)
-    try:
-        return TrainFile.from_bytes(store.get(file_key))
-    except FileNotFoundError:
-        near = difflib.get_close_matches(name, trainings_of(store), 2, 0.75)
-        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-        message = f"there is no training {name!r} in {store.url}{hint}; swe-argo runs{store_flag(store)} lists them"
-        raise ConfigError(message, field="training") from None
-    except ValueError:  # includes pydantic's errors
-        message = f"{store.locate(file_key)} is broken or from another version of swe-argo"
-        raise ConfigError(message, field="training") from None
 
 
 def trainings_of(store: Store) -> list[str]:

@@ -28,10 +28,7 @@ class CheckpointLog:
         """The file as last read or written; None if it does not exist."""
 
     def read(self) -> list[Checkpoint]:
-        """Return all learnt steps, from 1.
-
-        Raises ConfigError if the file is invalid, InfraError if the store fails.
-        """
+        """Return all learnt steps, from 1."""
         self._data = self._store.get_many([self._key]).get(self._key)
         checkpoints = []
         for number, line in enumerate((self._data or b"").splitlines(), 1):
@@ -45,10 +42,7 @@ class CheckpointLog:
         return checkpoints
 
     def append(self, checkpoints: list[Checkpoint]) -> None:
-        """Write the steps returned by ``read`` and one more.
-
-        Raises InfraError if another learner has written since: a retry then finds the step already learnt.
-        """
+        """Write the steps returned by ``read`` and one more. Raises InfraError if another learner has written since."""
         data = Checkpoints.of(checkpoints).to_bytes()
         if not self._store.swap(self._key, self._data, data):
             where = self._store.locate(self._key)
@@ -83,11 +77,7 @@ def await_weights(
     *,
     timeout_s: float = PATIENCE_S,
 ) -> None:
-    """Return when the proxy at ``url`` answers with the weights ``version`` of a training, or when ``should_stop()``.
-
-    Raises ConfigError at once if the proxy follows another training, InfraError if it does not serve the weights within
-    ``timeout_s`` seconds.
-    """
+    """Return when the proxy at ``url`` answers with weights ``version`` of a training, or when ``should_stop()``."""
     own_pointer = key(WeightsFile, training)
     health = f"{url.rstrip('/').removesuffix('/v1')}/health"
     until, served, has_notified = time.monotonic() + timeout_s, "none", False

@@ -18,7 +18,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.formatting import count, unit_name
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.endpoint_marks import read_retracted
-from swe_argo.steps.training.samples import SampledCall, SampledUnit, SampleWriter, merge_calls, open_samples
+from swe_argo.steps.training.samples import AddSamples, SampledCall, SampledUnit, merge_calls, open_samples
 
 
 class NoTokensError(ValueError):
@@ -42,10 +42,7 @@ def calls_of(trajectory: Trajectory) -> list[SampledCall]:
 
 
 def calls_of_trace(lines: Iterable[str | bytes]) -> list[SampledCall]:
-    """Return the calls of one rollout of any agent from the proxy's trace: one JSON object per line.
-
-    Raises NoTokensError if a call lacks its tokens, ValueError or KeyError if it is not a trace.
-    """
+    """Return the calls of one rollout of any agent from the proxy's trace: one JSON object per line."""
     calls = []
     for step, row in enumerate(map(json.loads, lines), 1):
         metrics = Metrics(
@@ -107,11 +104,7 @@ class WrittenSamples:
 
 
 def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
-    """Write the samples of all units that have a verdict to ``path``.
-
-    A unit is exported completely or not at all. Raises ConfigError if no unit can be exported, InfraError if the store
-    fails.
-    """
+    """Write the samples of all units with a verdict. Raises ConfigError if no unit can be exported completely."""
     result = write_some_samples(store, run, plan, path)
     if not result.units:
         raise no_samples_error(run, result)
@@ -121,11 +114,11 @@ def write_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> Written
 def write_some_samples(store: Store, run: RunFile, plan: Plan, path: Path) -> WrittenSamples:
     """Write the samples, even if the run has none. Raises InfraError if the store fails."""
     result = WrittenSamples()
-    with open_samples(path) as writer:
+    with open_samples(path) as add:
         for unit, trajectory, grade in _read(store, run, plan.units):
             name = unit_name(unit.instance_id, unit.attempt)
             try:
-                result.spans.append(_write(writer, run, unit, trajectory, grade))
+                result.spans.append(_write(add, run, unit, trajectory, grade))
             except _LeftOutError as reason:
                 result.omitted[str(reason)].append(name)
             except NoTokensError as error:
@@ -141,12 +134,9 @@ class _LeftOutError(Exception):
 
 
 def _write(
-    writer: SampleWriter, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None
+    add: AddSamples, run: RunFile, unit: Unit, trajectory: bytes | None, grade: bytes | None
 ) -> tuple[float, float]:
-    """Write the unit's samples; return its start in seconds since 1970 and the seconds of its agent and grading.
-
-    Raises NoTokensError if the endpoint returned no tokens, _LeftOutError if the unit has nothing else to train on.
-    """
+    """Write the unit's samples; return its start in seconds since 1970 and the seconds of its agent and grading."""
     if trajectory is None or grade is None:
         raise _LeftOutError(NO_TRAJECTORY if trajectory is None else NO_VERDICT)
     try:
@@ -175,15 +165,12 @@ def _write(
         model=solved.agent.model_name or run.model,
         temperature=solved.agent.extra.temperature if solved.agent.extra else None,
     )
-    writer.add(shared, merge_calls(calls))
+    add(shared, merge_calls(calls))
     return began, solved.extra.seconds + sum(verdict.seconds.values())
 
 
 def _read(store: Store, run: RunFile, units: list[Unit]) -> Iterator[tuple[Unit, bytes | None, bytes | None]]:
-    """Yield each unit with its trajectory and its grade, None for a missing one.
-
-    The grade of a unit that ended by the endpoint's failure counts as missing.
-    """
+    """Yield each unit with its trajectory and grade; the grade of a solve that the endpoint ended is missing."""
     retracted = read_retracted(store, run.run_id)
     for start in range(0, len(units), AT_ONCE):
         batch = units[start : start + AT_ONCE]

@@ -46,10 +46,7 @@ class Learner:
         self._open_weights: Weights | None = None
 
     def prepare(self) -> None:
-        """Create a new training's adapter, so that Tinker checks model and rank before any rollouts.
-
-        A training with learnt steps is left alone. Raises ConfigError or InfraError as ``learn`` does.
-        """
+        """Create a new training's adapter, so that Tinker checks model and rank before any rollouts."""
         if self._log.read():
             return
         with self._close_on_failure():
@@ -89,7 +86,6 @@ class Learner:
             raise
 
     def _learn(self, step: int, checkpoints: list[Checkpoint]) -> Checkpoint:
-        """Learn a step whose predecessors are ``checkpoints``; write its figures and its checkpoint."""
         name, seconds = self._training.name, dict[str, float]()
         before = checkpoints[-1].weights if checkpoints else FIRST
         was_kept = bool(checkpoints) and checkpoints[-1].is_permanent
@@ -131,7 +127,6 @@ class Learner:
         return step % spec.checkpoint_every == 0 or step == spec.steps
 
     def _open(self, weights: Weights) -> TinkerTrainer:
-        """Return a trainer with these weights: the open one if it has them, else a new session."""
         if self._trainer is None or self._open_weights != weights:
             self.close()
             self._trainer = TinkerTrainer(self._training.spec, **self._service)

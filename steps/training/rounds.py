@@ -82,10 +82,7 @@ def too_easy_or_hard(groups: Iterable[LearnedGroup], spec: CurriculumSpec) -> fr
 
 
 def plan_rollouts(store: Store, training: TrainFile, step: int) -> RunSpec | None:
-    """Return the run for a step's rollouts; None if the step is learnt already. Deterministic.
-
-    Raises ConfigError if the training has no such step or cannot start it yet, InfraError if the store fails.
-    """
+    """Return the run for a step's rollouts; None if the step is learnt already. Deterministic."""
     spec = training.spec
     learned = len(CheckpointLog(store, training.name).read())
     if step <= learned:
@@ -114,7 +111,6 @@ def plan_measurement(store: Store, training: TrainFile, step: int) -> RunSpec | 
 
 
 def _run(training: TrainFile, run_id: str, instances: list[str], own: dict[str, Any]) -> RunSpec:
-    """Return a run of the training; ``own``: its fields that differ from the training's ``run``."""
     spec: TrainSpec = training.spec
     llm = own.pop("llm", spec.run.llm).model_copy(update={"base_url": spec.proxy_url})
     common = {"run_id": run_id, "revision": training.dataset.revision, "select": SelectSpec(instance_ids=instances)}

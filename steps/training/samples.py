@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tinker
 
-from swe_argo.steps.contracts.training import LossSpec
 from swe_argo.steps.errors import ConfigError
 
 
@@ -114,8 +111,6 @@ SCHEMA = pa.schema(
     metadata={"swe_argo_samples": "2"},
 )
 """Described in docs/training.md."""
-_SCHEMA_1 = pa.schema([column for column in SCHEMA if column.name not in {"integrity", "confirmation"}])
-"""Schema of earlier releases."""
 
 
 @dataclass(frozen=True)
@@ -152,40 +147,33 @@ class Sample:
     calls: list[CallSpan]
 
 
-class SampleWriter:
-    """Writer of a file, with one row group per unit, so that a whole run is never in memory."""
-
-    def __init__(self, writer: Any) -> None:
-        self._writer = writer
-
-    def add(self, unit: SampledUnit, stretches: Iterable[TokenSequence]) -> None:
-        """Add the samples of a unit."""
-        rows = [
-            {
-                **asdict(unit),
-                **vars(stretch),
-                "suspect": unit.integrity == "suspect",
-                "sample": number,
-                "calls": [asdict(call) for call in stretch.calls],
-            }
-            for number, stretch in enumerate(stretches)
-        ]
-        if rows:
-            self._writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+AddSamples = Callable[[SampledUnit, Iterable[TokenSequence]], None]
 
 
 @contextmanager
-def open_samples(path: Path) -> Iterator[SampleWriter]:
-    """Yield the writer of a new sample file at ``path``."""
+def open_samples(path: Path) -> Iterator[AddSamples]:
+    """Yield a function that adds a unit to a new sample file, as a row group, so that no whole run is in memory."""
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
-        yield SampleWriter(writer)
+
+        def add(unit: SampledUnit, stretches: Iterable[TokenSequence]) -> None:
+            rows = [
+                {
+                    **asdict(unit),
+                    **vars(stretch),
+                    "suspect": unit.integrity == "suspect",
+                    "sample": number,
+                    "calls": [asdict(call) for call in stretch.calls],
+                }
+                for number, stretch in enumerate(stretches)
+            ]
+            if rows:
+                writer.write_table(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+        yield add
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
-    """Yield the rows of a file, or of all ``*.parquet`` in a folder, in order, with one row group in memory at a time.
-
-    Needs numpy (extra ``tinker``). Raises ConfigError if there is no file, or a file has no samples.
-    """
+    """Yield the rows of a file, or of all ``*.parquet`` in a folder, with one row group in memory at a time."""
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not path.exists():
         raise ConfigError(f"there are no samples at {path}", field="samples")
@@ -195,7 +183,7 @@ def read_samples(path: Path) -> Iterator[Sample]:
         except pa.ArrowInvalid as error:
             raise ConfigError(f"{file} is not a Parquet file: {error}", field="samples") from None
         with reader:
-            if not any(map(reader.schema_arrow.equals, (SCHEMA, _SCHEMA_1))):
+            if not reader.schema_arrow.equals(SCHEMA):
                 raise ConfigError(f"{file} is not a sample file: it has other columns", field="samples")
             for number in range(reader.num_row_groups):
                 yield from _rows(reader.read_row_group(number, use_threads=False))
@@ -205,10 +193,8 @@ _ARRAYS = ("tokens", "sampled", "logprobs")
 
 
 def _rows(table: Any) -> Iterator[Sample]:
-    """Yield the rows of a row group. Raises ConfigError if a log probability is not finite."""
     columns = {name: table.column(name) for name in _ARRAYS}
-    for place, stored in enumerate(table.drop_columns(list(_ARRAYS)).to_pylist()):
-        row = {"integrity": "suspect" if stored["suspect"] else "ok", "confirmation": "", **stored}
+    for place, row in enumerate(table.drop_columns(list(_ARRAYS)).to_pylist()):
         tokens, sampled, logprobs = (columns[name][place].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
         if not isfinite(float(logprobs.sum())):
             fault = "has a log probability that is not finite: export the run's samples again"
@@ -216,42 +202,3 @@ def _rows(table: Any) -> Iterator[Sample]:
         unit = SampledUnit(**{name: row[name] for name in SampledUnit.__dataclass_fields__})
         calls = [CallSpan(**call) for call in row["calls"]]
         yield Sample(unit, row["sample"], tokens, sampled, logprobs, calls)
-
-
-@dataclass(frozen=True)
-class LearnedSample:
-    """A sample as it is sent; N = its tokens minus one, because each is predicted from those before it."""
-
-    datum: tinker.Datum
-    """For RL losses exactly the keys ``target_tokens`` int64, ``logprobs`` float32, ``advantages`` float32, each N."""
-    sampled_N: Any
-    """bool array: whether the model wrote the token to predict."""
-
-    @property
-    def logprobs_N(self) -> Any:
-        """float32 array: the sampler's log probabilities."""
-        return self.datum.loss_fn_inputs["logprobs"].to_numpy()
-
-
-def learned_sample(sample: Sample, advantage: float) -> LearnedSample | None:
-    """Return a sample to learn from; None if the model wrote no token that can be predicted from earlier ones.
-
-    Tokens that the model did not write are masked by advantage 0 (and log probability 0): Tinker rejects a ``mask`` or
-    ``weights`` beside the inputs of an RL loss as an error of the user.
-    """
-    sampled_N = np.asarray(sample.sampled[1:], bool)
-    if not sampled_N.any():
-        return None
-    inputs = {
-        "target_tokens": np.asarray(sample.tokens[1:], np.int64),
-        "logprobs": np.where(sampled_N, sample.logprobs[1:], 0).astype(np.float32),
-        "advantages": np.where(sampled_N, np.float32(advantage), np.float32(0)),
-    }
-    return LearnedSample(tinker.Datum(tinker.ModelInput.from_ints(sample.tokens[:-1].tolist()), inputs), sampled_N)
-
-
-def loss_config(loss: LossSpec) -> dict[str, float] | None:
-    """Return the ``loss_fn_config`` of ``forward_backward``; None for importance_sampling, which has no settings."""
-    if loss.name == "importance_sampling":
-        return None
-    return {"clip_low_threshold": loss.clip_low, "clip_high_threshold": loss.clip_high}

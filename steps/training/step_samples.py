@@ -24,8 +24,8 @@ from swe_argo.steps.store import Store
 from swe_argo.steps.training import samples
 from swe_argo.steps.training.checkpoints import FIRST
 from swe_argo.steps.training.export_samples import NO_CALLS, NO_TOKENS, no_samples_error, write_some_samples
-from swe_argo.steps.training.samples import LearnedSample, Sample, SampledUnit, learned_sample, read_samples
-from swe_argo.steps.training.tinker_trainer import LearnedStep
+from swe_argo.steps.training.samples import Sample, SampledUnit, read_samples
+from swe_argo.steps.training.tinker_trainer import LearnedSample, LearnedStep, learned_sample
 
 log = logging.getLogger(__name__)
 UNKNOWN = "unknown"
@@ -228,11 +228,7 @@ def _bytes(sample: Sample, advantage: float) -> bytes:
 def figures_of(
     step: int, collected: Collected, before: Weights, learned: LearnedStep | None, seconds: dict[str, float]
 ) -> StepFigures:
-    """Return the figures of a step.
-
-    ``before``: the weights before the step. ``learned``: the trainer's results, None if nothing was learnt.
-    ``seconds``: duration by phase.
-    """
+    """Return the figures of a step."""
     plan, rollouts, batch = collected.plan, collected.rollouts, collected.batch
     rewards = {unit: unit.reward for unit in rollouts}
     for group in collected.groups:

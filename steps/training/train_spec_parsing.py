@@ -57,10 +57,7 @@ _SET_BY_TRAINING: dict[tuple[str, ...], tuple[str, tuple[Any, ...]]] = {
 
 
 def of_train_file(file: Path) -> Tables:
-    """Return the spec in a file: YAML by its suffix, else TOML or JSON.
-
-    Raises ConfigError if the file cannot be read or has unknown or ambiguous fields.
-    """
+    """Return the spec in a file: YAML by its suffix, else TOML or JSON."""
     if file.suffix.lower() not in YAML:
         return _place_fields(read_spec_file(file))
     try:
@@ -114,7 +111,6 @@ def of_train_pairs(pairs: Iterable[str]) -> Tables:
 
 
 def _put_pairs(tables: Tables, pairs: Iterable[str]) -> None:
-    """Set each NAME=VALUE in the tables. Raises ConfigError for other text and for unknown names."""
     for item in pairs:
         name, equals, text = item.partition("=")
         if not equals:
@@ -138,10 +134,7 @@ def train_fields(table: type[BaseModel] = TrainSpec, prefix: str = "") -> Iterat
 
 
 def _complete(tables: Tables) -> None:
-    """Set derived fields of the rollouts, and the defaults of a training.
-
-    Raises ConfigError if the spec sets a field that the training sets itself.
-    """
+    """Set derived fields of the rollouts, and the defaults of a training."""
     run = tables.setdefault("run", {})
     if not isinstance(run, dict):
         return
@@ -166,10 +159,7 @@ def _place_fields(tables: Tables) -> Tables:
 
 
 def _resolve_path(name: str, value: Any) -> tuple[str, ...]:
-    """Return the path of a field by its full name (run.agent.max_steps) or a run field's own name (max_steps).
-
-    Raises ConfigError for a name that is unknown or ambiguous.
-    """
+    """Return the path of a field by its full name (run.agent.max_steps) or a run field's own name (max_steps)."""
     name = current_name(name)
     first, *rest = _OF_COOKBOOK.get(name, name).split(".")
     if first in TrainSpec.model_fields:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def at_work(pipeline: Pipeline, role: str, but: Sequence[str] = ()) -> str:
         for box in pipeline.pods(f"swe-argo/role={role}"):
             (owner,) = box["metadata"]["ownerReferences"]
             running = any("running" in container["state"] for container in box["status"].get("containerStatuses", []))
-            if running and owner["name"] not in but and _known_to_run(pipeline, owner["name"]):
+            if running and owner["name"] not in but and _known_to_run(pipeline, owner):
                 names.append(owner["name"])
         return bool(names)
 
@@ -80,10 +81,10 @@ def at_work(pipeline: Pipeline, role: str, but: Sequence[str] = ()) -> str:
     return names[0]
 
 
-def _known_to_run(pipeline: Pipeline, pod: str) -> bool:
+def _known_to_run(pipeline: Pipeline, owner: dict[str, Any]) -> bool:
     for step_pod in pipeline.pods(FOUND):
         meta = step_pod["metadata"]
-        if meta["name"] == pod:
+        if ("Pod", meta["name"], meta["uid"]) == (owner["kind"], owner["name"], owner["uid"]):
             nodes = pipeline.workflow(meta["labels"][FOUND])["status"]["nodes"]
             return bool(nodes[meta["annotations"]["workflows.argoproj.io/node-id"]]["phase"] == "Running")
     return False
@@ -113,19 +114,6 @@ def kill_controller(cluster: Cluster, away_s: float) -> None:
     time.sleep(away_s)
     result = cluster.command("up")
     assert result.returncode == 0, result.stderr
-
-
-def drain(pipeline: Pipeline, back_after_s: float) -> None:
-    """Cordon the only node, evict the pipeline's pods, and uncordon it after ``back_after_s`` seconds."""
-    cluster = pipeline.cluster
-    (node,) = cluster.kubectl("get", "nodes", "-o", "name").split()
-    cluster.kubectl("cordon", node)
-    try:
-        for pod in pipeline.kubectl("get", "pods", "--field-selector=status.phase=Running", "-o", "name").split():
-            evict(pipeline, pod.removeprefix("pod/"))
-        time.sleep(back_after_s)
-    finally:
-        cluster.kubectl("uncordon", node)
 
 
 def comes(true: Callable[[], object]) -> None:

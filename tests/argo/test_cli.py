@@ -65,13 +65,6 @@ def test_run_is_stopped_and_resumed(pipeline: Pipeline) -> None:
     assert summary(pipeline.store, "stopped").headline.resolved == len(QUICK)
 
 
-def test_refused_spec_ends_the_watch(pipeline: Pipeline) -> None:
-    submission = swe_argo("submit", *here(pipeline), "--run-id", "wrong", "--instance", "mini__none-1", "--watch")
-    assert submission.returncode == 64, submission.stdout + submission.stderr
-    assert "mini__none-1" in submission.stderr
-    assert len(submission.stderr.strip().splitlines()) == 1
-
-
 def test_nightly_run_is_listed(pipeline: Pipeline) -> None:
     if not pipeline.kubectl("get", "cronworkflows", "-o", "name"):
         refused = swe_argo("nightly", "on", *here(pipeline))
@@ -99,20 +92,3 @@ def test_nightly_run_is_listed(pipeline: Pipeline) -> None:
     assert listed.returncode == 0, listed.stderr
     assert name in listed.stdout
     assert "1/1" in listed.stdout
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["submit", "--namespace", "none-such"], "there is no namespace 'none-such'"),
-        (["submit", "--namespace", "kube-system"], "the chart's pipeline is not in namespace kube-system"),
-        (["nightly", "on", "--schedule", "61 * * * *"], "'61' is not a valid minute"),
-        (["nightly", "on", "--timezone", "Mars"], "'Mars' is not a time zone"),
-        (["watch", "none", "--namespace", "kube-system"], "no Workflow of it is in namespace kube-system"),
-    ],
-)
-def test_wrong_request_is_one_line(words: list[str], expected: str) -> None:
-    result = swe_argo(*words)
-    assert result.returncode == 64, result.stdout + result.stderr
-    assert expected in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1

@@ -12,7 +12,7 @@ from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.store import open_store
-from tests.argo.disturbances import Weather, at_work, delete, drain, end, evict, kill_controller
+from tests.argo.disturbances import Weather, at_work, delete, end, evict, kill_controller
 from tests.argo.pipeline import Pipeline
 from tests.broken_s3 import Way
 from tests.cluster.disturbances import crash, dataset, eats_memory
@@ -113,11 +113,3 @@ def test_run_survives_loss_of_s3(pipeline: Pipeline, weather: Weather, s3_way: W
     assert s3_way.refused > refused
     weather.ends_undisturbed("r-no-s3", name)
     assert not lost(pipeline, name), "what was done is saved when the store is back"
-
-
-def test_drained_node_costs_tries_only(pipeline: Pipeline, weather: Weather) -> None:
-    name = weather.begin("r-drain")
-    pipeline.running("swe-argo/role=solve")
-    drain(pipeline, back_after_s=10)
-    weather.ends_undisturbed("r-drain", name)
-    assert lost(pipeline, name)

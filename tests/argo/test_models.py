@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from swe_argo.steps.agents.iterative import RETRY_TEMPERATURE
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.solve_record import SolveRecord
@@ -81,36 +80,6 @@ def test_model_resolves_as_locally(agent: str, fn_calling: bool, tmp_path: Path,
     ruler = here(tmp_path, run, agent, script(), "--use-fn-calling", word, "--max-steps", "30")
     assert_same_outcome(RunOutcome.of(pipeline.store, run), ruler)
     assert "DEBUG swe_argo.steps.models" in printed(pipeline, name, "solve")
-    assert pipeline.sandboxes() == []
-
-
-def test_iterative_mode_grades_the_last(tmp_path: Path, pipeline: Pipeline) -> None:
-    """The first leaves nothing to work on and says no more; what tells the model which one asks is the temperature."""
-    run, wreck = "r-iterative", play(call("execute_bash", cmd="rm -rf /testbed/*"), Answer("I have no idea."))
-
-    def script() -> Script:
-        again = solutions.solving("r2egym")
-        first = by_text(dict.fromkeys(titles(QUICK), wreck), otherwise=play(Answer("Ready.")))
-        return lambda request: (again if request.get("temperature") == RETRY_TEMPERATURE else first)(request)
-
-    run_spec = {"iterative": True, "max_malformed": 1, "use_fn_calling": "true"}
-    with endpoint(script()) as server:
-        credentials(pipeline, OPENAI_API_KEY=KEY, LLM_BASE_URL=server.url)
-        spec = {"select": {"instance_ids": QUICK}, "agent": run_spec}
-        name = pipeline.submit(run, agent="r2egym", model=MODEL, spec=spec)
-        pipeline.succeeds(name)
-        assert summary(pipeline.store, run).headline.resolved == len(QUICK), pipeline.describe(name)
-        assert usage(pipeline.store, run) == counted(server)
-    ruler = here(tmp_path, run, "r2egym", script(), *[f"--set=agent.{field}={run_spec[field]}" for field in run_spec])
-    assert_same_outcome(RunOutcome.of(pipeline.store, run), ruler)
-    for store in (pipeline.store, str(tmp_path)):
-        for instance in QUICK:
-            solved = SolveRecord.from_bytes(open_store(store).get(key(SolveRecord, run, instance, 1)))
-            attempts = [(one.stop_reason, one.temperature, one.accepted, one.chosen) for one in solved.attempts]
-            assert attempts == [
-                (StopReason.MALFORMED, 0.0, False, False),
-                (StopReason.FINISHED, RETRY_TEMPERATURE, True, True),
-            ]
     assert pipeline.sandboxes() == []
 
 

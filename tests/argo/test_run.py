@@ -1,24 +1,31 @@
-"""All of mini through the real controller: the verdicts of ``swe-argo run --backend local``, byte for byte."""
+"""Every bundled dataset on the real controller: the verdicts of ``swe-argo run --backend local``, byte for byte."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.steps.store import open_store
 from tests.argo.pipeline import Pipeline
 from tests.argo.undisturbed import RunOutcome, assert_same_outcome, local
 from tests.cluster.disturbances import recordings
+from tests.steps.families.bundled import DATASETS
 from tests.workflows.command import HONEST, QUICK, ids, summary
 
 
-def test_mini_has_equal_verdicts_on_argo(tmp_path: Path, pipeline: Pipeline) -> None:
-    name = pipeline.submit("r-gold", agent="gold")
-    ruler = local(tmp_path, "r-gold", "--agent", "gold")
+@pytest.mark.parametrize(("dataset", "size"), {"mini": 12, **DATASETS}.items())
+def test_gold_has_equal_verdicts(dataset: str, size: int, tmp_path: Path, pipeline: Pipeline) -> None:
+    run = f"{dataset}-gold".replace(":", "-")
+    name = pipeline.submit(run, dataset=dataset, agent="gold")
+    ruler = local(tmp_path, run, "--dataset", dataset, "--agent", "gold") if bubblewrap.probe() is None else None
     pipeline.succeeds(name)
-    assert summary(pipeline.store, "r-gold").headline.resolved == 12, pipeline.describe(name)
-    assert_same_outcome(RunOutcome.of(pipeline.store, "r-gold"), ruler)
+    assert summary(pipeline.store, run).headline.resolved == size, pipeline.describe(name)
+    if ruler is not None:
+        assert_same_outcome(RunOutcome.of(pipeline.store, run), ruler)
     assert pipeline.sandboxes() == []
 
 

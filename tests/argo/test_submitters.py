@@ -26,12 +26,7 @@ SAMPLES = {"run-id": "mine-1", "training": "mine", "priority": "-7", "retries": 
 SETTINGS = {
     "image": "localhost/evil:1",
     "control-pod": json.dumps({"hostPID": True, "containers": [{"name": "main", "command": ["sh"]}]}),
-    "step-pod": "{}",
-    "waiter-pod": "{}",
-    "bucket": "other",
-    "s3-secret": "keys",
     "credentials": "keys",
-    "training-image": "localhost/evil:1",
 }
 """Arguments of earlier releases that are settings of the namespace."""
 
@@ -60,13 +55,6 @@ def nightly() -> Manifest:
 
 
 DRY = ("create", "--dry-run=server", "-f", "-")
-
-
-@pytest.mark.parametrize(
-    ("template", "name"), [(template, name) for template, arguments in ARGUMENTS.items() for name in arguments]
-)
-def test_submitter_sets_listed_argument(person: Account, template: str, name: str) -> None:
-    person.may(*DRY, input=submitted(template, **{name: sample(template, name)}))
 
 
 @pytest.mark.parametrize("template", ARGUMENTS)

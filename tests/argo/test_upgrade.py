@@ -59,9 +59,3 @@ def test_new_value_beats_manual_limit(release: Release) -> None:
     assert "was changed to" not in upgraded(release, "--set=limits.units=60")
     assert limits(release)["units"] == "60"
     assert limits(release)["shards"] != "9"
-
-
-def test_upgrade_alone_changes_no_limit(release: Release) -> None:
-    before = limits(release)
-    assert "was changed to" not in upgraded(release, "--set=limits.units=40")
-    assert limits(release) == before

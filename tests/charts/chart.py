@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -62,25 +64,52 @@ class Rendered:
         return document
 
 
+@cache
 def render(*sets: str, case: Path | None = None, namespace: str = NAMESPACE) -> Rendered:
-    """The chart with these ``--set`` and the values of one of ci/."""
+    """Return the chart with these ``--set`` and the values of one of ci/. Callers share the objects."""
     flags = [*(["--values", str(case)] if case else []), *(f"--set={item}" for item in sets)]
     result = try_render(*flags, namespace=namespace)
     assert result.returncode == 0, result.stderr
     return Rendered([item for item in yaml.load_all(result.stdout, _LOADER) if item])
 
 
+def refused(*sets: str) -> str:
+    """Return the one line with which the chart refuses these ``--set``."""
+    result = try_render(*(f"--set={item}" for item in sets))
+    assert result.returncode != 0
+    (line,) = (line for line in result.stderr.splitlines() if line and "--debug" not in line)
+    return line
+
+
+def container(pod: dict[str, Any]) -> dict[str, Any]:
+    """Return the one container of a pod or its template."""
+    (only,) = pod["spec"]["containers"]
+    return dict(only)
+
+
 def check_confined_as_steps(chart: Rendered, pod: dict[str, Any]) -> None:
     """``pod``: the template of one with one container, which speaks to no API server."""
     (solve,) = (item for item in FILES["swe-argo-shard"]["spec"]["templates"] if item["name"] == "solve")
-    (container,) = pod["spec"]["containers"]
-    assert container["securityContext"] == solve["container"]["securityContext"]
+    assert container(pod)["securityContext"] == solve["container"]["securityContext"]
     assert pod["spec"]["securityContext"] == FILES["swe-argo-shard"]["spec"]["securityContext"]
     assert pod["spec"]["automountServiceAccountToken"] is False
     account = chart.one("ServiceAccount", pod["spec"]["serviceAccountName"])
     assert account["automountServiceAccountToken"] is False
     bound = [item["name"] for binding in chart.all("RoleBinding") for item in binding["subjects"]]
     assert account["metadata"]["name"] not in bound
+
+
+def reaches(policy: dict[str, Any], address: str, port: int = 443) -> bool:
+    """Return whether a policy's egress rules let TCP to this address and port through."""
+    to = ip_address(address)
+    for rule in policy["spec"]["egress"]:
+        ports = [item for item in rule.get("ports", [{"protocol": "TCP", "port": port}]) if item["protocol"] == "TCP"]
+        if any(item["port"] <= port <= item.get("endPort", item["port"]) for item in ports):
+            for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
+                excluded = (ip_network(item) for item in block.get("except", []))
+                if to in ip_network(block["cidr"]) and not any(to in network for network in excluded):
+                    return True
+    return False
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.charts.chart import CHART, NAMESPACE, Rendered, render, selects
+from tests.charts.chart import CHART, NAMESPACE, Rendered, reaches, render, selects
 from tests.charts.test_pipeline import PIPELINE, data
 
 S3_SERVER = CHART / "ci" / "s3-server-values.yaml"
+DIGEST = f"sha256:{'a' * 64}"
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,7 @@ def test_secret_references_have_names(full: Rendered, small: Rendered) -> None:
     assert (server["s3-secret"], server["credentials"]) == ("s3-keys", "swe-argo-no-secret")
 
 
-@pytest.mark.parametrize(
-    ("prefix", "expected"), [("", ""), ("a", "a/"), ("a/", "a/"), ("/a/b", "a/b/"), ("a/b//", "a/b/"), ("/", "")]
-)
+@pytest.mark.parametrize(("prefix", "expected"), [("", ""), ("a", "a/"), ("/a/b//", "a/b/"), ("/", "")])
 def test_prefix_ends_in_slash(prefix: str, expected: str) -> None:
     rendered = render(*PIPELINE, f"aws.s3.prefix={prefix}")
     assert data(rendered, "swe-argo-settings")["prefix"] == expected
@@ -82,7 +80,7 @@ def test_argo_uses_s3_secret_of_steps(small: Rendered) -> None:
 
 @pytest.mark.parametrize(
     ("units", "window", "shards"),
-    [(1, 1, 2), (2, 1, 3), (4, 2, 3), (8, 4, 3), (9, 4, 3), (20, 10, 3), (50, 10, 7), (500, 10, 63), (2000, 10, 250)],
+    [(1, 1, 2), (2, 1, 3), (9, 4, 3), (50, 10, 7), (2000, 10, 250)],
 )
 def test_limits_share_shards(units: int, window: int, shards: int) -> None:
     """A shard takes half of the units at most, and two runs have a shard at least: no run waits for all of another."""
@@ -95,26 +93,15 @@ def test_limits_share_shards(units: int, window: int, shards: int) -> None:
     assert units <= window * shards <= max(2 * units, units + window)
 
 
-@pytest.mark.parametrize(
-    ("tag", "expected"),
-    [
-        ("", "localhost/steps:0.1.0"),
-        ("v1", "localhost/steps:v1"),
-        (f"sha256:{'a' * 64}", f"localhost/steps@sha256:{'a' * 64}"),
-    ],
-)
+@pytest.mark.parametrize(("tag", "expected"), [("", ":0.1.0"), ("v1", ":v1"), (DIGEST, f"@{DIGEST}")])
 def test_image_is_named_by_tag_or_digest(tag: str, expected: str) -> None:
-    assert settings(f"image.tag={tag}")["image"] == expected
+    assert settings(f"image.tag={tag}")["image"] == f"localhost/steps{expected}"
 
 
-def _patience() -> dict[str, Any]:
-    options = (("DURATION", "5s"), ("FACTOR", "1"), ("STEPS", "60"))
-    env = [{"name": f"EXECUTOR_RETRY_BACKOFF_{name}", "value": value} for name, value in options]
-    return {"containers": [{"name": "wait", "env": env}], "initContainers": [{"name": "init", "env": env}]}
-
-
-PATIENT = _patience()
-"""What Argo's own containers beside a step are told."""
+BACKOFF = {"DURATION": "5s", "FACTOR": "1", "STEPS": "60"}
+_ENV = [{"name": f"EXECUTOR_RETRY_BACKOFF_{name}", "value": value} for name, value in BACKOFF.items()]
+PATIENT = {"containers": [{"name": "wait", "env": _ENV}], "initContainers": [{"name": "init", "env": _ENV}]}
+"""The variables of Argo's own containers beside a step."""
 
 
 def test_pods_follow_scheduling_values() -> None:
@@ -135,11 +122,9 @@ def test_pods_follow_scheduling_values() -> None:
 
 
 def test_executor_retries_for_minutes() -> None:
-    (wait,) = (item["env"] for item in PATIENT["containers"])
-    options = {item["name"].removeprefix("EXECUTOR_RETRY_BACKOFF_"): item["value"] for item in wait}
-    least_s = (int(options["STEPS"]) - 1) * int(options["DURATION"].rstrip("s"))  # Argo adds up to half of each pause
-    assert options["FACTOR"] == "1"
-    assert 240 <= least_s <= 600
+    assert BACKOFF["FACTOR"] == "1"
+    # Argo adds up to half of each pause.
+    assert 240 <= (int(BACKOFF["STEPS"]) - 1) * int(BACKOFF["DURATION"].rstrip("s")) <= 600
 
 
 def test_main_container_has_resources(small: Rendered) -> None:
@@ -164,24 +149,17 @@ def test_priorities_are_ordered() -> None:
 
 def ways(rendered: Rendered, policy: str = "swe-argo-steps") -> list[tuple[Any, str, int, int]]:
     """What a pod of a policy reaches by address: network, ranges left out, first and last port."""
-    allowed = []
-    for rule in rendered.one("NetworkPolicy", policy)["spec"]["egress"]:
-        for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer):
-            for port in rule["ports"]:
-                last = port.get("endPort", port["port"])
-                allowed.append((block, port["protocol"], port["port"], last))
-    return allowed
+    return [
+        (peer["ipBlock"], port["protocol"], port["port"], port.get("endPort", port["port"]))
+        for rule in rendered.one("NetworkPolicy", policy)["spec"]["egress"]
+        for peer in rule["to"]
+        if "ipBlock" in peer
+        for port in rule["ports"]
+    ]
 
 
 def reached(rendered: Rendered, address: str, port: int) -> bool:
-    to = ip_address(address)
-    return any(
-        to in ip_network(block["cidr"])
-        and not any(to in ip_network(excluded) for excluded in block.get("except", []))
-        and protocol == "TCP"
-        and first <= port <= last
-        for block, protocol, first, last in ways(rendered)
-    )
+    return reaches(rendered.one("NetworkPolicy", "swe-argo-steps"), address, port)
 
 
 def test_policy_selects_only_steps(full: Rendered) -> None:
@@ -194,47 +172,34 @@ def test_policy_selects_only_steps(full: Rendered) -> None:
     assert not selects(full.one("NetworkPolicy", "swe-argo-sandbox")["spec"]["podSelector"], {"swe-argo/step": "child"})
 
 
-@pytest.mark.parametrize(
-    ("address", "port"),
-    [
-        ("10.0.17.4", 443),  # the API server, as EKS has it
-        ("10.244.0.1", 6443),
-        ("52.216.1.2", 443),  # S3, a model, a hub
-        ("2600:1fa0::1", 443),
-        ("169.254.170.23", 80),  # EKS Pod Identity
-        ("fd00:ec2::23", 80),
-    ],
-)
-def test_steps_reach_cloud_services(full: Rendered, address: str, port: int) -> None:
-    assert reached(full, address, port)
+REACHED = [
+    ("10.0.17.4", 443),  # the API server, as EKS has it
+    ("10.244.0.1", 6443),
+    ("52.216.1.2", 443),  # S3, a model, a hub
+    ("2600:1fa0::1", 443),
+    ("169.254.170.23", 80),  # EKS Pod Identity
+    ("fd00:ec2::23", 80),
+]
+DENIED = [
+    ("169.254.169.254", 80),  # instance metadata, of EC2 and of others
+    ("fd00:ec2::254", 80),
+    ("169.254.169.254", 443),
+    ("169.254.170.23", 443),
+    ("10.0.17.4", 10250),  # a kubelet
+    ("10.0.17.4", 9000),
+    ("52.216.1.2", 80),
+    ("127.0.0.1", 443),
+]
 
 
-@pytest.mark.parametrize(
-    ("address", "port"),
-    [
-        ("169.254.169.254", 80),  # instance metadata, of EC2 and of others
-        ("fd00:ec2::254", 80),
-        ("169.254.169.254", 443),
-        ("169.254.170.23", 443),
-        ("10.0.17.4", 10250),  # a kubelet
-        ("10.0.17.4", 9000),
-        ("52.216.1.2", 80),
-        ("52.216.1.2", 22),
-        ("127.0.0.1", 443),
-    ],
-)
-def test_steps_reach_nothing_else(full: Rendered, address: str, port: int) -> None:
-    assert not reached(full, address, port)
+def test_steps_reach_cloud_services_only(full: Rendered) -> None:
+    assert [where for where in (*REACHED, *DENIED) if reached(full, *where)] == REACHED
 
 
 def test_steps_reach_only_named_address(small: Rendered) -> None:
-    assert reached(small, "10.244.0.1", 9000)
-    assert reached(small, "10.244.0.1", 9001)
-    assert reached(small, "10.244.0.1", 9099)
-    assert reached(small, "10.244.0.1", 6443)
-    assert reached(small, "fd00:1::2", 8001)
-    for address, port in (("10.244.0.2", 9000), ("10.244.0.1", 9100), ("10.244.0.1", 443), ("10.244.0.2", 6443)):
-        assert not reached(small, address, port)
+    allowed = [("10.244.0.1", port) for port in (9000, 9001, 9099, 6443)] + [("fd00:1::2", 8001)]
+    others = [("10.244.0.2", 9000), ("10.244.0.1", 9100), ("10.244.0.1", 443), ("10.244.0.2", 6443)]
+    assert [where for where in (*allowed, *others) if reached(small, *where)] == allowed
 
 
 def test_steps_reach_named_port(small: Rendered) -> None:

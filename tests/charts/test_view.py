@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.charts.chart import Rendered, check_confined_as_steps, render, selects, try_render
+from tests.charts.chart import Rendered, check_confined_as_steps, container, refused, render, selects
 from tests.charts.test_pipeline import PIPELINE
 
 ON = (*PIPELINE, "view.enabled=true")
@@ -27,8 +27,7 @@ def pod(rendered: Rendered) -> dict[str, Any]:
 
 
 def box(rendered: Rendered) -> dict[str, Any]:
-    (container,) = pod(rendered)["spec"]["containers"]
-    return dict(container)
+    return container(pod(rendered))
 
 
 def test_chart_without_view_omits_it() -> None:
@@ -90,6 +89,4 @@ def test_view_admits_only_ingress(chart: Rendered) -> None:
 
 
 def test_view_requires_bucket() -> None:
-    result = try_render("--set=view.enabled=true")
-    assert result.returncode != 0
-    assert "no bucket is set" in result.stderr
+    assert "no bucket is set" in refused("view.enabled=true")

@@ -16,11 +16,12 @@ from enum import StrEnum
 from urllib.parse import parse_qs, urlsplit
 
 from swe_argo.steps.kube.client import Cluster
-from tests.cluster.frames import STATUS, whole_frames
 
 LATENCY_S = 2.0
 RETRY_AFTER_S = 1
 _LINE = 1 << 20
+_STATUS = b"\x03"
+"""The channel of the exit code, first byte of a frame's payload (v5.channel.k8s.io)."""
 
 
 class Kind(StrEnum):
@@ -212,8 +213,8 @@ class Proxy:
                 remaining -= len(piece)
             return _cut(writer)
         if fault is Fault.STATUS:
-            async for frame, payload in whole_frames(up_reader):
-                if payload[:1] == STATUS:
+            async for frame, payload in _whole_frames(up_reader):
+                if payload[:1] == _STATUS:
                     break
                 writer.write(frame)
             return _cut(writer)
@@ -236,6 +237,21 @@ def kind_of(head: bytes) -> Kind:
     if "/pods" not in where.path:
         return Kind.OTHER
     return Kind.WATCH if parse_qs(where.query).get("watch", [""])[0] in {"true", "True", "1"} else Kind.PODS
+
+
+async def _whole_frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:
+    """Yield each frame of a websocket and its payload until the connection ends (RFC 6455, 5.2)."""
+    while True:
+        try:
+            head = await reader.readexactly(2)
+            length = head[1] & 0x7F
+            if length >= 126:
+                head += await reader.readexactly(2 if length == 126 else 8)
+                length = int.from_bytes(head[2:], "big")
+            payload = await reader.readexactly(length)
+        except asyncio.IncompleteReadError:
+            return
+        yield head + payload, payload
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -128,13 +128,7 @@ MORE_OF_THE_POD: dict[str, object] = {
     "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["elsewhere.example"]}],
     "shareProcessNamespace": True,
     "hostname": "other",
-    "subdomain": "other",
-    "setHostnameAsFQDN": True,
     "affinity": {"podAffinity": {}},
-    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
-    "readinessGates": [{"conditionType": "example.org/ready"}],
-    "schedulingGates": [{"name": "example.org/gate"}],
-    "hostUsers": False,
     "os": {"name": "linux"},
 }
 

@@ -94,48 +94,22 @@ def test_runner_reads_what_a_plan_needs(runner: Account, asking: str) -> None:
     runner.may("get", asking)
 
 
-def test_runner_has_only_its_rights(runner: Account, nobody: Account) -> None:
-    extra = rules(runner) - rules(nobody)
-    assert {(resource, verb) for _, resource, verb, *_ in extra} == {
-        *(("pods", verb) for verb in ("create", "get", "list", "watch", "delete")),
-        *(("pods/exec", verb) for verb in ("get", "create")),
-        *(("leases", verb) for verb in ("create", "get", "list", "update", "delete")),
-        ("events", "list"),
-        ("configmaps", "get"),
-        ("networkpolicies", "list"),
-        ("resourcequotas", "list"),
-    }
-    assert ("", "configmaps", "get", "swe-argo-sandbox") in extra
-
-
 @pytest.mark.parametrize(
     "command",
     [
         "get secrets",
-        "get secret keys",
-        "create secret generic mine",
         "get configmap other",
-        "get configmaps",
         "delete configmap swe-argo-sandbox",
         "get pods -n kube-system",
-        "get pods --all-namespaces",
-        "get leases -n kube-system",
         "exec -n kube-system deployment/coredns -- true",
         "get nodes",
-        "get namespaces",
-        "get serviceaccounts",
-        "create serviceaccount mine",
         "create token swe-argo-sandbox",
-        "create token default",
         "create role mine --verb=get --resource=secrets",
         "create rolebinding mine --clusterrole=admin --serviceaccount=default:default",
-        "create clusterrolebinding mine --clusterrole=admin --serviceaccount=default:default --dry-run=server",
         "delete role swe-argo-runner",
         "delete networkpolicy swe-argo-sandbox",
         "delete validatingadmissionpolicy swe-argo-sandboxes-{namespace}",
-        "delete resourcequota mine",
         "create deployment mine --image=localhost/mine:1",
-        "create job mine --image=localhost/mine:1",
         "label pod neighbour swe-argo/role=solve",
         "logs neighbour",
         "delete pods --all --raw=/api/v1/namespaces/{namespace}/pods",
@@ -192,14 +166,6 @@ def test_sandbox_account_has_no_rights(cluster: Cluster, nobody: Account, releas
     with cluster.namespace("chart-bare") as bare:
         anyone = Release(cluster, bare, release.folder, "").account("default")
         assert rules(nobody) == rules(anyone)
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["get pods", "get secrets", "get configmap swe-argo-sandbox", "delete pod neighbour", "exec neighbour -- true"],
-)
-def test_sandbox_account_is_denied(nobody: Account, neighbour: str, command: str) -> None:
-    assert "cannot" in nobody.refused(*command.split())
 
 
 def test_sandbox_has_no_token(release: Release, sandbox_image: str, neighbour: str) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings
-from tests.charts.chart import CASES, CHART, render, try_render
+from tests.charts.chart import CASES, CHART, render
 from tests.cluster.real_cluster import Cluster
 from tests.cluster.release import installed, run_helm
 from tests.workflows.command import wait_for
@@ -49,14 +48,6 @@ def test_server_accepts_every_case(cluster: Cluster, case: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) == len(objects)
     assert "Warning" not in result.stderr
-
-
-def test_strict_validation_sees_typos(cluster: Cluster) -> None:
-    broken = try_render(namespace="default").stdout.replace("preemptionPolicy:", "preemptionPolitic:")
-    flags = ["--server-side", "--dry-run=server", "--validate=strict", "-n", "default"]
-    result = cluster.try_kubectl("apply", *flags, "-f", "-", input=broken)
-    assert result.returncode != 0
-    assert "preemptionPolitic" in result.stderr
 
 
 def test_chart_fits_two_namespaces(cluster: Cluster, tmp_path: Path) -> None:
@@ -128,13 +119,6 @@ def _policies(cluster: Cluster, namespace: str) -> list[dict[str, dict[str, Any]
 
     wait_for(lambda: all("observedGeneration" in item.get("status", {}) for item in list_policies()))
     return list_policies()
-
-
-def test_cluster_settings_are_rendered(cluster: Cluster, tmp_path: Path) -> None:
-    case = CHART / "ci" / "any-node-values.yaml"
-    with installed(cluster, tmp_path, "--values", str(case), small=False) as release:
-        rendered = yaml.safe_load(yaml.safe_dump(render(case=case, namespace=release.namespace).settings()))
-        assert release.settings() == NamespaceSettings.model_validate(rendered)
 
 
 def test_second_install_is_refused(cluster: Cluster, tmp_path: Path) -> None:

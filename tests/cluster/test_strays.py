@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -162,15 +161,6 @@ def test_late_pods_are_orphaned(cluster: Cluster, namespace: str, here: client.C
     assert list_orphaned(here, 0) == ["sb-late", "sb-nobodys"]
     assert cleaned(here, 0) == ["sb-late", "sb-nobodys"]
     assert pods(cluster, namespace) == {"step", "sb-timely", "web"}
-
-
-def test_ended_pods_are_orphaned_later(cluster: Cluster, namespace: str, here: client.Cluster) -> None:
-    make(cluster, namespace, "step", labels={"app": "argo"})
-    make(cluster, namespace, "sb-ended", ("Pod", "step", uid(cluster, namespace, "pod", "step")))
-    ended(cluster, namespace, "sb-ended")
-    assert list_orphaned(here) == []
-    time.sleep(1.5)
-    assert list_orphaned(here, 0) == ["sb-ended"]
 
 
 def test_new_pod_is_never_touched(cluster: Cluster, namespace: str, tmp_path: Path) -> None:

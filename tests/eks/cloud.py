@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+import boto3
+
 from tests.http_server import Handler, serve
 
-ACCOUNT = "123456789012"  # moto's
+ACCOUNT, REGION = "123456789012", "eu-central-1"  # moto's
 # What the clients read; no other credentials, profile or endpoint is theirs.
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -18,6 +20,13 @@ CREDENTIALS = {
     "AWS_CONFIG_FILE": "/nowhere",
     "AWS_SHARED_CREDENTIALS_FILE": "/nowhere",
 }
+
+
+def client(service: Any, endpoint: str) -> Any:
+    """A client of a service at moto's server."""
+    return boto3.client(
+        service, endpoint_url=endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x"
+    )
 
 
 class Caches(Handler):

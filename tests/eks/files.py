@@ -15,17 +15,9 @@ from tests.paths import ROOT
 
 EKS = ROOT / "cluster" / "eks"
 SCRIPTS = (
-    "up",
-    "create-ecr",
-    "secrets",
-    "deploy",
-    "deploy-training",
-    "karpenter",
-    "submit",
-    "prescale",
-    "results",
+    "up", "create-ecr", "secrets", "deploy", "deploy-training", "karpenter", "submit", "prescale", "results",
     "teardown",
-)
+)  # fmt: skip
 REGISTRY = "111122223333.dkr.ecr.eu-central-1.amazonaws.com"
 VALUES = {
     "CLUSTER": "evals",
@@ -39,11 +31,15 @@ VALUES = {
 }
 
 
+def run_python(file: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program of the folder, with an environment of nothing else."""
+    command = [sys.executable, str(EKS / file), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
 def fill(name: str, **values: str) -> subprocess.CompletedProcess[str]:
-    """``fill.py`` on a file of the folder, with an environment of nothing else."""
-    return subprocess.run(
-        [sys.executable, str(EKS / "fill.py"), str(EKS / name)], env=values, capture_output=True, text=True, check=False
-    )
+    """``fill.py`` on a file of the folder."""
+    return run_python("fill.py", str(EKS / name), **values)
 
 
 def filled(name: str) -> list[dict[str, Any]]:
@@ -63,18 +59,17 @@ def script(name: str, *words: str, **more: str) -> subprocess.CompletedProcess[s
     """A script with the settings of VALUES, but for those given as ``more``."""
     environment = {**VALUES, "HOME": "/nowhere", "PATH": os.environ["PATH"], "PYTHON": sys.executable, **more}
     return subprocess.run(
-        [str(EKS / name), *words],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+        [str(EKS / name), *words], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
 
 
-def before(folder: Path) -> str:
-    """A PATH on which the programs of a folder come first."""
+def programs(folder: Path, **scripts: str) -> str:
+    """A PATH on which programs that run these shell scripts come first."""
+    folder.mkdir(exist_ok=True)
+    for name, text in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
     return f"{folder}:{os.environ['PATH']}"
 
 
@@ -96,10 +91,3 @@ def setting(name: str) -> str:
     match = re.search(rf"^{name}=(\S+)$", (EKS / "settings.sh").read_text(), re.MULTILINE)
     assert match
     return match[1]
-
-
-def run_python(file: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program of the folder, with an environment of nothing else."""
-    return subprocess.run(
-        [sys.executable, str(file), *words], env=environment, capture_output=True, text=True, timeout=100, check=False
-    )

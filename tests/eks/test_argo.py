@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from tests.eks.files import EKS, setting, values
 from tests.paths import ROOT
 
@@ -28,19 +26,9 @@ def test_argo_values_suit_fan_out() -> None:
     argo = values("argo-values.yaml")
     controller = argo["controller"]
     assert argo["crds"]["full"] is True
-    assert (controller["workflowWorkers"], controller["podCleanupWorkers"], controller["workflowTTLWorkers"]) == (
-        64,
-        32,
-        8,
-    )
-    assert controller["extraArgs"] == ["--qps", "60", "--burst", "120"]
-    assert controller["resourceRateLimit"] == {"limit": 20, "burst": 50}
-    assert controller["parallelism"] == 120
-    assert controller["nodeEvents"] == {"enabled": False}
-    assert controller["failedPodRestart"] == {"enabled": True, "maxRestarts": 3}
+    assert controller["workflowWorkers"] > controller["podCleanupWorkers"] > controller["workflowTTLWorkers"]
+    assert controller["failedPodRestart"]["enabled"] is True
     assert controller["workflowRestrictions"] == {"templateReferencing": "Strict"}
-    assert {"name": "DEFAULT_REQUEUE_TIME", "value": "30s"} in controller["extraEnv"]
-    assert {"name": "RESOURCE_STATE_CHECK_INTERVAL", "value": "30s"} in argo["executor"]["env"]
     assert argo["server"]["authModes"] == ["client"]
 
 
@@ -49,8 +37,6 @@ def test_argo_links_use_workflow_labels() -> None:
     labels = {item["key"] for item in controller["columns"]}
     labels |= {label for item in controller["links"] for label in re.findall(r"swe-argo/[a-z]+", item["url"])}
     rendered = "".join(file.read_text() for file in sorted(TEMPLATES.glob("*.yaml")))
-    if not rendered:
-        pytest.skip("templates/argo is not rendered")
     assert labels == {label for label in labels if label in rendered}
 
 

@@ -6,16 +6,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
 from swe_argo.steps.contracts.ids import swebench_image, through_registry
 from swe_argo.steps.datasets.mini.forms import instance_ids
-from tests.eks.cloud import ACCOUNT, CREDENTIALS, Caches, caches
-from tests.eks.files import script
+from tests.eks.cloud import ACCOUNT, CREDENTIALS, REGION, Caches, caches, client
+from tests.eks.files import run_python, script
 from tests.s3 import moto
 
-REGION = "eu-central-1"
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/team"
 SECRET = f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:ecr-pullthroughcache/docker-hub-AbCdEf"
 
@@ -32,18 +30,12 @@ def create(endpoint: str, **more: str) -> str:
     return result.stdout
 
 
-def ecr(endpoint: str) -> Any:
-    return boto3.client(
-        "ecr", endpoint_url=endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x"
-    )
-
-
 def test_create_ecr_is_idempotent(endpoint: str) -> None:
     first = create(endpoint, IMAGE_REGISTRY=REGISTRY)
-    client = ecr(endpoint)
+    ecr = client("ecr", endpoint)
 
     def own_repositories() -> list[Any]:
-        repositories = client.describe_repositories()["repositories"]
+        repositories = ecr.describe_repositories()["repositories"]
         ours = [repository for repository in repositories if repository["repositoryName"].startswith("team/")]
         return sorted(ours, key=lambda repository: str(repository["repositoryUri"]))
 
@@ -59,15 +51,15 @@ def test_create_ecr_is_idempotent(endpoint: str) -> None:
 
 
 def test_repositories_expire_images(endpoint: str) -> None:
-    client = ecr(endpoint)
+    ecr = client("ecr", endpoint)
     name = "team/swe-argo-steps"
-    if not any(item["repositoryName"] == name for item in client.describe_repositories()["repositories"]):
-        client.create_repository(repositoryName=name)
-    client.put_image_scanning_configuration(repositoryName=name, imageScanningConfiguration={"scanOnPush": False})
+    if not any(item["repositoryName"] == name for item in ecr.describe_repositories()["repositories"]):
+        ecr.create_repository(repositoryName=name)
+    ecr.put_image_scanning_configuration(repositoryName=name, imageScanningConfiguration={"scanOnPush": False})
     create(endpoint, IMAGE_REGISTRY=REGISTRY)
-    (repository,) = client.describe_repositories(repositoryNames=[name])["repositories"]
+    (repository,) = ecr.describe_repositories(repositoryNames=[name])["repositories"]
     assert repository["imageScanningConfiguration"]["scanOnPush"] is True
-    (rule,) = json.loads(client.get_lifecycle_policy(repositoryName=name)["lifecyclePolicyText"])["rules"]
+    (rule,) = json.loads(ecr.get_lifecycle_policy(repositoryName=name)["lifecyclePolicyText"])["rules"]
     assert (rule["selection"]["tagStatus"], rule["action"]["type"]) == ("untagged", "expire")
 
 
@@ -81,7 +73,9 @@ def test_ecr_dry_run_creates_nothing(endpoint: str) -> None:
     folder = REGISTRY.replace("team", "dry")
     result = script("create-ecr", "-n", AWS_ENDPOINT_URL=endpoint, **CREDENTIALS, IMAGE_REGISTRY=folder)
     assert "would create repository dry/swe-argo-steps in eu-central-1" in result.stdout
-    names = [repository["repositoryName"] for repository in ecr(endpoint).describe_repositories()["repositories"]]
+    names = [
+        repository["repositoryName"] for repository in client("ecr", endpoint).describe_repositories()["repositories"]
+    ]
     assert not any(name.startswith("dry/") for name in names)
 
 
@@ -93,10 +87,8 @@ def test_aws_failure_is_one_line() -> None:
 
 
 def cache(endpoint: str, secret: str = SECRET) -> Any:
-    from tests.eks.files import EKS, run_python
-
     words = ["cache", "--region", REGION, "--prefix", "docker-hub", "--secret", secret]
-    return run_python(EKS / "ecr.py", *words, AWS_ENDPOINT_URL=endpoint, **CREDENTIALS)
+    return run_python("ecr.py", *words, AWS_ENDPOINT_URL=endpoint, **CREDENTIALS)
 
 
 @pytest.fixture

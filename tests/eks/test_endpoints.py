@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
 
-from tests.eks.cloud import CREDENTIALS
-from tests.eks.files import EKS, run_python
+from tests.eks.cloud import CREDENTIALS, REGION, client
+from tests.eks.files import run_python
 from tests.s3 import moto
 
-REGION = "eu-central-1"
 SERVICES = {f"com.amazonaws.{REGION}.{name}" for name in ("s3", "ecr.api", "ecr.dkr")}
 
 
@@ -35,7 +33,7 @@ class Cluster:
 
     def run(self, verb: str) -> subprocess.CompletedProcess[str]:
         words = [verb, "--cluster", self.name, "--region", REGION]
-        return run_python(EKS / "endpoints.py", *words, AWS_ENDPOINT_URL=self.endpoint, **CREDENTIALS)
+        return run_python("endpoints.py", *words, AWS_ENDPOINT_URL=self.endpoint, **CREDENTIALS)
 
     def endpoints(self) -> list[Any]:
         endpoints = self.ec2.describe_vpc_endpoints(Filters=[{"Name": "vpc-id", "Values": [self.vpc]}])["VpcEndpoints"]
@@ -56,14 +54,7 @@ def make_cluster(endpoint: str, name: str, network: dict[str, Any]) -> None:
 def cluster() -> Iterator[Cluster]:
     name = f"evals-{uuid.uuid4().hex[:8]}"  # moto's servers share what they hold
     with moto() as endpoint:
-
-        def client(name: Any) -> Any:
-            created: Any = boto3.client(
-                name, endpoint_url=endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="x"
-            )
-            return created
-
-        ec2 = client("ec2")
+        ec2 = client("ec2", endpoint)
         vpc = ec2.create_vpc(CidrBlock="192.168.0.0/16")["Vpc"]["VpcId"]
         subnets: dict[str, set[str]] = {"internal-elb": set(), "elb": set()}
         routes = set()
@@ -87,7 +78,7 @@ def cluster() -> Iterator[Cluster]:
         ec2.close()
 
 
-def test_endpoints_up_creates_all(cluster: Cluster) -> None:
+def test_endpoints_up_is_idempotent(cluster: Cluster) -> None:
     result = cluster.run("up")
     assert result.returncode == 0, result.stderr
     created = {item["ServiceName"]: item for item in cluster.endpoints()}
@@ -99,13 +90,8 @@ def test_endpoints_up_creates_all(cluster: Cluster) -> None:
         assert interface["PrivateDnsEnabled"] is True
         assert set(interface["SubnetIds"]) == cluster.private
         assert [item["GroupId"] for item in interface["Groups"]] == [cluster.group]
-
-
-def test_endpoints_up_is_idempotent(cluster: Cluster) -> None:
-    cluster.run("up")
     before = {endpoint["VpcEndpointId"] for endpoint in cluster.endpoints()}
-    result = cluster.run("up")
-    assert result.stdout.count("exists ") == 3
+    assert cluster.run("up").stdout.count("exists ") == 3
     assert {endpoint["VpcEndpointId"] for endpoint in cluster.endpoints()} == before
 
 
@@ -122,6 +108,6 @@ def test_endpoints_down_keeps_others(cluster: Cluster) -> None:
 
 def test_missing_cluster_is_named(cluster: Cluster) -> None:
     words = ["up", "--cluster", "nope", "--region", REGION]
-    result = run_python(EKS / "endpoints.py", *words, AWS_ENDPOINT_URL=cluster.endpoint, **CREDENTIALS)
+    result = run_python("endpoints.py", *words, AWS_ENDPOINT_URL=cluster.endpoint, **CREDENTIALS)
     assert result.returncode == 64
     assert result.stderr == f"cluster/eks/endpoints.py: no cluster nope in {REGION}: run make cluster-up\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.eks.files import EKS, VALUES, group, values
+from tests.eks.files import VALUES, group, values
 
 NODE_TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
 
@@ -102,7 +102,3 @@ def test_control_pods_use_system_nodes(cluster: dict[str, Any]) -> None:
     assert ours["control"]["nodeSelector"] == group(cluster, "system")["labels"]
     assert ours["steps"]["nodeSelector"] == group(cluster, "cpu-sandbox")["labels"]
     assert "taints" not in group(cluster, "system")
-
-
-def test_cluster_yaml_has_no_merge_keys() -> None:
-    assert "<<" not in (EKS / "cluster.yaml").read_text()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
-
 from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.training import WeightsFile
@@ -18,32 +16,24 @@ from tests.paths import ROOT
 TEMPLATES = ROOT / "templates" / "argo"
 
 
-def accounts(cluster: dict[str, Any]) -> dict[str, set[str]]:
-    found_accounts: dict[str, set[str]] = {}
-    for item in cluster["iam"]["podIdentityAssociations"]:
-        found_accounts.setdefault(item["namespace"], set()).add(item["serviceAccountName"])
-    return found_accounts
-
-
-def used_accounts() -> set[str]:
-    """Those that pods of the rendered workflows run as."""
-    texts = [file.read_text() for file in sorted(TEMPLATES.glob("*.yaml"))]
-    names = {name for text in texts for name in re.findall(r"serviceAccountName: (\S+)", text)}
-    if not names:
-        pytest.skip("templates/argo is not rendered")
-    return names
+def statements(cluster: dict[str, Any], account: str) -> list[dict[str, Any]]:
+    """Return the statements of a service account's policy."""
+    (association,) = (
+        item for item in cluster["iam"]["podIdentityAssociations"] if item["serviceAccountName"] == account
+    )
+    return list(association["permissionPolicy"]["Statement"])
 
 
 def test_cloud_roles_match_accounts(cluster: dict[str, Any]) -> None:
+    associations = cluster["iam"]["podIdentityAssociations"]
+    assert not any("sandbox" in item["serviceAccountName"] for item in associations)
     # Argo's helper containers only talk to the API server by their account: a pod's role is that of its own. What waits
     # for a child keeps no log, and so never asks S3. Proxy and viewer are no pods of a workflow.
-    used = used_accounts() - {"swe-argo-executor", "swe-argo-children", "swe-argo-trainer"}
-    used |= {"swe-argo-proxy", "swe-argo-view"}
-    assert accounts(cluster)[VALUES["NAMESPACE"]] == used
-
-
-def test_sandboxes_have_no_cloud_role(cluster: dict[str, Any]) -> None:
-    assert not any("sandbox" in name for names in accounts(cluster).values() for name in names)
+    texts = (file.read_text() for file in TEMPLATES.glob("*.yaml"))
+    used = {name for text in texts for name in re.findall(r"serviceAccountName: (\S+)", text)}
+    used -= {"swe-argo-executor", "swe-argo-children", "swe-argo-trainer"}
+    ours = {item["serviceAccountName"] for item in associations if item["namespace"] == VALUES["NAMESPACE"]}
+    assert ours == used | {"swe-argo-proxy", "swe-argo-view"}
 
 
 def test_cloud_roles_are_limited(cluster: dict[str, Any]) -> None:
@@ -68,12 +58,7 @@ def test_cloud_roles_are_limited(cluster: dict[str, Any]) -> None:
 
 def test_steps_role_reads_validations(cluster: dict[str, Any]) -> None:
     reach: dict[str, set[str]] = {}
-    (policy,) = (
-        association["permissionPolicy"]["Statement"]
-        for association in cluster["iam"]["podIdentityAssociations"]
-        if association["serviceAccountName"] == "swe-argo-steps"
-    )
-    for statement in policy:
+    for statement in statements(cluster, "swe-argo-steps"):
         for action in statement["Action"]:
             reach.setdefault(action, set()).update(statement["Resource"])
     validations = validation_key("verified", "one").partition("/")[0]
@@ -82,24 +67,13 @@ def test_steps_role_reads_validations(cluster: dict[str, Any]) -> None:
 
 
 def test_ui_and_view_roles_are_read_only(cluster: dict[str, Any]) -> None:
-    objects = {
-        item["serviceAccountName"]: {
-            action for rule in item["permissionPolicy"]["Statement"] for action in rule["Action"] if "Object" in action
-        }
-        for item in cluster["iam"]["podIdentityAssociations"]
-        if "permissionPolicy" in item
-    }
-    assert objects["argo-workflows-server"] == objects["swe-argo-view"] == {"s3:GetObject"}
-    assert "swe-argo-children" not in objects
+    for account in ("argo-workflows-server", "swe-argo-view"):
+        actions = {action for rule in statements(cluster, account) for action in rule["Action"]}
+        assert {action for action in actions if "Object" in action} == {"s3:GetObject"}
 
 
 def test_view_role_reads_what_pages_need(cluster: dict[str, Any]) -> None:
-    (policy,) = (
-        item["permissionPolicy"]["Statement"]
-        for item in cluster["iam"]["podIdentityAssociations"]
-        if item["serviceAccountName"] == "swe-argo-view"
-    )
-    reach = {action: item["Resource"] for item in policy for action in item["Action"]}
+    reach = {action: item["Resource"] for item in statements(cluster, "swe-argo-view") for action in item["Action"]}
     read = {key(RunFile, "one").partition("/")[0], validation_key("verified", "one").partition("/")[0]}
     assert set(reach["s3:GetObject"]) == {
         f"arn:aws:s3:::our-runs/team/{name}" for name in (*(f"{n}/*" for n in read), LEDGER)
@@ -107,13 +81,8 @@ def test_view_role_reads_what_pages_need(cluster: dict[str, Any]) -> None:
 
 
 def test_proxy_role_reads_only_trainings(cluster: dict[str, Any]) -> None:
-    (policy,) = (
-        item["permissionPolicy"]["Statement"]
-        for item in cluster["iam"]["podIdentityAssociations"]
-        if item["serviceAccountName"] == "swe-argo-proxy"
-    )
     folder = key(WeightsFile, "one").partition("/")[0]
-    reach = {action: item["Resource"] for item in policy for action in item["Action"]}
+    reach = {action: item["Resource"] for item in statements(cluster, "swe-argo-proxy") for action in item["Action"]}
     assert reach == {
         "s3:GetObject": f"arn:aws:s3:::our-runs/team/{folder}/*",
         "s3:ListBucket": "arn:aws:s3:::our-runs",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.eks.files import before, script
+from tests.eks.files import programs, script
 
 ENV = """# keys
 export OPENAI_API_KEY="sk one # two"   # mine
@@ -34,14 +34,12 @@ def test_secrets_dry_run_hides_values(env: Path) -> None:
 
 def test_secrets_pass_by_stdin(env: Path, tmp_path: Path) -> None:
     record = tmp_path / "record"
-    (tmp_path / "programs").mkdir()
-    (tmp_path / "programs" / "kubectl").write_text(
-        f'#!/bin/sh\necho "$*" >>{record}.words\n'
-        f'case "$*" in "config current-context") echo me@evals.eu-central-1.eksctl.io ;;\n'
-        f"*from-env-file*) cat >{record}.input ;; esac\n"
-    )
-    (tmp_path / "programs" / "kubectl").chmod(0o755)
-    result = script("secrets", str(env), PATH=before(tmp_path / "programs"))
+    kubectl = f"""echo "$*" >>{record}.words
+        case "$*" in
+        "config current-context") echo me@evals.eu-central-1.eksctl.io ;;
+        *from-env-file*) cat >{record}.input ;;
+        esac"""
+    result = script("secrets", str(env), PATH=programs(tmp_path / "programs", kubectl=kubectl))
     assert result.returncode == 0, result.stderr
     input_text = Path(f"{record}.input").read_text()
     assert input_text.splitlines() == ["OPENAI_API_KEY=sk one # two", "HF_TOKEN=hf_abc", "TINKER_API_KEY=tk=="]

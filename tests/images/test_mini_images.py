@@ -1,4 +1,4 @@
-"""The mini images: each holds the very repository that mini is made of, and works as a sandbox."""
+"""The mini images: each holds the very repository that mini is made of."""
 
 from __future__ import annotations
 
@@ -53,14 +53,6 @@ def test_mini_images_have_run_names(shop: Shop) -> None:
         assert image.attrs["Config"]["WorkingDir"] == "/testbed"
 
 
-def test_mini_image_passes_tests(shop: Shop) -> None:
-    image = shop.build(ONE)
-    words = (
-        "git -c safe.directory=/testbed status --porcelain && cp -r /testbed /tmp/t && cd /tmp/t && python -m pytest -q"
-    )
-    assert " passed" in shop.inside(image, "bash", "-c", words).splitlines()[-1]
-
-
 def test_pushed_image_arrives_whole(shop: Shop) -> None:
     if shop.name == "docker" and shutil.which("buildah"):
         pytest.skip("buildah's is enough: Docker compresses the base for 10 s")
@@ -80,9 +72,7 @@ def test_saved_archive_shares_layers(shop: Shop, tmp_path: Path) -> None:
         manifest = tar.extractfile("manifest.json")
         assert manifest is not None
         manifests = json.load(manifest)
-    assert sorted(item["RepoTags"] for item in manifests) == sorted(
-        [image] for image in images
-    )  # Docker keeps no order
+    assert {tag for item in manifests for tag in item["RepoTags"]} == set(images)
     first, second = (item["Layers"] for item in manifests)
     assert first[0] == second[0]  # the base
     assert first[-1] != second[-1]

@@ -23,7 +23,6 @@ async def _serve(server: ModelServer, host: str, port: int) -> None:
 
 
 def main() -> None:
-    """Serve until the process is interrupted."""
     parser = argparse.ArgumentParser(prog="python -m tests.model_server")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)

@@ -70,7 +70,6 @@ Script = Callable[[Request], Answer | Fault]
 
 
 def call(name: str, **arguments: Any) -> Answer:
-    """Return an answer that calls one tool."""
     return Answer(calls=(Call(name, arguments),))
 
 
@@ -81,7 +80,6 @@ def function_text(name: str, thought: str = "", **parameters: str) -> Answer:
 
 
 def error(status: int, message: str, code: str | None = None, type_: str = "", param: str | None = None) -> Fault:
-    """Return an error in OpenAI's form."""
     return Fault(status, {"error": {"message": message, "type": type_, "param": param, "code": code}})
 
 
@@ -92,7 +90,6 @@ def rate_limited(retry_after: str | float | None = 0) -> Fault:
 
 
 def _vllm(message: str) -> Fault:
-    """Return a refusal in vLLM's form."""
     return Fault(400, {"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400})
 
 

@@ -77,7 +77,6 @@ def _input(arguments: str) -> Any:
 
 
 def message(reply: WireAnswer) -> dict[str, Any]:
-    """Return the body of an answer that is not streamed."""
     about = {"id": reply.id, "type": "message", "role": "assistant", "model": reply.request["model"]}
     end = {"stop_reason": _stopped(reply), "stop_sequence": None, "usage": _usage(reply)}
     return about | {"content": _blocks(reply)} | end

@@ -70,7 +70,6 @@ def _message(reply: WireAnswer, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def response(reply: WireAnswer) -> dict[str, Any]:
-    """Return the body of an answer that is not streamed."""
     cut = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reply.finish_reason)
     used = {
         "input_tokens": reply.prompt_tokens, "input_tokens_details": {"cached_tokens": reply.answer.cached_tokens},
@@ -87,7 +86,6 @@ def response(reply: WireAnswer) -> dict[str, Any]:
 
 
 def response_events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
-    """Yield the numbered events of a streamed answer."""
     for number, event in enumerate(_events(reply)):
         yield event | {"sequence_number": number}
 
@@ -127,7 +125,6 @@ def _spoken(item: dict[str, Any]) -> Iterator[tuple[str, str, str, dict[str, Any
 
 
 def error_event(body: Any) -> dict[str, Any]:
-    """Return the event of an error within a stream."""
     detail = body["error"]
     failed = {"id": "resp_0", "object": "response", "status": "failed", "output": [],
               "error": {"code": detail.get("type") or "server_error", "message": detail["message"]}}  # fmt: skip

@@ -66,7 +66,6 @@ def flaky(script: Script, *faults: Fault | Answer) -> Script:
 
 
 def every(number: int, fault: Fault, script: Script) -> Script:
-    """Fail each ``number``-th request of all."""
     count = itertools.count(1)
     return lambda request: fault if next(count) % number == 0 else script(request)
 
@@ -78,7 +77,6 @@ def after(number: int, fault: Fault, script: Script) -> Script:
 
 
 def refusing(parameter: str, fault: Fault, script: Script) -> Script:
-    """Fail requests with this parameter."""
     return lambda request: fault if parameter in request else script(request)
 
 

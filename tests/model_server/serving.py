@@ -38,7 +38,6 @@ class WireFormat:
     """Whether events have names, and no end mark."""
 
     def parts(self, reply: WireAnswer) -> list[bytes]:
-        """Return the events in bytes."""
         end = [] if self.has_event_names else [b"data: [DONE]\n\n"]
         return [self.part(event) for event in self.events(reply)] + end
 
@@ -136,7 +135,6 @@ class ModelServer:
         return server
 
     async def stop(self, server: asyncio.Server) -> None:
-        """Close every connection, whatever its state."""
         await self._lines.close(server)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -46,7 +46,6 @@ def prompt_ids(request: Request) -> list[int]:
 
 
 def logprob(token_id: int) -> float:
-    """Return a made-up log probability."""
     return -((token_id % 97) + 1) / 128
 
 
@@ -133,7 +132,6 @@ def _frame(reply: WireAnswer, kind: str) -> dict[str, Any]:
 
 
 def completion(reply: WireAnswer) -> dict[str, Any]:
-    """Return the body of an answer that is not streamed."""
     answer, request = reply.answer, reply.request
     body = _frame(reply, "chat.completion") | {"choices": []}
     if answer.usage:
@@ -157,7 +155,6 @@ def completion(reply: WireAnswer) -> dict[str, Any]:
 
 
 def events(reply: WireAnswer) -> Iterator[dict[str, Any]]:
-    """Yield the chunks of a streamed answer."""
     answer, request = reply.answer, reply.request
     frame = {"id": reply.id, "object": "chat.completion.chunk", "created": int(time.time()), "model": request["model"]}
 

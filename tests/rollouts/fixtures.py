@@ -20,7 +20,6 @@ def isolation() -> None:
 
 @pytest.fixture(scope="session")
 def rows(isolation: None, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store of rows for backend local."""
     return plan_rows(tmp_path_factory.mktemp("rows") / "store")
 
 

@@ -19,6 +19,7 @@ from bench.start import RUN
 from swe_argo.steps import entry
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.verdict import GradeRecord
+from tests.forked_program import run_program
 
 STEP = """
 import sys, time
@@ -53,23 +54,23 @@ WAITS = """folder = sys.argv[2] + '/..'
 
 
 def prepare(tmp_path: Path, body: str, patch: bytes | None = b"p") -> list[str]:
-    """The command of a step with this body."""
+    """Write a step with this body; return its words."""
     (tmp_path / "in").mkdir(exist_ok=True)
     if patch is not None:
         (tmp_path / "in" / "patch.diff").write_bytes(patch)
     (tmp_path / "toy.py").write_text(STEP.replace("{body}", body))
-    folders = ["--in", str(tmp_path / "in"), "--out", str(tmp_path / "out")]
-    return [sys.executable, str(tmp_path / "toy.py"), *folders, "--try", "t7"]
+    return ["--in", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--try", "t7"]
 
 
-def start(tmp_path: Path, body: str, *flags: str, patch: bytes | None = b"p") -> subprocess.Popen[bytes]:
-    command = [*prepare(tmp_path, body, patch), *flags]
+def start(tmp_path: Path, body: str, *flags: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(tmp_path / "toy.py"), *prepare(tmp_path, body), *flags]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def finish(process: subprocess.Popen[bytes]) -> tuple[int, str]:
-    _, output = process.communicate(timeout=60)
-    return process.returncode, output.decode()
+def run(tmp_path: Path, body: str, patch: bytes | None = b"p") -> tuple[int, str]:
+    """Run a step with this body; return its exit code and what it writes to stderr."""
+    result = run_program("toy", prepare(tmp_path, body, patch), tmp_path)
+    return result.returncode, result.stderr
 
 
 def list_files(tmp_path: Path, folder: str = "out") -> set[str]:
@@ -77,7 +78,7 @@ def list_files(tmp_path: Path, folder: str = "out") -> set[str]:
 
 
 def test_entry_writes_outputs(tmp_path: Path) -> None:
-    assert finish(start(tmp_path, "pass")) == (0, "")
+    assert run(tmp_path, "pass") == (0, "")
     assert (tmp_path / "out" / "test_output.txt").read_bytes() == b"pt7"
     assert list_files(tmp_path) == {"test_output.txt", "outcome"}
 
@@ -88,7 +89,7 @@ GRADED = """yield GradeRecord(instance_id="i", attempt=1, outcome=Outcome.UNRESO
 
 def test_record_has_step_times(tmp_path: Path) -> None:
     before = datetime.now(UTC) - timedelta(milliseconds=1)  # records have whole ones
-    assert finish(start(tmp_path, f"time.sleep(0.05)\n    {GRADED}")) == (0, "")
+    assert run(tmp_path, f"time.sleep(0.05)\n    {GRADED}") == (0, "")
     grade = GradeRecord.from_bytes((tmp_path / "out" / "grade.json").read_bytes())
     began, ended = datetime.fromisoformat(grade.began_at), datetime.fromisoformat(grade.ended_at)
     assert before <= began <= ended - timedelta(milliseconds=49)
@@ -111,7 +112,7 @@ def test_record_without_times_is_read() -> None:
     ],
 )
 def test_failed_step_writes_failure_only(tmp_path: Path, body: str, code: int, failure_class: FailureClass) -> None:
-    returned, output = finish(start(tmp_path, body))
+    returned, output = run(tmp_path, body)
     failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
     assert (returned, failure.exit_code, failure.failure_class) == (code, code, failure_class)
     assert failure.reason in output
@@ -125,7 +126,7 @@ def test_full_disk_is_infra_failure(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     if not shutil.which("bwrap") or subprocess.run([*small, "true"], check=False, capture_output=True).returncode:
         pytest.skip("needs bubblewrap, and a user who may make namespaces")
-    step = prepare(tmp_path, "yield TestLog(bytes(1 << 20))")
+    step = [sys.executable, str(tmp_path / "toy.py"), *prepare(tmp_path, "yield TestLog(bytes(1 << 20))")]
     keeps = f"{shlex.join(step)}; code=$?; cp -r {tmp_path}/out {tmp_path}/kept; exit $code"
     result = subprocess.run([*small, "sh", "-c", keeps], check=False, capture_output=True, text=True)
     failure = Failure.from_bytes((tmp_path / "kept" / "try" / "failure.json").read_bytes())
@@ -136,13 +137,13 @@ def test_full_disk_is_infra_failure(tmp_path: Path) -> None:
 
 def test_failure_reason_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
-    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "the line went dead", detail="503")'))
+    run(tmp_path, 'raise InfraError(FailureClass.EXEC, "the line went dead", detail="503")')
     assert (tmp_path / "reason").read_text() == "toy: the line went dead"
 
 
 def test_long_reason_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWE_ARGO_REASON", str(tmp_path / "reason"))
-    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "word " * 60)'))
+    run(tmp_path, 'raise InfraError(FailureClass.EXEC, "word " * 60)')
     reason = (tmp_path / "reason").read_text()
     assert reason.endswith(" word ... (full text: failure.json)")
     assert len(reason) <= entry.REASON
@@ -154,16 +155,14 @@ def test_unknown_flag_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for program in ("solve", "plan", "finalize", "canary", "compare"):
         (tmp_path / "reason").unlink(missing_ok=True)
         flags = ["--in", "in", "--out", "out", "--store", "s", "--run", "r", "--workflow", "w", "--new-one"]
-        result = subprocess.run(
-            [sys.executable, "-m", f"swe_argo.steps.{program}", *flags], capture_output=True, check=False
-        )
+        result = run_program(f"swe_argo.steps.{program}", flags)
         assert result.returncode == 64, (program, result.stderr)
         assert (tmp_path / "reason").read_text().startswith(f"{program}: ")
         assert "--new-one" in (tmp_path / "reason").read_text()
 
 
 def test_failure_keeps_partial_outputs(tmp_path: Path) -> None:
-    finish(start(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", partial_outputs=(LEFT,))'))
+    run(tmp_path, 'raise InfraError(FailureClass.EXEC, "x", partial_outputs=(LEFT,))')
     assert list_files(tmp_path, "out/try") == {"failure.json", "trajectory.json"}
 
 
@@ -177,7 +176,7 @@ def test_failure_counts_usage(tmp_path: Path, body: str, saves: bool) -> None:
     spec = RUN.spec.model_copy(update={"save_checkpoints": saves})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "run.json").write_bytes(RUN.model_copy(update={"spec": spec}).to_bytes())
-    finish(start(tmp_path, f"{grown}; {body}"))
+    run(tmp_path, f"{grown}; {body}")
     files = list_files(tmp_path, "out/try")
     assert files == ({"failure.json", "trajectory.json"} if saves else {"failure.json"})
     failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
@@ -185,13 +184,13 @@ def test_failure_counts_usage(tmp_path: Path, body: str, saves: bool) -> None:
 
 
 def test_bug_keeps_its_traceback(tmp_path: Path) -> None:
-    _, output = finish(start(tmp_path, "1 / 0"))
+    _, output = run(tmp_path, "1 / 0")
     assert "ZeroDivisionError" in Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes()).detail
     assert "Traceback" in output
 
 
 def test_missing_input_is_refused(tmp_path: Path) -> None:
-    code, output = finish(start(tmp_path, "pass", patch=None))
+    code, output = run(tmp_path, "pass", patch=None)
     assert code == 64
     assert "patch.diff is missing" in output
 
@@ -214,13 +213,13 @@ def test_terminated_step_cleans_up(tmp_path: Path) -> None:
     while not (tmp_path / "began").exists():
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGTERM)
-    assert finish(process)[0] == 128 + signal.SIGTERM
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
     assert (tmp_path / "cleaned").exists()
     failure = Failure.from_bytes((tmp_path / "out" / "try" / "failure.json").read_bytes())
     assert (failure.failure_class, failure.exit_code) == (FailureClass.STEP_KILLED, 75)
 
 
 def test_step_help_lists_files() -> None:
-    command = [sys.executable, "-m", "swe_argo.steps.grade", "--help"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = run_program("swe_argo.steps.grade", ["--help"])
     assert "run.json, instance.json, answer.json, patch.diff" in " ".join(result.stdout.split())

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +9,6 @@ import pytest
 from swe_argo.steps.agents.formats import reading
 from swe_argo.steps.agents.formats.writers import Format
 from swe_argo.steps.contracts.data import Instance, Patch, Plan, RunFile, Stage, Unit
-from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome, TestLog
@@ -25,11 +21,10 @@ from tests.steps.agents.solved_units import PATCH, Call, grade, instance, run_fi
 IDS = ["django__django-1", "django__django-2", "django__django-3"]
 LOOK: Call = ("execute_bash", {"cmd": "ls"}, "a.py\n")
 FINISH: Call = ("finish", {"command": "submit"}, "")
-WITH_TRAJECTORIES: list[Format] = ["r2egym", "openhands", "sweagent", "mini", "atif"]
 
 
 def fill(store: Store, *, attempts: int = 1, agent: str = "r2egym", solved: int = 2) -> None:
-    """A run of three units: ``solved`` of them are, and the others failed."""
+    """A run of three units: ``solved`` of them are."""
     units = [
         Unit(instance_id=instance_id, attempt=attempt, begins=Stage.SOLVE, repo="django/django", image="i")
         for instance_id in IDS
@@ -47,18 +42,6 @@ def fill(store: Store, *, attempts: int = 1, agent: str = "r2egym", solved: int 
             if agent != "gold":
                 whole = trajectory([LOOK], [FINISH], agent=agent, instance_id=unit.instance_id)
                 store.put(key(Trajectory, *name), whole.to_bytes())
-        else:
-            for number, reason in enumerate(("an earlier one", "the machine went away")):
-                failure = Failure(
-                    step="solve",
-                    instance_id=unit.instance_id,
-                    attempt=unit.attempt,
-                    failure_class=FailureClass.SANDBOX_LOST,
-                    reason=reason,
-                    exit_code=75,
-                    occurred_at=f"2026-11-22T0{number}:00:00+00:00",
-                )
-                store.put(key(Failure, *name, name=f"t{number}"), failure.to_bytes())
 
 
 @pytest.fixture
@@ -80,23 +63,10 @@ def names(folder: Path) -> list[str]:
     [
         ("r2egym", ["night.jsonl"]),
         ("preds", ["all_preds.jsonl"]),
-        ("openhands", ["metadata.json", "output.jsonl", "output_errors.jsonl"]),
-        (
-            "sweagent",
-            [*(f"{one}/{one}.traj" for one in IDS[:2]), "preds.json"],
-        ),
-        (
-            "mini",
-            [
-                "django__django-1/django__django-1.traj.json",
-                "django__django-2/django__django-2.traj.json",
-                "preds.json",
-            ],
-        ),
-        (
-            "atif",
-            [f"{one}/{file}" for one in IDS[:2] for file in ("patch.diff", "trajectory.json")],
-        ),
+        ("openhands", ["metadata.json", "output.jsonl"]),
+        ("sweagent", [*(f"{one}/{one}.traj" for one in IDS[:2]), "preds.json"]),
+        ("mini", [*(f"{one}/{one}.traj.json" for one in IDS[:2]), "preds.json"]),
+        ("atif", [f"{one}/{file}" for one in IDS[:2] for file in ("patch.diff", "trajectory.json")]),
     ],
 )
 def test_export_writes_files_of_format(store: Store, tmp_path: Path, form: Format, files: list[str]) -> None:
@@ -113,40 +83,36 @@ def test_bucket_export_equals_folder(bucket: str, store: Store, tmp_path: Path) 
     for form in get_args(Format):
         export(remote, "night", form, tmp_path / "s3" / form)
         export(store, "night", form, tmp_path / "folder" / form)
+    assert names(tmp_path / "s3") == names(tmp_path / "folder")
     for name in names(tmp_path / "folder"):
         assert (tmp_path / "s3" / name).read_bytes() == (tmp_path / "folder" / name).read_bytes()
 
 
-@pytest.mark.parametrize("form", WITH_TRAJECTORIES)
+@pytest.mark.parametrize("form", ["sweagent", "mini", "atif"])
 def test_exported_trajectories_replay(store: Store, tmp_path: Path, form: Format) -> None:
     export(store, "night", form, tmp_path / "out")
-    replayable = reading.read(str(tmp_path / "out"), IDS[:2])
+    replayable = reading.read(str(tmp_path / "out"), dict.fromkeys(IDS[:2], "/testbed"), IDS)
     assert replayable.model == "openai/m"
-    for instance_id in IDS[:2]:
-        recording = replayable.by_id[instance_id]
+    for recording in replayable.by_id.values():
         assert [(action.tool, action.arguments) for action in recording.actions] == [LOOK[:2], FINISH[:2]]
         assert recording.actions[0].observation == "a.py\n"
         assert (recording.scaffold, recording.patch) == ("r2egym", PATCH)
 
 
-@pytest.mark.parametrize(
-    ("form", "file"), [("preds", "all_preds.jsonl"), ("mini", "preds.json"), ("openhands", "output.jsonl")]
-)
-def test_exported_patches_can_be_graded(store: Store, tmp_path: Path, form: Format, file: str) -> None:
-    export(store, "night", form, tmp_path / "out")
-    gradeable = predictions.read(tmp_path / "out" / file, IDS, IDS)
-    assert gradeable.model == "openai/m"
-    assert gradeable.patches == dict.fromkeys(IDS[:2], PATCH)
-
-
 def test_export_keeps_patch_bytes(store: Store, tmp_path: Path) -> None:
     odd = b"diff --git a/setup.py b/setup.py\n--- a/setup.py\n+++ b/setup.py\n@@ -1 +1 @@\n-caf\xe9\r\n+caf\xc3\xa9\r\n"
     store.put(key(Patch, "night", IDS[0], 1), odd)
-    graded: dict[Format, str] = {"preds": "all_preds.jsonl", "mini": "preds.json", "openhands": "output.jsonl"}
+    graded: dict[Format, str] = {
+        "preds": "all_preds.jsonl",
+        "openhands": "output.jsonl",
+        "mini": "preds.json",
+        "sweagent": "",
+    }
     for form, file in graded.items():
         export(store, "night", form, tmp_path / form)
-        text = predictions.read(tmp_path / form / file, IDS, IDS).patches[IDS[0]]
-        assert Patch.from_text(text or "").data == odd
+        gradeable = predictions.read(tmp_path / form / file, IDS, IDS)
+        assert (gradeable.model, gradeable.patches[IDS[1]]) == ("openai/m", PATCH)
+        assert Patch.from_text(gradeable.patches[IDS[0]] or "").data == odd
     assert export(store, "night", "atif", tmp_path / "atif").notices[1:] == []
     assert (tmp_path / "atif" / IDS[0] / "patch.diff").read_bytes() == odd
     assert "not UTF-8" in export(store, "night", "r2egym", tmp_path / "r2egym").notices[-1]
@@ -167,22 +133,17 @@ def test_export_has_folder_per_attempt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["preds", "r2egym"])
-def test_export_accepts_file_name(store: Store, tmp_path: Path, form: Format) -> None:
+def test_export_accepts_file_name(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Format) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert export(store, "night", form).path == Path("exports/night") / form
     exported = export(store, "night", form, tmp_path / "deep" / "mine.jsonl")
     assert exported.path == tmp_path / "deep" / "mine.jsonl"
     assert len(lines(exported.path)) == 2
     assert names(tmp_path / "deep") == ["mine.jsonl"]
 
 
-def test_openhands_export_has_failures(store: Store, tmp_path: Path) -> None:
-    export(store, "night", "openhands", tmp_path / "out")
-    (row,) = lines(tmp_path / "out" / "output_errors.jsonl")
-    assert (row["instance_id"], row["error"]) == (IDS[2], "sandbox_lost: the machine went away")
-    assert [row["instance_id"] for row in lines(tmp_path / "out" / "output.jsonl")] == IDS[:2]
-
-
 def test_export_replaces_only_with_force(store: Store, tmp_path: Path) -> None:
-    places: dict[Format, Path] = {"mini": tmp_path / "out", "preds": tmp_path / "out.jsonl"}
+    places: dict[Format, Path] = {"atif": tmp_path / "out", "preds": tmp_path / "out.jsonl"}
     for form, out in places.items():
         export(store, "night", form, out)
         with pytest.raises(ConfigError, match=r"--out: .*out.* exists: replace it with --force"):
@@ -191,7 +152,7 @@ def test_export_replaces_only_with_force(store: Store, tmp_path: Path) -> None:
         export(store, "night", form, out, force=True)
         assert sorted(tmp_path.iterdir()) == before
     (tmp_path / "empty").mkdir()
-    export(store, "night", "mini", tmp_path / "empty")
+    export(store, "night", "atif", tmp_path / "empty")
 
 
 def test_failed_export_leaves_no_files(store: Store, tmp_path: Path) -> None:
@@ -213,15 +174,15 @@ def test_export_names_broken_trajectory(store: Store, tmp_path: Path) -> None:
 
 def test_export_refusals_name_a_remedy(store: Store, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"run: there is no run 'day' in .*; swe-argo runs --store .* lists them"):
-        export(store, "day", "mini", tmp_path / "out")
+        export(store, "day", "atif", tmp_path / "out")
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(ConfigError, match=r"--out: .* cannot be written: "):
-        export(store, "night", "mini", file / "below")
+        export(store, "night", "atif", file / "below")
     gold = open_store(str(tmp_path / "gold"), create=True)
     fill(gold, agent="gold")
     with pytest.raises(ConfigError, match="has no trajectories: agent 'gold' does not solve; use --format preds"):
-        export(gold, "night", "mini", tmp_path / "out")
+        export(gold, "night", "atif", tmp_path / "out")
     assert export(gold, "night", "preds", tmp_path / "out").units == 2
     none = open_store(str(tmp_path / "none"), create=True)
     fill(none, solved=0)
@@ -232,31 +193,3 @@ def test_export_refusals_name_a_remedy(store: Store, tmp_path: Path) -> None:
         ):
             export(none, "night", form, tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
-
-
-def test_export_runs_as_program(store: Store, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "swe_argo.steps.export",
-        "--store",
-        store.url,
-        "--run",
-        "night",
-        "--format",
-        "preds",
-    ]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False, env=environment
-        )
-
-    result = run()
-    assert (result.returncode, result.stdout) == (0, "2 units in exports/night/preds\n"), result.stderr
-    assert result.stderr == "note: 1 unit has no patch and is left out: django__django-3\n"
-    assert len(lines(tmp_path / "exports/night/preds/all_preds.jsonl")) == 2
-    again = run()
-    assert (again.returncode, again.stderr.count("\n")) == (64, 1)
-    assert again.stderr.startswith("--out: exports/night/preds exists: replace it")

@@ -117,19 +117,6 @@ def test_finalize_writes_missing_report(world: World) -> None:
     assert world.out("outcome") == f"resolved {world.summary().headline.resolved} of 6"
 
 
-def test_finalize_adds_last_verdict(world: World) -> None:
-    plan = planned(world, resolved=1)
-    late = plan.units[0]
-    name = f"runs/{RUN}/units/{late.instance_id}/{late.attempt}/grade.json"
-    grade = world.store.get(name)
-    world.store.delete_many([name])
-    write_report(world.store, RUN)
-    assert not world.summary().complete
-    world.store.put(name, grade)
-    assert world.finalize().returncode == 0
-    assert world.summary().complete
-
-
 def test_finalize_follows_redo(world: World) -> None:
     plan = planned(world, unresolved=1)
     write_report(world.store, RUN)
@@ -255,12 +242,6 @@ def test_finalize_names_unreadable_nodes(world: World) -> None:
     assert result.returncode == 75
     assert f"the nodes of Workflow {PARENT}-s00001 are only in Argo's database" in result.stderr
     assert world.summary().failures == {"out_of_memory": 1}
-
-
-def test_finalize_retries_api_server(world: World) -> None:
-    planned(world, resolved=1)
-    world.api.busy = 3
-    assert world.finalize().returncode == 0
 
 
 def test_finalize_ends_within_its_time(world: World) -> None:

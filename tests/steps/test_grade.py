@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,11 @@ from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.verdict import EvalScript, GradeRecord, InstanceLog, Outcome, Report, TestLog
 from tests.forked_program import run_program
 from tests.paths import ROOT
+from tests.steps.grading import conftest
 from tests.steps.grading.conftest import GOLD, IMAGE, Lab, eval_script
 
+lab = conftest.lab
 OFFICIAL = (TestLog, Report, InstanceLog, EvalScript)
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    new_lab = Lab(tmp_path_factory.mktemp("images"))
-    yield new_lab
-    new_lab.close()
 
 
 class Unit:
@@ -43,10 +37,7 @@ class Unit:
             {
                 "agent": {"name": agent},
                 "sandbox": {"local": {"images": str(lab.images)}},
-                "grading": {
-                    "timeout_s": changes.pop("timeout_s", 60),
-                    "confirm": changes.pop("confirm", "resolved"),
-                },
+                "grading": {"timeout_s": changes.pop("timeout_s", 60), "confirm": changes.pop("confirm", "resolved")},
             }
         )
         lock = DatasetLock(name="made", split="test", revision=None, rows=1, sha256="0" * 64)

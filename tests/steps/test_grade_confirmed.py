@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,14 @@ import pytest
 
 from swe_argo.steps.contracts.verdict import Confirmation, ConfirmationOutcome, Outcome, ValidatedTwins
 from tests.paths import ROOT
+from tests.steps.grading import conftest
 from tests.steps.grading.conftest import FOUR, FOUR_TESTS, GOLD, Lab, eval_script
 from tests.steps.test_grade import Unit
 from tests.workflows.command import wait_for
 
+lab = conftest.lab
+NOT_CONFIRMED, CONTRADICTED = ConfirmationOutcome.NOT_CONFIRMED, ConfirmationOutcome.CONTRADICTED
 ALL_FILES = {"test_output.txt", "report.json", "run_instance.log", "eval.sh"}
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    new_lab = Lab(tmp_path_factory.mktemp("images"))
-    yield new_lab
-    new_lab.close()
 
 
 def make_unit(
@@ -60,6 +55,8 @@ def test_grade_confirms_and_stores_twins(lab: Lab, tmp_path: Path) -> None:
     twins = read_twins(first)
     assert set(FOUR) <= set(twins.sites)
     assert not twins.needs_network
+    assert FOUR_TESTS in (first.outputs / "eval.sh").read_text()
+    assert "5 passed" in (first.outputs / "test_output.txt").read_text()
 
     folder = tmp_path / "again"
     folder.mkdir()
@@ -69,13 +66,6 @@ def test_grade_confirms_and_stores_twins(lab: Lab, tmp_path: Path) -> None:
     assert not (again.outputs / ValidatedTwins.file).exists()
 
 
-def test_grade_keeps_first_files(lab: Lab, tmp_path: Path) -> None:
-    unit = make_unit(lab, tmp_path)
-    assert confirm(unit).outcome is ConfirmationOutcome.CONFIRMED
-    assert FOUR_TESTS in (unit.outputs / "eval.sh").read_text()
-    assert "5 passed" in (unit.outputs / "test_output.txt").read_text()
-
-
 WRONG = b"diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+x\n"
 
 
@@ -83,8 +73,6 @@ WRONG = b"diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -
     ("setting", "submission", "integrity"),
     [
         ("resolved", ("gold", GOLD), "ok"),
-        ("resolved", ("idle", b""), "ok"),
-        ("resolved", ("given", WRONG), "ok"),
         ("always", ("idle", b""), "ok"),
         ("always", ("given", WRONG), "ok"),
         ("never", ("given", GOLD), "unconfirmed"),
@@ -100,6 +88,7 @@ def test_grade_without_confirmation(
     assert unit.record.integrity.verdict == integrity
 
 
+@pytest.mark.long
 def test_gold_patches_can_be_confirmed(lab: Lab, tmp_path: Path) -> None:
     assert confirm(make_unit(lab, tmp_path, agent="gold", confirm="always")).outcome is ConfirmationOutcome.CONFIRMED
 
@@ -115,21 +104,12 @@ MARK = b"diff --git a/mark b/mark\nnew file mode 100644\n--- /dev/null\n+++ b/ma
 @pytest.mark.parametrize(
     ("then", "outcome", "reason"),
     [
+        pytest.param(*("sleep 60", NOT_CONFIRMED, "the tests timed out"), marks=pytest.mark.long),
+        ("exit 3", NOT_CONFIRMED, "the log is not gradeable"),
         pytest.param(
-            *("sleep 60", ConfirmationOutcome.NOT_CONFIRMED, "the tests timed out"),
-            marks=pytest.mark.long,
+            *("echo 'assert 0' >>tests/test_calc.py", NOT_CONFIRMED, "5 tests that had passed"), marks=pytest.mark.long
         ),
-        ("exit 3", ConfirmationOutcome.NOT_CONFIRMED, "the log is not gradeable"),
-        (
-            "echo 'assert 0' >>tests/test_calc.py",
-            ConfirmationOutcome.NOT_CONFIRMED,
-            "5 tests that had passed",
-        ),
-        (
-            "sed -i 's/assert/assert True or/' tests/test_calc.py",
-            ConfirmationOutcome.CONTRADICTED,
-            "tests with a wrong expected value passed",
-        ),
+        ("sed -i 's/assert/assert True or/' tests/test_calc.py", CONTRADICTED, "with a wrong expected value passed"),
     ],
 )
 def test_confirmation_keeps_verdict(
@@ -141,7 +121,7 @@ def test_confirmation_keeps_verdict(
     assert confirmation.outcome is outcome, confirmation
     assert reason in confirmation.reason
     assert confirmation.excerpt
-    contradicted = outcome is ConfirmationOutcome.CONTRADICTED
+    contradicted = outcome is CONTRADICTED
     assert unit.record.integrity.verdict == ("suspect" if contradicted else "unconfirmed")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -12,8 +11,12 @@ import pytest
 
 from swe_argo.steps.contracts.data import Plan, RunFile
 from swe_argo.steps.contracts.record import key
+from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.contracts.workflow_marks import Shard
+from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.planning.dataset import describe_kinds
+from swe_argo.steps.planning.growth import refuse_model
 from swe_argo.steps.store import open_store
 from swe_argo.steps.store.records import read_record
 from swe_argo.steps.store.run_lock import DEAD_S, Lock
@@ -141,11 +144,8 @@ def test_grown_plan_has_only_new_units(desk: Desk) -> None:
     assert grown.returncode == 0, grown.stderr
     assert "note: run planned grows: 2 -> 4 instances, 1 -> 2 attempts; existing results are kept" in grown.stderr
     assert (desk.out / "outcome").read_text() == "6 units to do, 2 done before"
-    assert [
-        unit.begins for unit in desk.read_plan().units if (unit.instance_id, unit.attempt) in [(b, 1) for b in before]
-    ] == [
-        "none",
-        "none",
+    assert [(unit.instance_id, unit.attempt) for unit in desk.read_plan().units if unit.begins == "none"] == [
+        (name, 1) for name in before
     ]
     parts = [unit for number in range(2) for unit in desk.shard(number).units]
     assert len(parts) == 6
@@ -192,20 +192,12 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
-def test_plan_refuses_bad_model_name(desk: Desk, tmp_path: Path, name: str) -> None:
-    predictions = tmp_path / "preds.json"
-    predictions.write_text(json.dumps([{"instance_id": ID, "model_name_or_path": name, "model_patch": ""}]))
-    given_spec = json.dumps({"agent": {"name": "given", "predictions": str(predictions)}})
-    selection = f'--set=select.instance_ids=["{ID}"]'
-    gold_flags = ("--set=agent.name=gold", "--set=select.k=1", f"--spec-text={json.dumps({'agent': {'model': name}})}")
-    for flags in ((f"--spec-text={given_spec}", selection), gold_flags)[: 1 if len(name) > 10 else 2]:
-        result = desk.plan(*flags)
-        assert result.returncode == 64, result.stderr
-        line = result.stderr.strip().splitlines()[-1]
-        assert "agent.model" in line
-        assert line.isprintable()
-        assert len(line) < 500
-        assert not list(desk.store.rglob("*.json"))
+def test_bad_model_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        refuse_model(RunSpec(run_id="r"), name)
+    assert refusal.value.field == "agent.model"
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 500
 
 
 def test_plan_accepts_other_model_name(desk: Desk, tmp_path: Path) -> None:
@@ -217,10 +209,17 @@ def test_plan_accepts_other_model_name(desk: Desk, tmp_path: Path) -> None:
     assert desk.plan(f"--spec-text={json.dumps(run_spec)}", "--set=agent.model=good").returncode == 0
 
 
-def test_plan_bounds_model_and_run_name(desk: Desk) -> None:
-    result = desk.plan("--set=agent.name=gold", f"--set=agent.model={'m' * 200}", run="r" * 63)
-    assert result.returncode == 64
-    assert "of more than 255 bytes" in result.stderr
+def test_model_name_is_bounded_with_run_id() -> None:
+    with pytest.raises(ConfigError, match="of more than 255 bytes"):
+        refuse_model(RunSpec(run_id="r" * 63), "m" * 200)
     for name in ("Qwen/Qwen3-Coder-480B", "qwen2.5-coder:7b", "模型 1", "a" * 200):
-        assert desk.plan("--set=agent.name=gold", f"--set=agent.model={name}", "--set=select.k=1").returncode == 0
-        shutil.rmtree(desk.store)
+        refuse_model(RunSpec(run_id="r"), name)
+
+
+def test_describe_kinds_groups_reasons() -> None:
+    reasons = {f"a__b-{number}": f"a__b-{number}: log_parser 'x' is not supported" for number in range(3)}
+    line = describe_kinds(reasons | {"a__b-9": "a__b-9: patch is empty"})
+    assert line == "3 (a__b-0, ...): log_parser 'x' is not supported; 1 (a__b-9): patch is empty"
+    line = describe_kinds({f"a__b-{number}": f"reason {number} {'x' * 500}" for number in range(1000)})
+    assert line.endswith("; 997 for 997 other reasons")
+    assert len(line) < 600

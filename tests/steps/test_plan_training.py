@@ -75,14 +75,7 @@ def figures(step: int, groups: list[LearnedGroup]) -> StepFigures:
 def validation(dataset: DatasetLock, fitness: dict[str, Fitness]) -> Validation:
     shared: dict[str, Any] = {"row_sha256": "", "image": "i", "image_digest": None, "gold": [], "gold_resolved": 0}
     numbers = {"resource_factor": 1.0, "timeout_s": 9, "grading_network": True}
-    resources = ValidationResources(
-        backend="local",
-        cpus=None,
-        memory_mb=None,
-        disk_mb=None,
-        machines=[],
-        **numbers,
-    )
+    resources = ValidationResources(backend="local", cpus=None, memory_mb=None, disk_mb=None, machines=[], **numbers)
     return Validation(
         validation_id="v",
         dataset=dataset,
@@ -232,17 +225,3 @@ def test_training_defaults_yield_to_spec(tmp_path: Path) -> None:
     spec = TrainFile.from_bytes(open_store(str(tmp_path / "store")).get(key(TrainFile, "two"))).spec
     assert (spec.name, spec.proxy_url, spec.run.retries) == ("two", None, 1)
     assert (spec.run.sandbox.backend, spec.run.sandbox.resource_factor) == ("kubernetes", 2.0)
-
-
-def test_bucket_training_equals_folder(bucket: str, store: Store) -> None:
-    remote = open_store(f"s3://{bucket}/team", create=True)
-    trainings = []
-    for place in (store, remote):
-        training = plan(place, **{"held_out.share": 0.2, "held_out.every": 3})
-        learn(place, 2)
-        assert plan(place, **{"held_out.share": 0.2, "held_out.every": 3}).pool == training.pool
-        third = plan_rollouts(place, training, 3)
-        assert third is not None
-        assert plan_rollouts(place, training, 2) is None
-        trainings.append((training.pool, training.held_out, third.select.instance_ids))
-    assert trainings[0] == trainings[1]

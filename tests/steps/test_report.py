@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,8 @@ from swe_argo.steps.contracts.data import Unit
 from swe_argo.steps.reports.comparison.record import Comparison
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.write import write_report
-from swe_argo.steps.store import Store, open_store
+from swe_argo.steps.store import Store
+from tests.forked_program import run_program
 from tests.steps.reports.synthetic import Synthetic
 
 FOLDER = "runs/synthetic/report/"
@@ -155,38 +154,6 @@ def test_units_table_has_typed_rows(store: Store, tmp_path: Path) -> None:
     assert sum(row["total_seconds"] for row in rows) == pytest.approx(summary.seconds["total"].total)
 
 
-def test_report_runs_as_program(store: Store) -> None:
-    Synthetic(instances=3).write(store)
-    command = [sys.executable, "-m", "swe_argo.steps.report", "--store", store.url, "--run", "synthetic"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    assert store.keys(FOLDER)
-
-
-def test_report_in_bucket_equals_folder(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    boto3 = pytest.importorskip("boto3")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    from swe_argo.steps.settings import settings
-
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        settings.cache_clear()
-        boto3.client("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket="runs-here")
-        bucket = open_store("s3://runs-here/some/prefix", create=True)
-        for place in (store, bucket):
-            Synthetic(instances=8, attempts=2).write(place)
-            write_report(place, "synthetic")
-        assert contents(bucket) == contents(store)
-    finally:
-        server.stop()
-        settings.cache_clear()
-
-
 def nights(store: Store, *names: str, **spec: Any) -> None:
     """Finished runs of one spec, one a day."""
     for number, name in enumerate(names):
@@ -249,19 +216,11 @@ def test_report_notes_no_comparison(store: Store, against: str, message: str) ->
     assert message in page
 
 
-def test_report_mentions_no_runs_unasked(store: Store) -> None:
-    nights(store, "one", "two")
-    write_report(store, "one")
-    write_report(store, "two")
-    assert b"ompared with" not in store.get("runs/two/report/report.html")
-
-
 def test_report_program_writes_outcome(store: Store, tmp_path: Path) -> None:
     nights(store, "one", "two")
-    command = [sys.executable, "-m", "swe_argo.steps.report", "--store", store.url, "--run"]
     for run, against in (("one", ""), ("two", "last")):
-        out = str(tmp_path / run)
-        result = subprocess.run([*command, run, "--against", against, "--out", out], capture_output=True, check=False)
+        words = ["--store", store.url, "--run", run, "--against", against, "--out", str(tmp_path / run)]
+        result = run_program("swe_argo.steps.report", words)
         assert result.returncode == 0, result.stderr
     summary = Summary.from_bytes(store.get("runs/two/report/summary.json"))
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["outcome", "report.html"]

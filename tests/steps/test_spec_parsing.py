@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swe_argo.steps.contracts.sandbox_spec import KubernetesSpec, SandboxSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.spec_parsing import Tables, check_spec, merge_tables, of_text, put_item
+from swe_argo.steps.spec_parsing import Tables, check_spec, merge_tables, of_text, put_item, suggest_fields
 
 TABLES = st.recursive(
     st.dictionaries(st.sampled_from("abc"), st.integers()),
@@ -84,3 +84,28 @@ def test_nested_name_comes_first() -> None:
     sandbox = SandboxSpec(**fields)
     assert (sandbox.kubernetes.context, sandbox.kubernetes.namespace) == ("eks", "b")
     assert SandboxSpec(**fields | {"kubernetes": KubernetesSpec(namespace="own")}).kubernetes.namespace == "own"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("k = 5", "'select.k'"),
+        ("model = 'openai/m'", "'agent.model'"),
+        ("base_url = 'x'", "'llm.base_url'"),
+        ("[agent]\ndataset = 'mini'", "'dataset'"),
+        ("memory_mb = 5", "'sandbox.memory_mb'"),
+        ("max-iterations = 5", "'agent.max_steps'"),
+        ("timeout_s = 5", "'agent.timeout_s' or 'grading.timeout_s'"),
+        ("[selection]\nk = 5", "'select'"),
+        ("datset = 'x'", "'dataset'"),
+        ("[agent]\nmax_stps = 5", "'agent.max_steps'"),
+    ],
+)
+def test_misplaced_field_has_suggestion(text: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_spec(of_text(text, "RUN.toml"), "RUN.toml")
+    assert caught.value.reason.endswith(f"; did you mean {expected}?")
+
+
+def test_unknown_field_has_no_suggestion() -> None:
+    assert suggest_fields("zzzz", ["dataset", "select.k"]) == ""

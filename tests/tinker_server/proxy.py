@@ -36,12 +36,10 @@ class RunningProxy:
         return self.url.removesuffix("/v1")
 
     def answer(self, text: str, **more: object) -> Sampled:
-        """Return an answer with this text and its end."""
         end = [] if more.get("at_limit") else [self.template.stop_ids[0]]
         return Sampled([*self.template.encode(text), *end], **more)  # type: ignore[arg-type]
 
     def says(self, text: str, **more: object) -> None:
-        """Answer with this text from now on."""
         sampled = self.answer(text, **more)
         self.server.answer = lambda *_: sampled
 

@@ -86,7 +86,6 @@ class TinkerServer:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def app(self) -> Starlette:
-        """Return the routes of sampling and training."""
         handlers: dict[str, Callable[[Request], Any]] = {
             "client/config": self._config,
             "create_session": self._create_session,
@@ -182,8 +181,8 @@ def logprobs_of(prompt: list[int], tokens: list[int]) -> list[float]:
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    """Serve an app on a free port, in a thread; yield its address."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    quick: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "timeout_graceful_shutdown": 1}
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, **quick))
     started = threading.Event()
     real_startup = server.startup
 
@@ -205,7 +204,6 @@ def serving(app: Any) -> Iterator[str]:
 
 @contextmanager
 def tinker_server(answer: Answerer, context: int = 4096) -> Iterator[TinkerServer]:
-    """Run a server whose model answers so."""
     server = TinkerServer(answer, context)
     with serving(server.app()) as server.url:
         yield server

@@ -85,7 +85,6 @@ class Trainer:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def routes(self) -> dict[str, Callable[[Request], Any]]:
-        """Return the routes of training."""
         return {
             "create_model": self._create_model,
             "load_weights": self._load_weights,

@@ -8,17 +8,19 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tinker.proto import tinker_public_pb2 as pb2
 
-from tests.trainer import wire
 from tests.trainer.upstream import FailedError, RefusedError, Upstream
 from tests.trainer.weights import WeightsBook
 
 Json = dict[str, Any]
 PROTOBUF = "application/x-protobuf"
+NUMBERS = {pb2.DTYPE_FLOAT32: (np.float32, "float32"), pb2.DTYPE_INT64: (np.int64, "int64")}
 POLL_S = 40.0
 """Seconds after which an unfinished request is answered with 408, like Tinker's, and polled again."""
 
@@ -38,7 +40,6 @@ class Bridge:
         self._numbers = itertools.count()
 
     def app(self) -> Starlette:
-        """Return the routes of sampling and training."""
         routes: dict[str, Callable[[Request], Awaitable[Any]]] = {
             "client/config": _constant({}),
             "client/dynamic_config": _constant({}),
@@ -99,14 +100,13 @@ class Bridge:
         }
 
     async def _forward_backward(self, request: Request) -> Json:
-        name, forward_only, content = wire.read_forward_backward(await request.body())
-        model_id, path = self._book.model(name).upstream_id, "forward" if forward_only else "forward_backward"
-        if not forward_only:
-            self.learnt.append((name, content))
-            if self.shuffling:
-                content = content | {"data": shuffled(content["data"], self.shuffling)}
-        request_id = await self._upstream.submit(path, model_id=model_id, **{f"{path}_input": content})
-        return self._promise(_as_protobuf(self._upstream.result(request_id), wire.write_forward_backward))
+        name, content = read_forward_backward(await request.body())
+        model_id = self._book.model(name).upstream_id
+        self.learnt.append((name, content))
+        if self.shuffling:
+            content = content | {"data": shuffled(content["data"], self.shuffling)}
+        request_id = await self._upstream.submit("forward_backward", model_id=model_id, forward_backward_input=content)
+        return self._promise(_as_protobuf(self._upstream.result(request_id), write_forward_backward))
 
     async def _optim_step(self, request: Request) -> Json:
         body = await request.json()
@@ -123,13 +123,8 @@ class Bridge:
 
     async def _save_for_sampler(self, request: Request) -> Json:
         body = await request.json()
-        answer: Json = {"type": "save_weights_for_sampler"}
-        if body.get("path"):
-            path = f"tinker://{body['model_id']}/sampler_weights/{body['path']}"
-            return await self._save(body, path, answer | {"path": path})
-        sampler = self._name("sampler")
-        self._samplers[sampler] = f"tinker://{body['model_id']}/sampler_weights/{sampler}"
-        return await self._save(body, str(self._samplers[sampler]), answer | {"sampling_session_id": sampler})
+        path = f"tinker://{body['model_id']}/sampler_weights/{body['path']}"
+        return await self._save(body, path, {"type": "save_weights_for_sampler", "path": path})
 
     async def _save(self, body: Json, path: str, answer: Json, overwrite: bool = False) -> Json:
         request_id = await self._book.begin_save(body["model_id"], path, overwrite)
@@ -157,7 +152,7 @@ class Bridge:
         path = self._samplers[body["sampling_session_id"]]
         fields = {name: body[name] for name in ("prompt", "sampling_params", "num_samples") if name in body}
         ids = [self._name("sequence") for _ in range(body.get("num_samples", 1))]
-        return self._promise(_as_protobuf(self._sampled(path, fields), wire.write_samples), sample_sequence_ids=ids)
+        return self._promise(_as_protobuf(self._sampled(path, fields), write_samples), sample_sequence_ids=ids)
 
     async def _sampled(self, path: str | None, fields: Json) -> Json:
         if path is None:
@@ -228,6 +223,57 @@ def _answering(handler: Callable[[Request], Awaitable[Any]]) -> Callable[[Reques
         return answer if isinstance(answer, Response) else JSONResponse(answer)
 
     return route
+
+
+def read_forward_backward(body: bytes) -> tuple[str, Json]:
+    """Return the model id, and the input in JSON."""
+    message = pb2.ForwardBackwardRequest()
+    message.ParseFromString(body)
+    data = [
+        {
+            "model_input": {"chunks": [_read_chunk(chunk) for chunk in datum.model_input]},
+            "loss_fn_inputs": {name: _read_tensor(value) for name, value in datum.loss_fn_inputs.items()},
+        }
+        for datum in message.data
+    ]
+    config = dict(message.loss_fn_config) or None
+    return message.model_id, {"data": data, "loss_fn": message.loss_fn, "loss_fn_config": config}
+
+
+def write_forward_backward(answer: Json) -> bytes:
+    """Return the protobuf answer; its ``loss:sum`` adds up skyrl's losses per token."""
+    message = pb2.ForwardBackwardOutput(loss_fn_output_type="ArrayRecord")
+    outputs = answer["loss_fn_outputs"]
+    record = message.loss_fn_outputs.add(num_datums=len(outputs))
+    for name in outputs[0] if outputs else ():
+        arrays = [np.asarray(output[name]["data"], np.float32) for output in outputs]
+        record.fields[name].dtype = pb2.DTYPE_FLOAT32
+        record.fields[name].data = b"".join(array.tobytes() for array in arrays)
+        record.fields[name].offsets = np.cumsum([0, *(array.nbytes for array in arrays)], dtype=np.int64).tobytes()
+        if name == "elementwise_loss":
+            message.metrics["loss:sum"] = float(sum(array.sum(dtype=np.float64) for array in arrays))
+    return bytes(message.SerializeToString())
+
+
+def write_samples(answer: Json) -> bytes:
+    message = pb2.SampleResponse()
+    for sequence in answer["sequences"]:
+        stopped = sequence["stop_reason"] == "stop"
+        message.sequences.add(
+            stop_reason=pb2.STOP_REASON_STOP if stopped else pb2.STOP_REASON_LENGTH,
+            tokens=np.asarray(sequence["tokens"], np.int32).tobytes(),
+            logprobs=np.asarray(sequence["logprobs"], np.float32).tobytes(),
+        )
+    return bytes(message.SerializeToString())
+
+
+def _read_chunk(chunk: Any) -> Json:
+    return {"type": "encoded_text", "tokens": np.frombuffer(chunk.encoded_text.tokens, np.int32).tolist()}
+
+
+def _read_tensor(tensor: Any) -> Json:
+    kind, name = NUMBERS[tensor.dtype]
+    return {"data": np.frombuffer(tensor.dense, kind).tolist(), "dtype": name, "shape": list(tensor.shape)}
 
 
 def shuffled(data: list[Json], chance: random.Random) -> list[Json]:

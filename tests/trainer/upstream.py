@@ -39,18 +39,15 @@ class Upstream:
         )
 
     async def post(self, path: str, /, **body: Any) -> Json:
-        """Return the immediate answer. Raises RefusedError."""
         response = await self._client.post(path, json=body)
         if response.status_code != httpx.codes.OK:
             raise RefusedError(response.status_code, _detail(response))
         return dict(response.json())
 
     async def submit(self, path: str, /, **body: Any) -> str:
-        """Queue a request; return its id. Raises RefusedError."""
         return str((await self.post(path, **body))["request_id"])
 
     async def result(self, request_id: str) -> Json:
-        """Return the result of a queued request. Raises FailedError."""
         while True:
             response = await self._client.post("retrieve_future", json={"request_id": request_id})
             if response.status_code == httpx.codes.OK:
@@ -60,7 +57,6 @@ class Upstream:
                 raise FailedError(_detail(response), "user" if user else "server")
 
     async def submit_and_wait(self, path: str, /, **body: Any) -> Json:
-        """Queue a request and return its result."""
         return await self.result(await self.submit(path, **body))
 
 

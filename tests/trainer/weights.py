@@ -65,33 +65,28 @@ class WeightsBook:
     _beating: asyncio.Task[None] | None = None
 
     async def create(self, model: str, session: str, rank: int, seed: int | None) -> None:
-        """Create an adapter. Raises FailedError, RefusedError."""
         upstream_id = await self._create(session, rank, seed)
         self.models[model] = TrainedModel(upstream_id, rank, session)
         fresh = await self.upstream.submit_and_wait("save_weights", model_id=upstream_id, path=self._name())
         await self._load(upstream_id, fresh["path"])
 
     async def create_from(self, model: str, session: str, path: str) -> None:
-        """Create an adapter from saved weights and optimizer state. Raises FailedError, RefusedError."""
         state = self.state(path)
         upstream_id = await self._create(session, state.rank, None)
         self.models[model] = TrainedModel(upstream_id, state.rank, session)
         await self._load(upstream_id, state.upstream_path)
 
     def state(self, path: str) -> SavedWeights:
-        """Return saved weights. Raises RefusedError if there are none."""
         if path not in self.states:
             raise RefusedError(404, f"there is nothing at {path}")
         return self.states[path]
 
     def model(self, name: str) -> TrainedModel:
-        """Return a model. Raises RefusedError if it does not exist."""
         if name not in self.models:
             raise RefusedError(404, f"there is no model {name}")
         return self.models[name]
 
     async def begin_save(self, model: str, path: str, overwrite: bool) -> str:
-        """Begin to save; return the request for ``end_save``. Raises RefusedError."""
         if path in self.states and not overwrite:
             raise RefusedError(409, f"{path} is there already")
         return await self.upstream.submit("save_weights", model_id=self.model(model).upstream_id, path=self._name())
@@ -117,7 +112,6 @@ class WeightsBook:
             adapter.busy -= 1
 
     async def end_session(self, session: str) -> None:
-        """Free the models of a session."""
         for name in [name for name, model in self.models.items() if model.session == session]:
             await self.upstream.submit_and_wait("unload_model", model_id=self.models.pop(name).upstream_id)
 

@@ -49,12 +49,10 @@ def task_of(env: vf.Env, instance_id: str = INSTANCE) -> vf.Task:
 
 
 async def play_episode(env: vf.Env, script: Script) -> vf.Episode:
-    """Play one episode of the instance with a scripted model."""
     with model_server(script) as server:
         return await run_episode(env, vf.EvalClientConfig(base_url=server.url, api_key_var="NO_KEY"))
 
 
 async def run_episode(env: vf.Env, client: Any) -> vf.Episode:
-    """Play one episode of the instance with this client."""
     async with env.serving():
         return await env.run_episode(task_of(env), vf.ModelContext(model="scripted", client=client))

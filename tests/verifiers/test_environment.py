@@ -44,7 +44,6 @@ Sandboxes = Callable[[], list[str]]
 
 
 def evaluate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run verifiers' own command."""
     code = "from verifiers.v1.cli.eval.main import main; main()"
     command = [sys.executable, "-c", code, ID, "--no-push", "--no-rich", "-o", str(folder), *words]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}"}
@@ -94,7 +93,7 @@ def test_verifiers_command_evaluates(exported: Path, tmp_path: Path, sandboxes: 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--env.taskset.data", "/no/such/folder"], "there is no /no/such/folder: swe-argo export --format verl"),
+        (["--env.taskset.data", "/no/such/folder"], "/no/such/folder does not exist: create it with swe-argo export"),
         (["--env.taskset.task.suspect", "maybe"], "'drop' or 'keep'"),
         (["--env.taskset.task.output-chars", "1"], "greater than or equal to 200"),
         (["--env.taskset.backend", "docker"], "backend"),
@@ -104,6 +103,7 @@ def test_wrong_option_is_one_line(
     tmp_path: Path, words: list[str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["vf-eval"])
+    monkeypatch.setenv("COLUMNS", "300")  # a message is not wrapped
     with pytest.raises(SystemExit) as ended:
         main([ID, "-o", str(tmp_path), *words, "--dry-run"])
     printed = capsys.readouterr()

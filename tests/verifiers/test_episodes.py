@@ -101,12 +101,6 @@ def test_episode_is_graded(exported: Path, sandboxes: Sandboxes, name: str) -> N
         assert trace.metrics == {"acc": 1.0, "suspect": 0.0}
 
 
-def test_invalid_patch_may_be_corrected(exported: Path) -> None:
-    messages: list[str] = []
-    assert trace_of(exported, record_messages(messages, call("submit_solution", patch=INVALID), SUBMIT)).reward == 1.0
-    assert "The patch was not taken: it does not apply" in messages[1]
-
-
 def test_doubtful_reward_follows_options(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def grade(*_: object) -> SimpleNamespace:
         return SimpleNamespace(record=record)
@@ -148,21 +142,6 @@ def test_invalid_calls_are_answered(exported: Path) -> None:
     assert messages[2].startswith("The arguments of bash are no JSON: ")
     assert messages[3] == "The arguments of bash are to be a JSON object."
     assert messages[4].startswith("bash needs a command")
-
-
-def test_parallel_calls_run_in_order(exported: Path) -> None:
-    messages: list[str] = []
-    lines = ("sleep 1; echo one >> /tmp/order", "echo two >> /tmp/order", "echo $(cat /tmp/order)")
-    several = Answer(calls=tuple(Call("bash", {"command": line}) for line in lines))
-    trace_of(exported, record_messages(messages, several, FINAL))
-    assert messages[1] == "Exit code: 0\none two"
-
-
-def test_run_timeout_is_graded(isolation: None, tmp_path: Path, sandboxes: Sandboxes) -> None:
-    agent = {"timeout_s": 6, "command_timeout_s": 60}
-    data = export_mini(tmp_path / "out", agent=agent, select={"instance_ids": [INSTANCE]})
-    trace = trace_of(data, play(SOLVE, SLEEP))
-    assert (trace.ok, trace.reward, trace.num_turns) == (True, 1.0, 2)
 
 
 def test_lost_sandbox_is_retried(isolation: None, tmp_path: Path, sandboxes: Sandboxes) -> None:

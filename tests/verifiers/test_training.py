@@ -4,21 +4,62 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer
 
 from tests.byte_model import make_model
+from tests.http_server import Handler, serve
 
 vf = pytest.importorskip("verifiers.v1", reason="needs verifiers: make test-verifiers")
 
 from tests.verifiers.episodes import GOLD, make_env, run_episode  # noqa: E402
-from tests.verifiers.generate_server import generate_server, logprob_of  # noqa: E402
+
+
+@dataclass
+class GenerateServer:
+    """``url`` is the base_url of a client. ``texts``: the answers in turn."""
+
+    tokenizer: Tokenizer
+    texts: list[str]
+    url: str = ""
+    prompts: list[list[int]] = field(default_factory=list)
+    sampled: list[list[int]] = field(default_factory=list)
+
+
+def logprob_of(token: int) -> float:
+    return -0.25 - 0.001 * (token % 7)
+
+
+@contextmanager
+def generate_server(model: Path, *texts: str) -> Iterator[GenerateServer]:
+    """Run a server for one conversation. ``model``: the folder of its tokenizer."""
+    state = GenerateServer(Tokenizer.from_file(str(model / "tokenizer.json")), list(texts))
+
+    class Generate(Handler):
+        def respond(self) -> None:
+            if self.path.endswith("/models"):
+                return self.answer(200, {"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+            if self.path != "/inference/v1/generate":
+                return self.answer(404)
+            request = json.loads(self.body())
+            tokens = state.tokenizer.encode(state.texts[len(state.sampled)], add_special_tokens=False).ids
+            state.prompts.append(request["token_ids"])
+            state.sampled.append(tokens)
+            content = [{"token": f"token_id:{token}", "logprob": logprob_of(token)} for token in tokens]
+            choice = {"index": 0, "token_ids": tokens, "logprobs": {"content": content}, "finish_reason": "stop"}
+            return self.answer(200, {"request_id": f"request-{len(state.sampled)}", "choices": [choice]})
+
+    with serve(Generate) as address:
+        state.url = f"{address}/v1"
+        yield state
 
 
 def call(tool: str, **arguments: str) -> str:
-    """Return a tool call in Qwen3's format."""
     return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call><|im_end|>"
 
 

@@ -93,7 +93,6 @@ class Loops:
         return self.instantiate(OmegaConf.create(entry), server)
 
     def instantiate(self, entry: Any, server: ScriptedServer | None = None) -> Any:
-        """Make a loop of a whole entry."""
         return hydra.utils.instantiate(
             config=entry,
             trainer_config=DictConfigWrap(self.config),
@@ -107,7 +106,6 @@ class Loops:
         )
 
     async def run(self, store: str, instance_id: str, answers: Answers, **options: Any) -> AgentLoopOutput:
-        """Run a trajectory to its end."""
         return await self.serve(store, instance_id, ScriptedServer(self.tokenizer, answers), **options)
 
     async def serve(
@@ -124,7 +122,6 @@ class Loops:
 
 
 def row(store: str, instance_id: str, split: str = "train") -> dict[str, Any]:
-    """Return a row in the form that verl gives to a loop."""
     prompt = [{"role": "user", "content": f"Mend {instance_id}."}]
     extra = {"instance_id": instance_id, "split": split, "index": 0, "store": store}
     return {"raw_prompt": prompt, "extra_info": extra, "tools_kwargs": {}, "uid": "u", "session_id": 0}

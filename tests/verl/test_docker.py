@@ -34,7 +34,6 @@ KILLS = 3
 def store(
     docker_client: DockerClient, docker_host: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    """A store of rows for backend docker."""
     monkeypatch.setenv("SWE_ARGO_MINI_BASE", base_image(docker_client))
     settings.cache_clear()
     yield plan_rows(tmp_path / "store", "docker")
@@ -43,7 +42,6 @@ def store(
 
 @pytest.fixture
 def containers(docker_client: DockerClient) -> Callable[[], list[str]]:
-    """List the sandboxes of this process."""
     mine: dict[str, str | list[str] | bool] = {"label": ["swe-argo=sandbox", f"swe-argo/owner={process_owner()}"]}
     return lambda: [str(container.name) for container in docker_client.containers.list(all=True, filters=mine)]
 

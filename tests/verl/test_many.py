@@ -40,7 +40,6 @@ RESULTS = ROOT / "verl-results.json"
 
 
 def note(**figures: float) -> None:
-    """Add figures to verl-results.json."""
     existing = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps({**existing, **figures}, indent=1) + "\n")
 
@@ -132,7 +131,6 @@ def orphan_folders() -> list[Path]:
 
 
 def commands() -> list[int]:
-    """Return the processes of the rollouts' commands."""
     pids = []
     for process in psutil.process_iter():
         try:

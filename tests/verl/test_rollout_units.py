@@ -17,7 +17,6 @@ from tests.workflows.command import summary, swe_argo
 verl = pytest.importorskip("verl", reason="needs verl: make test-verl")
 
 from swe_argo.workflows.rollouts.rollout import LostRolloutError  # noqa: E402
-from swe_argo.workflows.rollouts.task import rollout_run_name  # noqa: E402
 from tests.verl.loops import Loops, ScriptedServer, call, play  # noqa: E402
 from tests.verl.test_tool_loop import GOLD, INSTANCE  # noqa: E402
 
@@ -83,13 +82,6 @@ def test_limited_answer_is_in_trajectory(isolation: None, tmp_path: Path) -> Non
     asyncio.run(loops.serve(store, INSTANCE, server, "val"))
     trajectory = Trajectory.from_bytes(open_store(store).get(key(Trajectory, RUN, INSTANCE, 1)))
     assert trajectory.steps[-1].message == "Let me see."
-
-
-def test_odd_experiment_name_is_stored(isolation: None, tmp_path: Path) -> None:
-    loops = Loops(tmp_path / "loops", "trainer.experiment_name='my grpo'")
-    store = plan_rows(tmp_path / "store")
-    asyncio.run(loops.serve(store, INSTANCE, ScriptedServer(loops.tokenizer, play("Let me see.")), "val"))
-    assert open_store(store).keys(f"runs/{rollout_run_name('my grpo', 'val', 10)}/units/")
 
 
 def test_training_rollouts_are_not_stored(loops: Loops, rows: str) -> None:

@@ -40,7 +40,6 @@ SCAFFOLDS = ["r2egym", "openhands", "sweagent", "mini-swe-agent"]
 
 
 def called(tool: str, thought: str = "", **arguments: str) -> str:
-    """Return an answer with a tool call in text."""
     return f"{function_text(tool, thought, **arguments).text}{END}"
 
 
@@ -80,7 +79,6 @@ class Rollout:
 
     @property
     def output(self) -> AgentLoopOutput:
-        """Run a trajectory of one sequence."""
         output = asyncio.run(self.run())
         assert isinstance(output, AgentLoopOutput)
         return output
@@ -227,17 +225,6 @@ def test_cancelled_rollout_cleans_up(loops: Loops, tmp_path: Path, sandboxes: Sa
             thread.join(60)
             assert not thread.is_alive()
     assert turns == [0]
-
-
-def test_server_error_is_raised(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:
-    def answers(_prompt: str, turn: int) -> str:
-        if turn:
-            raise RuntimeError("the server is gone")
-        return LOOK
-
-    with pytest.raises(RuntimeError, match="the server is gone"):
-        asyncio.run(Rollout(loops, tmp_path / "out", "r2egym", answers).run())
-    assert not sandboxes()
 
 
 def test_unanswered_rollout_is_lost(loops: Loops, tmp_path: Path, sandboxes: Sandboxes) -> None:

@@ -23,7 +23,7 @@ from omegaconf import OmegaConf  # noqa: E402
 
 from swe_argo.workflows.rollouts.machine import RolloutMachine  # noqa: E402
 from swe_argo.workflows.rollouts.rollout import LiveRollout, LostRolloutError  # noqa: E402
-from tests.verl.loops import Loops, ScriptedServer, call, play, recorded, row  # noqa: E402
+from tests.verl.loops import Loops, ScriptedServer, call, play, recorded  # noqa: E402
 
 Sandboxes = Callable[[], list[str]]
 INSTANCE = "mini__slugkit-2"
@@ -66,10 +66,11 @@ def test_gold_patch_earns_reward_1(loops: Loops, rows: str, sandboxes: Sandboxes
     assert output.extra_fields["reward_extra_info"] == {"acc": 1.0, "suspect": 0.0, "outcome": "resolved"}
 
 
-def test_changed_files_are_the_solution(loops: Loops, rows: str) -> None:
-    for last in (call("submit_solution"), "I am done.<|im_end|>"):
-        output = loops.play(rows, INSTANCE, play(SOLVE, last))
-        assert output.reward_score == 1.0
+@pytest.mark.parametrize(
+    "last", [call("submit_solution"), "I am done.<|im_end|>", call("submit_solution", patch=INVALID)]
+)
+def test_changed_files_are_the_solution(loops: Loops, rows: str, last: str) -> None:
+    assert loops.play(rows, INSTANCE, play(SOLVE, last)).reward_score == 1.0
 
 
 def test_invalid_patch_may_be_corrected(loops: Loops, rows: str, sandboxes: Sandboxes) -> None:
@@ -93,11 +94,6 @@ def test_doubtful_reward_follows_options(loops: Loops, rows: str, monkeypatch: p
     with pytest.raises(LostRolloutError, match="dropped"):
         loops.play(rows, INSTANCE, answers)
     assert loops.play(rows, INSTANCE, answers, unconfirmed="keep").reward_score == 1.0
-
-
-def test_changes_count_without_a_patch(loops: Loops, rows: str) -> None:
-    output = loops.play(rows, INSTANCE, play(call("submit_solution", patch=INVALID), SOLVE))
-    assert output.reward_score == 1.0
 
 
 def test_only_sampled_tokens_are_trained(loops: Loops, rows: str) -> None:
@@ -229,14 +225,3 @@ def test_permanent_loss_has_no_reward(loops: Loops, isolation: None, tmp_path: P
     store = plan_failing_rows(tmp_path, *[f"{role} 1"] * 2, retries=1)
     with pytest.raises(LostRolloutError, match="failed 2 times: the node went away"):
         loops.play(store, INSTANCE, play(call("submit_solution", patch=GOLD)))
-
-
-def test_worker_grades_its_share(loops: Loops, rows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 32)
-
-    async def grade() -> object:
-        loop = loops.make(ScriptedServer(loops.tokenizer, play()))
-        await loop.run({"logprobs": True}, **row(rows, INSTANCE), global_steps=1)
-        return loop.options.graders
-
-    assert asyncio.run(grade()) == 3  # 24 of this machine, by the 8 workers of grpo.yaml

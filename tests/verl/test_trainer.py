@@ -117,7 +117,6 @@ def test_sequences_share_the_advantage(config: Any, loops: Loops, isolation: Non
 
 
 def columns(*rows: dict[str, Any]) -> dict[str, Any]:
-    """Return a batch like the data loader's."""
     batch: dict[str, Any] = {"index": np.arange(len(rows))}
     fields = {
         "raw_prompt": [item["raw_prompt"] for item in rows],
@@ -143,7 +142,6 @@ def roll_out(config: Any, fields: dict[str, Any], server: ScriptedServer) -> Any
 
 
 def generate(config: Any, server: ScriptedServer, batch: Any) -> None:
-    """Run all rollouts of a batch in verl's worker."""
 
     async def work() -> None:
         worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class(config, server, None, None)

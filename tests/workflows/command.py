@@ -166,6 +166,14 @@ def children(pid: int) -> list[int]:
     return pids
 
 
+def family(root: int) -> list[int]:
+    """Return a process and all that descend from it, the outermost first."""
+    pids = [root]
+    for pid in pids:
+        pids += children(pid)
+    return pids
+
+
 def words_of(pid: int) -> bytes:
     """Return the command line of a process, empty if it has ended."""
     with suppress(OSError):

@@ -56,17 +56,12 @@ def test_failed_canary_only_warns(tmp_path: Path, words: tuple[str, ...]) -> Non
 
 
 @pytest.mark.long
-def test_canary_warning_survives_rerun(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_resume_grades_canary_again(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
     again = swe_argo(*words, "--stop-on-canary")
     assert again.returncode == EXIT_OK, "there is nothing to stop"
     assert "0 units to do" in again.stdout
     assert summary(str(tmp_path / "store"), "r").doubts[0].startswith(FAILED)
-
-
-@pytest.mark.long
-def test_resume_grades_canary_again(tmp_path: Path, words: tuple[str, ...]) -> None:
-    assert swe_argo(*words, "--canary", "2").returncode == EXIT_OK
     (tmp_path / "store/runs/r/units/good/1/grade.json").unlink()
     again = swe_argo(*words)
     assert "canary: grading 1 reference patch first" in again.stdout, again.stderr

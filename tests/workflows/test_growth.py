@@ -45,12 +45,6 @@ def test_run_grows_and_keeps_units(small: str) -> None:
     assert names == {"idle.r.json", "idle.r.attempt-2.json"}
 
 
-def test_idle_agent_leaves_empty_patch(small: str) -> None:
-    unit = Path(small, "runs", "r", "units", QUICK[0], "1")
-    assert json.loads((unit / "report.json").read_text())[QUICK[0]]["resolved"] is False
-    assert (unit / "patch.diff").read_bytes() == b""
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -16,18 +16,7 @@ from swe_argo.steps.contracts.ids import swebench_image
 from swe_argo.steps.datasets.mini import prepare
 from swe_argo.steps.store import open_store
 from tests.workflows import waiting_backend
-from tests.workflows.command import (
-    QUICK,
-    begin,
-    failures,
-    ids,
-    kill,
-    official,
-    steps_of,
-    summary,
-    swe_argo,
-    wait_for,
-)
+from tests.workflows.command import QUICK, begin, failures, ids, kill, official, steps_of, summary, swe_argo, wait_for
 
 RUN = ["--run-id", "r", "--attempts", "2", *ids(*QUICK[:2])]
 UNITS = 4

@@ -122,14 +122,6 @@ def test_run_refuses_changed_fields(gold: str) -> None:
     assert len(plan(gold, "gold").units) == 4
 
 
-def test_runs_and_show_describe_run(gold: str) -> None:
-    assert "4/4" in call("runs", "--store", gold).stdout
-    assert "resolved 4/4" in call("show", "gold", "--store", gold).stdout
-    text = call("show", "gold", QUICK[0], "--store", gold).stdout
-    assert "Fail to pass" in text
-    assert "diff --git" in text
-
-
 @pytest.mark.long
 def test_regrade_keeps_old_verdicts(gold: str) -> None:
     before = units_of(gold)

@@ -40,7 +40,7 @@ def check(row):
 
 
 ACME = ScriptedFamily(
-    check=check,
+    checks=(check,),
     name="acme",
     columns=RowColumns(("wants",)),
     facts={

@@ -219,17 +219,14 @@ class _EventObserver:
         def add(event: Event) -> None:
             nonlocal ended
             ended += event.kind in ("done", "failed")
-            name = f"canary {event.unit.instance_id}" if canary else unit_name(*_unit_key(event))
+            unit = event.unit
+            name = f"canary {unit.instance_id}" if canary else unit_name(unit.instance_id, unit.attempt)
             self._add(RunEvent("unit", f"{name}: {_describe(event)}", event, ended, total))
 
         yield add
 
     def judge_canary(self, result: CanaryResult) -> None:
         self._add(RunEvent("canary", result.sentence))
-
-
-def _unit_key(event: Event) -> tuple[str, int]:
-    return event.unit.instance_id, event.unit.attempt
 
 
 def _describe(event: Event) -> str:

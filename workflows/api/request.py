@@ -162,7 +162,6 @@ def _parse(variable: Variable, text: str) -> Any:
 
 
 def _unknown_notes(environment: dict[str, str]) -> list[str]:
-    """Return a note for each variable that has our prefix and is unknown."""
     names = [variable.name for variable in VARIABLES]
     notes = []
     for name in sorted(set(environment) - set(names)):
@@ -223,7 +222,6 @@ def make_request(fields: Mapping[str, Any] | None = None, *, file: str | Path | 
 
 
 def _without_paths(value: Any) -> Any:
-    """Return the value with paths converted to text."""
     if isinstance(value, Mapping):
         return {name: _without_paths(item) for name, item in value.items()}
     return str(value) if isinstance(value, PurePath) else value
@@ -237,8 +235,9 @@ def complete(tables: Tables, source: str) -> RunRequest:
         notes.append("a model and no --agent: r2egym works with it")
     chosen = merge_tables({}, tables)
     spec = check_spec(tables, source)
-    spec_with_id = spec if spec.run_id else spec.model_copy(update={"run_id": _name(spec)})
-    return RunRequest(spec_with_id, env, tuple(notes), chosen)
+    if not spec.run_id:
+        spec = spec.model_copy(update={"run_id": make_name(agent_of(spec.agent).name, spec.dataset)})
+    return RunRequest(spec, env, tuple(notes), chosen)
 
 
 def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
@@ -251,11 +250,6 @@ def _with_group(tables: Tables) -> tuple[Tables, dict[str, str], list[str]]:
     group = read_group(str(llm.get("config_file", RunSpec().llm.config_file)), str(llm["config"]))
     key = {KEY: group.key.get_secret_value()} if group.key else {}
     return merge_tables(group.fields, tables), key, list(group.notes)
-
-
-def _name(spec: RunSpec) -> str:
-    """Return the default run id: agent-dataset-time, with only legal characters."""
-    return make_name(agent_of(spec.agent).name, spec.dataset)
 
 
 def make_name(prefix: str, dataset: str, max_length: int = 63) -> str:

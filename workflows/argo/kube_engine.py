@@ -16,7 +16,15 @@ from swe_argo.steps.contracts.workflow_marks import API_VERSION
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.kube import kubeconfig
 from swe_argo.steps.kube.client import Cluster, RetryPolicy, error_message
-from swe_argo.steps.kube.requests import MERGE_PATCH, METADATA_LIST, list_objects, path, request_object, send_request
+from swe_argo.steps.kube.requests import (
+    MERGE_PATCH,
+    METADATA_LIST,
+    find_object,
+    list_objects,
+    path,
+    request_object,
+    send_request,
+)
 from swe_argo.workflows.argo.engine import LOG_LINES, STEP_CONTAINER, UNSEEN, Invisible, Plain, WorkflowHeader
 from swe_argo.workflows.object_names import SUBMITTER
 
@@ -62,27 +70,19 @@ class KubernetesEngine:
 
     def check_version(self) -> list[str]:
         """Check Argo's version with a strict dry-run create, which needs only the permission to submit."""
-        if (
-            self._read_if_allowed(
-                lambda: request_object(self._client, "GET", path("namespaces", name=self.namespace)),
-                "reading the namespace",
-            )
-            is None
-        ):
+        namespace = path("namespaces", name=self.namespace)
+        if self._read_if_allowed("reading the namespace", lambda: find_object(self._client, namespace)) is None:
             raise ConfigError(f"there is no namespace {self.namespace!r} in {self._cluster.name}", field="--namespace")
         where, query = path("workflows", self.namespace), {"dryRun": "All", "fieldValidation": "Strict"}
+        doing = "checking Argo's version"
         try:
-            call(
-                lambda: request_object(self._client, "POST", where, PROBE, query=query),
-                self._describe("checking Argo's version"),
-                PATIENCE,
-            )
+            self._call(doing, lambda: request_object(self._client, "POST", where, PROBE, query=query))
         except ApiException as error:
             unknown_fields = re.findall(r'unknown field \\?"spec\.([\w.\[\]]+?)\\?"', error_message(error))
             if error.status == 404 and "namespaces" not in error_message(error):
                 raise ConfigError(NO_ARGO.format(self._cluster.name)) from error
             if error.status != 400 or "sweArgoProbe" not in unknown_fields:
-                raise self._make_error(error, "checking Argo's version") from error
+                raise self._make_error(error, doing) from error
             if "templates[0].pendingTimeout" in unknown_fields:
                 raise ConfigError(
                     f"Argo Workflows in {self._cluster.name} is older than 4.1 (its CRDs have no pendingTimeout): "
@@ -93,23 +93,20 @@ class KubernetesEngine:
 
     def read_object(self, kind: str, name: str) -> Plain | Invisible | None:
         """Return the object: None if it is not found, UNSEEN if access is denied."""
-        return self._read_if_allowed(
-            lambda: request_object(self._client, "GET", path(kind, self.namespace, name)), f"reading {kind}"
-        )
+        where = path(kind, self.namespace, name)
+        return self._read_if_allowed(f"reading {kind}", lambda: find_object(self._client, where))
 
     def list_all(self, kind: str) -> list[Plain] | Invisible:
         """Return all objects of a kind."""
-        objects = self._read_if_allowed(
-            lambda: list_objects(self._client, path(kind, self.namespace)), f"listing {kind}"
-        )
-        return [] if objects is None else objects
+        where = path(kind, self.namespace)
+        return self._read_if_allowed(f"listing {kind}", lambda: list_objects(self._client, where)) or []
 
     def list_headers(self, selector: str) -> list[WorkflowHeader]:
         """List the Workflows by metadata alone; the phase is a label."""
         where, query = path("workflows", self.namespace), {"labelSelector": selector}
+        accept = {"Accept": METADATA_LIST}
         page = self._request(
-            "listing workflows",
-            lambda: request_object(self._client, "GET", where, query=query, headers={"Accept": METADATA_LIST}),
+            "listing workflows", lambda: request_object(self._client, "GET", where, query=query, headers=accept)
         )
         headers = [WorkflowHeader.of(item) for item in page.get("items") or []]
         return sorted(headers, key=lambda header: (header.created, header.name))
@@ -117,9 +114,7 @@ class KubernetesEngine:
     def workflow(self, name: str) -> Plain | None:
         """Return the whole Workflow."""
         where = path("workflows", self.namespace, name)
-        return self._request(
-            "reading a workflow", lambda: _none_if_gone(lambda: request_object(self._client, "GET", where))
-        )
+        return self._request("reading a workflow", lambda: find_object(self._client, where))
 
     def log_end(self, workflow: str, pod: str) -> str:  # noqa: ARG002 - part of the protocol
         """Return the end of the log, without retry: the next poll is soon."""
@@ -146,26 +141,34 @@ class KubernetesEngine:
     def stop(self, name: str, *, waits: bool = False) -> None:
         """Stop like argo stop and argo terminate (argo-workflows, workflow/util, StopWorkflow, TerminateWorkflow)."""
         body = {"spec": {"shutdown": "Terminate" if waits else "Stop"}}
-        self._request("stopping", lambda: self._patch("workflows", name, body))
+        self._change("stopping", "PATCH", path("workflows", self.namespace, name), body)
 
     def remove(self, name: str) -> None:
         """Delete the Workflow; Kubernetes deletes the objects that it owns."""
-        where = path("workflows", self.namespace, name)
-        self._request("removing", lambda: _none_if_gone(lambda: request_object(self._client, "DELETE", where)))
+        self._change("removing", "DELETE", path("workflows", self.namespace, name))
 
     def change_cron(self, name: str, spec: Plain) -> None:
         """Change the CronWorkflow by a merge patch."""
-        self._request("changing the nightly run", lambda: self._patch("cronworkflows", name, {"spec": spec}))
+        where = path("cronworkflows", self.namespace, name)
+        self._change("changing the nightly run", "PATCH", where, {"spec": spec})
 
-    def _patch(self, kind: str, name: str, body: Plain) -> None:
-        """Change an object by a merge patch; do nothing if it does not exist."""
-        where, headers = path(kind, self.namespace, name), {"Content-Type": MERGE_PATCH}
-        _none_if_gone(lambda: request_object(self._client, "PATCH", where, body, headers=headers))
+    def _change(self, operation: str, method: str, where: str, body: Plain | None = None) -> None:
+        """Delete an object, or change it by a merge patch; do nothing if it does not exist."""
+        headers = {"Content-Type": MERGE_PATCH} if body else None
 
-    def _read_if_allowed(self, act: Callable[[], T], operation: str) -> T | Invisible | None:
-        """Call ``act`` with retries; return None if the object does not exist, UNSEEN if the user may not read it."""
+        def act() -> None:
+            try:
+                request_object(self._client, method, where, body, headers=headers)
+            except ApiException as error:
+                if error.status != 404:
+                    raise
+
+        self._request(operation, act)
+
+    def _read_if_allowed(self, operation: str, act: Callable[[], T]) -> T | Invisible | None:
+        """Call ``act`` with retries; return None if the kind does not exist, UNSEEN if the user may not read it."""
         try:
-            return call(act, self._describe(operation), PATIENCE)
+            return self._call(operation, act)
         except ApiException as error:
             if error.status == 404:
                 return None
@@ -176,9 +179,12 @@ class KubernetesEngine:
     def _request(self, operation: str, act: Callable[[], T]) -> T:
         """Call ``act`` with retries. Raises ConfigError if the server refuses, InfraError if it does not answer."""
         try:
-            return call(act, self._describe(operation), PATIENCE)
+            return self._call(operation, act)
         except ApiException as error:
             raise self._make_error(error, operation) from error
+
+    def _call(self, operation: str, act: Callable[[], T]) -> T:
+        return call(act, self._describe(operation), PATIENCE)
 
     def _describe(self, operation: str) -> str:
         return f"{operation} in {self.where}"
@@ -196,13 +202,3 @@ class KubernetesEngine:
                 "(value submitters)"
             )
         return refusal_failure(error, self._describe(operation), field="")
-
-
-def _none_if_gone(act: Callable[[], T]) -> T | None:
-    """Return the result of a request, or None if its object does not exist."""
-    try:
-        return act()
-    except ApiException as error:
-        if error.status != 404:
-            raise
-        return None

@@ -25,34 +25,6 @@ if TYPE_CHECKING:
     from swe_argo.workflows.argo.bucket import Bucket
 
 
-def describe_small_quota(quotas: list[Plain], chart: Chart | None) -> str:
-    """Describe the first quota that is too small for one unit; return "" if there is none.
-
-    The size of the sandbox depends on the namespace and the spec; ``plan`` checks it on the cluster.
-    """
-    from swe_argo.steps.sandbox.kubernetes.checks.capacity import too_small
-
-    return too_small(quotas, *_unit_pods(chart))
-
-
-def quota_note(quotas: list[Plain], chart: Chart | None, limits: Plain) -> list[str]:
-    """Return a note if a pod quota allows fewer concurrent units than the limit of units."""
-    from swe_argo.steps.sandbox.kubernetes.checks.capacity import quota_limits, quota_use
-
-    units = int((limits.get("data") or {}).get("units") or 0)
-    for quota in quotas:
-        hard = quota_limits(quota)
-        # Without the first pod, which waits for a whole shard and not for one unit.
-        unit_pods = int(quota_use(quota, *_unit_pods(chart)[1:])["pods"])
-        pod_limit = hard.get("pods", hard.get("count/pods"))
-        if unit_pods and pod_limit is not None and int(pod_limit) // unit_pods < units:
-            return [
-                f"quota {quota['metadata']['name']!r} of {int(pod_limit)} pods allows {int(pod_limit) // unit_pods} "
-                f"concurrent units, the limit is {units}: the rest wait"
-            ]
-    return []
-
-
 def _unit_pods(chart: Chart | None) -> list[Plain]:
     """Return the pod that waits for the shard, the pod of a step, and a sandbox without resources."""
     control, step = (chart.control_pod or {}, chart.step_pod or {}) if chart else ({}, {})
@@ -62,13 +34,8 @@ def _unit_pods(chart: Chart | None) -> list[Plain]:
 def _quota_view(pod: Pod, patch: Plain) -> Plain:
     """Return the part of a pod that quotas look at: resources, priority class and deadline."""
     resources = {"requests": {"cpu": pod.cpu, "memory": pod.memory}, "limits": {"memory": pod.memory_limit}}
-    return {
-        "spec": {
-            "containers": [{"resources": resources}],
-            "priorityClassName": patch.get("priorityClassName"),
-            **({"activeDeadlineSeconds": pod.deadline_s} if pod.deadline_s else {}),
-        }
-    }
+    spec = {"containers": [{"resources": resources}], "priorityClassName": patch.get("priorityClassName")}
+    return {"spec": spec | ({"activeDeadlineSeconds": pod.deadline_s} if pod.deadline_s else {})}
 
 
 KEYS = ("LLM_API_KEY", "OPENAI_API_KEY")
@@ -152,12 +119,28 @@ def check(engine: Engine, spec: RunSpec, chart: Chart | None, *, has_api_key: bo
 def _check_quotas(
     engine: Engine, chart: Chart | None, quotas: list[Plain] | Invisible, limits: Plain | Invisible | None
 ) -> list[str]:
-    """Return notes about the namespace's quotas. Raises ConfigError if one is too small for a single unit."""
-    if isinstance(quotas, Invisible) or not quotas:
+    """Return a note if a quota of pods allows fewer concurrent units than the limit of units.
+
+    Raises ConfigError if a quota is too small for a single unit. The size of the sandbox depends on the namespace and
+    the spec; ``plan`` checks it on the cluster.
+    """
+    if isinstance(quotas, Invisible):
         return []
-    if problem := describe_small_quota(quotas, chart):
+    from swe_argo.steps.sandbox.kubernetes.checks.capacity import quota_limits, quota_use, too_small
+
+    waiter, *unit_pods = _unit_pods(chart)  # the waiter is for a whole shard
+    if problem := too_small(quotas, waiter, *unit_pods):
         raise ConfigError(f"{engine.where} is too small for one unit: {problem}; raise the quota")
-    return quota_note(quotas, chart, limits if isinstance(limits, dict) else {})
+    units = int((limits.get("data") or {}).get("units") or 0) if isinstance(limits, dict) else 0
+    for quota in quotas:
+        hard, pods = quota_limits(quota), int(quota_use(quota, *unit_pods)["pods"])
+        pod_limit = hard.get("pods", hard.get("count/pods"))
+        if pods and pod_limit is not None and (concurrent := int(pod_limit) // pods) < units:
+            return [
+                f"quota {quota['metadata']['name']!r} of {int(pod_limit)} pods allows {concurrent} "
+                f"concurrent units, the limit is {units}: the rest wait"
+            ]
+    return []
 
 
 def refuse_busy(engine: Engine, selector: str, title: str, name: str, field: str) -> None:
@@ -253,9 +236,7 @@ class BucketCheck:
         if self._bucket:
             return []
         error = self._error
-        if isinstance(error, ConfigError) and ("does not exist" in error.reason or self._is_needed):
-            raise error
-        if self._is_needed and error:
+        if error and (self._is_needed or (isinstance(error, ConfigError) and "does not exist" in error.reason)):
             raise error
         where = f"{self._url} at {self._chart.endpoint}" if self._chart and self._chart.endpoint else self._url
         if error is None:

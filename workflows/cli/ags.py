@@ -13,7 +13,8 @@ from swe_argo.steps.contracts.spec_fields import SpecField
 from swe_argo.steps.datasets import load, selection
 from swe_argo.steps.datasets.files import fetch_inputs
 from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK
-from swe_argo.steps.families.rows import images_of
+from swe_argo.steps.families.family import Row
+from swe_argo.steps.families.rows import images_of, network_modes_of
 from swe_argo.steps.planning.sandboxes import is_of_images
 from swe_argo.steps.sandbox import load_backend
 from swe_argo.steps.settings import settings
@@ -72,10 +73,14 @@ def sync(  # noqa: PLR0917 - every parameter is a flag
     from swe_argo.steps.sandbox.ags.tools import network_mode
 
     spec = read(None, {**(flags or {}), "dataset": dataset}, [])
+    rows = _selected_rows(spec)
+    networks = {spec.sandbox.solve_network, spec.grading.network}
+    if network_modes_of(rows) - {"public"}:
+        networks.add(False)
     plan = SyncPlan(
         table=spec.sandbox.ags,
-        images=_selected_images(spec),
-        modes=[network_mode(network=network) for network in sorted({spec.sandbox.solve_network, spec.grading.network})],
+        images=list(dict.fromkeys(image for row in rows for image in images_of(row))),
+        modes=[network_mode(network=network) for network in sorted(networks)],
         mapping=Path(spec.sandbox.ags.mapping or DEFAULT_MAPPING).expanduser(),
         copy_to=to,
         registry=spec.sandbox.registry,
@@ -89,8 +94,8 @@ def sync(  # noqa: PLR0917 - every parameter is a flag
     raise typer.Exit(_print_missing(plan) if dry_run else _sync(plan, shlex.join(resume_command())))
 
 
-def _selected_images(spec: RunSpec) -> list[str]:
-    """Return the distinct images of the selected rows.
+def _selected_rows(spec: RunSpec) -> list[Row]:
+    """Return the selected rows.
 
     Raises ConfigError if the dataset or the selection is wrong, InfraError if the hub does not answer.
     """
@@ -98,7 +103,7 @@ def _selected_images(spec: RunSpec) -> list[str]:
         dataset, answers = inputs.dataset, inputs.answers
         loaded = load.load(dataset, spec.split, revision=spec.revision, answers=answers, family=spec.family)
         rows, _ = selection.select(loaded.rows, inputs.select, loaded.by_id)
-    return list(dict.fromkeys(image for row in rows for image in images_of(row)))
+    return rows
 
 
 def _print_missing(plan: SyncPlan) -> int:

@@ -69,8 +69,7 @@ def compare(
 @with_fields(is_of_rollouts)
 def export(  # noqa: PLR0917 - every parameter is a flag
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="RUN|DATASET", help="Run of the store; with --format verl also a dataset."),
+        str | None, typer.Argument(metavar="RUN|DATASET", help="Run of the store; with --format verl also a dataset.")
     ] = None,
     form: Annotated[
         Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds", "samples", "verl"] | None,

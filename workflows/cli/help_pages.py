@@ -51,11 +51,7 @@ class HelpCommand(TyperCommand):
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Print the help that the arguments ask for, or parse them.
-
-        Raises:
-            ConfigError: The word after ``--help`` is not a group of flags.
-        """
+        """Print the help that the arguments ask for, or parse them. Raises ConfigError for an unknown group."""
         if not ctx.resilient_parsing and (topic := _help_topic(args)) is not None:
             self._print_help(ctx, topic)
             ctx.exit()

@@ -176,8 +176,7 @@ def clean(  # noqa: PLR0917 - every parameter is a flag
         typer.Option("--run-id", metavar="RUN", help="Also this run's sandboxes at providers; it must have ended."),
     ] = None,
     store: Annotated[
-        str | None,
-        typer.Option("--store", "-o", help="Store of that run; by default runs of its name in all stores."),
+        str | None, typer.Option("--store", "-o", help="Store of that run; by default runs of its name in all stores.")
     ] = None,
 ) -> None:
     """List sandboxes left behind by killed runs, or remove them (--yes)."""

@@ -39,8 +39,7 @@ COMMANDS = {
     "run": _Entry("run", "Evaluate patches or an agent on this machine. An existing --run-id resumes that run."),
     "validate": _Entry("validate", "Find the instances of a dataset that are fit to measure with on these machines."),
     "train": _Entry(
-        "train",
-        "Train a Tinker model by GRPO, on this machine or on a cluster (--argo). Verdicts are the rewards.",
+        "train", "Train a Tinker model by GRPO, on this machine or on a cluster (--argo). Verdicts are the rewards."
     ),
     "report": _Entry("finished_runs", "Write the report of a run, or the page of a training, again."),
     "regrade": _Entry(

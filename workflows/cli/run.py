@@ -87,18 +87,10 @@ def _strip_redo(arguments: list[str]) -> list[str]:
 
 
 def evaluate(spec: RunSpec, resume: str, env: Mapping[str, str] | None = None, start: str | None = None) -> int:
-    """Evaluate the spec on this machine, or resume its run.
+    """Evaluate the spec on this machine, or resume its run; return the exit code (those of ``run``).
 
-    Args:
-        resume: The command that resumes the run, printed when it ends early.
-        env: Variables for the environment of the steps.
-        start: The command to repeat if the run was not planned yet; by default ``resume``.
-
-    Returns:
-        The exit code. 0: every unit has a verdict. 3: some have none. 4: the run failed (fail_fast). 130: Ctrl-C.
-
-    Raises:
-        StepError: Its note is the command that continues, if there is something to continue.
+    ``resume``: the command that resumes the run, printed when it ends early; ``start``: the one to repeat if it was not
+    planned yet; ``env``: additional environment variables of the steps. Raises StepError, its note is that command.
     """
     observer = TerminalObserver(spec)
     observer.evaluation = Evaluation(spec, observer, env)

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.record import key
-from swe_argo.steps.contracts.training import Checkpoints
+from swe_argo.steps.contracts.training import Checkpoints, TrainFile
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.formatting import make_visible
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.records import store_flag, training_of, training_of_run, trainings_of
+from swe_argo.steps.store.records import read_record, store_flag, training_of_run, trainings_of
 from swe_argo.workflows.api.run import Run
 from swe_argo.workflows.api.store import RunStore
 from swe_argo.workflows.cli.help_pages import console
@@ -119,10 +119,7 @@ class ListedRun:
         return self.total is not None and not self.without_verdict
 
 
-ALL_RUNS = RunFilter()
-
-
-def print_runs(store: Store, terminal: Console, chosen: RunFilter = ALL_RUNS, *, whole: bool = False) -> None:
+def print_runs(store: Store, terminal: Console, chosen: RunFilter, *, whole: bool = False) -> None:
     """Print a line per run, newest last, then a line per training; ``whole`` includes the runs of training steps."""
     trainings = trainings_of(store) if chosen.is_all else []
     lines = _read_lines(store, chosen, whole=whole)
@@ -188,7 +185,7 @@ def _cells(line: ListedRun, *, has_tags: bool) -> list[str]:
 def _training_cells(store: Store, name: str) -> list[str]:
     """Return the cells of a training's row."""
     try:
-        file = training_of(store, name)
+        file = read_record(store, TrainFile, name)
     except ConfigError:  # of another version, or broken
         return ["?", "?", name, "train.json cannot be read", ""]
     checkpoints = key(Checkpoints, name)

@@ -20,6 +20,7 @@ from swe_argo.steps.contracts.data import RunFile, Unit
 from swe_argo.steps.contracts.record import Place, key
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.training import run_of
+from swe_argo.steps.contracts.trajectory import Turn
 from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import EXIT_INCOMPLETE, EXIT_OK, ConfigError
 from swe_argo.steps.plugins import extension
@@ -28,7 +29,7 @@ from swe_argo.steps.reports.formatting import WHOLE, cut_line, make_visible, uni
 from swe_argo.steps.reports.labels import PHASES, describe_progress, standing_label
 from swe_argo.steps.reports.reading import SHOWN_TESTS, first_line, read_unit
 from swe_argo.steps.reports.stored_run import Standing, StoredUnit
-from swe_argo.steps.reports.unit.conversation import Conversation, TurnView, read_conversation
+from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation, results_of
 from swe_argo.steps.reports.unit.turns import show_turns
 from swe_argo.steps.reports.unit.view import standing_note, view_unit
 from swe_argo.steps.store import Store, open_store
@@ -298,6 +299,6 @@ def has_failed(stored: StoredUnit, spec: RunSpec, lock: Lock) -> bool:
     return count > 0 and not is_retried(spec, stored.failure, count)
 
 
-def _is_whole(turn: TurnView) -> bool:
+def _is_whole(turn: Turn) -> bool:
     """Whether a turn is complete: its observations are written after it."""
-    return all(call.results for call in turn.calls)
+    return all(results_of(turn, call) for call in turn.tool_calls or [])

@@ -29,14 +29,7 @@ from swe_argo.steps.sandbox.bundle_mounts import find_mount
 from swe_argo.steps.sandbox.e2b.templates import image_name
 from swe_argo.steps.store import Store, open_store
 from swe_argo.workflows.cli.help_pages import Application, console
-from swe_argo.workflows.cli.spec_sources import (
-    DEFAULT_STORE,
-    DatasetName,
-    StoreFlag,
-    read,
-    resume_command,
-    with_fields,
-)
+from swe_argo.workflows.cli.spec_sources import DEFAULT_STORE, DatasetName, StoreFlag, read, resume_command, with_fields
 from swe_argo.workflows.terminal.activity import ActivityLine
 from swe_argo.workflows.terminal.lines import print_line, print_table
 from swe_argo.workflows.terminal.unit_lines import columns
@@ -68,7 +61,9 @@ def find_uses(store: Store) -> dict[str, ImageUse]:
         if file.spec.sandbox.backend != "e2b":
             continue
         complete = _is_complete(contents.get(key(Summary, run)))
-        for image in {through_registry(unit.image, file.spec.sandbox.registry) for unit in plan.units}:
+        for image in {
+            through_registry(name, file.spec.sandbox.registry) for unit in plan.units for name in unit.images
+        }:
             for prefix, title in _templates_of(image, file.program):
                 use = uses.setdefault(prefix, ImageUse(title))
                 use.runs.append(run)
@@ -130,8 +125,12 @@ def _build(spec: RunSpec, workers: int, resume: str) -> int:
             with fetch_inputs(spec) as inputs:
                 dataset = read_dataset(spec, inputs, None, open_store(spec.store))
                 machines = machines_of(dataset.rows)
-                images = {image: machines.get(image, TaskMachine()) for row in dataset.rows for image in images_of(row)}
-                sizes = ((image, machine.cpus, machine.memory_mb) for image, machine in images.items())
+                images = dict.fromkeys(image for row in dataset.rows for image in images_of(row))
+                sizes = (
+                    (image, machine.cpus, machine.memory_mb)
+                    for image in images
+                    for machine in machines.get(image, [TaskMachine()])
+                )
                 program = find_program(spec, inputs, None)
                 templates = required_templates(inputs.sandbox, sizes, find_mount(program))
 

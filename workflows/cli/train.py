@@ -59,10 +59,7 @@ def train(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config",
-            "--config_path",
-            metavar="FILE",
-            help="Spec of the training, in TOML or flat YAML (.yaml).",
+            "--config", "--config_path", metavar="FILE", help="Spec of the training, in TOML or flat YAML (.yaml)."
         ),
     ] = None,
     set_: Annotated[

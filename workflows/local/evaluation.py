@@ -84,9 +84,8 @@ class Evaluation:
     def run(self) -> RunEnd:
         """Plan the run, execute the missing steps and write the report; a second run with the same spec resumes it.
 
-        Raises:
-            StepError: ConfigError if the request is invalid or another runner works on the run, InfraError if the
-                infrastructure failed.
+        Raises ConfigError if the request is invalid or another runner works on the run, InfraError if the
+        infrastructure failed.
         """
         spec, observer = self._spec, self._observer
         if is_own_backend(spec.sandbox.backend):

@@ -13,11 +13,12 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from swe_argo.steps.contracts.training import TrainFile
 from swe_argo.steps.entry import set_up_logging
 from swe_argo.steps.errors import EXIT_BUG, StepError
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
-from swe_argo.steps.store.records import training_of
+from swe_argo.steps.store.records import read_record
 
 if TYPE_CHECKING:
     from swe_argo.steps.training.learner import Learner
@@ -76,7 +77,9 @@ class _Learning:
 
         own_settings, store = settings(), open_store(self._store_url)
         key = own_settings.require_tinker_key()
-        return Learner(store, training_of(store, self._training), api_key=key, base_url=own_settings.tinker_base_url)
+        return Learner(
+            store, read_record(store, TrainFile, self._training), api_key=key, base_url=own_settings.tinker_base_url
+        )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import InfraError, StepError
 from swe_argo.steps.reports.training.publish import publish_training
 from swe_argo.steps.store import Store, open_store
-from swe_argo.steps.store.records import training_of
+from swe_argo.steps.store.records import read_record
 from swe_argo.steps.store.run_lock import TrainingLock, hold_run
 from swe_argo.steps.training.checkpoints import FIRST, PAUSE_S, CheckpointLog
 from swe_argo.steps.training.rounds import plan_measurement, plan_rollouts
@@ -88,8 +88,7 @@ class Training:
     def run(self) -> TrainingEnd:
         """Learn the missing steps; a second run with the same spec resumes the training.
 
-        Raises:
-            StepError: ConfigError if the request is invalid, InfraError if the infrastructure failed.
+        Raises ConfigError if the request is invalid, InfraError if the infrastructure failed.
         """
         spec, store = self._spec, open_store(self._spec.run.store, create=True)
         with hold_run(store, spec.name, TrainingLock) as hold:
@@ -299,4 +298,4 @@ def _plan(spec: TrainSpec, show: Show, note: Callable[[str], None]) -> TrainFile
         file.write(spec.model_dump_json())
         file.flush()
         run_whole(PLAN_TRAINING, {"store": spec.run.store, "spec": file.name}, show=show, note=note)
-    return training_of(open_store(spec.run.store), spec.name)
+    return read_record(open_store(spec.run.store), TrainFile, spec.name)

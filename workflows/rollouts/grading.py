@@ -58,11 +58,7 @@ class GradingTry:
         return self._record
 
     def run(self) -> None:
-        """Grade the patch in a fresh sandbox. Blocks.
-
-        Raises InfraError if the infrastructure failed, ResourceError if the sandbox ran out of resources, ConfigError
-        if the request is invalid.
-        """
+        """Grade the patch in a fresh sandbox. Blocks."""
         with temporary_folder() as folder, tempfile.TemporaryFile() as log:
             inputs, outputs = folder / "in", folder / "out"
             for path in (inputs, outputs):

@@ -41,25 +41,20 @@ def enter_hooks(run: RunFile) -> None:
         sandbox_key = run.spec.sandbox.model_dump_json()
         if sandbox_key not in _HOOKS:
             remove_leftovers()
-            _HOOKS[sandbox_key] = None if settings().pod_uid else _enter(run)
-        if (hooks := _HOOKS[sandbox_key]) is not None:
-            _set_environment(hooks)
-
-
-def _enter(run: RunFile) -> RunHooks:
-    """Enter the hooks until this process ends, with an own run id: a trainer has many processes for one run."""
-    plan = Plan(run_id=f"{run.run_id}-rollouts-{secrets.token_hex(4)}", units=[])
-    stack = ExitStack()
-    hooks = stack.enter_context(load_backend(run.spec.sandbox.backend).run_hooks(run.spec.sandbox, plan))
-    atexit.register(stack.close)
-    return hooks
-
-
-def _set_environment(hooks: RunHooks) -> None:
-    """Set the owner of sandboxes in the environment, which grading processes inherit."""
-    if any(os.environ.get(name) != value for name, value in hooks.env.items()):
-        os.environ.update(hooks.env)
-        settings.cache_clear()
+            hooks: RunHooks | None = None
+            if not settings().pod_uid:
+                # An own run id: a trainer has many processes for one run.
+                plan = Plan(run_id=f"{run.run_id}-rollouts-{secrets.token_hex(4)}", units=[])
+                stack = ExitStack()
+                entered = load_backend(run.spec.sandbox.backend).run_hooks(run.spec.sandbox, plan)
+                hooks = stack.enter_context(entered)
+                atexit.register(stack.close)
+            _HOOKS[sandbox_key] = hooks
+        hooks = _HOOKS[sandbox_key]
+        # Grading processes inherit the owner of sandboxes.
+        if hooks and any(os.environ.get(name) != value for name, value in hooks.env.items()):
+            os.environ.update(hooks.env)
+            settings.cache_clear()
 
 
 CHECK_S = 120.0

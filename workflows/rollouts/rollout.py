@@ -171,10 +171,7 @@ class LiveRollout:
         return [trajectory, Patch(submission.patch), *layers, record]
 
     async def grade(self, submission: Submission) -> GradingTry:
-        """Grade the submission in a fresh sandbox, with the run's retries after infrastructure failures.
-
-        Raises LostRolloutError if the last retry failed, ConfigError if the request is invalid.
-        """
+        """Grade in a fresh sandbox, with the run's retries. Raises LostRolloutError if the last one failed."""
         task = self.task.fresh()
 
         async def grade_once(factor: float) -> GradingTry:
@@ -281,7 +278,6 @@ def reward_of(record: GradeRecord, options: RolloutOptions, *, trains: bool = Tr
 
 
 def _describe_command(result: ToolResult, limit_s: float, limit: int) -> str:
-    """Return a command's status and output for the model, at most ``limit`` characters of output."""
     output = text.cut_middle(result.text, result.tail, limit).text
     if result.timed_out:
         status = f"The command was ended: it took longer than {limit_s:.0f} s"
@@ -320,10 +316,7 @@ async def run_bash(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
 
 
 async def submit_solution(rollout: LiveRollout, parameters: Mapping[str, Any]) -> str:
-    """Submit the solution; return whether and why (not) it was accepted, nothing about grading.
-
-    Raises StepError if the sandbox was lost.
-    """
+    """Submit the solution; return whether and why (not) it was accepted, nothing about grading."""
     patch = parameters.get("patch") or ""
     if not isinstance(patch, str):
         return "submit_solution takes a text in the argument 'patch', or none."
@@ -331,10 +324,7 @@ async def submit_solution(rollout: LiveRollout, parameters: Mapping[str, Any]) -
 
 
 async def call_tool(rollout: LiveRollout, name: str, arguments: str) -> str:
-    """Execute a tool call as the model wrote it; return the text for the model, which names mistakes in the call.
-
-    Raises StepError if the sandbox was lost.
-    """
+    """Execute a tool call as the model wrote it; return the text for the model, which names mistakes in the call."""
     if name not in TOOL_NAMES:
         return f"There is no tool {name!r}; there are {' and '.join(TOOL_NAMES)}."
     try:

@@ -116,7 +116,6 @@ def is_rollout_run(name: str) -> bool:
 
 
 def _make_legal(experiment: str) -> str:
-    """Return the experiment's name in a form that is valid in all these run ids."""
     if is_run_id(f"{experiment}{_LONGEST_SUFFIX}"):
         return experiment
     words = re.findall(r"[A-Za-z0-9]+", experiment)
@@ -149,10 +148,7 @@ class RolloutTask:
 
 
 def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
-    """Return the task with these ids; without a run id, that of the store's only run.
-
-    Raises ConfigError if there is none, InfraError if the store fails.
-    """
+    """Return the task with these ids; without a run id, that of the store's only run."""
     run = _run(store, run_id)
     names = {kind: key(kind, run.run_id, instance_id) for kind in (Instance, Answer, ValidatedTwins)}
     contents = open_store(store).get_many(names.values())
@@ -165,10 +161,7 @@ def read_task(store: str, run_id: str | None, instance_id: str) -> RolloutTask:
 
 
 def find_exported_run(store: str) -> str:
-    """Return the store's only run, apart from runs with a training's rollouts.
-
-    Raises ConfigError if there is none, or several.
-    """
+    """Return the store's only run, apart from a training's rollouts. Raises ConfigError unless there is exactly one."""
     names = open_store(store).folders("runs/")
     if not names:
         raise ConfigError(f"{store} has no exported run: create one with swe-argo export --format verl", field="store")

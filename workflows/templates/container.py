@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hera.workflows import (
@@ -19,7 +20,7 @@ from hera.workflows import models as m
 from swe_argo.steps.contracts.chain import OUTCOME, TRY, Kind, Step
 from swe_argo.steps.contracts.failure import final_exit_pattern
 from swe_argo.steps.contracts.record import Place
-from swe_argo.steps.contracts.workflow_marks import DESCRIPTION, KIND, RUN, STEP, TITLE
+from swe_argo.steps.contracts.workflow_marks import API_VERSION, DESCRIPTION, KIND, RUN, STEP, TITLE
 from swe_argo.workflows.object_names import ARTIFACTS, LIMITS
 from swe_argo.workflows.parameters import PipelineParameter, setting
 from swe_argo.workflows.resources import CHILD_PAUSE, OUTAGES, PODS, TRIES_GROWTH, TRIES_PAUSE, Pod
@@ -81,11 +82,6 @@ def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) ->
     all units share.
     """
     first, *other_kinds = step.gives
-    artifacts = [
-        *(_output_artifact(kind, optional=False) for kind in other_kinds),
-        *(_output_artifact(kind, optional=True) for kind in step.may_give),
-        _output_artifact(first, optional=False),
-    ]
     try_files = _artifact("try", f"{OUT}/{TRY}", _unit_key(Place.TRY.value, name="{{pod.name}}"), optional=True)
     return program(
         step.name,
@@ -104,10 +100,15 @@ def unit_step(step: Step, *, secrets: Sequence[str] = (), asks: bool = False) ->
         token=True,
         inputs=[
             *(Parameter(name=name) for name in ("id", "attempt")),
-            *(_input_artifact(kind, optional=False) for kind in step.takes),
-            *(_input_artifact(kind, optional=True) for kind in step.may_take),
+            *(_unit_artifact(kind, IN, optional=False) for kind in step.takes),
+            *(_unit_artifact(kind, IN, optional=True) for kind in step.may_take),
         ],
-        outputs=[*artifacts, try_files],
+        outputs=[
+            *(_unit_artifact(kind, OUT, optional=False) for kind in other_kinds),
+            *(_unit_artifact(kind, OUT, optional=True) for kind in step.may_give),
+            _unit_artifact(first, OUT, optional=False),
+            try_files,
+        ],
         secrets=secrets,
         variables=[from_limits("SWE_ARGO_UNITS", "units")] if asks else [],
         patch="step-pod",
@@ -223,12 +224,8 @@ def _artifact(name: str, path: str, where: str, *, optional: bool) -> Artifact:
     return S3Artifact(name=name, path=path, key=where, archive=NoneArchiveStrategy(), optional=optional or None)
 
 
-def _input_artifact(kind: Kind, *, optional: bool) -> Artifact:
-    return _artifact(kebab(kind.file), f"{IN}/{kind.file}", _unit_key(key_template(kind)), optional=optional)
-
-
-def _output_artifact(kind: Kind, *, optional: bool) -> Artifact:
-    return _artifact(kebab(kind.file), f"{OUT}/{kind.file}", _unit_key(key_template(kind)), optional=optional)
+def _unit_artifact(kind: Kind, folder: str, *, optional: bool) -> Artifact:
+    return _artifact(kebab(kind.file), f"{folder}/{kind.file}", _unit_key(key_template(kind)), optional=optional)
 
 
 def key_template(kind: Kind) -> str:
@@ -339,8 +336,47 @@ def spec(
     }
 
 
-def child_workflow_node(name: str, manifest: str, *, inputs: Sequence[str], account: str, label_run: str) -> Resource:
-    """Return the node. A retry finds the same Workflow, because the name in ``manifest`` depends only on the inputs.
+@dataclass(frozen=True)
+class ChildWorkflow:
+    """A Workflow that a node creates from a WorkflowTemplate. Argo fills in the expressions in its texts."""
+
+    template: str
+    name_end: str
+    """The end of its name, after that of its parent and a dash: it depends only on the node's inputs."""
+    kind: str
+    labels: Mapping[str, str]
+    arguments: Mapping[str, str]
+    priority: str = ""
+
+    def manifest(self) -> str:
+        """Return the manifest as text, because Argo fills it in before it reads it as YAML."""
+        labels = [f'    {name}: "{value}"' for name, value in self.labels.items()]
+        lines = [
+            f"apiVersion: {API_VERSION}",
+            "kind: Workflow",
+            "metadata:",
+            f'  name: "{{{{workflow.name}}}}-{self.name_end}"',
+            "  labels:",
+            f"    {KIND}: {self.kind}",
+            *labels,
+            "spec:",
+            "  workflowTemplateRef:",
+            f"    name: {self.template}",
+            *([f"  priority: {self.priority}"] if self.priority else []),
+            "  arguments:",
+            "    parameters:",
+        ]
+        for name, value in self.arguments.items():
+            # JSON is quoted already.
+            quoted = value if value.startswith("{{=toJson(") else f'"{value}"'
+            lines += [f"      - name: {name}", f"        value: {quoted}"]
+        return "\n".join(lines) + "\n"
+
+
+def child_workflow_node(
+    name: str, child: ChildWorkflow, *, inputs: Sequence[str], account: str, label_run: str
+) -> Resource:
+    """Return the node that creates a Workflow, which a retry finds again, and waits for it.
 
     ``account``: the service account that creates it; ``label_run``: the run's id for the pod's label.
     """
@@ -349,7 +385,7 @@ def child_workflow_node(name: str, manifest: str, *, inputs: Sequence[str], acco
         inputs=[Parameter(name=parameter_name) for parameter_name in inputs],
         action="apply",
         set_owner_reference=True,
-        manifest=manifest,
+        manifest=child.manifest(),
         success_condition="status.phase == Succeeded",
         failure_condition="status.phase in (Failed, Error)",
         # Only the waiting pod is retried; a child that failed is not, e.g. a shard with failed units.

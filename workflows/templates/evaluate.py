@@ -18,9 +18,9 @@ from swe_argo.steps.contracts.chain import (
     SHARD_COUNT,
 )
 from swe_argo.steps.contracts.record import Place
-from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, RUN, SHARD, TITLE
 from swe_argo.steps.contracts.workflow_marks import DESCRIPTION as DESCRIPTION_MARK
 from swe_argo.steps.contracts.workflow_marks import NIGHTLY as NIGHTLY_LABEL
+from swe_argo.steps.contracts.workflow_marks import PARENT, RUN, SHARD, TITLE
 from swe_argo.workflows.object_names import EVALUATE, NIGHTLY
 from swe_argo.workflows.object_names import SHARD as SHARD_TEMPLATE
 from swe_argo.workflows.parameters import FIELD_PARAMETERS, RUN_PARAMETERS, literal, setting
@@ -37,6 +37,7 @@ from swe_argo.workflows.templates.container import (
     OUT,
     RUN_ID,
     STORE,
+    ChildWorkflow,
     child_workflow_node,
     from_limits,
     kebab,
@@ -62,8 +63,6 @@ _FROM_PLAN = [kebab(name) for name in ENGINE_FIELDS]
 """Values that plan read for the engine, as parameters."""
 _HAS_CANARY = f"{{{{tasks.plan.outputs.parameters.{CANARY_COUNT}}}}} != 0"
 """Condition: the run grades reference patches first."""
-_PRIORITY = f"2 * asInt(workflow.parameters.priority) + (inputs.parameters.number in {list(shard.FIRST)} ? 1 : 0)"
-"""Priority of a shard: the first shards of a run precede the others of all runs with the same priority."""
 
 
 def evaluate() -> WorkflowTemplate:
@@ -105,15 +104,8 @@ def evaluate() -> WorkflowTemplate:
                 "|| shards.Omitted)",
             )
             Task(name="compare", template="compare", depends="report", when=f"{is_comparing} == true")
-        for make in (
-            _plan,
-            _child,
-            _canary,
-            _report,
-            _compare,
-            _finalize,
-        ):  # created within the template, they belong to it
-            make()
+        for make in (_plan, _child, _canary, _report, _compare, _finalize):
+            make()  # created within the template, they belong to it
     return template
 
 
@@ -156,39 +148,25 @@ def _spec_value(name: str) -> str:
 
 def _child() -> Resource:
     """Return the node that creates a shard and waits for it. A retry finds the same one: its name has its number."""
-    manifest = f"""\
-apiVersion: {API_VERSION}
-kind: Workflow
-metadata:
-  name: "{{{{workflow.name}}}}-s{{{{inputs.parameters.number}}}}"
-  labels:
-    {KIND}: shard
-    {RUN}: "{_RUN}"
-    {PARENT}: "{{{{workflow.name}}}}"
-    {SHARD}: "{{{{inputs.parameters.number}}}}"
-spec:
-  workflowTemplateRef:
-    name: {SHARD_TEMPLATE}
-  priority: {{{{={_PRIORITY}}}}}
-  arguments:
-    parameters:
-      - name: run-id
-        value: "{_RUN}"
-      - name: shard
-        value: "{{{{inputs.parameters.number}}}}"
-      - name: retries
-        value: "{{{{inputs.parameters.retries}}}}"
-      - name: fail-fast
-        value: "{{{{inputs.parameters.fail-fast}}}}"
-      - name: log-level
-        value: "{{{{workflow.parameters.log-level}}}}"
-"""
+    priority = f"2 * asInt(workflow.parameters.priority) + (inputs.parameters.number in {list(shard.FIRST)} ? 1 : 0)"
+    number = "{{inputs.parameters.number}}"
+    child = ChildWorkflow(
+        SHARD_TEMPLATE,
+        f"s{number}",
+        "shard",
+        {RUN: _RUN, PARENT: "{{workflow.name}}", SHARD: number},
+        {
+            "run-id": _RUN,
+            "shard": number,
+            "retries": "{{inputs.parameters.retries}}",
+            "fail-fast": "{{inputs.parameters.fail-fast}}",
+            "log-level": "{{workflow.parameters.log-level}}",
+        },
+        # The first shards of a run precede the others of all runs with the same priority.
+        priority=f"{{{{={priority}}}}}",
+    )
     return child_workflow_node(
-        "child",
-        manifest,
-        inputs=("number", *_FROM_PLAN),
-        account="swe-argo-children",
-        label_run=_RUN,
+        "child", child, inputs=("number", *_FROM_PLAN), account="swe-argo-children", label_run=_RUN
     )
 
 

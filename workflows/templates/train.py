@@ -17,7 +17,7 @@ from swe_argo.steps.contracts.chain import (
     STEP_COUNT,
 )
 from swe_argo.steps.contracts.record import Place
-from swe_argo.steps.contracts.workflow_marks import API_VERSION, KIND, PARENT, ROUND, RUN, TRAINING
+from swe_argo.steps.contracts.workflow_marks import PARENT, ROUND, RUN, TRAINING
 from swe_argo.workflows import object_names
 from swe_argo.workflows.parameters import FIELD_PARAMETERS as RUN_FIELDS
 from swe_argo.workflows.parameters import TRAIN_PARAMETERS, literal, setting
@@ -25,6 +25,7 @@ from swe_argo.workflows.resources import PLAN_PAUSE, ROUND_S, TRAIN_S
 from swe_argo.workflows.templates.container import (
     OUT,
     STORE,
+    ChildWorkflow,
     child_workflow_node,
     kebab,
     parameter,
@@ -49,6 +50,8 @@ DEFAULTS = {
     "proxy_url": setting("proxy-url"),
 }
 """Field -> its default on this cluster."""
+_HANDED_DOWN = {name: f"{{{{workflow.parameters.{name}}}}}" for name in ("priority", "log-level")}
+"""Arguments that a training hands to its steps, and a step to its runs."""
 
 
 def train() -> WorkflowTemplate:
@@ -165,31 +168,10 @@ def _field(name: str) -> str:
 
 def _make_round() -> Resource:
     """Return the node that creates the Workflow of one step and waits for it."""
-    manifest = f"""\
-apiVersion: {API_VERSION}
-kind: Workflow
-metadata:
-  name: "{{{{workflow.name}}}}-{{{{inputs.parameters.step}}}}"
-  labels:
-    {KIND}: round
-    {TRAINING}: "{NAME}"
-    {PARENT}: "{{{{workflow.name}}}}"
-    {ROUND}: "{{{{inputs.parameters.step}}}}"
-spec:
-  workflowTemplateRef:
-    name: {object_names.ROUND}
-  arguments:
-    parameters:
-      - name: training
-        value: "{NAME}"
-      - name: step
-        value: "{{{{inputs.parameters.step}}}}"
-      - name: priority
-        value: "{{{{workflow.parameters.priority}}}}"
-      - name: log-level
-        value: "{{{{workflow.parameters.log-level}}}}"
-"""
-    return child_workflow_node("make-round", manifest, inputs=["step"], account=TRAINER, label_run=NAME)
+    step = "{{inputs.parameters.step}}"
+    labels = {TRAINING: NAME, PARENT: "{{workflow.name}}", ROUND: step}
+    child = ChildWorkflow(object_names.ROUND, step, "round", labels, {"training": NAME, "step": step, **_HANDED_DOWN})
+    return child_workflow_node("make-round", child, inputs=["step"], account=TRAINER, label_run=NAME)
 
 
 ROUND_DESCRIPTION = """\
@@ -278,32 +260,10 @@ def _plan_round(template: str, *, held_out: bool) -> Container:
 
 def _make_run(template: str, end: str, run: str) -> Resource:
     """Return the node for a run, which succeeds even with units without a verdict: learning handles them."""
-    manifest = f"""\
-apiVersion: {API_VERSION}
-kind: Workflow
-metadata:
-  name: "{{{{workflow.name}}}}-{end}"
-  labels:
-    {KIND}: evaluate
-    {RUN}: "{run}"
-    {TRAINING}: "{NAME}"
-    {PARENT}: "{{{{workflow.name}}}}"
-    {ROUND}: "{STEP}"
-spec:
-  workflowTemplateRef:
-    name: {object_names.EVALUATE}
-  arguments:
-    parameters:
-      - name: run-id
-        value: "{run}"
-      - name: spec
-        value: {{{{=toJson(inputs.parameters.spec)}}}}
-      - name: priority
-        value: "{{{{workflow.parameters.priority}}}}"
-      - name: log-level
-        value: "{{{{workflow.parameters.log-level}}}}"
-"""
-    return child_workflow_node(template, manifest, inputs=[SPEC], account=TRAINER, label_run=OF_STEP)
+    labels = {RUN: run, TRAINING: NAME, PARENT: "{{workflow.name}}", ROUND: STEP}
+    arguments = {"run-id": run, "spec": "{{=toJson(inputs.parameters.spec)}}", **_HANDED_DOWN}
+    child = ChildWorkflow(object_names.EVALUATE, end, "evaluate", labels, arguments)
+    return child_workflow_node(template, child, inputs=[SPEC], account=TRAINER, label_run=OF_STEP)
 
 
 def _learn() -> Container:

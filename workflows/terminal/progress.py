@@ -108,7 +108,6 @@ class Progress:
             self._print(event, f"no verdict: {self._describe_failure(event)}", INFRA)
 
     def _print(self, event: Event, text: str, colour: str) -> None:
-        """Print a line about a unit, after the number of ended units."""
         name = unit_name(event.unit.instance_id, event.unit.attempt)
         line = Text(f"[{self._ended_units:>{len(str(self._total))}}/{self._total}] {name}  ")
         self._console.print(line.append(text, style=colour), highlight=False, soft_wrap=True)
@@ -152,7 +151,6 @@ class Progress:
         return Group(*lines)
 
     def _bar(self, pace: list[str]) -> Text:
-        """Return the run id, a progress bar if there is room, and the figures."""
         count = f"{self._ended_units}/{self._total}"
         room = self._console.width - 1 - sum(2 + len(word) for word in (count, *pace))
         line = Text(self._run_id, style="bold")
@@ -173,7 +171,6 @@ class Progress:
         return [*lines, Text(f"  and {hidden} more", style="dim")] if hidden else lines
 
     def _refresh(self) -> None:
-        """Read the running units' progress again, at most once in LOOK_S."""
         if time.monotonic() - self._refreshed_at >= REFRESH_S:
             self._progress = {(progress.instance_id, progress.attempt): progress for progress in self._look()}
             self._refreshed_at = time.monotonic()
@@ -183,7 +180,6 @@ class Progress:
         return describe_progress(progress, datetime.now(UTC)) if progress else ""
 
     def _print_running(self) -> None:
-        """Print the first running units with their progress in one line."""
         if not self._running:
             return
         self._refresh()

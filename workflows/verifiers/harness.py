@@ -54,10 +54,7 @@ class SweHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
 
 
 async def _open(trace: vf.Trace) -> None:
-    """Create the sandbox, with the run's retries for infrastructure failures.
-
-    Raises InfraError or ResourceError if the last retry failed.
-    """
+    """Create the sandbox, with the run's retries for infrastructure failures."""
     planned = rollout_of(trace)
 
     async def open_once(factor: float) -> None:

@@ -43,10 +43,7 @@ class VerlOptions:
 
 
 def split_ids(ids: Sequence[str], val_ratio: float, seed: int) -> dict[str, list[str]]:
-    """Shuffle the ids and divide them into the two splits. Raises ConfigError if ``val_ratio`` is not between 0 and 1.
-
-    The same ids in the same order and the same seed give the same splits on every machine.
-    """
+    """Divide the ids into the two splits, for equal arguments the same on every machine. Raises ConfigError."""
     if not 0 <= val_ratio <= 1:
         raise ConfigError(f"{val_ratio:g} is not between 0 and 1", field="--val-ratio")
     shuffled = list(ids)
@@ -108,11 +105,7 @@ def export_dataset(spec: RunSpec, options: VerlOptions) -> VerlFiles:
 
 
 def export_run(store: Store, run_id: str, options: VerlOptions) -> VerlFiles:
-    """Export the instances of a run of ``store``, without hints.
-
-    Raises ConfigError if there is no such run, or ``options.out`` exists or is not writable; InfraError if the store
-    fails.
-    """
+    """Export the instances of a run of ``store``, without hints."""
     run, plan = read_record(store, RunFile, run_id), read_record(store, Plan, run_id)
     own_style = opening.own_style(run.spec.agent)
     style = options.style or own_style or opening.TOOLS
@@ -175,7 +168,6 @@ def _write_files(
 
 
 def _name_of(style: str) -> str:
-    """Return the agent's name for a prompt style: the scaffold's, or that of the agent with our two tools."""
     return style if opening.is_scaffold_style(style) else TOOL_AGENT
 
 
@@ -217,10 +209,7 @@ def _with_prompts(run: RunFile, agent: AgentSpec, style: str) -> RunFile:
 
 
 def _copy(store: Store, target: Store, run: RunFile, plan: Plan, ids: Sequence[str]) -> None:
-    """Copy the run's instances and answers to ``target`` with a plan of one unit for each.
-
-    Raises ConfigError if the store lacks one of them.
-    """
+    """Copy the run's instances and answers to ``target`` with a plan of one unit for each."""
     contents = store.get_many(key(kind, run.run_id, instance_id) for instance_id in ids for kind in (Instance, Answer))
     files = {key(RunFile, run.run_id): run.to_bytes()}
     for instance_id in ids:
@@ -236,7 +225,6 @@ def _copy(store: Store, target: Store, run: RunFile, plan: Plan, ids: Sequence[s
 
 
 def _default_folder(dataset: str) -> Path:
-    """Return ~/data/NAME, the name being made from the dataset's."""
     stem = Path(dataset).name.split(".")[0].partition(":")[0].lower()
     name = _SAMPLE_FOLDER if dataset == DATASET else re.sub(r"[^a-z0-9]+", "_", stem).strip("_") or "verl"
     return Path("~/data") / name

@@ -175,7 +175,6 @@ def _answers(prompt_tokens: int, response_mask: Sequence[int]) -> list[Metrics]:
 
 
 def _calls(message: Mapping[str, Any]) -> Iterable[ToolCall]:
-    """Yield a message's tool calls; arguments that are not a JSON object are under the name ""."""
     for number, call in enumerate(message.get("tool_calls") or []):
         value = call["function"]["arguments"]
         if isinstance(value, str):

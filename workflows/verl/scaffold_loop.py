@@ -43,11 +43,7 @@ class ScaffoldAgentLoop(SweAgentLoop):
         sampling_params: dict[str, Any],
         kwargs: dict[str, Any],
     ) -> AgentLoopOutput | list[AgentLoopOutput]:
-        """Run the agent in a new sandbox and return its rewarded outputs.
-
-        Raises ConfigError if the run's agent cannot be used, LostRolloutError if the model gave no answer or grading
-        failed.
-        """
+        """Run the agent in a new sandbox and return its rewarded outputs."""
         task = rollout_try.task
         agent = agent_of(task.run.spec.agent)
         if not agent.asks_model or task.run.spec.agent.name == TOOL_AGENT:

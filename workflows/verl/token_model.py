@@ -152,10 +152,7 @@ class TokenModel:
         timeout_s: float | None = None,
         was_accepted: bool = False,  # noqa: ARG002
     ) -> Answered:
-        """Answer an agent program's chat completion request, one at a time; ``timeout_s`` includes the wait for others.
-
-        Raises NoReplyError if that wait takes too long, and what ``ask`` raises.
-        """
+        """Answer an agent program's requests one at a time; ``timeout_s`` includes the wait for others."""
         began = time.monotonic()
         if not self._turn.acquire(timeout=-1 if timeout_s is None else timeout_s):
             raise NoReplyError(StopReason.CALL_TIMEOUT, "the agent's time ended before its turn")
@@ -301,10 +298,7 @@ def open_recorder(task: RolloutTask, run_id: str, attempt: int, model: str) -> R
 
 
 def work(task: RolloutTask, box: Sandbox, model: TokenModel, recorder: Recorder) -> AgentEnd:
-    """Run the agent of the task's run until it ends or breaks its machine. Blocks; thread-safe.
-
-    Raises the errors of agents (InfraError, ResourceError, ConfigError) and those of ``model``.
-    """
+    """Run the agent of the task's run until it ends or breaks its machine. Blocks; thread-safe."""
     run = task.run
     agent = agent_of(run.spec.agent)
     is_program = agent.is_program

@@ -120,10 +120,7 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         submission: Submission,
         solved: list[Record | Raw],
     ) -> None:
-        """Grade and store the submission; all outputs get the same reward.
-
-        Raises LostRolloutError if grading failed or the rollout must be dropped.
-        """
+        """Grade and store the submission; all outputs get the same reward."""
         graded = await rollout.grade(submission)
         await self._store(rollout_try.unit, lambda unit: unit.store_results(solved, graded.files))
         record = graded.record
@@ -137,7 +134,6 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
             }
 
     def _stop_reason(self, output: AgentLoopOutput) -> StopReason:
-        """Return why the conversation ended, which verl does not report."""
         rollout = self._ongoing
         if rollout.break_reason:
             return StopReason.SANDBOX_BROKEN
@@ -173,7 +169,6 @@ class SweAgentLoop(ToolAgentLoop):  # type: ignore[misc]
         return unit
 
     async def _store(self, unit: RolloutUnit | None, act: Callable[[RolloutUnit], None]) -> None:
-        """Store data of a unit; a store failure never ends a rollout."""
         if unit is None:
             return
         try:

@@ -254,7 +254,6 @@ def _attempt(request: Request) -> int:
 
 
 def _html(template: str, status: int = 200, **context: Any) -> Response:
-    """Render a template; all have the functions that make URLs."""
     functions = {"run_url": run_url, "unit_url": unit_url, "report_url": report_url, "compare_url": compare_url}
     functions |= {"mark_url": mark_url, "trend_url": trend_url}
     return Response(render_template(template, **functions, **context), status, media_type="text/html")

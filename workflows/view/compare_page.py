@@ -1,11 +1,10 @@
-"""Page that compares runs: a pair as in the report, the overlap of all, cost and turns."""
+"""Pages of several runs: a comparison, with the overlap, cost and turns of all; the trend of a spec."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 from statistics import median
@@ -34,16 +33,6 @@ COLUMNS = {"cost": "Cost", "each": "Cost per unit", "turns": "Turns, median"}
 """Key of a run's figures -> title of its column, which is hidden if no run has the figure."""
 CACHE_SIZE = 8
 """Number of comparisons in the cache."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Agreement of two runs on first attempts that have a verdict in both."""
-
-    judged: int
-    only_row: int
-    alike: float | None
-    href: str
 
 
 class Comparisons:
@@ -82,7 +71,10 @@ class Comparisons:
             "matrix": [[_agreement(states, first, row, n) for n in range(len(states))] for row in range(len(states))],
             "differing": _differing(first),
             "shown": MAX_DIFFERING,
-            "drawings": [drawing for drawing in _drawings(states) if drawing],
+            "drawings": [
+                *_drawing("Resolved by cost", "per unit", states, _unit_cost, money),
+                *_drawing("Resolved by turns", "turns, median", states, _turns, decimal, round_end=ceil),
+            ],
         }
 
     def _compare(self, before: RunState, after: RunState) -> Comparison:
@@ -104,22 +96,18 @@ def _is_resolved(line: UnitRow) -> bool:
     return line.standing == Standing.RESOLVED
 
 
-def _agreement(states: list[RunState], first: list[dict[str, UnitRow]], row: int, column: int) -> Agreement:
-    """Return how far the runs of a row and a column of the matrix agree; on the diagonal, a run's own figures."""
+def _agreement(states: list[RunState], first: list[dict[str, UnitRow]], row: int, column: int) -> dict[str, Any]:
+    """Return how far two runs agree on first attempts with a verdict in both; on the diagonal, a run's own figures."""
     row_lines, column_lines = first[row], first[column]
     pairs = [(line, column_lines[name]) for name, line in row_lines.items() if name in column_lines]
     judged = [pair for pair in pairs if not any(line.standing in NO_VERDICT for line in pair)]
     alike = sum(_is_resolved(line) == _is_resolved(line_b) for line, line_b in judged)
-    return Agreement(
-        judged=len(judged),
-        only_row=sum(_is_resolved(line) and (row == column or not _is_resolved(line_b)) for line, line_b in judged),
-        alike=alike / len(judged) if judged else None,
-        href="" if row == column else compare_url((states[row].run_id, states[column].run_id)),
-    )
+    only_row = sum(_is_resolved(line) and (row == column or not _is_resolved(line_b)) for line, line_b in judged)
+    href = "" if row == column else compare_url((states[row].run_id, states[column].run_id))
+    return {"judged": len(judged), "only_row": only_row, "alike": alike / len(judged) if judged else None, "href": href}
 
 
 def _differing(first: list[dict[str, UnitRow]]) -> list[tuple[str, list[UnitRow | None]]]:
-    """Return (instance, unit per run) for the instances that some but not all runs resolve."""
     names = dict.fromkeys(name for lines in first for name in lines)
     rows = [(name, [lines.get(name) for lines in first]) for name in names]
     return [
@@ -130,14 +118,14 @@ def _differing(first: list[dict[str, UnitRow]]) -> list[tuple[str, list[UnitRow 
 
 
 def _figures(state: RunState) -> dict[str, str]:
-    turns, cost = _turns(state), state.summary.cost.usage.cost_usd
-    unit_cost = _unit_cost(state)
-    return {
-        "href": run_url(state.run_id),
-        "cost": "" if cost is None else money(cost),
-        "each": "" if unit_cost is None else money(unit_cost),
-        "turns": "" if turns is None else decimal(turns),
-    }
+    values = (state.summary.cost.usage.cost_usd, _unit_cost(state), _turns(state))
+    texts = ["" if value is None else make(value) for make, value in zip((money, money, decimal), values, strict=True)]
+    return {"href": run_url(state.run_id), **dict(zip(COLUMNS, texts, strict=True))}
+
+
+def _unit_cost(state: RunState) -> float | None:
+    cost, units = state.summary.cost.usage.cost_usd, state.summary.units
+    return cost / units if cost is not None and units else None
 
 
 def _turns(state: RunState) -> float | None:
@@ -145,42 +133,25 @@ def _turns(state: RunState) -> float | None:
     return median(counts) if counts else None
 
 
-def _unit_cost(state: RunState) -> float | None:
-    cost = state.summary.cost.usage.cost_usd
-    return cost / state.summary.units if cost is not None and state.summary.units else None
-
-
-def _drawings(states: list[RunState]) -> list[dict[str, Any] | None]:
-    costs, turns = [_unit_cost(state) for state in states], [_turns(state) for state in states]
-    return [
-        _drawing("Resolved by cost", "per unit", states, costs, money),
-        _drawing("Resolved by turns", "turns, median", states, turns, decimal, whole=True),
-    ]
-
-
 def _drawing(
     title: str,
     unit: str,
     states: list[RunState],
-    values: list[float | None],
+    measure: Callable[[RunState], float | None],
     format_value: Callable[[float], str],
     *,
-    whole: bool = False,
-) -> dict[str, Any] | None:
-    """Return a chart of the resolved rate against ``values``, or None for fewer than two runs with both.
-
-    ``whole``: the axis ends at a whole number.
-    """
+    round_end: Callable[[float], float] = float,
+) -> list[dict[str, Any]]:
+    """Return a chart of the resolved rate against a measure, or nothing for fewer than two runs with both."""
     points = [
-        (state, value, rate)
-        for state, value in zip(states, values, strict=True)
-        if value is not None and (score := state.summary.score) and (rate := score.rate) is not None
+        (state, value, score.rate)
+        for state in states
+        if (value := measure(state)) is not None and (score := state.summary.score) and score.rate is not None
     ]
     if len(points) < 2:
-        return None
-    most = max(value for _, value, _ in points) or 1.0
+        return []
     # The largest value is drawn at 90 % of the width.
-    end = ceil(most / 0.9) if whole else most / 0.9
+    end = round_end((max(value for _, value, _ in points) or 1.0) / 0.9)
     dots = [
         {
             "name": make_visible(state.run_id),
@@ -191,7 +162,7 @@ def _drawing(
         }
         for state, value, rate in points
     ]
-    return {"title": title, "unit": unit, "least": "0", "most": format_value(end), "dots": dots}
+    return [{"title": title, "unit": unit, "most": format_value(end), "dots": dots}]
 
 
 VALUE_WIDTH = 60
@@ -238,7 +209,6 @@ def _places(lines: list[RunLine]) -> list[float]:
 
 
 def _words(changes: list[Change]) -> list[str]:
-    """Return texts of the first changes of each kind, and the number of the others."""
     words, counts = [], Counter[str]()
     for change in changes:
         counts[change.kind] += 1

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
-from typing import Any
 
-from swe_argo.steps.agents.opening import PROGRAM, first_messages, own_style
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.chain import SOLVE
-from swe_argo.steps.contracts.data import Instance, RunFile
-from swe_argo.steps.contracts.record import Place, key
+from swe_argo.steps.contracts.data import RunFile
+from swe_argo.steps.contracts.record import Place
 from swe_argo.steps.contracts.recorded_calls import FOLDER, RecordedCall, effective_calls
-from swe_argo.steps.contracts.trajectory import Turn, Usage
+from swe_argo.steps.contracts.trajectory import AgentExtra, Usage
 from swe_argo.steps.contracts.unit_progress import UnitProgress, last_action
-from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.models.reply import describe_images
 from swe_argo.steps.reports.reading import GrowingRun
 from swe_argo.steps.reports.stored_run import StoredRun, StoredUnit, batches
-from swe_argo.steps.reports.unit.conversation import Conversation, read_conversation
+from swe_argo.steps.reports.unit.conversation import Conversation, describe_agent
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.recorded_calls import read_answered
 
@@ -136,7 +130,6 @@ def _last_end(unit: StoredUnit) -> datetime:
 
 
 def _progress(run: str, unit: StoredUnit, newest: _Newest, since: datetime, most: int | None) -> UnitProgress:
-    """Return the progress of a unit at its newest call; ``most``: the limit of its turns, None if it has none."""
     return UnitProgress(
         run=run,
         instance_id=unit.instance_id,
@@ -159,7 +152,6 @@ CACHE_SIZE = 8
 class _ReadCalls:
     """The recorded calls of a unit that were read so far."""
 
-    opening: list[Turn]
     parts: set[str] = field(default_factory=set)
     calls: list[RecordedCall] = field(default_factory=list)
 
@@ -175,14 +167,12 @@ class RecordedConversations:
     def read(self, run: RunFile, unit: RecordedUnit) -> Conversation | None:
         """Return a running unit's conversation; None if no call can be read.
 
-        The first prompt is not stored: a scaffold's is rendered again, an agent program's is missing. Raises InfraError
-        if the store fails, ConfigError if it denies access.
+        It lacks the first prompt, which is not stored. Raises InfraError if the store fails, ConfigError if it denies
+        access.
         """
         name = (run.created_at, unit.parts[0])
         with self._lock:
-            if name not in self._cache:
-                self._cache[name] = _ReadCalls(self._make_opening(run, unit.progress.instance_id))
-            cached = self._cache[name]
+            cached = self._cache.setdefault(name, _ReadCalls())
             self._cache.move_to_end(name)
             while len(self._cache) > CACHE_SIZE:
                 self._cache.popitem(last=False)
@@ -195,33 +185,8 @@ class RecordedConversations:
                 calls_of[call.attempt].append(call)
         if not calls_of:
             return None
-        documents = [_document(run, cached.opening, calls) for _, calls in sorted(calls_of.items())]
-        return read_conversation(json.dumps(documents[-1] | {"subagent_trajectories": documents[:-1]}).encode())
-
-    def _make_opening(self, run: RunFile, instance_id: str) -> list[Turn]:
-        """Return the first prompt; empty for custom agents and for runs of another version of swe-argo."""
-        spec, name = run.spec.agent, key(Instance, run.run_id, instance_id)
-        style = PROGRAM if run.program else own_style(spec)
-        if style is None or run.versions.get("swe-argo") != version("swe-argo"):
-            return []
-        try:
-            instance = Instance.from_bytes(self._store.get(name))
-            prompt = first_messages(
-                style,
-                spec,
-                instance,
-                instruction=run.instruction,
-                words=run.words,
-                fn_calling=bool(run.fn_calling),
-                hints=True,
-            )
-        except (FileNotFoundError, ValueError, ConfigError):
-            return []
-        images = describe_images(instance.images) if spec.issue_images else ""
-        return [
-            Turn(step_id=number, source=message["role"], message=message["content"] + images * (message is prompt[-1]))
-            for number, message in enumerate(prompt, 1)
-        ]
+        *others, newest = [_conversation(run, calls) for _, calls in sorted(calls_of.items())]
+        return replace(newest, others=tuple(others))
 
 
 def _without_bulk(call: RecordedCall) -> RecordedCall:
@@ -229,17 +194,18 @@ def _without_bulk(call: RecordedCall) -> RecordedCall:
     return call.model_copy(update={"message": {}, "forwarded": None, "metrics": call.as_turn().metrics})
 
 
-def _document(run: RunFile, opening: Sequence[Turn], calls: Sequence[RecordedCall]) -> dict[str, Any]:
-    """Return the calls as a trajectory; each call contains the results of the previous call's actions."""
+def _conversation(run: RunFile, calls: Sequence[RecordedCall]) -> Conversation:
+    """Return the conversation of these calls; each call contains the results of the previous call's actions."""
     observations = [*(call.observations for call in calls[1:]), []]
     turns = [
         call.as_turn(number, observation)
-        for number, (call, observation) in enumerate(zip(calls, observations, strict=True), len(opening) + 1)
+        for number, (call, observation) in enumerate(zip(calls, observations, strict=True), 1)
         if call.ended is None
     ]
     name = run.program.recipe.name if run.program else agent_of(run.spec.agent).name
-    return {
-        "agent": {"name": name, "model_name": run.model, "extra": {"format": run.call_format}},
-        "steps": [turn.model_dump(mode="json") for turn in (*opening, *turns)],
-        "extra": {"seconds": calls[-1].seconds, "usage": calls[-1].usage.model_dump()},
-    }
+    return Conversation(
+        stop="",
+        seconds=calls[-1].seconds,
+        turns=tuple(turns),
+        agent=describe_agent(name, run.model, AgentExtra(format=run.call_format)),
+    )

@@ -93,7 +93,6 @@ class RunLines:
         return [(line, parsed[1]["file"]) for line, parsed in parsed_lines if parsed and "file" in parsed[1]]
 
     def _read(self) -> list[RunLine]:
-        """Read the files of all runs and return their lines, newest first."""
         names = self._store.folders("runs/")
         contents = self._store.get_many(key(kind, run) for run in names for kind in (RunFile, Summary, Lock))
         planned = self._count_planned(names, contents)

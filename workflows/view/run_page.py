@@ -13,7 +13,7 @@ from starlette.datastructures import QueryParams
 
 from swe_argo.steps.contracts.unit_progress import UnitProgress
 from swe_argo.steps.reports.figures.unit_row import UnitRow, cells_in
-from swe_argo.steps.reports.formatting import count, duration, make_visible, money, tokens, unit_name
+from swe_argo.steps.reports.formatting import count, duration, make_visible, money, tokens, unit_name, utc
 from swe_argo.steps.reports.labels import PHASES, STANDINGS, STOPS, phase_seconds, stop_phrase
 from swe_argo.steps.reports.page.report_page import report_sections
 from swe_argo.steps.reports.stored_run import Standing
@@ -33,8 +33,6 @@ from swe_argo.workflows.view.tables import (
 
 BARS = 2000
 """Maximum number of bars per page; tries are in order of their start."""
-LANE_NAMES: dict[str, str] = {Standing.NOT_RUN: "No verdict yet"}
-"""Names in the legend that differ from the standing's name."""
 PAGE = "tries"
 """Query parameter for the page number."""
 HEIGHT, LEAST, MOST = 480, 3, 14
@@ -58,42 +56,14 @@ class Try:
         return STANDINGS[Standing.FAILED if self.failed else self.standing].tone
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A positioned try: ``x`` and ``width`` in percent, ``y`` in pixels."""
-
-    x: float
-    width: float
-    y: int
-    unit_try: Try
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """The variables of the template."""
-
-    bars: Sequence[Bar]
-    lanes: int
-    lane: int
-    begin: str
-    end: str
-    took: str
-    legend: Sequence[tuple[str, str]]
-    failed: int
-    first: int
-    total: int
-    before: str
-    after: str
-    """Addresses of the previous and the next page; empty if there is none."""
-    untold: int
-    """Units whose records lack the times of their tries."""
-
-
 def draw_timeline(
     run: str, rows: Sequence[UnitRow], working: Iterable[UnitProgress], query: QueryParams, now: datetime
-) -> Timeline | None:
-    """Return the timeline, or None without tries; with units ``working`` at ``now``, the default page is the last."""
-    running = [_running(run, progress, now) for progress in working]
+) -> dict[str, Any] | None:
+    """Return the timeline, or None without tries; with units ``working`` at ``now``, the default page is the last.
+
+    ``untold`` is the number of units whose records lack the times of their tries.
+    """
+    running = [_running(run, progress, now.timestamp()) for progress in working]
     tries = sorted([item for row in rows for item in _tries(run, row)] + running, key=lambda item: item.began)
     untold = sum(bool(row.seconds) and all(item["failure_class"] for item in row.tries) for row in rows)
     if not tries and not untold:
@@ -106,26 +76,34 @@ def draw_timeline(
     first, last = min((item.began for item in visible), default=0.0), max((item.ended for item in visible), default=0.0)
     share = 100 / max(last - first, 1e-3)
     standings = {item.standing for item in visible if not item.failed}
-    return Timeline(
-        bars=[
-            Bar(round(share * (item.began - first), 3), round(share * (item.ended - item.began), 3), y * lane, item)
-            for item, y in zip(visible, places, strict=True)
+    names = {name: label.name for name, label in STANDINGS.items()} | {Standing.NOT_RUN: "No verdict yet"}
+
+    def address(number: int) -> str:
+        return f"{run_url(run)}?{urlencode({**query, PAGE: number})}#h-timeline" if 1 <= number <= pages else ""
+
+    return {
+        "bars": [
+            {
+                "x": round(share * (item.began - first), 3),
+                "width": round(share * (item.ended - item.began), 3),
+                "y": place * lane,
+                "unit_try": item,
+            }
+            for item, place in zip(visible, places, strict=True)
         ],
-        lanes=lanes,
-        lane=lane,
-        begin=_moment(first),
-        end=_moment(last),
-        took=duration(last - first),
-        legend=[
-            (label.tone, LANE_NAMES.get(name, label.name)) for name, label in STANDINGS.items() if name in standings
-        ],
-        failed=sum(item.failed for item in visible),
-        first=(page - 1) * BARS + 1,
-        total=len(tries),
-        before=_address(run, query, page - 1) if page > 1 else "",
-        after=_address(run, query, page + 1) if page < pages else "",
-        untold=untold,
-    )
+        "lanes": lanes,
+        "lane": lane,
+        "begin": _moment(first),
+        "end": _moment(last),
+        "took": duration(last - first),
+        "legend": [(label.tone, names[name]) for name, label in STANDINGS.items() if name in standings],
+        "failed": sum(item.failed for item in visible),
+        "first": (page - 1) * BARS + 1,
+        "total": len(tries),
+        "before": address(page - 1),
+        "after": address(page + 1),
+        "untold": untold,
+    }
 
 
 def pack(tries: Sequence[Try]) -> tuple[list[int], int]:
@@ -136,9 +114,8 @@ def pack(tries: Sequence[Try]) -> tuple[list[int], int]:
     for item in tries:
         while busy and busy[0][0] <= item.began:
             heappush(free, heappop(busy)[1])
-        place = heappop(free) if free else len(busy)
-        heappush(busy, (item.ended, place))
-        places.append(place)
+        places.append(heappop(free) if free else len(busy))
+        heappush(busy, (item.ended, places[-1]))
     return places, max(places, default=-1) + 1
 
 
@@ -150,12 +127,19 @@ def _tries(run: str, row: UnitRow) -> list[Try]:
         except ValueError:
             continue
         ended = max(began, ended)  # a clock may have been set back
-        failed = bool(item["failure_class"])
-        result = f"failed: {item['failure_class']}" if failed else f"unit: {row.label.short}"
+        result = f"failed: {item['failure_class']}" if item["failure_class"] else f"unit: {row.label.short}"
         words = f"{item['step']} {result}, {_moment(began)}, {duration(ended - began)}"
         title = make_visible(f"{unit_name(row.instance_id, row.attempt)}, {words}")
-        tries.append(Try(began, ended, row.standing, failed, href, title))
+        tries.append(Try(began, ended, row.standing, bool(item["failure_class"]), href, title))
     return tries
+
+
+def _running(run: str, progress: UnitProgress, ended: float) -> Try:
+    """Return a running try; it starts with its current phase, because its actual start is unknown."""
+    began, unit = min(ended, _seconds(progress.since)), (progress.instance_id, progress.attempt)
+    words = f"{progress.step} running: {PHASES[progress.phase]}, {duration(ended - began)}"
+    title = make_visible(f"{unit_name(*unit)}, {words}")
+    return Try(began, ended, Standing.NOT_RUN, failed=False, href=unit_url(run, *unit), title=title)
 
 
 def _seconds(moment: str) -> float:
@@ -163,23 +147,8 @@ def _seconds(moment: str) -> float:
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
 
 
-def _running(run: str, progress: UnitProgress, now: datetime) -> Try:
-    """Return a running try; it starts with its current phase, because its actual start is unknown."""
-    ended = now.timestamp()
-    began = min(ended, datetime.fromisoformat(progress.since).timestamp())
-    name = unit_name(progress.instance_id, progress.attempt)
-    title = make_visible(f"{name}, {progress.step} running: {PHASES[progress.phase]}, {duration(ended - began)}")
-    href = unit_url(run, progress.instance_id, progress.attempt)
-    return Try(began, ended, Standing.NOT_RUN, failed=False, href=href, title=title)
-
-
 def _moment(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _address(run: str, query: QueryParams, page: int) -> str:
-    parameters = [(name, value) for name, value in query.items() if name != PAGE]
-    return f"{run_url(run)}?{urlencode([*parameters, (PAGE, str(page))])}#h-timeline"
+    return utc(datetime.fromtimestamp(seconds, UTC).isoformat(), seconds=True)
 
 
 UNIT_COLUMNS: tuple[Column[UnitRow], ...] = (
@@ -200,23 +169,6 @@ NAMES = {name: label.name for name, label in STANDINGS.items()} | {name: stop.na
 """Display names of the filters' choices."""
 
 
-@dataclass(frozen=True)
-class WorkingLine:
-    """A unit in progress."""
-
-    instance_id: str
-    attempt: int
-    href: str
-    phase: str
-    since: str
-    turns: str
-    tokens: str
-    cost: str
-    action: str
-    answered: str
-    """Age of the newest model response; empty if the step reports its progress itself."""
-
-
 def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
     """Return the variables of the page's template."""
     at_work = find_work(state)
@@ -230,9 +182,7 @@ def run_context(state: RunState, query: QueryParams) -> dict[str, Any]:
         "beside_report": report_url(state.run_id, "") if state.reported else None,
         **units_context(state, query),
         "working": [working_line(state.run_id, progress, answered_at) for progress, answered_at in at_work],
-        "timeline": draw_timeline(
-            state.run_id, state.rows, [progress for progress, _ in at_work], query, datetime.now(UTC)
-        ),
+        "timeline": draw_timeline(state.run_id, state.rows, [unit for unit, _ in at_work], query, datetime.now(UTC)),
         "still": f"{RUNNING_WINDOW_S / 60:.0f} minutes",
         "ended": state.summary.units - state.summary.outcomes.get("not_run", 0),
     }
@@ -278,26 +228,28 @@ def _search_text(row: UnitRow) -> str:
 
 
 def _note(row: UnitRow) -> str:
-    """Return the text beside a verdict: failure class or number of failing tests, and the stop reason."""
     note = row.failure_class or (count(row.failing_tests, "failing test") if row.failing_tests else "")
     stop = stop_phrase(row.stop_reason) if row.stop_reason not in (None, "finished") else ""
     return make_visible("; ".join(filter(None, [note, stop])))
 
 
-def working_line(run: str, progress: UnitProgress, answered_at: datetime | None = None) -> WorkingLine:
-    """Return the line of a running unit; ``answered_at``: time of its newest model response, if only that is known."""
+def working_line(run: str, progress: UnitProgress, answered_at: datetime | None = None) -> dict[str, Any]:
+    """Return the template's values about a running unit.
+
+    ``answered_at``: time of its newest model response, if only that is known; its age is ``answered``.
+    """
     ago = max(0.0, (datetime.now(UTC) - answered_at).total_seconds()) if answered_at else 0.0
     usage, most = progress.usage, progress.most_turns
     token_count = usage.prompt_tokens + usage.completion_tokens
-    return WorkingLine(
-        instance_id=progress.instance_id,
-        attempt=progress.attempt,
-        href=unit_url(run, progress.instance_id, progress.attempt),
-        phase=PHASES[progress.phase],
-        since=duration(phase_seconds(progress)),
-        turns=f"{progress.turn:,} of {most:,}" if most and progress.turn else f"{progress.turn or ''}",
-        tokens=tokens(token_count) if token_count else "",
-        cost="" if usage.cost_usd is None else money(usage.cost_usd),
-        action=make_visible(progress.action),
-        answered=f"{duration(ago)} ago" if answered_at else "",
-    )
+    return {
+        "instance_id": progress.instance_id,
+        "attempt": progress.attempt,
+        "href": unit_url(run, progress.instance_id, progress.attempt),
+        "phase": PHASES[progress.phase],
+        "since": duration(phase_seconds(progress)),
+        "turns": f"{progress.turn:,} of {most:,}" if most and progress.turn else f"{progress.turn or ''}",
+        "tokens": tokens(token_count) if token_count else "",
+        "cost": "" if usage.cost_usd is None else money(usage.cost_usd),
+        "action": make_visible(progress.action),
+        "answered": f"{duration(ago)} ago" if answered_at else "",
+    }

@@ -219,7 +219,6 @@ class _CachedRun:
         return plan is not None and count_planned(plan) > count_reported(summary)
 
     def _reported(self, data: bytes) -> RunState | None:
-        """Return the state of the report, or None if its files are broken or from another version."""
         table, comparison = key(Summary, self._run_id).replace(Summary.file, UNITS_FILE), key(Comparison, self._run_id)
         contents = self._store.get_many([table, comparison])
         try:
@@ -231,7 +230,6 @@ class _CachedRun:
         return RunState(self._run_id, file, summary, rows, compared, working=False, reported=True)
 
     def _unreported(self, *, working: bool, abandoned: bool) -> RunState:
-        """Return the state made from the run's files. Raises ConfigError if the run is not planned yet."""
         stored = self._growing.read()
         if stored.plan is None:
             plan = self._store.locate(key(Plan, self._run_id))

@@ -11,7 +11,6 @@ from swe_argo.steps.contracts.verdict import GradeRecord
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.page.templating import reference_patch
 from swe_argo.steps.reports.page.unit_page import (
-    UnitPageInputs,
     instance_page,
     read_conversations,
     trajectory_keys,
@@ -22,7 +21,7 @@ from swe_argo.steps.reports.unit.conversation import Conversation, read_conversa
 from swe_argo.steps.store import Store
 from swe_argo.steps.store.records import read_record
 from swe_argo.workflows.local.recovery import UnitAtWork, find_units_at_work
-from swe_argo.workflows.view.recorded_conversations import RecordedConversations, RecordedUnit
+from swe_argo.workflows.view.recorded_conversations import RecordedConversations
 from swe_argo.workflows.view.run_page import working_line
 from swe_argo.workflows.view.run_states import RunState
 from swe_argo.workflows.view.tables import files_url, run_url, unit_url
@@ -30,7 +29,8 @@ from swe_argo.workflows.view.tables import files_url, run_url, unit_url
 
 def unit_page(store: Store, recorded: RecordedConversations, state: RunState, instance_id: str, attempt: int) -> bytes:
     """Return the page as UTF-8. Raises ConfigError if there is no such unit, InfraError if the store fails."""
-    answered = _answered(state, instance_id, attempt)
+    running_units = {(unit.progress.instance_id, unit.progress.attempt): unit for unit in state.answered}
+    answered = running_units.get((instance_id, attempt))
     running = answered.place if answered is not None else ""
     stored, _ = read_unit(store, state.run_id, _planned(store, state, instance_id, attempt), running=running)
     at_work = _at_work(state, stored)
@@ -45,16 +45,6 @@ def unit_page(store: Store, recorded: RecordedConversations, state: RunState, in
     elif answered is not None:
         conversation = recorded.read(state.file, answered) or conversation
     before, after = _neighbours(state, instance_id, attempt)
-    inputs = UnitPageInputs(
-        conversation=conversation,
-        partial=partial,
-        up=run_url(state.run_id),
-        before=before,
-        after=after,
-        remarks=(),
-        folder=files_url(state.run_id, instance_id, attempt),
-        reference=reference_patch(contents.get(answer)),
-    )
     attempts = [replace(stored, attempt=number) for number in range(1, state.file.spec.attempts + 1)]
     whole = StoredRun(run=state.file, plan=None, units=attempts, unreadable=[])
     live = at_work is not None or (state.live and stored.grade is None)
@@ -63,7 +53,20 @@ def unit_page(store: Store, recorded: RecordedConversations, state: RunState, in
         doing = working_line(state.run_id, at_work.progress)
     elif answered is not None:
         doing = working_line(state.run_id, answered.progress, answered.answered_at)
-    return instance_page(whole, stored, inputs, "view/unit.html.j2", live=live, doing=doing)
+    return instance_page(
+        whole,
+        stored,
+        conversation,
+        partial,
+        "view/unit.html.j2",
+        up=run_url(state.run_id),
+        before=before,
+        after=after,
+        folder=files_url(state.run_id, instance_id, attempt),
+        reference=reference_patch(contents.get(answer)),
+        live=live,
+        doing=doing,
+    )
 
 
 def _planned(store: Store, state: RunState, instance_id: str, attempt: int) -> Unit:
@@ -79,11 +82,6 @@ def _at_work(state: RunState, unit: StoredUnit) -> UnitAtWork | None:
         return None
     at_work = {(work.progress.instance_id, work.progress.attempt): work for work in find_units_at_work(state.file)}
     return at_work.get((unit.instance_id, unit.attempt))
-
-
-def _answered(state: RunState, instance_id: str, attempt: int) -> RecordedUnit | None:
-    answered = {(unit.progress.instance_id, unit.progress.attempt): unit for unit in state.answered}
-    return answered.get((instance_id, attempt))
 
 
 def _neighbours(state: RunState, instance_id: str, attempt: int) -> tuple[str, str]:

@@ -11,18 +11,16 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from swe_argo.steps.contracts.data import Instance, RunFile
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.registry import is_model_agent
 from swe_argo.steps.contracts.trajectory import Result, StopReason, ToolCall, Trajectory, Turn
 from swe_argo.steps.contracts.verdict import GradeRecord
-from swe_argo.steps.datasets.sweagent import SUBMITTED
+from swe_argo.steps.datasets.records import as_dict
 
 Row = dict[str, Any]
-OWN_KEY = "swe_argo"
-"""Key in free-form parts of other projects' files for our own data, such as exact calls."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +38,6 @@ class ParsedTrajectory:
     stop_reason: StopReason | None = None
     is_patch_only: bool = False
     """Whether ``actions`` only apply the patch, because the recording's tools are unknown here."""
-
-
-def as_dict(value: object) -> Row:
-    """Return the object, parsed from JSON text if necessary; {} for anything else."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return {}
-    return value if isinstance(value, dict) else {}
 
 
 def as_list(value: object) -> Iterable[Any]:
@@ -179,12 +167,6 @@ def turns_with_actions(trajectory: Trajectory) -> Iterator[tuple[Turn, list[Agen
         )
 
 
-def agent_actions(trajectory: Trajectory) -> Iterator[AgentAction]:
-    """Yield the actions of all turns."""
-    for _, actions in turns_with_actions(trajectory):
-        yield from actions
-
-
 def function_calls(actions: list[AgentAction]) -> list[Row]:
     """Return the calls as ``tool_calls`` of a message in OpenAI's API."""
     return [
@@ -215,38 +197,6 @@ def replace_surrogates_within(value: Any) -> Any:
             value if all(isinstance(item, int | float) for item in value) else [*map(replace_surrogates_within, value)]
         )
     return value
-
-
-class EndNames(NamedTuple):
-    """Names of a stop reason in the files of other projects."""
-
-    mini: str = "RuntimeError"
-    sweagent: str = SUBMITTED
-    r2egym: str = "agent_exception"
-
-
-END_NAMES = {
-    StopReason.FINISHED: EndNames("Submitted", SUBMITTED, "agent"),
-    StopReason.MAX_STEPS: EndNames("Submitted", SUBMITTED, "max_step_limit"),
-    # SWE-agent has one name for its limits of calls and of cost.
-    StopReason.ABSOLUTE_STEPS: EndNames("LimitsExceeded", "exit_cost", "abs_step_limit"),
-    StopReason.TOKEN_LIMIT: EndNames("LimitsExceeded", "exit_cost", "token_limit"),
-    StopReason.COST_LIMIT: EndNames("LimitsExceeded", "exit_cost", "token_limit"),
-    StopReason.TIMEOUT: EndNames("TimeExceeded", "exit_total_execution_time", "traj_time_limit"),
-    # R2E-Gym asks again until no step is left.
-    StopReason.MALFORMED: EndNames("RepeatedFormatError", "exit_format", "abs_step_limit"),
-    StopReason.EMPTY_ANSWER: EndNames("RepeatedFormatError", "exit_format", "abs_step_limit"),
-    # Without a usable answer, mini-swe-agent ends with litellm's exception.
-    StopReason.CALL_TIMEOUT: EndNames("Timeout", "exit_api", "llm_query_error"),
-    StopReason.CONTEXT_LIMIT: EndNames("ContextWindowExceededError", "exit_context", "token_limit"),
-    StopReason.CONTEXT_OVERFLOW: EndNames("ContextWindowExceededError", "exit_context", "token_limit"),
-    StopReason.REQUEST_REFUSED: EndNames("BadRequestError", "exit_api", "llm_query_error"),
-    StopReason.REFUSAL: EndNames("ContentPolicyViolationError", "exit_error", "llm_query_error"),
-    StopReason.CONTENT_FILTER: EndNames("ContentPolicyViolationError", "exit_error", "llm_query_error"),
-    StopReason.SANDBOX_BROKEN: EndNames("SandboxBroken"),
-    StopReason.INTERRUPTED: EndNames("InfraError", "exit_environment_error", "env_exception"),
-}
-"""Stop reason -> its names; the others are of agent programs only, which these projects do not have."""
 
 
 class Kind(StrEnum):

@@ -8,7 +8,6 @@ from swe_argo.steps.agents.formats import (
     ParsedTrajectory,
     Row,
     SolvedUnit,
-    as_dict,
     as_list,
     as_name,
     as_reason,
@@ -19,6 +18,7 @@ from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.registry import is_model_agent
 from swe_argo.steps.contracts.trajectory import MetricsExtra, StopReason, Trajectory
+from swe_argo.steps.datasets.records import as_dict
 
 NAME = "ATIF"
 
@@ -38,7 +38,7 @@ def read(row: Row) -> ParsedTrajectory:
     actions = [action for _, action in timed]
     extra, agent = as_dict(row.get("extra")), as_dict(row.get("agent"))
     reason = as_reason(extra.get("stop_reason"))
-    name = as_name(as_dict(agent.get("extra")).get("scaffold")) or as_name(agent.get("name"))
+    scaffold = as_name(as_dict(agent.get("extra")).get("scaffold")) or as_name(agent.get("name"))
     is_ours = reason is not None and "usage" in extra  # Harbor has agents of these names with other tools
     return ParsedTrajectory(
         NAME,
@@ -46,7 +46,7 @@ def read(row: Row) -> ParsedTrajectory:
         as_name(agent.get("model_name")),
         is_outcome=reason is not StopReason.INTERRUPTED,
         actions=actions,
-        scaffold=name if is_ours and is_model_agent(name) else None,
+        scaffold=scaffold if is_ours and is_model_agent(scaffold) else None,
         stop_reason=reason,
     )
 

@@ -7,14 +7,10 @@ import re
 from datetime import datetime
 
 from swe_argo.steps.agents.formats import (
-    END_NAMES,
-    OWN_KEY,
     AgentAction,
-    EndNames,
     ParsedTrajectory,
     Row,
     SolvedUnit,
-    as_dict,
     as_list,
     as_name,
     as_reason,
@@ -26,9 +22,9 @@ from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason, Turn
+from swe_argo.steps.datasets.records import OWN_KEY, as_dict
 
 NAME = "mini-swe-agent"
-FORMAT = "mini-swe-agent-1.1"
 
 _FENCED = re.compile(r"```(?:bash|mswea_bash_command)\s*\n(.*?)\n```", re.DOTALL)
 _OUTPUT = re.compile(r"<output>\n(.*)</output>\Z", re.DOTALL)
@@ -119,12 +115,22 @@ def raw_result(output: str, code: object) -> str:
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
+_STATUSES = {reason: status for status, reason in _REASONS.items()} | {
+    StopReason.MAX_STEPS: "Submitted",
+    **dict.fromkeys((StopReason.TOKEN_LIMIT, StopReason.COST_LIMIT), "LimitsExceeded"),
+    StopReason.EMPTY_ANSWER: "RepeatedFormatError",
+    StopReason.CONTEXT_LIMIT: "ContextWindowExceededError",
+    StopReason.REFUSAL: "ContentPolicyViolationError",
+    StopReason.INTERRUPTED: "InfraError",
+}
+"""Stop reason -> exit status; the others are of agent programs only."""
+
 
 def write(unit: SolvedUnit) -> bytes:
     """Return the file. Calls of tools other than bash are stored in an action's ``tool`` and ``arguments``."""
     trajectory, spec = unit.trajectory, unit.run.spec
     usage = trajectory.extra.usage
-    ending = {"exit_status": END_NAMES.get(unit.stop_reason, EndNames()).mini, "submission": unit.patch}
+    ending = {"exit_status": _STATUSES.get(unit.stop_reason, "RuntimeError"), "submission": unit.patch}
     row = {
         "info": {
             "model_stats": {"instance_cost": usage.cost_usd or 0.0, "api_calls": usage.calls},
@@ -153,7 +159,7 @@ def write(unit: SolvedUnit) -> bytes:
             OWN_KEY: unit.own_data,
         },
         "messages": [*_messages(unit), {"role": "exit", "content": unit.patch, "extra": ending}],
-        "trajectory_format": FORMAT,
+        "trajectory_format": "mini-swe-agent-1.1",
         "instance_id": unit.instance.instance_id,
     }
     return to_json(row, indent=2).encode()

@@ -12,21 +12,20 @@ from swe_argo.steps.agents.formats import (
     ParsedTrajectory,
     Row,
     SolvedUnit,
-    as_dict,
     as_list,
     as_name,
-    as_reason,
     as_text,
     function_calls,
     turns_with_actions,
 )
 from swe_argo.steps.contracts.agent_spec import agent_of
-from swe_argo.steps.contracts.data import WORKDIR, Instance, RunFile
+from swe_argo.steps.contracts.data import WORKDIR, RunFile
 from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason, Turn, Usage
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
-from swe_argo.steps.datasets.openhands import OWN_KEY, read_end
+from swe_argo.steps.datasets.openhands import read_end
+from swe_argo.steps.datasets.records import OWN_KEY, as_dict
 
 NAME = "OpenHands"
 _WITHOUT_EFFECT = (
@@ -41,33 +40,27 @@ def is_row(row: Row) -> bool:
 
 
 def read(row: Row) -> ParsedTrajectory:
-    """Read a row of either kind, or one of this project. Paths of OpenHands' workspace become /testbed."""
+    """Read a row of either kind. Paths of OpenHands' workspace become /testbed."""
     instance_id = str(row["instance_id"])
     entries = as_list(row.get("history"))
     events = [as_dict(event) for entry in entries for event in (entry if isinstance(entry, list) else [entry])]
     metadata, result = as_dict(row.get("metadata")), as_dict(row.get("test_result"))
-    own = as_dict(result.get(OWN_KEY))
-    if own:
-        actions = list(_own_actions(events))
-    else:
-        inward, observations = _workspace(instance_id), _observations(events)
-        actions = [
-            _replace_workspace(action.model_copy(update={"observation": observations.get(id(event))}), inward)
-            for event in events
-            for action in _actions(event)
-        ]
+    inward, observations = _workspace(instance_id), _observations(events)
+    actions = [
+        _replace_workspace(action.model_copy(update={"observation": observations.get(id(event))}), inward)
+        for event in events
+        for action in _actions(event)
+    ]
     llm = as_dict(metadata.get("llm_config") or metadata.get("llm"))
     is_agent_end, reason = read_end(row["error"]) if row.get("error") else (True, None)
     if not row.get("error") and actions and actions[-1].tool == "finish":
         reason = StopReason.FINISHED
-    reason = as_reason(own.get("stop_reason")) or reason
     return ParsedTrajectory(
         NAME,
         instance_id,
         as_name(llm.get("model")),
-        is_outcome=is_agent_end and reason is not StopReason.INTERRUPTED,
+        is_outcome=is_agent_end,
         actions=actions,
-        scaffold=as_name(own.get("scaffold")),
         patch=as_text(result.get("git_patch")),
         stop_reason=reason,
     )
@@ -95,6 +88,8 @@ def _actions(event: Row) -> Iterator[Action]:
 
 def _executable_actions(tool: str, arguments: Row) -> Iterator[Action]:
     """Yield the action, except input to a running command and empty commands."""
+    if tool == "call_tool_mcp":  # the name of tools that OpenHands does not have, see _action
+        tool, arguments = as_name(arguments.get("name")) or tool, as_dict(arguments.get("arguments"))
     if tool in ("execute_bash", "terminal"):
         if arguments.get("is_input") not in (True, "true") and arguments.get("command"):
             yield Action(tool="bash_session", arguments={"command": arguments["command"]})
@@ -130,7 +125,7 @@ def _workspace(instance_id: str) -> re.Pattern[str]:
 
 def move_repository(recorded: ParsedTrajectory, workdir: str) -> ParsedTrajectory:
     """Return a recording by OpenHands itself with the repository moved to ``workdir``, any other unchanged."""
-    if workdir == WORKDIR or recorded.format != NAME or recorded.scaffold is not None:
+    if workdir == WORKDIR or recorded.format != NAME:
         return recorded
     actions = [_replace_workspace(action, re.compile(rf"{WORKDIR}(?![\w-])"), workdir) for action in recorded.actions]
     return replace(recorded, actions=actions)
@@ -144,26 +139,7 @@ def _replace_workspace(action: Action, workspace: re.Pattern[str], workdir: str 
     return action.model_copy(update={"arguments": arguments})
 
 
-# -- this project's rows ---------------------------------------------------------------------------------------------
-
-
-def _own_actions(events: list[Row]) -> Iterator[Action]:
-    """Yield the calls as the model made them, which our writer stores in the model's response."""
-    observations = _observations(events)
-    for event in events:
-        metadata = as_dict(event.get("tool_call_metadata"))
-        if "action" not in event or not metadata:
-            continue
-        choices = [as_dict(choice) for choice in as_list(as_dict(metadata.get("model_response")).get("choices"))]
-        calls = [
-            as_dict(call) for choice in choices for call in as_list(as_dict(choice.get("message")).get("tool_calls"))
-        ]
-        for function in (as_dict(call.get("function")) for call in calls):
-            if name := as_name(function.get("name")):
-                yield Action(
-                    tool=name, arguments=as_dict(function.get("arguments")), observation=observations.get(id(event))
-                )
-
+# -- writing ---------------------------------------------------------------------------------------------------------
 
 _SHELLS = ("bash", "execute_bash", "execute_command", "run_command", "bash_session", "terminal")
 _EDITORS = ("str_replace_editor", "file_editor", "edit")
@@ -183,8 +159,8 @@ _END_MESSAGES = {
     StopReason.SANDBOX_BROKEN: "RuntimeError: the agent broke its runtime",
     StopReason.CALL_TIMEOUT: "Timeout: a call of the model took too long",
 }
-"""Reason of the last event for an unfinished agent, in OpenHands' wording. Only failed units have an ``error``, because
-OpenHands does not count rows with one as finished."""
+"""Reason of the last event for an unfinished agent, in OpenHands' wording. No row has an ``error``, because OpenHands
+does not count rows with one as finished."""
 
 
 def run_metadata(run: RunFile) -> Row:
@@ -213,38 +189,22 @@ def run_metadata(run: RunFile) -> Row:
 
 def write(unit: SolvedUnit) -> bytes:
     """Return a solved unit's line."""
-    trajectory = unit.trajectory
-    users = [turn.message for turn in trajectory.steps if turn.source == "user"]
+    users = [turn.message for turn in unit.trajectory.steps if turn.source == "user"]
     own = {"scaffold": unit.scaffold, "stop_reason": unit.stop_reason.value}
     result: Row = {"git_patch": unit.patch, OWN_KEY: own}
     if unit.grade:
         result["report"] = _report(unit.grade)
-    return _line(
-        unit.run,
-        unit.instance,
-        unit.attempt,
-        test_result=result,
-        instruction=users[0] if users else "",
-        history=_Events(unit).build(),
-        metrics=_metrics(trajectory.extra.usage, unit.run.model),
-        error=None,
-    )
-
-
-def write_failed(run: RunFile, instance: Instance, attempt: int, error: str) -> bytes:
-    """Return a line of ``output_errors.jsonl`` for a unit with an infrastructure failure."""
-    none = _metrics(Usage(), run.model)
-    return _line(run, instance, attempt, test_result={}, instruction="", history=[], metrics=none, error=error)
-
-
-def _line(run: RunFile, instance: Instance, attempt: int, **more: Any) -> bytes:
-    instance_fields = ("instance_id", "repo", "version", "base_commit", "problem_statement")
+    instance_fields = {"instance_id", "repo", "version", "base_commit", "problem_statement"}
     row = {
-        "instance_id": instance.instance_id,
-        "attempt": attempt,
-        "metadata": run_metadata(run),
-        **more,
-        "instance": instance.model_dump(mode="json", include=set(instance_fields)),
+        "instance_id": unit.instance.instance_id,
+        "attempt": unit.attempt,
+        "metadata": run_metadata(unit.run),
+        "test_result": result,
+        "instruction": users[0] if users else "",
+        "history": _Events(unit).build(),
+        "metrics": _metrics(unit.trajectory.extra.usage, unit.run.model),
+        "error": None,
+        "instance": unit.instance.model_dump(mode="json", include=instance_fields),
     }
     return (to_json(row) + "\n").encode()
 

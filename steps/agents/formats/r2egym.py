@@ -9,32 +9,27 @@ from itertools import accumulate
 from typing import Any
 
 from swe_argo.steps.agents.formats import (
-    END_NAMES,
-    OWN_KEY,
     AgentAction,
-    EndNames,
     ParsedTrajectory,
     Row,
     SolvedUnit,
-    agent_actions,
-    as_dict,
     as_list,
     as_name,
-    as_reason,
     as_text,
     replace_surrogates_within,
+    turns_with_actions,
 )
+from swe_argo.steps.agents.text_calls import first_block
 from swe_argo.steps.agents.tools.toolsets import REFUSED
 from swe_argo.steps.contracts.agent_spec import agent_of
 from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.verdict import Outcome
+from swe_argo.steps.datasets.records import OWN_KEY, as_dict
 
 NAME = "R2E-Gym"
 
-_FUNCTION = re.compile(r"<function\s*=\s*([^>]{1,200})>(.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter\s*=\s*([^>]{1,200})>(.*?)(</parameter>|\Z)", re.DOTALL)
 _IMAGE = re.compile(r"sweb\.eval\.[^.:/]+\.([^:/]+)")
 _INFRASTRUCTURE_EXITS = ("llm_query_error", "env_exception", "agent_exception")
 """Exit reasons caused by R2E-Gym's infrastructure, not by the agent."""
@@ -54,46 +49,32 @@ def is_row(row: Row) -> bool:
 
 
 def read(row: Row) -> ParsedTrajectory:
-    """Read a row of R2E-Gym or of ``write``; older files lack some keys."""
-    own = as_dict(as_dict(row.get("agent_args")).get(OWN_KEY))
+    """Read a row; older files lack some keys."""
     actions = [action for step in map(as_dict, as_list(row.get("trajectory_steps"))) if (action := _action(step))]
     exit_name = as_name(row.get("exit_reason"))
-    reason = as_reason(own.get("stop_reason")) or _REASONS.get(exit_name or "")
     return ParsedTrajectory(
         NAME,
         _instance(row),
         as_name(as_dict(row.get("agent_args")).get("llm_name")),
-        is_outcome=reason is not StopReason.INTERRUPTED if own else exit_name not in _INFRASTRUCTURE_EXITS,
+        is_outcome=exit_name not in _INFRASTRUCTURE_EXITS,
         actions=actions,
-        scaffold=as_name(own.get("scaffold")),
         patch=as_text(row.get("output_patch")),
-        stop_reason=reason,
+        stop_reason=_REASONS.get(exit_name or ""),
     )
 
 
 def _action(step: Row) -> Action | None:
-    """Return a step's action, our exact call if the row is ours; None if the answer has no call."""
+    """Return a step's action; None if the answer has no call."""
     observation = as_text(step.get("observation"))
-    own = as_dict(as_dict(step.get("info")).get(OWN_KEY))
-    if name := as_name(own.get("tool")):
-        return Action(tool=name, arguments=as_dict(own.get("arguments")), observation=observation)
-    action = text_action(str(step.get("action") or ""))
-    if action is None:
+    block = first_block(str(step.get("action") or ""))
+    if block is None or not block.name:  # an answer without a call is a function without a name
         return None
+    arguments = {name: value.strip() for name, value in block.values}
     # A command that R2E-Gym refused had no effect, and has none in a replay.
-    words = str(action.arguments.get("cmd", "")).split(maxsplit=1)
+    words = arguments.get("cmd", "").split(maxsplit=1)
     if words and words[0] in REFUSED and "not allowed" in str(observation):
-        return Action(tool="think", arguments={"refused": action.arguments["cmd"]})
-    return action.model_copy(update={"observation": observation})
-
-
-def text_action(text: str) -> Action | None:
-    """Return the first ``<function=NAME><parameter=KEY>VALUE</parameter></function>`` of a text, values stripped."""
-    match = _FUNCTION.search(text)
-    if not match:
-        return None
-    arguments = {name.strip(): value.strip() for name, value, closed in _PARAMETER.findall(match[2]) if closed}
-    return Action(tool=match[1].strip(), arguments=arguments)
+        return Action(tool="think", arguments={"refused": arguments["cmd"]})
+    return Action(tool=block.name, arguments=arguments, observation=observation)
 
 
 def _instance(row: Row) -> str:
@@ -107,6 +88,21 @@ def _instance(row: Row) -> str:
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
+
+_EXIT_REASONS = {
+    StopReason.FINISHED: "agent",
+    StopReason.MAX_STEPS: "max_step_limit",
+    StopReason.ABSOLUTE_STEPS: "abs_step_limit",
+    # R2E-Gym asks again until no step is left.
+    **dict.fromkeys((StopReason.MALFORMED, StopReason.EMPTY_ANSWER), "abs_step_limit"),
+    **dict.fromkeys((StopReason.TOKEN_LIMIT, StopReason.COST_LIMIT), "token_limit"),
+    **dict.fromkeys((StopReason.CONTEXT_LIMIT, StopReason.CONTEXT_OVERFLOW), "token_limit"),
+    StopReason.TIMEOUT: "traj_time_limit",
+    **dict.fromkeys((StopReason.CALL_TIMEOUT, StopReason.REQUEST_REFUSED), "llm_query_error"),
+    **dict.fromkeys((StopReason.REFUSAL, StopReason.CONTENT_FILTER), "llm_query_error"),
+    StopReason.INTERRUPTED: "env_exception",
+}
+"""Stop reason -> R2E-Gym's name; ``agent_exception`` for the others."""
 
 
 def write(unit: SolvedUnit) -> bytes:
@@ -145,7 +141,7 @@ def _exit_reason(unit: SolvedUnit, steps: int) -> str:
     # One action may follow the request to finish.
     if unit.stop_reason is StopReason.MAX_STEPS and steps > unit.run.spec.agent.soft_step_limit + 1:
         return "agent_max_step_limit"
-    return END_NAMES.get(unit.stop_reason, EndNames()).r2egym
+    return _EXIT_REASONS.get(unit.stop_reason, "agent_exception")
 
 
 def _agent_args(unit: SolvedUnit) -> Row:
@@ -161,7 +157,7 @@ def _agent_args(unit: SolvedUnit) -> Row:
 
 
 def _steps(unit: SolvedUnit) -> list[Row]:
-    acts = list(agent_actions(unit.trajectory))
+    acts = [act for _, actions in turns_with_actions(unit.trajectory) for act in actions]
     totals = accumulate(act.seconds + act.model_seconds for act in acts)
     return [
         _step(act, number, total, last=number == len(acts))

@@ -6,16 +6,12 @@ import shlex
 
 from swe_argo.steps.agents.formats import (
     APPLY,
-    END_NAMES,
     KINDS,
     AgentAction,
-    EndNames,
     Kind,
     ParsedTrajectory,
     Row,
     SolvedUnit,
-    agent_actions,
-    as_dict,
     as_list,
     as_name,
     as_text,
@@ -24,9 +20,10 @@ from swe_argo.steps.agents.formats import (
 )
 from swe_argo.steps.contracts.record import to_json
 from swe_argo.steps.contracts.recording import Action
-from swe_argo.steps.contracts.trajectory import Turn
+from swe_argo.steps.contracts.trajectory import StopReason, Turn
 from swe_argo.steps.datasets import sweagent
-from swe_argo.steps.datasets.sweagent import OWN_KEY, SUBMITTED
+from swe_argo.steps.datasets.records import OWN_KEY, as_dict
+from swe_argo.steps.datasets.sweagent import SUBMITTED
 
 NAME = "SWE-agent"
 
@@ -44,9 +41,9 @@ is_row = sweagent.is_row
 
 
 def read(row: Row) -> ParsedTrajectory:
-    """Read a row of any version, or a demonstration. Raises ValueError if the patch is no text."""
+    """Read a row of any version. Raises ValueError if the patch is no text."""
     row = sweagent.chosen_attempt(row)
-    own = as_dict(as_dict(row.get("info")).get(OWN_KEY))
+    own = sweagent.own_data(row)
     good, reason = sweagent.read_end(row)
     patch = sweagent.submitted_patch(row)
     actions = _actions(row)
@@ -57,7 +54,7 @@ def read(row: Row) -> ParsedTrajectory:
         actions = [Action(tool=APPLY, arguments={"patch": patch})] if patch and patch.strip() else []
     return ParsedTrajectory(
         NAME,
-        as_name(own.get("instance_id")) or "",
+        as_name(own.get("instance_id")) or "",  # else the file's name tells it
         sweagent.model_name(row),
         is_outcome=good,
         actions=actions,
@@ -72,19 +69,16 @@ def _actions(row: Row) -> list[Action]:
     """Return the steps' calls: ours from ``extra_info``, others from the action's text and function call, if any."""
     recorded_calls = _recorded_calls(row)
     actions = []
-    for step in map(as_dict, as_list(row.get("trajectory"))) if "trajectory" in row else _steps(row):
+    for step in map(as_dict, as_list(row.get("trajectory"))):
         own = as_dict(as_dict(step.get("extra_info")).get(OWN_KEY))
         text, observation = as_text(step.get("action")) or "", as_text(step.get("observation"))
-        if own.get("tool"):
-            tool, arguments = str(own["tool"]), as_dict(own.get("arguments"))
+        if tool := as_name(own.get("tool")):
+            actions.append(Action(tool=tool, arguments=as_dict(own.get("arguments")), observation=observation))
         elif text.strip():
             # The conversation has the same order; an action that it lacks has no function call.
-            tool, arguments = _parse_call(
-                text, recorded_calls.pop(0)[1] if recorded_calls and recorded_calls[0][0] == text else {}
-            )
-        else:
-            continue
-        actions.append(Action(tool=tool, arguments=arguments, observation=observation))
+            function = recorded_calls.pop(0)[1] if recorded_calls and recorded_calls[0][0] == text else {}
+            tool, arguments = _parse_call(text, function)
+            actions.append(Action(tool=tool, arguments=arguments, observation=observation))
     return actions
 
 
@@ -96,17 +90,6 @@ def _recorded_calls(row: Row) -> list[tuple[str, Row]]:
             calls = [as_dict(call) for call in as_list(message.get("tool_calls"))]
             pairs.append((as_text(message.get("action")) or "", as_dict(calls[0].get("function")) if calls else {}))
     return [(action, function) for action, function in pairs if action.strip()]
-
-
-def _steps(row: Row) -> list[Row]:
-    """Return the steps of a demonstration, which has only a conversation."""
-    history = [as_dict(message) for message in as_list(row.get("history"))]
-    following = [as_text(message.get("content")) for message in history[1:]] + [None]
-    return [
-        {"action": message.get("action"), "observation": observation}
-        for message, observation in zip(history, following, strict=True)
-        if message.get("role") == "assistant" and not message.get("is_demo")
-    ]
 
 
 def _parse_call(text: str, function: Row) -> tuple[str, Row]:
@@ -143,16 +126,28 @@ def _editor_line(text: str) -> Row:
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
+_STATUSES = {
+    # One name for the limits of calls and of cost.
+    **dict.fromkeys((StopReason.ABSOLUTE_STEPS, StopReason.TOKEN_LIMIT, StopReason.COST_LIMIT), "exit_cost"),
+    StopReason.TIMEOUT: "exit_total_execution_time",
+    **dict.fromkeys((StopReason.MALFORMED, StopReason.EMPTY_ANSWER), "exit_format"),
+    **dict.fromkeys((StopReason.CALL_TIMEOUT, StopReason.REQUEST_REFUSED), "exit_api"),
+    **dict.fromkeys((StopReason.CONTEXT_LIMIT, StopReason.CONTEXT_OVERFLOW), "exit_context"),
+    **dict.fromkeys((StopReason.REFUSAL, StopReason.CONTENT_FILTER), "exit_error"),
+    StopReason.INTERRUPTED: "exit_environment_error",
+}
+"""Stop reason -> exit status; the others submit."""
+
 
 def write(unit: SolvedUnit) -> bytes:
     """Return the file. Calls of other tools than SWE-agent's are stored in ``extra_info``."""
     trajectory = unit.trajectory
     usage = trajectory.extra.usage
-    status = END_NAMES.get(unit.stop_reason, EndNames()).sweagent
+    status = _STATUSES.get(unit.stop_reason, SUBMITTED)
     if status != SUBMITTED and unit.patch.strip():
         status = f"{SUBMITTED} ({status})"
     row = {
-        "trajectory": [_step(act) for act in agent_actions(trajectory)],
+        "trajectory": [_step(act) for _, actions in turns_with_actions(trajectory) for act in actions],
         "history": [
             message
             for turn, actions in turns_with_actions(trajectory)

@@ -20,11 +20,10 @@ from swe_argo.steps.agents.formats import (
     replace_surrogates,
     sweagent,
 )
-from swe_argo.steps.contracts.data import Instance, Patch, RunFile
+from swe_argo.steps.contracts.data import Patch, RunFile
 from swe_argo.steps.errors import ConfigError
 
 Format = Literal["r2egym", "openhands", "sweagent", "mini", "atif", "preds"]
-WITHOUT_TRAJECTORY = ("preds",)
 _SINGLE_FILE = ("r2egym", "preds")
 _FILES: dict[Format, tuple[str, Callable[[SolvedUnit], bytes] | None]] = {
     "r2egym": ("{run}.jsonl", r2egym.write),
@@ -48,16 +47,6 @@ class FormatWriters:
         self._undecodable = 0
         """Number of patches with bytes that are not UTF-8."""
 
-    @property
-    def wants_logs(self) -> bool:
-        """Return whether the format includes the tests' output."""
-        return self.form == "r2egym"
-
-    @property
-    def wants_failures(self) -> bool:
-        """Return whether the format includes failed units."""
-        return self.form == "openhands"
-
     def add_unit(self, solved: SolvedUnit) -> None:
         """Add a solved unit."""
         name = solved.instance.instance_id
@@ -69,18 +58,13 @@ class FormatWriters:
         elif self.form == "atif":
             self._append(file.with_name(Patch.file), Patch.from_text(solved.patch).data)
         elif self.form != "openhands":
-            predictions = self._predictions.setdefault(self._folder(solved.attempt) / "preds.json", {})
+            predictions = self._predictions.setdefault(file.parents[1] / "preds.json", {})
             predictions[name] = self._prediction(name, solved.patch)
 
     def add_patch(self, instance_id: str, attempt: int, patch: str) -> None:
-        """Add a patch, for formats with patches only."""
+        """Add a row of predictions."""
         line = json.dumps(self._prediction(instance_id, patch)) + "\n"
         self._append(self._file(attempt, instance_id), line.encode())
-
-    def add_failed_unit(self, instance: Instance, attempt: int, reason: str) -> None:
-        """Add a unit with an infrastructure failure, in a separate file: such rows are not results."""
-        line = openhands.write_failed(self.run, instance, attempt, reason)
-        self._append(self._folder(attempt) / "output_errors.jsonl", line)
 
     def finish(self) -> None:
         """Write the files that cover all units."""
@@ -99,11 +83,8 @@ class FormatWriters:
         """Return a row of swebench. Bytes that are not UTF-8 are lone surrogates (PEP 383), as our reader expects."""
         return {"model_name_or_path": self.run.model, "instance_id": instance_id, "model_patch": patch}
 
-    def _folder(self, attempt: int) -> Path:
-        return self._place / f"run_{attempt}" if self._has_attempts else self._place
-
     def _file(self, attempt: int, instance_id: str) -> Path:
-        folder = self._folder(attempt)
+        folder = self._place / f"run_{attempt}" if self._has_attempts else self._place
         if self.form in _SINGLE_FILE and not self._has_attempts and not folder.is_dir():
             return folder  # the file itself
         return folder / _FILES[self.form][0].format(run=self.run.run_id, unit=instance_id)
@@ -116,10 +97,7 @@ class FormatWriters:
 
 @contextmanager
 def open_writers(target: Path, form: Format, run: RunFile, attempts: int, *, force: bool) -> Iterator[FormatWriters]:
-    """Yield writers for ``target``, whose files are moved there at the end; after an error no file remains.
-
-    Raises ConfigError if ``target`` exists (``force`` replaces it) or cannot be written.
-    """
+    """Yield writers for ``target``, see ``replace_when_complete``. A single file has one attempt, else ConfigError."""
     target = target.expanduser()
     is_single_file = form in _SINGLE_FILE and target.suffix == ".jsonl" and not target.is_dir()
     if is_single_file and attempts > 1:

@@ -38,11 +38,7 @@ MAX_POLL_S = 30.0
 
 
 def act(task: Task) -> StopReason:
-    """Run the program of ``task.program`` until it ends or reaches a limit.
-
-    Calls are recorded when answered, in the main conversation or in side conversations. Raises the
-    errors of Sandbox and Forwarder, and ConfigError if the program's files cannot run in the image.
-    """
+    """Run the program of ``task.program`` until it ends or reaches a limit; its calls are recorded when answered."""
     if task.program is None or task.forwarder is None:
         raise ConfigError("the run has no agent program", field="agent.name")
     recipe, printed = task.program.recipe, b""
@@ -113,7 +109,7 @@ class ProgramFiles:
 
 @contextmanager
 def place_files(box: Sandbox, recipe: Recipe, instruction: str, *, model: str, port: int) -> Iterator[ProgramFiles]:
-    """Write the files of a program, and remove them at the end. Raises the errors of Sandbox."""
+    """Write the files of a program, and remove them at the end."""
     workdir = box.machine.workdir
     # Without its own root, a sandbox owns only the folder around the repository.
     folder = FOLDER if box.machine.isolation != "none" else f"{workdir}/../.swe-argo-agent"

@@ -20,12 +20,6 @@ NO_SESSION = 125
 """Exit code if the state's folder cannot be created."""
 
 
-def one_word(text: str, *, is_visible: bool) -> str:
-    """Return a text as one shell word on one line, hidden from ``pkill -f word`` unless it is ``is_visible``."""
-    word = shlex.quote(text) if is_visible else quote_in_pieces(text.encode("utf-8", "surrogateescape"))
-    return word.replace("\n", "'$'\\n''")
-
-
 # SWE-bench images activate their conda environment in .bashrc, which a plain `bash -c` would miss. BASH_ENV is no
 # solution: a .bashrc that runs a bash script, as pyenv's does, would be read by that script, too, without end. A shell
 # that continues from its last command has the variables already.
@@ -46,16 +40,11 @@ _RESTORE_STATE = (
 )
 
 
-def in_new_shell(command: str) -> str:
-    """Return a script that runs a command in a new bash. ``command`` is one word (see ``one_word``)."""
-    return f"{ACTIVATE}unset BASH_ENV; eval {command}"
+def _in_session(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:
+    """Return a script that runs ``command``, one word, from the state in the folder ``home``, at first in ``workdir``.
 
-
-def in_session(command: str, home: str, workdir: str, note: str = "", number: int = 0) -> str:
-    """Return a script that continues from the state in the folder ``home``, at first in ``workdir``.
-
-    It exits with NO_SESSION if the folder cannot be created. All is on one line: line numbers in messages are the
-    command's. The final state goes to the file ``note``, a line each: the ``number``, the folder, its Python.
+    It exits with NO_SESSION if the folder cannot be created. The final state goes to the file ``note``, a line each:
+    the ``number``, the folder, its Python.
     """
     enter = f'__home="{home}"; [ -d "$__home" ] || mkdir -p "$__home" || exit {NO_SESSION}; '
     return f"""{enter}{_RESTORE_STATE.replace("@workdir@", workdir)}'{note}' {number}" EXIT; eval {command}"""
@@ -68,7 +57,7 @@ ENDS_BYTES = 512 << 10
 _INTERRUPT_S = 2.0
 """Seconds that an interrupted command has to end before it is killed."""
 _NOTE_LINES = 3
-"""Lines of a complete note file, see ``in_session``."""
+"""Lines of a complete note file, see ``_in_session``."""
 _SIGKILL = 137
 """Exit code of a shell that SIGKILL ended."""
 _WITHOUT_SESSION = "[The folder for temporary files cannot be used: the command ran by itself, without a session.]"
@@ -132,7 +121,7 @@ class Shell:
         if patience is None:
             return self._run_to_end(command, timeout_s, separate_stderr=separate_stderr)
         self._number += 1
-        script = in_session(self._one_word(command), self._home, self._workdir, self._note, self._number)
+        script = _in_session(self._one_word(command), self._home, self._workdir, self._note, self._number)
         job = start_job(self._sandbox, script, ends_bytes=ENDS_BYTES, note=self._note)
         self._running = _Running(job, command, time.monotonic())
         return self.watch(timeout_s=timeout_s, patience=patience)
@@ -147,7 +136,7 @@ class Shell:
         word = self._one_word(command)
         in_state = self._persistent and session
         result = self._sandbox.exec(
-            in_session(word, self._home, self._workdir) if in_state else in_new_shell(word),
+            _in_session(word, self._home, self._workdir) if in_state else f"{ACTIVATE}unset BASH_ENV; eval {word}",
             timeout_s=timeout_s,
             merge=not separate_stderr,
             max_output_bytes=ALONE_BYTES,
@@ -236,5 +225,8 @@ class Shell:
         )
 
     def _one_word(self, text: str) -> str:
+        """Return a text as one shell word on one line, hidden from ``pkill -f word``."""
         # Without namespaces, paths are translated and must be visible; the words are on this host's command lines.
-        return one_word(text, is_visible=self._sandbox.machine.isolation == "none")
+        is_visible = self._sandbox.machine.isolation == "none"
+        word = shlex.quote(text) if is_visible else quote_in_pieces(text.encode("utf-8", "surrogateescape"))
+        return word.replace("\n", "'$'\\n''")

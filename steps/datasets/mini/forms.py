@@ -67,18 +67,6 @@ def content(instance_id: str) -> Content:
     return Content(name, fixed, (task / "gold.patch", task / "test.patch"), task / "Dockerfile")
 
 
-def digest_issue(instance_id: str) -> str:
-    """Return ``sha256:...`` over all inputs of the issue's image, except its base."""
-    inputs = content(instance_id)
-    parts = {"format": CONTENT_FORMAT.encode(), "title": inputs.title.encode()}
-    parts |= {f"fixed/{path}": data for path, data in inputs.fixed.items()}
-    parts |= {path.name: path.read_bytes() for path in (*inputs.patches, inputs.dockerfile)}
-    total = hashlib.sha256()
-    for name, data in sorted(parts.items()):
-        total.update(f"{name}\0{len(data)}\0".encode() + data)
-    return f"sha256:{total.hexdigest()}"
-
-
 _START_S = 1_704_103_200  # 2024-01-01 10:00 UTC
 _DAY_S = 86_400
 _AUTHOR = "Mini Maintainer <maintainer@mini.invalid>"
@@ -96,24 +84,6 @@ _ENVIRONMENT = {
     "TZ": "UTC",
 }
 _SETTINGS = ("core.autocrlf=false", "core.fileMode=true", "gc.auto=0", "fastimport.unpackLimit=1")
-
-
-def make_repository(instance_id: str, folder: Path) -> None:
-    """Write ``<folder>/testbed``: the repository at the set-up commit, with the bug, without the tests that detect it.
-
-    Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if
-    testbed exists.
-    """
-    inputs = content(instance_id)
-    testbed = folder / "testbed"
-    testbed.mkdir(parents=True)
-    run_git(testbed, "init", "-q", "-b", "main", "--template=")
-    _write(testbed, inputs.fixed)
-    run_git(testbed, "apply", "-R", *(str(patch) for patch in reversed(inputs.patches)))
-    run_git(testbed, "fast-import", "--quiet", stdin=_history(inputs, _read(testbed)))
-    # Check out the fix first, as in an image built from a clone, so that HEAD's reflog and ORIG_HEAD contain it.
-    run_git(testbed, "reset", "-q", "--soft", "future")
-    run_git(testbed, "reset", "-q", "--hard", "ORIG_HEAD")
 
 
 def _history(inputs: Content, base: dict[str, bytes]) -> bytes:
@@ -242,22 +212,36 @@ def image_by_id(dataset: str) -> dict[str, str]:
 
 def digest(instance_id: str, dataset: str = MINI) -> str:
     """Return ``sha256:...`` over all inputs of the instance's image, except its base."""
-    of_issue = digest_issue(find_issue(instance_id, dataset))
+    inputs = content(find_issue(instance_id, dataset))
+    parts = {"format": CONTENT_FORMAT.encode(), "title": inputs.title.encode()}
+    parts |= {f"fixed/{path}": data for path, data in inputs.fixed.items()}
+    parts |= {path.name: path.read_bytes() for path in (*inputs.patches, inputs.dockerfile)}
+    total = hashlib.sha256()
+    for name, data in sorted(parts.items()):
+        total.update(f"{name}\0{len(data)}\0".encode() + data)
+    of_issue = f"sha256:{total.hexdigest()}"
     if dataset == MINI:
         return of_issue
     return f"sha256:{hashlib.sha256(f'{dataset} {FORMAT} {of_issue}'.encode()).hexdigest()}"
 
 
 def materialise(instance_id: str, folder: Path, dataset: str = MINI) -> None:
-    """Write ``<folder>/testbed``: the repository of the instance's image.
+    """Write ``<folder>/testbed``: the repository at the set-up commit, with the bug, without the tests that detect it.
 
     Raises ConfigError for an unknown instance or if git is missing, InfraError if git fails, FileExistsError if
     testbed exists.
     """
     issue = find_issue(instance_id, dataset)
-    make_repository(issue, folder)
+    inputs, testbed = content(issue), folder / "testbed"
+    testbed.mkdir(parents=True)
+    run_git(testbed, "init", "-q", "-b", "main", "--template=")
+    _write(testbed, inputs.fixed)
+    run_git(testbed, "apply", "-R", *(str(patch) for patch in reversed(inputs.patches)))
+    run_git(testbed, "fast-import", "--quiet", stdin=_history(inputs, _read(testbed)))
+    # Check out the fix first, as in an image built from a clone, so that HEAD's reflog and ORIG_HEAD contain it.
+    run_git(testbed, "reset", "-q", "--soft", "future")
+    run_git(testbed, "reset", "-q", "--hard", "ORIG_HEAD")
     if dataset != MINI:
-        testbed = folder / "testbed"
         _example(dataset).change_image(testbed, _issues()[issue], partial(run_git, testbed))
 
 

@@ -42,8 +42,8 @@ def list_folder(folder: Path) -> dict[str, Path]:
     for place, folders, names in os.walk(folder, followlinks=False):
         if _IGNORE_FILE in names and folder.name != "environment":
             rules[Path(place)] = _read_rules(Path(place, _IGNORE_FILE))
-        kept = sorted(set(folders) - _IGNORED)
-        folders[:] = [name for name in kept if not _is_excluded(rules, Path(place, name), "/")]
+        visible = sorted(set(folders) - _IGNORED)
+        folders[:] = [name for name in visible if not _is_excluded(rules, Path(place, name), "/")]
         for name in folders:
             if Path(place, name).is_symlink():
                 raise TaskFolderError(f"{name} is a link to a folder")
@@ -105,6 +105,8 @@ def read_files(packed: str) -> dict[str, bytes]:
 
 def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
     """Return a packed folder with new contents of some files."""
+    if not packed:
+        return ""
     target = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,
@@ -120,6 +122,8 @@ def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
 
 def keep_files(packed: str, names: set[str]) -> str:
     """Return a packed folder with only the files of these names."""
+    if not packed:
+        return ""
     target = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,

@@ -91,6 +91,8 @@ class WrittenReward:
     value: float | None
     others: dict[str, float] = field(default_factory=dict)
     problem: str = ""
+    is_mean: bool = False
+    """Whether the reward is the mean of several criteria; then all of them have to be fulfilled, each with 1."""
     is_contradicted: bool = False
     """Whether ``reward.txt`` has another number than the one that counts."""
 
@@ -142,7 +144,9 @@ def _parse_numbers(data: bytes) -> WrittenReward:
         raise ValueError("reward.json has no number")
     values = {name: float(value) for name, value in content.items()}
     reward = values.pop("reward", None)
-    return WrittenReward(sum(values.values()) / len(values) if reward is None else reward, values)
+    if reward is None:
+        return WrittenReward(sum(values.values()) / len(values), values, is_mean=len(values) > 1)
+    return WrittenReward(reward, values)
 
 
 def _is_finite(value: float) -> bool:
@@ -232,7 +236,9 @@ class HarborGrader:
             f"git apply --3way {REPLAYED_DIFF}",
             f"patch --fuzz=3 -p1 -i {REPLAYED_DIFF}",
         )
-        script = f"{IN_REPOSITORY}; [ ! -s {REPLAYED_DIFF} ] || {' || '.join(tries)}"
+        # ``patch`` would write into .git, whose hooks run at the verifier's resets.
+        is_clean = rf"! grep -aqE '^(---|\+\+\+|diff --git|rename to|copy to) (.*[/ ])?\.git/' {REPLAYED_DIFF}"
+        script = f"{IN_REPOSITORY}; [ ! -s {REPLAYED_DIFF} ] || {{ {is_clean} && {{ {' || '.join(tries)}; }}; }}"
         result = box.exec(script, timeout_s=TIMEOUT_S, cwd="/", merge=True, max_output_bytes=64 << 10)
         run.recorder.info(result.stdout.decode(errors="replace").strip() or "the diff is applied")
         return result.exit_code == 0
@@ -273,7 +279,7 @@ class HarborGrader:
                 doubt=RunDoubt(written.problem, needs_resources=False),
             )
             return weigh_broken_sandbox(run, verdict)
-        resolved = written.value >= 1
+        resolved = written.value >= 1 and not (written.is_mean and max(written.others.values()) > 1)
         if written.is_contradicted:
             run.findings.append(Finding(code="verifier_wrote_two_rewards", detail="reward.txt and reward.json"))
         verdict = Verdict(

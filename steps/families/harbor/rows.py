@@ -19,7 +19,7 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.families.columns import IMAGE, SourceRow
 from swe_argo.steps.families.family import GRADING_COLUMN, MACHINE_COLUMN, NOTICE_COLUMN, Row
 from swe_argo.steps.families.harbor import folders
-from swe_argo.steps.families.harbor.folders import TaskFolderError
+from swe_argo.steps.families.harbor.folders import USUAL_WORKDIR, TaskFolderError
 from swe_argo.steps.families.harbor.task_file import MAIN, TaskEnvironment, TaskFile, expand_variables, parse
 
 
@@ -89,7 +89,8 @@ def read_task(folder: Path) -> dict[str, Any]:
         INSTRUCTION: _text(folder / INSTRUCTION),
         DOCKERFILE: _text(folder / DOCKERFILE),
         VERIFIER_DOCKERFILE: _text(folder / VERIFIER_DOCKERFILE),
-        "compose": any((folder / part / name).is_file() for part in ("environment", "tests") for name in COMPOSE),
+        "compose": any((folder / "environment" / name).is_file() for name in COMPOSE),
+        "tests_compose": any((folder / "tests" / name).is_file() for name in COMPOSE),
         "steps": (folder / "steps").is_dir(),
         "problem": "",
     }
@@ -122,16 +123,22 @@ REPLAYED = "swebench-pro__"
 """Beginning of the names of SWE-bench Pro V2, whose official score replays the agent's diff on a fresh image."""
 REPLAY_NOTICE = "SWE-bench Pro: as in its official score, an agent's diff is applied, uncommitted, to a fresh image"
 REPLAYED_DIFF = "/logs/artifacts/swe-argo-replayed.patch"
-IN_REPOSITORY = "{ cd /app 2>/dev/null && git rev-parse -q --verify HEAD >/dev/null; } || cd /testbed"
-"""Goes to the repository, as SWE-bench Pro's test.sh does."""
+IN_REPOSITORY = (
+    "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; "
+    "{ cd /app 2>/dev/null && git rev-parse -q --verify HEAD >/dev/null; } || cd /testbed"
+)
+"""Goes to the repository, whoever owns it, as SWE-bench Pro's test.sh does."""
+_NEW_INDEX = "export GIT_INDEX_FILE=/var/tmp/swe-argo-index; rm -f $GIT_INDEX_FILE"
 _DIFF = Collection(
     artifacts=[Artifact(source=REPLAYED_DIFF)],
-    begin=f"{IN_REPOSITORY}; git rev-parse HEAD",
+    # The tree of the fresh image: an image may have untracked or changed files, which the diff must not hold.
+    begin=f"{IN_REPOSITORY}; {_NEW_INDEX}; git read-tree HEAD && git add -A && tree=$(git write-tree) && "
+    "git update-ref refs/swe-argo/start $tree && echo $tree",
     commands=[
         CollectCommand(
-            command=f"{IN_REPOSITORY}; export GIT_INDEX_FILE=/var/tmp/swe-argo-index; rm -f $GIT_INDEX_FILE; "
-            'git read-tree "$BEGIN" && git add -A && '
-            f'git diff --cached --binary --no-ext-diff --no-textconv "$BEGIN" >{REPLAYED_DIFF}',
+            command=f'{IN_REPOSITORY}; {_NEW_INDEX}; git read-tree "$BEGIN" && git add -A && '
+            "git diff --cached --binary --no-ext-diff --no-textconv --no-color --src-prefix=a/ --dst-prefix=b/ "
+            f'"$BEGIN" >{REPLAYED_DIFF}',
             timeout_s=300,
         )
     ],
@@ -168,7 +175,9 @@ def normalise(row: SourceRow, where: str) -> Row:
         reason = "is not a name of letters, digits, '.', '_' and '-', at most 128"
         raise ConfigError(f"{where}: {name!r} {reason}", field="dataset")
     machine = _machine(file, file.environment, "agent", _workdir(file.environment, row.get(DOCKERFILE)))
-    machine = machine.model_copy(update={"agent_timeout_s": file.agent.timeout_sec, "collection": _collection(file)})
+    machine = machine.model_copy(
+        update={"agent_timeout_s": file.agent.timeout_sec, "collection": _collection(file, machine.workdir)}
+    )
     image = file.environment.docker_image or built_image(name, row["environment"])
     tests, verifier_image = _verifier(row, file, name)
     verifier_file = file.verifier.environment or file.environment
@@ -233,12 +242,16 @@ def _machine(
     )
 
 
-def _collection(file: TaskFile) -> Collection | None:
+def _collection(file: TaskFile, workdir: str | None) -> Collection | None:
     """Return what an agent submits to a separate verifier; None if it submits its whole machine."""
     if not file.verifier.is_separate:
         return None
     commands = [CollectCommand(command=hook.command, timeout_s=hook.timeout_sec) for hook in file.verifier.collect]
-    artifacts = [Artifact(source=artifact.source, exclude=artifact.exclude) for artifact in file.collected]
+    folder = workdir or USUAL_WORKDIR
+    artifacts = [
+        Artifact(source=posixpath.normpath(posixpath.join(folder, item.source)), exclude=item.exclude)
+        for item in file.collected
+    ]
     return Collection(artifacts=artifacts, commands=commands)
 
 
@@ -256,7 +269,7 @@ def _verifier(row: SourceRow, file: TaskFile, name: str) -> tuple[str, str | Non
         return row["tests"], None
     copied = copied_tests(dockerfile, file.environment.docker_image, row["tests_files"])
     if copied is None:
-        return "", built_image(name, row["tests_digest"], "-verifier")
+        return "", built_image(name, row.get("tests_digest", ""), "-verifier")
     return folders.keep_files(row["tests"], copied), None
 
 
@@ -276,7 +289,8 @@ def copied_tests(dockerfile: str, image: str | None, names: list[str]) -> set[st
     if image is None or instructions[0].arguments != [image] or dockerfile.upper().count("FROM ") > 1:
         return None
     for step in instructions[1:]:
-        if step.word == "RUN" and step.arguments[:2] == ["chmod", "+x"]:
+        is_chmod = step.word == "RUN" and step.arguments[:2] == ["chmod", "+x"]
+        if is_chmod and all(re.fullmatch(rf"{TESTS}/[\w./*-]+", word) for word in step.arguments[2:]):
             continue
         if step.word != "COPY" or step.options or len(step.arguments) != 2:
             return None
@@ -287,7 +301,7 @@ def copied_tests(dockerfile: str, image: str | None, names: list[str]) -> set[st
             copied.add(source)
         else:
             return None
-    return copied
+    return copied or None
 
 
 def without_canary(text: str) -> str:
@@ -317,20 +331,28 @@ def _workdir(environment: TaskEnvironment, dockerfile: str | None) -> str | None
 def _why_not(row: SourceRow, file: TaskFile) -> str | None:
     """Return the first reason why a task cannot be graded, with the key or file."""
     environment, verifier = file.environment, file.verifier
-    missing = [name for table in (environment, verifier, file.solution) for name in expand_variables(table.env, {})[1]]
+    machines = [environment, *([verifier.environment] if verifier.environment else [])]
+    images = [machine.docker_image for machine in machines if machine.docker_image]
+    bad_images = ", ".join(ascii(image) for image in images if not IMAGE.fullmatch(image))
+    variables = [*(machine.env for machine in machines), verifier.env, file.solution.env]
+    missing = [name for table in variables for name in expand_variables(table, {})[1]]
     users = (file.agent.user, verifier.user, *(hook.user for hook in verifier.collect))
     services = [*(hook.service for hook in verifier.collect), *(artifact.service for artifact in file.artifacts)]
     reasons: dict[str, Any] = {
         str(row.get("problem")): row.get("problem"),
         "it has several steps (steps/), which is not supported": file.steps or row.get("steps"),
         "it needs several containers (docker-compose.yaml), which is not supported": (
-            row.get("compose") or any(service not in (None, MAIN) for service in services)
+            row.get("compose")
+            or (verifier.is_separate and not machines[-1].docker_image and row.get("tests_compose"))
+            or any(service not in (None, MAIN) for service in services)
         ),
-        f"environment.os is {environment.os}, not linux": environment.os != "linux",
-        "it needs GPUs or TPUs (environment.gpus, environment.tpu)": environment.gpus or environment.tpu,
-        "it needs MCP servers (environment.mcp_servers)": environment.mcp_servers,
+        f"environment.os is {machines[-1].os}, not linux": any(machine.os != "linux" for machine in machines),
+        "it needs GPUs or TPUs (environment.gpus, environment.tpu)": any(
+            machine.gpus or machine.tpu for machine in machines
+        ),
+        "it needs MCP servers (environment.mcp_servers)": any(machine.mcp_servers for machine in machines),
         "it needs a service of its image (environment.healthcheck), but only files are graded": (
-            environment.healthcheck
+            any(machine.healthcheck for machine in machines)
         ),
         "agent.user or verifier.user is not root, as which all commands run": any(
             user not in (None, "root", "0", 0) for user in users
@@ -339,9 +361,7 @@ def _why_not(row: SourceRow, file: TaskFile) -> str | None:
         "its verifier collects (verifier.collect) without a separate verifier": (
             verifier.collect and not verifier.is_separate
         ),
-        f"environment.docker_image {environment.docker_image!a} is not an image name": (
-            environment.docker_image and not IMAGE.fullmatch(environment.docker_image)
-        ),
+        f"docker_image {bad_images} is not an image name": bad_images,
         "it has no instruction.md": not row.get(INSTRUCTION),
         "it has no tests/test.sh": (
             TEST_SCRIPT not in row["tests_files"] and not (verifier.environment and verifier.environment.docker_image)

@@ -138,7 +138,7 @@ class TaskVerifier(NetworkPolicy):
         return self
 
 
-class Artifact(_Table):
+class TaskArtifact(_Table):
     """A file or folder of the agent's machine that a separate verifier gets at the same place."""
 
     source: str
@@ -148,8 +148,8 @@ class Artifact(_Table):
     @field_validator("source")
     @classmethod
     def _check_source(cls, source: str) -> str:
-        if not source.startswith("/") or ".." in source.split("/"):
-            raise ValueError(f"{source!r} is not an absolute path without '..'")
+        if ".." in source.split("/"):
+            raise ValueError(f"{source!r} contains '..'")
         return posixpath.normpath(source)
 
 
@@ -157,7 +157,7 @@ def _as_artifact(value: Any) -> Any:
     return {"source": value} if isinstance(value, str) else value
 
 
-_Artifacts = list[Annotated[Artifact, BeforeValidator(_as_artifact)]]
+_Artifacts = list[Annotated[TaskArtifact, BeforeValidator(_as_artifact)]]
 
 
 class TaskStep(_Table):
@@ -192,10 +192,10 @@ class TaskFile(_Table):
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
 
     @property
-    def collected(self) -> list[Artifact]:
+    def collected(self) -> list[TaskArtifact]:
         """The artifacts, with the published folder."""
-        named = {artifact.source for artifact in self.artifacts if artifact.service in {None, MAIN}}
-        return [*([] if PUBLISHED in named else [Artifact(source=PUBLISHED)]), *self.artifacts]
+        sources = {artifact.source for artifact in self.artifacts if artifact.service in {None, MAIN}}
+        return [*([] if PUBLISHED in sources else [TaskArtifact(source=PUBLISHED)]), *self.artifacts]
 
     def network(self, phase: Literal["agent", "verifier"]) -> tuple[NetworkMode, tuple[str, ...]]:
         """Return network mode and allowed hosts of a phase."""
@@ -228,18 +228,18 @@ def size_mb(text: str) -> int:
         raise ValueError(f"{text!r} is not a size like 2G or 512M") from None
 
 
-def expand_variables(variables: dict[str, str], given: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+def expand_variables(variables: dict[str, str], host: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return the variables with values, and the names of those that only the host could provide.
 
-    ``${NAME:-default}`` is its default unless ``given`` has NAME: this machine's environment enters no sandbox unasked.
+    ``${NAME:-default}`` is its default unless ``host`` has NAME: this machine's environment enters no sandbox unasked.
     """
     values, missing = {}, []
     for name, value in variables.items():
         match = _VARIABLE.fullmatch(value)
         if match is None:
             values[name] = value
-        elif match[1] in given:
-            values[name] = given[match[1]]
+        elif match[1] in host:
+            values[name] = host[match[1]]
         elif match[2] is None:
             missing.append(match[1])
         else:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -48,7 +49,8 @@ type carried struct {
 	number int
 	client *net.TCPConn
 	input  chan []byte
-	credit chan int
+	room   atomic.Int64  // bytes that may still be sent to the step
+	credit chan struct{} // room has grown
 	ended  chan struct{}
 	once   sync.Once
 }
@@ -128,10 +130,11 @@ func (egress *Egress) accept(listener net.Listener, kind string) {
 		}
 		egress.last++
 		connection := &carried{number: egress.last, client: client.(*net.TCPConn), input: make(chan []byte, 4096),
-			credit: make(chan int, 4096), ended: make(chan struct{})}
+			credit: make(chan struct{}, 1), ended: make(chan struct{})}
+		connection.room.Store(egressWindow)
 		egress.connections[connection.number] = connection
+		egress.out.carry(Carry{Connection: connection.number, Open: kind}) // in the order of the numbers
 		egress.mutex.Unlock()
-		egress.out.carry(Carry{Connection: connection.number, Open: kind})
 		go egress.carry(connection)
 	}
 }
@@ -150,19 +153,18 @@ func (egress *Egress) carry(connection *carried) {
 
 // read sends what the client sends, at most a window ahead of the step.
 func (egress *Egress) read(connection *carried) {
-	room, buffer := egressWindow, make([]byte, egressPiece)
+	buffer := make([]byte, egressPiece)
 	for {
-		for room < egressPiece {
+		for connection.room.Load() < egressPiece {
 			select {
-			case bytes := <-connection.credit:
-				room += bytes
+			case <-connection.credit:
 			case <-connection.ended:
 				return
 			}
 		}
 		count, err := connection.client.Read(buffer)
 		if count > 0 {
-			room -= count
+			connection.room.Add(-int64(count))
 			egress.out.carry(Carry{Connection: connection.number, Data: buffer[:count]})
 		}
 		if err == io.EOF {
@@ -187,6 +189,7 @@ func (egress *Egress) write(connection *carried) {
 				return
 			}
 			if _, err := connection.client.Write(data); err != nil {
+				egress.out.carry(Carry{Connection: connection.number, Reset: true})
 				connection.close()
 				return
 			}
@@ -220,14 +223,25 @@ func (egress *Egress) readCarries(in io.Reader) {
 			continue
 		}
 		if carry.Credit > 0 {
-			connection.credit <- carry.Credit
+			connection.room.Add(int64(carry.Credit))
+			select {
+			case connection.credit <- struct{}{}:
+			default:
+			}
 		}
 		if len(carry.Data) > 0 {
-			connection.input <- carry.Data
+			connection.put(carry.Data)
 		}
 		if carry.End {
-			connection.input <- nil
+			connection.put(nil)
 		}
+	}
+}
+
+func (connection *carried) put(data []byte) {
+	select {
+	case connection.input <- data:
+	case <-connection.ended: // its client is gone, and nothing reads input
 	}
 }
 

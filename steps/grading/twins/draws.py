@@ -101,14 +101,9 @@ def plan_runs(
 ) -> Draw:
     """Return the runs of one confirmation.
 
-    Args:
-        sites: The validated sites of each test id, both FAIL_TO_PASS and PASS_TO_PASS.
-        fail_to_pass: All FAIL_TO_PASS ids of the instance.
-        vocabularies: The words of each test file, by the path of its sites.
-        seed: The unit's secret.
-        number: The number of the draw in its unit: a discarded draw and a second try take the next one.
-        max_chance: The chance of guessing above which there is one more run.
-        max_runs: The limit of all runs; a draw that needs more runs by rule and chance is unbounded.
+    ``sites`` are the validated ones of each test id, ``vocabularies`` those of the test files by path. ``seed`` is the
+    unit's secret; a discarded draw and a second try take the next ``number``. There is one more run while a guess
+    passes with more than ``max_chance``; a draw that needs more than ``max_runs`` is unbounded.
     """
     random = Random(int.from_bytes(hashlib.sha256(b"%d:%d:" % (len(seed), number) + seed).digest()))
     groups = group_tests(sites, fail_to_pass)

@@ -79,7 +79,6 @@ def _list_forms(language: Language, path: str, titles: Sequence[str | None]) -> 
 
 
 def _fold(text: str) -> str:
-    """Return the letters and digits of a text, in lower case."""
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
@@ -93,11 +92,9 @@ ReadId = Callable[[str], str]
 def locate_tests(ids: Iterable[str], sources: Mapping[str, bytes], read_id: ReadId) -> dict[str, TestPlace]:
     """Return the places of the ids that can be located without doubt.
 
-    Args:
-        ids: Ids as the log parser of the row shows them: of pytest, of the unittest runner (the name with the class, or
-            the first line of the docstring), or a qualified name alone.
-        sources: Test file -> its content after the official test patch.
-        read_id: Returns the log parser's form of a pytest node id.
+    The ids are as the row's log parser shows them: of pytest, of the unittest runner (the name with the class, or the
+    first line of the docstring), or a qualified name alone. ``sources`` are the files after the official test patch;
+    ``read_id`` returns the log parser's form of a pytest node id.
     """
     modules, files = {}, {}
     for path, source in sources.items():
@@ -138,8 +135,6 @@ def rename_test(test: str, place: TestPlace, change: SiteChange, source: bytes, 
 
 
 class _Locator:
-    """Finds the tests of ids in parsed test files."""
-
     def __init__(self, modules: Mapping[str, Module], read_id: ReadId) -> None:
         self.modules, self.read_id = modules, read_id
         self._list_row_ids = cache(partial(_list_row_ids, read_id))
@@ -346,7 +341,6 @@ def _list_row_ids(read_id: ReadId, prefix: str, test: Test) -> dict[tuple[Parame
 
 
 def _change_cell(module: Module, cell: ast.expr, change: SiteChange) -> ast.expr:
-    """Return a cell after a change."""
     begin, end = module.locate(cell)
     edits = [(span, text) for span, text in change.edits if begin <= span[0] and span[1] <= end]
     text = module.source[begin:end]
@@ -373,7 +367,6 @@ def _render(value: ast.expr, argument: str, index: int) -> str | _Unknown:
 
 
 def _evaluate(node: ast.expr) -> object:
-    """Return the value of a literal or a sum of strings."""
     if isinstance(node, ast.BinOp):
         return _evaluate(node.left) + _evaluate(node.right)  # type: ignore[operator]
     return ast.literal_eval(node)

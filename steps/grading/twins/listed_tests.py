@@ -300,7 +300,6 @@ def find_id(parse: Callable[[str], Mapping[str, str]], node_id: str) -> str:
 
 
 def _decode(data: bytes) -> str | None:
-    """Return a text, or None if it is not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -308,7 +307,6 @@ def _decode(data: bytes) -> str | None:
 
 
 def _describe_end(run: ProcedureRun) -> str:
-    """Return the reason why a run has no readable log."""
     if run.broken is not None:
         return run.broken.reason
     if run.log is None:

@@ -108,7 +108,6 @@ def _iterate_inputs(node: ast.AST, leaves: set[ast.expr]) -> Iterator[ast.expr]:
 
 
 def _reads_messages(test: Test) -> bool:
-    """Return whether a test uses one of the names of ``_MESSAGES``."""
     names = (getattr(node, field, None) for node in test.parents for field in ("id", "attr", "arg"))
     return any(isinstance(name, str) and _MESSAGES.fullmatch(name) for name in names)
 
@@ -239,8 +238,6 @@ def find_neighbours(
 
 
 class _Search:
-    """The search for the neighbours of one instance."""
-
     def __init__(self, runs: TestRuns, twins: ValidatedTwins, files: Sequence[TestFile], random: Random) -> None:
         self._runs, self._twins, self._files, self._random = runs, twins, files, random
         self._vocabularies = {file.path: Vocabulary(file.source, file.path) for file in files}
@@ -331,7 +328,6 @@ class _Search:
 
 
 def _fit(source: bytes, changes: list[SiteChange]) -> bool:
-    """Return whether the changes can be applied together."""
     try:
         apply_changes(source, changes)
     except ValueError:
@@ -355,7 +351,6 @@ def limit_time(runs: TestRuns) -> int:
 
 
 def _list_changed_tests(files: Iterable[TestFile], changes: Iterable[SiteChange]) -> set[str]:
-    """Return the tests that contain one of the changes."""
     changed = {change.site for change in changes}
     return {test for file in files for test, sites in file.sites.items() if not changed.isdisjoint(sites)}
 

@@ -37,8 +37,6 @@ Leaf = ExpectedConstant[Node]
 
 
 class _Scope(NamedTuple):
-    """A test, or a group of tests."""
-
     titles: tuple[str | None, ...]  # without those of the groups around it; None for one that the source does not show
     nodes: list[Node]  # a call and, after a macro, its block
     is_group: bool
@@ -314,6 +312,5 @@ class ParsedTest:
 
 
 def _text_without(row: Node, node: Node) -> str:
-    """Return the text of a row without one of its nodes."""
     data = row.text.encode()
     return " ".join((data[: node.start - row.start] + data[node.end - row.start :]).decode(errors="replace").split())

@@ -243,7 +243,6 @@ class TableReader:
         return {name: unwrap(part) for name, part in zip(names, parts, strict=True)} if len(names) == len(parts) else {}
 
     def _name_fields(self, value: Node) -> list[str]:
-        """Return the names of the fields of a Go struct in a table."""
         table = value.parent
         while table is not None and table.type != "composite_literal":
             table = table.parent

@@ -136,14 +136,9 @@ def find_sites(
 ) -> list[Site]:
     """Return the sites of the given tests in file order; none if the file cannot be parsed.
 
-    Args:
-        path: The path in the sites.
-        source: The test file after the official test patch.
-        fail_to_pass: Qualified names (``Class.test`` or ``test``) of FAIL_TO_PASS tests that the reference passes.
-            Their sites are on added lines only and hold values the test does not have at the base commit.
-        pass_to_pass: Qualified names of PASS_TO_PASS tests that the reference passes.
-        added_lines: The line numbers (from 1) that the test patch adds.
-        base: The file at the base commit; None if the test patch creates it.
+    ``source`` is the file after the official test patch, ``base`` the one before it. Tests have qualified names
+    (``Class.test`` or ``test``). The sites of FAIL_TO_PASS tests are only on lines that the patch adds (from 1), and
+    hold values that the test does not have at the base commit.
     """
     language = find_language(path)
     parse_file: Callable[[bytes], Any] = partial(ParsedFile.parse, language) if language else Module.parse
@@ -162,7 +157,6 @@ def find_sites(
 
 
 def _list_lines(source: bytes, span: Span) -> range:
-    """Return the line numbers of a span, from 1."""
     first = source.count(b"\n", 0, span[0]) + 1
     return range(first, first + source.count(b"\n", *span) + 1)
 
@@ -230,7 +224,6 @@ def find_words(path: str, source: bytes, added_lines: Collection[int]) -> list[S
 
 
 def _list_expected(path: str, lines: list[bytes]) -> Iterator[int]:
-    """Yield the numbers of the lines that are expected output."""
     if _OUTPUT.fullmatch(path):
         # insta and similar tools do not compare the head of a snapshot.
         head = lines.index(b"---", 1) + 1 if lines[:1] == [b"---"] and b"---" in lines[1:] else 0

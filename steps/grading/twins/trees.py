@@ -271,5 +271,4 @@ class SyntaxTree:
         return [unwrap(child) for child in node.list_named() if child not in left_out]
 
     def _is_text(self, node: Node) -> bool:
-        """Return whether a node is a string or a sum of strings."""
         return node.type in self.language.strings or bool(node.get("left") and self.list_parts(node))

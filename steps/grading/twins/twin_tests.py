@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 from swe_argo.steps.contracts.verdict import ValidatedTwins
 from swe_argo.steps.errors import InfraError
 from swe_argo.steps.grading.bounded import SMALL_BYTES
+from swe_argo.steps.grading.official import FAILING, PASSING
 from swe_argo.steps.grading.procedure import ProcedureRun
 from swe_argo.steps.grading.twins.sites import Site, SiteChange, apply_changes
 from swe_argo.steps.sandbox.protocol import Sandbox
@@ -24,8 +25,6 @@ Subject = Literal["patch", "reference", "untouched"]
 """The thing that tests run on: the patch to confirm, the reference patch, or the repository without a patch."""
 TRIES = 3
 """The number of tries of a run that the infrastructure ended."""
-PASSING = frozenset({"PASSED", "XFAIL"})
-FAILING = frozenset({"FAILED", "ERROR"})
 SLOWER = 1.2
 """Changes that make the tests take longer by more than this factor are dropped."""
 GRACE_S = 3.0
@@ -265,7 +264,6 @@ class TestRuns:
     def _run_once(
         self, subject: Subject, contents: Mapping[str, bytes], twins: ValidatedTwins, timeout_s: int
     ) -> FinishedRun:
-        """Run the tests in one fresh sandbox. See ``run``."""
         match subject:
             case "patch":
                 patch = self.patch

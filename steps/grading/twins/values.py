@@ -103,7 +103,6 @@ def _take_other_bool(text: str, judge: Judge) -> str | None:
 
 
 def _take_literal(text: str, judge: Judge, random: Random) -> str | None:
-    """Return another string of the file with the same punctuation."""
     like = [literal for literal in judge.vocabulary.list_alike(text) if literal != text]
     return random.choice(like) if like else None
 
@@ -134,13 +133,11 @@ def _iterate_runs(text: str) -> Iterator[Span]:
 
 
 def _take_word(run: str, judge: Judge, random: Random) -> str | None:
-    """Return another word of the file that is as long and familiar."""
     like = judge.list_like_words(run)
     return random.choice(like) if like else None
 
 
 def _replace_letter(run: str, judge: Judge, random: Random) -> str | None:
-    """Return a word with one letter replaced: a vowel by a vowel, in the same case."""
     place = random.randrange(len(run))
     letter = run[place]
     like = [
@@ -160,7 +157,6 @@ def _exchange_letters(run: str, judge: Judge, random: Random) -> str | None:  # 
 
 
 def _exchange_runs(text: str, runs: list[Span], random: Random) -> str | None:
-    """Return a string with two of its words of one kind exchanged."""
     pairs = [
         (a, b)
         for a, b in itertools.combinations(runs, 2)
@@ -170,7 +166,6 @@ def _exchange_runs(text: str, runs: list[Span], random: Random) -> str | None:
 
 
 def _exchange(text: str, pairs: Sequence[tuple[Span, Span]], random: Random) -> str | None:
-    """Return a text with one of some pairs of spans exchanged."""
     if not pairs:
         return None
     (a, b), (c, d) = random.choice(pairs)
@@ -190,7 +185,6 @@ def _replace_digit(text: str, judge: Judge, random: Random) -> str | None:  # no
 
 
 def _exchange_digits(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
-    """Return a number with two adjacent digits exchanged; the prefix of another base stays."""
     prefix = 2 if text[:2].lower() in ("0x", "0o", "0b") else 0
     places = [i for i in range(prefix, len(text) - 1) if text[i].isdigit() and text[i + 1].isdigit()]
     return _exchange(text, [((place, place + 1), (place + 1, place + 2)) for place in places], random)
@@ -224,14 +218,12 @@ def _locate_elements(text: str) -> list[Span]:
 
 
 def _exchange_elements(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
-    """Return a display with two of its elements exchanged."""
     places = _locate_elements(text)
     pairs = [(a, b) for a, b in itertools.combinations(places, 2) if text[slice(*a)] != text[slice(*b)]]
     return _exchange(text, pairs, random)
 
 
 def _drop_element(text: str, judge: Judge, random: Random) -> str | None:  # noqa: ARG001
-    """Return a display of at least three elements without one of them."""
     places = _locate_elements(text)
     if len(places) < 3 or "\n" in text:
         return None
@@ -242,7 +234,6 @@ def _drop_element(text: str, judge: Judge, random: Random) -> str | None:  # noq
 
 
 def _add_element(text: str, judge: Judge, random: Random) -> str | None:
-    """Return a display with one more element, a changed copy of another."""
     places = _locate_elements(text)
     if len(places) < 2 or "\n" in text:
         return None

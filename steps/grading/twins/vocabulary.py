@@ -115,7 +115,6 @@ def _describe_shape(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _list_compared(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Yield the constants that comparisons and assertion methods take."""
     for node in ast.walk(tree):
         match node:
             case ast.Compare(comparators=parts):
@@ -337,7 +336,6 @@ def list_elements(display: ast.List | ast.Tuple | ast.Set | ast.Dict) -> list[as
 
 
 def _contains_token(text: str, scope: str) -> bool:
-    """Return whether a text contains a literal as a token of its own."""
     before = r"(?<![\w.])" if text[0].isalnum() else ""
     return re.search(before + re.escape(text) + (r"(?![\w.])" if text[-1].isalnum() else ""), scope) is not None
 

@@ -156,7 +156,6 @@ _STOPPED = {"length": "max_tokens", "content_filter": "refusal"}
 
 
 def _completion(answer: Body) -> Body:
-    """Return an Anthropic answer as a chat completion; an error and any other body are returned unchanged."""
     if answer.get("type") == "error" or "content" not in answer:
         return answer
     blocks = answer["content"]

@@ -47,7 +47,6 @@ def _events(completion: Body, request: Body) -> bytes:
 
 
 def _delta(message: Body) -> Body:
-    """Return a message as the only delta of a stream, with an index for each call."""
     called = [call for call in message.get("tool_calls") or [] if isinstance(call, dict)]
     calls = [call | {"index": place} for place, call in enumerate(called)]
     return {"role": "assistant"} | message | ({"tool_calls": calls} if calls else {})
@@ -90,7 +89,6 @@ def _parts(content: str | None) -> list[Any]:
 
 
 def _merge_lists(current: list[Any], delta: list[Any]) -> list[Any]:
-    """Return the list with each piece merged into the element that it continues, else appended."""
     merged = list(current)
     for position, piece in enumerate(delta):
         # A single piece without an index continues the last element; several are matched by position.
@@ -255,10 +253,7 @@ def check_chat_request(request: Body) -> None:
 
 
 def find_form_fault(messages: list[Message]) -> str:
-    """Return the first fault in the tool calls of a conversation, "" if there is none.
-
-    Faults: arguments that are not a JSON object, a call without a result, a result without a call.
-    """
+    """Return the first fault in the tool calls of a conversation, "" if there is none."""
     unanswered: set[str] = set()
     for message in messages:
         if message["role"] == "tool":

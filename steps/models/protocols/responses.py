@@ -303,7 +303,6 @@ def _offered(tools: list[Body], namespace: str | None = None) -> dict[str, Body]
 
 
 def _call(call: Body, offered: dict[str, Body]) -> Body:
-    """Return a call as an item of the type that belongs to the tool it calls."""
     name, arguments = call["function"]["name"], call["function"].get("arguments") or ""
     about = {"call_id": call["id"], "status": "completed"}
     tool = offered.get(name, {})
@@ -362,7 +361,6 @@ def _events(answer: Body) -> Iterator[Body]:
 
 
 def _empty(item: Body) -> Body:
-    """Return an item in its initial state."""
     texts: Body = {name: "" for name in ("arguments", "input") if name in item}
     lists: Body = {name: [] for name in ("content", "summary") if item.get(name)}
     return item | texts | lists | ({"status": "in_progress"} if "status" in item else {})
@@ -389,7 +387,6 @@ def _inner(item: Body) -> Iterator[Body]:
 
 
 def _text_events(kind: str, name: str, text: str, about: Body) -> Iterator[Body]:
-    """Yield the whole text as one delta, and the event that ends it."""
     yield {"type": f"response.{kind}.delta", "delta": text, **about}
     yield {"type": f"response.{kind}.done", name: text, **about}
 

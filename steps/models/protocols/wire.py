@@ -12,6 +12,8 @@ from swe_argo.steps.contracts.run_spec import WireProtocol
 
 Body = dict[str, Any]
 """JSON body of a request or an answer."""
+SHAPE_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError)
+"""Errors raised by reading JSON of an unexpected shape."""
 
 
 class AgentError(StrEnum):
@@ -44,10 +46,7 @@ class AnswerAssembly(Protocol):
 
 @dataclass(frozen=True)
 class Wire:
-    """A protocol, whose functions never change their arguments.
-
-    JSON of another shape makes these raise AttributeError, KeyError, TypeError or ValueError.
-    """
+    """A protocol, whose functions never change their arguments and raise SHAPE_ERRORS for JSON of another shape."""
 
     protocol: WireProtocol
     path: str

@@ -102,7 +102,6 @@ _Values = tuple[str, str, str]
 
 
 def _dataset(before: RunFile, after: RunFile) -> list[Change]:
-    """Return the differences of dataset, revision, validation and rows."""
     old, new = before.dataset, after.dataset
     validations = [run.validation.validation_id if run.validation else "none" for run in (before, after)]
     values = [
@@ -151,7 +150,6 @@ def _describe_value(value: str | bool | None) -> str:
 
 
 def _spec_changes(before: RunFile, after: RunFile) -> list[Change]:
-    """Return the differences between the specs, between their models, and between their input files."""
     values = [
         (name, _format_value(was), _format_value(now))
         for name, was, now in _differing(before, after)

@@ -107,7 +107,6 @@ def view_comparison(compared: Comparison) -> ComparisonView:
 
 
 def _headline(compared: Comparison) -> str:
-    """Return the scores of both runs over their common instances, their difference, and the gains and losses."""
     if not compared.common:
         return "The two runs have no instance in common."
     first, second = make_visible(compared.against), make_visible(compared.run_id)
@@ -126,7 +125,6 @@ def _score(rate: Rate, *, with_rate: bool) -> str:
 
 
 def _changes(compared: Comparison) -> list[str]:
-    """Return the differences in set-up as lines: dataset, instances, images, then all others."""
     dataset = [_change(change) for change in compared.changes if change.kind == "dataset"]
     remaining = [_change(change) for change in compared.changes if change.kind != "dataset"]
     return [*dataset, *_instances(compared), *_images(compared), *remaining]
@@ -164,7 +162,6 @@ def _image(identity: str) -> str:
 
 
 def _significance(compared: Comparison) -> str:
-    """Return the result of McNemar's test as a sentence; empty without a common instance."""
     if not compared.common:
         return ""
     if not compared.judged:
@@ -223,7 +220,6 @@ def _outcome_note(before: str, after: str, reason: str) -> str:
 
 
 def _outcome(standing: str) -> str:
-    """Return the outcome's display name; an unknown outcome is returned unchanged."""
     return STANDINGS[standing].short if standing in STANDINGS else make_visible(standing)
 
 

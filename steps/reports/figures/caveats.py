@@ -54,7 +54,6 @@ def early_ends(run: StoredRun) -> int:
 
 
 def _early_ends(run: StoredRun) -> Iterator[str]:
-    """Yield the caveat that the endpoint ended too many conversations, with its message."""
     if early := early_ends(run):
         detail = next(unit.retracted.detail for unit in run.units if unit.retracted is not None)
         quoted = f'; its message: "{cut_line(detail, EXCERPT_WIDTH)}"' if detail else ""
@@ -86,7 +85,6 @@ def _invalid(run: StoredRun) -> Iterator[str]:
 
 
 def _redone_units(run: StoredRun) -> Iterator[str]:
-    """Yield a caveat about units that ran again because of their outcome, which biases the score."""
     if repeated := [unit for unit in run.units if unit.redone]:
         earlier_outcomes = Counter(unit.redone[0].outcome for unit in repeated)
         counts = [f"{number:,} {STANDINGS[outcome].short}" for outcome, number in earlier_outcomes.most_common()]
@@ -102,7 +100,6 @@ def _redone_units(run: StoredRun) -> Iterator[str]:
 
 
 def _useless_answers(run: StoredRun) -> Iterator[str]:
-    """Yield a caveat if the agent could use fewer than half of the model's answers."""
     answers = sum(unit.model_answers for unit in run.units)
     useless = sum(unit.useless_answers for unit in run.units)
     if answers >= MIN_ANSWERS and 2 * useless > answers:
@@ -141,7 +138,6 @@ def describe_no_steps(unit: StoredUnit, turns: int | None, endpoint: str) -> str
 
 
 def _no_steps(run: StoredRun) -> Iterator[str]:
-    """Yield the caveat about units without steps, with advice for the most frequent stop reason."""
     stops = Counter(
         unit.solve.stop_reason
         for unit in run.units
@@ -157,7 +153,6 @@ def _no_steps(run: StoredRun) -> Iterator[str]:
 
 
 def _empty_patches(run: StoredRun) -> Iterator[str]:
-    """Yield a caveat if at least half of the patches in a predictions file are empty."""
     standings = [unit.standing for unit in run.units if unit.standing is not Standing.NO_PREDICTION]
     empty = standings.count(Standing.EMPTY_PATCH)
     if agent_of(run.run.spec.agent).kind is AgentKind.GIVEN and empty and 2 * empty >= len(standings):
@@ -173,7 +168,6 @@ def _advice(run: StoredRun) -> str:
 
 
 def _no_verdicts(run: StoredRun) -> Iterator[str]:
-    """Yield the caveats about units without a verdict: failures by class with advice, units not run, no prediction."""
     classes = Counter(unit.failure.failure_class.value for unit in run.units if unit.failure is not None)
     if classes:
         ordered = sorted(classes.items(), key=lambda item: (-item[1], item[0]))
@@ -226,20 +220,21 @@ def _not_general(run: StoredRun) -> Iterator[str]:
 
 
 def _flips(run: StoredRun) -> Iterator[str]:
-    """Yield the caveat about units whose failing tests are all known to flip: another run may resolve the patch."""
     if number := sum(bool(unit.flips) and len(unit.flips) == unit.failing_tests for unit in run.units):
         units_are = count(number, "unit is", "units are")
         yield f"{units_are} unresolved only because of tests that are known to flip."
 
 
 def _leaks(run: StoredRun) -> Iterator[str]:
-    """Yield the caveats about what the agent could see, or do more often than usual."""
     agent, definition = run.run.spec.agent, agent_of(run.run.spec.agent)
     solved = [unit.solve for unit in run.units if unit.solve is not None]
     if open_history := sum(not record.history.verified for record in solved if record.history):
         yield f"{count(open_history, 'unit')} solved in a repository whose later history may be readable."
     if definition.runs_commands and any(record.machine.network for record in solved):
         yield "The agent had network access and may have read the fix."
+    hosts = sorted({host for record in solved for host in record.machine.allowed_hosts})
+    if definition.runs_commands and hosts:
+        yield f"The agent could reach {listing(hosts)} and may have read the fix there."
     if saw_hints(agent):
         yield "The agent was shown the discussion of each issue (hints)."
     if agent.issue_images:
@@ -255,7 +250,6 @@ def _leaks(run: StoredRun) -> Iterator[str]:
 
 
 def _deviations(run: StoredRun) -> Iterator[str]:
-    """Yield the caveats about gradings that differ from the official one, and about resolved control runs."""
     spec = run.run.spec
     unisolated = {
         unit.instance_id
@@ -265,7 +259,7 @@ def _deviations(run: StoredRun) -> Iterator[str]:
     }
     if unisolated:
         yield f"{count(len(unisolated), 'instance')} ran without isolation on the host."
-    if spec.grading.timeout_s != OFFICIAL_TIMEOUT_S:
+    if spec.protocol is None and spec.grading.timeout_s != OFFICIAL_TIMEOUT_S:
         yield f"Tests had a limit of {spec.grading.timeout_s:,} s; the official limit is {OFFICIAL_TIMEOUT_S:,} s."
     if not spec.grading.network:
         yield "Tests had no network; the official containers have one."

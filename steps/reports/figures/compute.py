@@ -165,7 +165,6 @@ def _stopped(units: list[StoredUnit]) -> dict[str, dict[str, int]]:
 
 
 def _stops(units: list[StoredUnit]) -> list[StopFigures]:
-    """Return every stop reason with its units and resolved units; empty if no agent has ended."""
     stops = Counter(unit.solve.stop_reason for unit in units if unit.solve)
     resolved = Counter(unit.solve.stop_reason for unit in units if unit.solve and unit.standing is Standing.RESOLVED)
     figures = [StopFigures(reason=stop.value, units=stops[stop], resolved=resolved[stop]) for stop in StopReason]

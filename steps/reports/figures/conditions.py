@@ -34,6 +34,7 @@ def run_conditions(run: StoredRun) -> Conditions:
             "hints": saw_hints(agent),
             "solve_network": any(machine.network for machine in solved) if solved else None,
             "grading_network": any(machine.network for machine in graded) if graded else spec.grading.network,
+            "allowed_hosts": sorted({host for machine in solved + graded for host in machine.allowed_hosts}),
             "timeout_s": spec.grading.timeout_s,
             "protocol": spec.protocol,
             "machines": sorted({f"{machine.backend}, {machine.isolation}" for machine in solved + graded}),
@@ -66,7 +67,6 @@ def saw_hints(agent: AgentSpec) -> bool:
 
 
 def _selection(select: SelectSpec) -> list[str]:
-    """Return the fields that select instances, with their values, or their number if there are many."""
     parts = []
     for name in SelectSpec.model_fields:
         value = getattr(select, name)
@@ -125,7 +125,6 @@ def _sampling(llm: LlmSpec) -> dict[str, str]:
 
 
 def _limits(agent: AgentSpec, llm: LlmSpec) -> dict[str, str]:
-    """Return name -> value of the limits that are not the agent's defaults."""
     limits, scaffold = {}, agent_of(agent).is_scaffold
     for name in _LIMITS:
         default, value = getattr(AgentSpec(name=agent.name), name), getattr(agent, name)
@@ -148,7 +147,6 @@ def _translated(run: RunFile) -> str | None:
 
 
 def _endpoint(run: StoredRun) -> str | None:
-    """Return the endpoint of the spec, else the endpoints in the trajectories."""
     requested = run.run.spec.llm.base_url
     urls = [requested] if requested else sorted({unit.endpoint for unit in run.units if unit.endpoint})
     return listing([_address(url) for url in urls]) if urls else None

@@ -121,15 +121,10 @@ def _outcome(unit: StoredUnit) -> str:
 
 def _unconfirmed(unit: StoredUnit) -> Unconfirmed:
     confirmation = confirmation_of(unit)
-    return Unconfirmed(
-        instance_id=unit.instance_id,
-        attempt=unit.attempt,
-        outcome=confirmation.outcome.value if confirmation else None,
-        reason=confirmation.reason if confirmation else OUTCOME_TEXTS[NEVER_TRIED],
-        tests_with_site=confirmation.tests_with_site if confirmation else 0,
-        fail_to_pass=confirmation.fail_to_pass if confirmation else 0,
-        flipped=confirmation.flipped if confirmation else [],
-    )
+    names = {"outcome", "reason", "tests_with_site", "fail_to_pass", "flipped"}
+    untried = {"outcome": None, "reason": OUTCOME_TEXTS[NEVER_TRIED]}
+    values = confirmation.model_dump(mode="json", include=names) if confirmation else untried
+    return Unconfirmed(instance_id=unit.instance_id, attempt=unit.attempt, **values)
 
 
 def describe_flips(unit: StoredUnit) -> str:

@@ -217,9 +217,11 @@ class Conditions(Part):
     solve_network: bool | None
     """Whether any agent had network access, as its sandbox recorded it; None if nothing was solved."""
     grading_network: bool
+    allowed_hosts: list[str] = []
+    """The hosts that sandboxes with an allowlist could reach."""
     timeout_s: int
     machines: list[str]
-    protocol: str = "none"
+    protocol: str | None = None
     """The benchmark by whose rules the run was made (--protocol)."""
     selected: int
     selection: list[str]

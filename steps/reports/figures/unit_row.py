@@ -12,16 +12,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from swe_argo.steps.contracts.agent_spec import agent_of
-from swe_argo.steps.contracts.data import Machine, RunFile
-from swe_argo.steps.contracts.failure import Failure
-from swe_argo.steps.contracts.recording import Replayed
-from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.trajectory import Usage
-from swe_argo.steps.contracts.verdict import Confirmation, GradeRecord
-from swe_argo.steps.reports.figures.confirmations import describe_integrity
+from swe_argo.steps.reports.figures.confirmations import confirmation_of, describe_integrity
 from swe_argo.steps.reports.formatting import cut_line, duration, make_visible, money, tokens
 from swe_argo.steps.reports.labels import StandingLabel, standing_label
 from swe_argo.steps.reports.parquet_bytes import make_table, write_parquet
@@ -30,6 +26,7 @@ from swe_argo.steps.reports.stored_run import NO_VERDICT, Standing, StoredRun, S
 if TYPE_CHECKING:
     import pyarrow as pa
 
+P = TypeVar("P")
 UNITS_FILE = "units.parquet"
 MAX_TESTS = 20
 WIDTH = 160
@@ -51,44 +48,25 @@ def column(value: Callable[[UnitSource], Any]) -> Any:
     return field(default=None, metadata={"value": value})
 
 
-def _of_run(value: Callable[[RunFile], Any]) -> Any:
-    return column(lambda source: value(source.run))
+def _columns_of(part: Callable[[UnitSource], P | None]) -> Callable[[Callable[[P], Any]], Any]:
+    """Return a function that makes a column of a part of the source; its value is None if the part is missing."""
+
+    def column_of(value: Callable[[P], Any]) -> Any:
+        return column(lambda source: None if (item := part(source)) is None else value(item))
+
+    return column_of
 
 
-def _of_unit(value: Callable[[StoredUnit], Any]) -> Any:
-    return column(lambda source: value(source.unit))
-
-
-def _of_usage(value: Callable[[Usage], Any]) -> Any:
-    return column(lambda source: value(source.usage))
-
-
-def _of_failed_usage(value: Callable[[Usage], Any]) -> Any:
-    return column(lambda source: value(source.failed_usage))
-
-
-def _of_failure(value: Callable[[Failure], Any]) -> Any:
-    return _of_unit(lambda unit: value(unit.failure) if unit.failure else None)
-
-
-def _of_solve(value: Callable[[SolveRecord], Any]) -> Any:
-    return _of_unit(lambda unit: value(unit.solve) if unit.solve else None)
-
-
-def _of_replay(value: Callable[[Replayed], Any]) -> Any:
-    return _of_solve(lambda solve: value(solve.replayed) if solve.replayed else None)
-
-
-def _of_grade(value: Callable[[GradeRecord], Any]) -> Any:
-    return _of_unit(lambda unit: value(unit.grade) if unit.grade else None)
-
-
-def _of_machine(value: Callable[[Machine], Any]) -> Any:
-    return _of_grade(lambda grade: value(grade.machine) if grade.machine else None)
-
-
-def _of_confirmation(value: Callable[[Confirmation], Any]) -> Any:
-    return _of_grade(lambda grade: value(grade.confirmation) if grade.confirmation else None)
+_of_run = _columns_of(lambda source: source.run)
+_of_unit = _columns_of(lambda source: source.unit)
+_of_usage = _columns_of(lambda source: source.usage)
+_of_failed_usage = _columns_of(lambda source: source.failed_usage)
+_of_failure = _columns_of(lambda source: source.unit.failure)
+_of_solve = _columns_of(lambda source: source.unit.solve)
+_of_replay = _columns_of(lambda source: source.unit.solve.replayed if source.unit.solve else None)
+_of_grade = _columns_of(lambda source: source.unit.grade)
+_of_machine = _columns_of(lambda source: source.unit.grade.machine if source.unit.grade else None)
+_of_confirmation = _columns_of(lambda source: confirmation_of(source.unit))
 
 
 def _error(unit: StoredUnit) -> str:

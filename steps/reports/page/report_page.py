@@ -26,22 +26,13 @@ from swe_argo.steps.reports.labels import (
     STAGES,
     STANDINGS,
     STOPS,
-    StandingLabel,
     in_order,
     kind_phrase,
     standing_labels,
     stop_phrase,
 )
-from swe_argo.steps.reports.page.charts import (
-    Segment,
-    attempt_grid,
-    explain_two_rates,
-    histogram,
-    outcome_charts,
-    pass_curve,
-    stacked,
-)
-from swe_argo.steps.reports.page.templating import render_template
+from swe_argo.steps.reports.page.charts import attempt_grid, histogram, outcome_charts, pass_curve
+from swe_argo.steps.reports.page.templating import Segment, render_template, stacked
 from swe_argo.steps.reports.page.unit_table import table_of_units
 from swe_argo.steps.reports.stored_run import Standing, StoredRun
 
@@ -82,13 +73,15 @@ def report_sections(
     slowest = sorted(rows, key=lambda row: -row.total_seconds)[:SLOWEST]
     longest = slowest[0].total_seconds if slowest else 0.0
     of_agent = summary.conditions.kind == "agent"
+    whole = summary.seconds.get("total")
+    time = [("Time", duration(whole.median), f"median per unit; p95 {duration(whole.p95)}")] if whole else []
     return {
         "summary": summary,
         "units": len(rows),
         "href": href,
         "phrase": kind_phrase(summary.conditions.kind),
         "facts": _facts(summary),
-        "glance": [*_model_use(summary), *_time(summary), *(_endings(summary) if of_agent else [])],
+        "glance": [*_model_use(summary), *time, *(_endings(summary) if of_agent else [])],
         "bar": _bar(summary),
         "outcomes": _outcomes(summary),
         "stops": _stops(summary) if of_agent else [],
@@ -124,11 +117,6 @@ def _model_use(summary: Summary) -> list[tuple[str, str, str]]:
     ]
 
 
-def _time(summary: Summary) -> list[tuple[str, str, str]]:
-    whole = summary.seconds.get("total")
-    return [("Time", duration(whole.median), f"median per unit; p95 {duration(whole.p95)}")] if whole else []
-
-
 def _endings(summary: Summary) -> list[tuple[str, str, str]]:
     total = sum(stop.units for stop in summary.stops)
     if not total:
@@ -142,44 +130,32 @@ def _endings(summary: Summary) -> list[tuple[str, str, str]]:
     return [("Agents finished", f"{percent(finished / total)} %", about)]
 
 
-@dataclass(frozen=True, slots=True)
-class CrossCell:
-    """Units of an outcome, a stop reason, or both."""
+def cross_stops(rows: Sequence[UnitRow]) -> dict[str, Any] | None:
+    """Return a table of outcomes against stop reasons, the most frequent first; None if no agent was run.
 
-    number: int
-    narrow: str
-    """The filters of the units table that select these units, as a query."""
-    weight: int
-    """Share of all units in percent, for the cell's colour."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrossTable:
-    """Rows are outcomes in their fixed order; columns are stop reasons, the most frequent first."""
-
-    reasons: list[tuple[str, CrossCell]]
-    rows: list[tuple[StandingLabel, CrossCell, list[CrossCell]]]
-    """(outcome, total, one cell for each reason)."""
-
-
-def cross_stops(rows: Sequence[UnitRow]) -> CrossTable | None:
-    """Return the table, or None if no agent was run."""
-    pairs = Counter((row.standing, row.stop_reason) for row in rows if row.stop_reason)
-    by_reason: Counter[str] = Counter()
-    for (_, reason), number in pairs.items():
+    A cell has its number of units, the query that filters the table of units by it, and its share in percent.
+    """
+    pairs = Counter[tuple[str, str]]((row.standing, row.stop_reason) for row in rows if row.stop_reason)
+    by_outcome, by_reason = Counter[str](), Counter[str]()
+    for (outcome, reason), number in pairs.items():
+        by_outcome[outcome] += number
         by_reason[reason] += number
     reasons = sorted(by_reason, key=lambda reason: (-by_reason[reason], reason))
 
-    def cell(number: int, **filters: str) -> CrossCell:
-        return CrossCell(number, urlencode(filters), round(100 * number / pairs.total()))
+    def cell(number: int, **filters: str) -> dict[str, Any]:
+        return {"number": number, "narrow": urlencode(filters), "weight": round(100 * number / pairs.total())}
 
-    table_rows = []
-    for standing, label in STANDINGS.items():
-        cells = [cell(pairs[Standing(standing), reason], outcome=standing, stop=reason) for reason in reasons]
-        if number := sum(column.number for column in cells):
-            table_rows.append((label, cell(number, outcome=standing), cells))
+    table_rows = [
+        (
+            label,
+            cell(by_outcome[name], outcome=name),
+            [cell(pairs[name, one], outcome=name, stop=one) for one in reasons],
+        )
+        for name, label in STANDINGS.items()
+        if by_outcome[name]
+    ]
     heads = [(_stop_name(reason), cell(by_reason[reason], stop=reason)) for reason in reasons]
-    return CrossTable(heads, table_rows) if pairs else None
+    return {"reasons": heads, "rows": table_rows} if pairs else None
 
 
 def _stop_name(reason: str) -> str:
@@ -240,11 +216,11 @@ def _by_error(failures: Sequence[UnitRow]) -> list[FailureCluster]:
 
 
 def _by_stop(failures: Sequence[UnitRow]) -> list[FailureCluster]:
-    """Return clusters by stop reason, of agents that did not finish by themselves."""
     groups: dict[str, list[UnitRow]] = defaultdict(list)
     for row in failures:
         if row.stop_reason and row.stop_reason != StopReason.FINISHED:
-            groups[_stop_name(row.stop_reason)].append(row)
+            name = STOPS[row.stop_reason].name if row.stop_reason in STOPS else make_visible(row.stop_reason)
+            groups[name].append(row)
     return _largest(groups)
 
 
@@ -278,8 +254,9 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("Agent", conditions.agent),
         ("Model", summary.model),
         ("Hints", "shown" if conditions.hints else "not shown"),
-        *([("Protocol", conditions.protocol)] if conditions.protocol != "none" else []),
+        *([("Protocol", conditions.protocol)] if conditions.protocol else []),
         ("Network", f"{solving}{'open' if conditions.grading_network else 'none'} for the tests"),
+        *([("Allowed hosts", ", ".join(conditions.allowed_hosts))] if conditions.allowed_hosts else []),
         ("Graded by", describe_grading(summary)),
         ("Canary", summary.canary.word if summary.canary else ""),
         ("Confirmation", format_confirmations(summary.confirmation) if summary.confirmation else ""),
@@ -310,7 +287,6 @@ def _bar(summary: Summary) -> list[Segment]:
 
 
 def _outcomes(summary: Summary) -> list[dict[str, Any]]:
-    """Return the segments of the bar as text, with their causes; only outcomes that occur."""
     bars = []
     for name, label in standing_labels(summary.failures).items():
         if number := summary.outcomes.get(name, 0):
@@ -335,6 +311,18 @@ def _stops(summary: Summary) -> list[dict[str, Any]]:
         for stop in sorted(summary.stops, key=lambda stop: -stop.units)
         if stop.units
     ]
+
+
+def explain_two_rates(summary: Summary) -> str:
+    """Return a sentence about why the headline and the curve's pass@1 differ; empty if they are equal."""
+    rate, first = summary.headline.rate, next((pass_rate for pass_rate in summary.pass_at if pass_rate.k == 1), None)
+    if rate is None or first is None or percent(rate) == percent(first.estimate):
+        return ""
+    return (
+        f"The headline, {percent(rate)} %, counts attempts without a verdict as not resolved; "
+        f"this pass@1, {percent(first.estimate)} %, is the mean over attempts that have a verdict, "
+        f"at {count(first.instances, 'instance')}."
+    )
 
 
 def _stages(summary: Summary, rows: Sequence[UnitRow]) -> list[dict[str, Any]]:

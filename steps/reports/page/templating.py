@@ -1,10 +1,11 @@
-"""The Jinja environment of all pages: compiled once, autoescaped, with filters that format numbers."""
+"""The Jinja environment of all pages, compiled once and autoescaped, with filters, and marks that pages share."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,29 @@ def keep_units(text: str) -> str:
 def render_template(name: str, **variables: Any) -> bytes:
     """Return a page as UTF-8; a remaining lone surrogate becomes an escape sequence."""
     return page_templates().get_template(name).render(variables).encode(errors="backslashreplace")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment of a stacked bar."""
+
+    tone: str
+    x: float
+    width: float
+    hatched: bool
+    name: str
+
+
+def stacked(parts: Sequence[tuple[str, str, float, bool]]) -> list[Segment]:
+    """Return a segment for each non-empty (tone, name, amount, hatched), in order, over 100 percent."""
+    total = sum(number for _, _, number, _ in parts)
+    segments, x = [], 0.0
+    for tone, name, number, hatched in parts:
+        if number:
+            width = 100 * number / total
+            segments.append(Segment(tone, round(x, 3), round(width, 3), hatched, name))
+            x += width
+    return segments
 
 
 def diff_runs(lines: Iterable[str]) -> list[tuple[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,7 @@ from swe_argo.steps.reports.figures.caveats import agent_remarks
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.formatting import (
     WHOLE,
-    count,
     cut_line,
-    duration,
     make_plain,
     make_visible,
     money,
@@ -28,7 +25,7 @@ from swe_argo.steps.reports.formatting import (
     tokens,
 )
 from swe_argo.steps.reports.labels import STOPS
-from swe_argo.steps.reports.page.charts import ColumnChart, columns, stage_bar
+from swe_argo.steps.reports.page.charts import stage_bar, usage_charts
 from swe_argo.steps.reports.page.templating import reference_patch, render_template
 from swe_argo.steps.reports.page.unit_table import linked_files
 from swe_argo.steps.reports.stored_run import TRAJECTORIES_AT_ONCE, StoredRun, StoredUnit, batches
@@ -78,35 +75,34 @@ def read_conversations(
     return conversations, unreadable
 
 
-@dataclass(frozen=True)
-class UnitPageInputs:
-    """The data for the page of a unit, in addition to the unit itself."""
-
-    conversation: Conversation | None
-    """None without a readable trajectory."""
-    partial: Mapping[str, Conversation]
-    """Name of a failed try -> its partial conversation."""
-    up: str
-    """Address of the unit's row on the run's page."""
-    before: str
-    after: str
-    """Addresses of the previous and next page; empty if there is none."""
-    remarks: Sequence[str]
-    """Remarks about the whole run."""
-    folder: str = ""
-    """Address of the unit's files; by default its folder relative to the report."""
-    reference: bytes = b""
-    """The dataset's reference patch; empty if it has none."""
-
-
 def instance_page(
-    run: StoredRun, unit: StoredUnit, inputs: UnitPageInputs, template: str = "instance.html.j2", **variables: object
+    run: StoredRun,
+    unit: StoredUnit,
+    conversation: Conversation | None,
+    partial: Mapping[str, Conversation],
+    template: str = "instance.html.j2",
+    *,
+    up: str,
+    before: str = "",
+    after: str = "",
+    remarks: Sequence[str] = (),
+    folder: str = "",
+    reference: bytes = b"",
+    **variables: object,
 ) -> bytes:
     """Return the page as UTF-8, at most about 4 MB whatever the size of the unit.
 
-    ``template``: a template that extends the report's; ``variables``: additional variables of that template.
+    Args:
+        conversation: None without a readable trajectory.
+        partial: Name of a failed try -> its partial conversation.
+        template: A template that extends the report's.
+        up: Address of the unit's row on the run's page.
+        before: Address of the previous page; empty if there is none, as for ``after``.
+        remarks: Remarks about the whole run.
+        folder: Address of the unit's files; by default its folder relative to the report.
+        reference: The dataset's reference patch; empty if it has none.
+        variables: Additional variables of the template.
     """
-    conversation, partial = inputs.conversation, inputs.partial
     limit = text_allowance(
         [
             *_nested_conversations(conversation),
@@ -115,7 +111,7 @@ def instance_page(
     )
     # The remarks contain the endpoint of a spec.
     view = view_unit(run.run, unit, conversation, partial, limit=limit, endpoint=not run.run.spec.llm.base_url)
-    edit = first_edit(conversation) if conversation else None
+    edit = first_edit(conversation) if conversation else ""
     return render_template(
         template,
         unit=unit,
@@ -123,18 +119,24 @@ def instance_page(
         run=make_visible(run.run.run_id),
         model=make_visible(run.run.model),
         dataset=make_visible(f"{run.run.dataset.name}, {run.run.dataset.split}"),
-        inputs=inputs,
+        up=up,
+        before=before,
+        after=after,
+        remarks=remarks,
         many=len(run.attempts) > 1,
         charts=usage_charts(conversation) if conversation else [],
         attempts=_attempts(unit.solve.attempts) if unit.solve else [],
         issue=render_issue(unit.issue),
         issue_is_long=len(unit.issue) > LONG_ISSUE,
         bar=stage_bar(unit),
-        jumps=_jumps(view.turns, edit),
-        patch=_shown_patch(unit.patch or b"", PATCH_BYTES) or (_folded(view.changes, [], 0) if view.changes else None),
-        reference=_shown_patch(inputs.reference, REFERENCE_BYTES),
-        reference_is_patch=bool(inputs.reference) and inputs.reference == unit.patch,
-        folder=inputs.folder or f"../../units/{unit.instance_id}/{unit.attempt}/",
+        first_edit=edit if any(call.anchor == edit for turn in view.turns for call in turn.calls) else "",
+        errors=_errors(view.turns),
+        most_errors=MAX_ERRORS,
+        most_files=MAX_FILES,
+        patch=_shown_patch(unit.patch or b"", PATCH_BYTES) or (_folded(view.changes) if view.changes else None),
+        reference=_shown_patch(reference, REFERENCE_BYTES),
+        reference_is_patch=bool(reference) and reference == unit.patch,
+        folder=folder or f"../../units/{unit.instance_id}/{unit.attempt}/",
         files=linked_files(unit),
         **variables,
     )
@@ -167,16 +169,8 @@ def _markdown() -> MarkdownIt:
     return markdown.disable(["autolink", "entity", "html_block", "html_inline", "image", "link", "reference"])
 
 
-@dataclass(frozen=True, slots=True)
-class PatchFile:
-    """A file of a patch with its numbers of added and removed lines."""
-
-    name: str
-    """Sanitized for display and cut."""
-    added: int
-    removed: int
-
-
+PatchFile = tuple[str, int, int]
+"""Name, sanitized for display and cut, and numbers of added and removed lines."""
 _GIT_FILE = re.compile(rb"^(?=diff --git )", re.MULTILINE)
 _PLAIN_FILE = re.compile(rb"^(?=--- .*\n\+\+\+ .*\n@@ )", re.MULTILINE)
 _NAMES = (rb"^\+\+\+ (?:b/)?([^\t\n]+)", rb"^--- (?:a/)?([^\t\n]+)", rb"^diff --git .* b/(.*)")
@@ -188,10 +182,9 @@ def patch_files(patch: bytes) -> list[PatchFile]:
     for part in (_GIT_FILE if _GIT_FILE.search(patch) else _PLAIN_FILE).split(patch)[1:]:
         head, *hunks = re.split(rb"^@@ ", part, flags=re.MULTILINE)
         names = [match[1].strip() for name in _NAMES if (match := re.search(name, head, re.MULTILINE))]
-        name = next((name for name in names if name != b"/dev/null"), b"")
+        name = next((name for name in names if name != b"/dev/null"), b"").decode(errors="surrogateescape")
         signs = [line[:1] for hunk in hunks for line in hunk.split(b"\n")[1:]]
-        visible_name = cut_line(make_visible(name.decode(errors="surrogateescape")), NAME_WIDTH)
-        files.append(PatchFile(visible_name, signs.count(b"+"), signs.count(b"-")))
+        files.append((cut_line(make_visible(name), NAME_WIDTH), signs.count(b"+"), signs.count(b"-")))
     return files
 
 
@@ -201,61 +194,20 @@ def _shown_patch(patch: bytes, most_bytes: int) -> dict[str, Any] | None:
         return None
     head = patch_head(patch[:most_bytes], WHOLE, PATCH_WIDTH)
     total = patch.count(b"\n") + (not patch.endswith(b"\n"))
-    return _folded(head.lines, patch_files(patch), total - len(head.lines))
+    return _folded(head.lines, total - len(head.lines), patch_files(patch))
 
 
-def _folded(lines: Sequence[str], files: Sequence[PatchFile], left_out: int) -> dict[str, Any]:
-    return {
-        "lines": lines,
-        "is_long": len(lines) > LONG_PATCH,
-        "left_out": left_out,
-        "files": files[:MAX_FILES],
-        "files_left_out": max(0, len(files) - MAX_FILES),
-    }
+def _folded(lines: Sequence[str], left_out: int = 0, files: Sequence[PatchFile] = ()) -> dict[str, Any]:
+    return {"lines": lines, "is_long": len(lines) > LONG_PATCH, "left_out": left_out, "files": files}
 
 
-def _jumps(turns: Sequence[ShownTurn], edit: int | None) -> dict[str, Any]:
-    """Return the links to the first edit (``edit``: number of the call) and to turns with errors."""
-    errors = [
+def _errors(turns: Sequence[ShownTurn]) -> list[tuple[str, str]]:
+    return [
         (turn.anchor, str(turn.number or turn.source))
         for turn in turns
         if turn.malformed
         or any(result.failed for result in (*turn.other_results, *(r for call in turn.calls for r in call.results)))
     ]
-    return {
-        "first_edit": next((call.anchor for turn in turns for call in turn.calls if call.anchor == f"c{edit}"), ""),
-        "errors": errors[:MAX_ERRORS],
-        "errors_left_out": max(0, len(errors) - MAX_ERRORS),
-    }
-
-
-def usage_charts(conversation: Conversation) -> list[ColumnChart]:
-    """Return charts of tokens, and of cost and seconds as far as known, by model answer."""
-    usages = [turn.usage for turn in conversation.turns if turn.usage is not None]
-    if not usages:
-        return []
-
-    def chart(name: str, caption: str, paths: list[tuple[str, str]], end: str, legend: Any = ()) -> ColumnChart:
-        begin, words = count(len(usages), "answer"), f"{name} by model answer, {caption}"
-        return ColumnChart(name, caption, paths, max(len(usages), 16), begin, end, words, legend)
-
-    parts = [
-        (usage.completion, min(usage.cached, usage.prompt), max(0, usage.prompt - usage.cached)) for usage in usages
-    ]
-    paths, most = columns(parts)
-    legend = [("c-in", "prompt"), ("c-cached", "prompt, from the cache"), ("c-out", "completion")]
-    tokens_paths = list(zip(("c-out", "c-cached", "c-in"), paths, strict=True))
-    charts = [chart("Tokens", f"at most {int(most):,}", tokens_paths, "", legend)]
-    prices = [usage.cost for usage in usages if usage.cost is not None]
-    if prices:
-        (path,), most = columns([(usage.cost or 0.0,) for usage in usages])
-        charts.append(chart("Cost", f"{money(sum(prices))} in total", [("c-out", path)], f"at most {money(most)}"))
-    seconds = [(usage.seconds,) for usage in usages]
-    (path,), most = columns(seconds)
-    if most:
-        total = duration(sum(s for (s,) in seconds))
-        charts.append(chart("Time", f"{total} in total", [("c-out", path)], f"at most {duration(most)}"))
-    return charts
 
 
 def _attempts(attempts: Sequence[SolveAttempt]) -> list[dict[str, Any]]:
@@ -315,10 +267,17 @@ def write_instances(store: Store, run: StoredRun) -> None:
                 count_answers(unit, conversation)
                 unit.endpoint = make_visible(conversation.endpoint)[:200]
             reference = reference_patch(contents.get(answers[unit.instance_id]))
-            inputs = UnitPageInputs(
-                conversation, partial, f"../{PAGE}#u{place}", before, after, notes, reference=reference
+            pages_written[f"{folder}{unit.page}"] = instance_page(
+                run,
+                unit,
+                conversation,
+                partial,
+                up=f"../{PAGE}#u{place}",
+                before=before,
+                after=after,
+                remarks=notes,
+                reference=reference,
             )
-            pages_written[f"{folder}{unit.page}"] = instance_page(run, unit, inputs)
         store.put_many(pages_written)
 
 
@@ -327,5 +286,5 @@ def count_answers(unit: StoredUnit, conversation: Conversation) -> None:
     unit.turns, unit.model_answers = conversation.answers, len(conversation.model_answers)
     useless = conversation.useless_answers
     unit.useless_answers = len(useless)
-    texts = (turn.message.strip() or turn.reasoning.strip() for turn in reversed(useless))
+    texts = (turn.message.strip() or (turn.reasoning_content or "").strip() for turn in reversed(useless))
     unit.useless_answer = make_visible(next(filter(None, texts), "")[:ANSWER_CHARACTERS])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from swe_argo.steps.contracts.training import StepFigures
 from swe_argo.steps.reports.formatting import decimal, duration, percent
-from swe_argo.steps.reports.page.charts import columns
-from swe_argo.steps.reports.training.stored_training import StoredTraining, infra_share
+from swe_argo.steps.reports.training.stored_training import StoredTraining, infra_share, seconds_of
 
 MIN_SMOOTHED = 20
 """Minimum number of steps for a smoothed curve."""
-MAX_COLUMNS = 120
-"""Maximum number of stacked columns in a chart; with more steps, each is the mean of several."""
 _ROUND_NUMBERS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 """Ends of an axis, times a power of ten."""
 
@@ -51,19 +48,6 @@ class Curve:
     dots: str
     bars: str
     """Path of the intervals."""
-
-
-@dataclass(frozen=True, slots=True)
-class StackedSteps:
-    """Stacked parts of a sum over steps."""
-
-    name: str
-    newest: str
-    words: str
-    top: str
-    width: int
-    paths: list[tuple[str, str]]
-    """(part, path), the lowest first."""
 
 
 def draw_curve(
@@ -106,23 +90,6 @@ def draw_curve(
     )
 
 
-def draw_columns(
-    name: str, rows: Sequence[Mapping[str, float]], format_sum: Callable[[float], str]
-) -> StackedSteps | None:
-    """Return stacked columns, one per step of part -> value, with the parts in order of first occurrence."""
-    parts = list(dict.fromkeys(part for row in rows for part in row))
-    values = [[row.get(part, 0.0) for part in parts] for row in rows]
-    table = [[max(0.0, value) if math.isfinite(value) else 0.0 for value in row] for row in values]
-    if not any(map(sum, table)):
-        return None
-    bins = _binned(table, MAX_COLUMNS)
-    paths, most = columns(bins)
-    sums = [sum(row) for row in table]
-    newest = format_sum(sums[-1])
-    words = f"{name}: {newest} at the last step, at most {format_sum(max(sums))}"
-    return StackedSteps(name, newest, words, format_sum(most), len(bins), list(zip(parts, paths, strict=True)))
-
-
 def mean_of(number: int) -> int:
     """Return the number of values per moving average for a curve of ``number`` values; 1: none is drawn."""
     return 1 if number < MIN_SMOOTHED else min(50, max(5, number // 20))
@@ -158,13 +125,6 @@ def _round_up(value: float) -> float:
     return next((factor * power for factor in _ROUND_NUMBERS if factor * power >= value * (1 - 1e-9)), value)
 
 
-def _binned(rows: Sequence[Sequence[float]], limit: int) -> list[list[float]]:
-    """Return at most ``limit`` rows: each is the mean of as many consecutive ones as needed."""
-    size = -(-len(rows) // limit)
-    groups = [rows[n : n + size] for n in range(0, len(rows), size)]
-    return [[math.fsum(values) / len(values) for values in zip(*part, strict=True)] for part in groups]
-
-
 def _share(value: float) -> str:
     return f"{percent(value)} %"
 
@@ -194,7 +154,8 @@ _SECTIONS: dict[str, tuple[_Figure, ...]] = {
         ("Sampled tokens", decimal, lambda step: step.sampled_tokens_mean),
         ("Prompt tokens", decimal, lambda step: step.prompt_tokens_mean),
     ),
-    "tokens": (  # sums over all rollouts of a step
+    "step": (  # sums over all rollouts of a step
+        ("Time", duration, lambda step: seconds_of(step) or None),
         ("Tokens sampled", decimal, lambda step: step.tokens.get("sampled")),
         ("Tokens of prompts", decimal, lambda step: step.tokens.get("prompt")),
         ("Tokens trained on", decimal, lambda step: step.tokens.get("trained")),
@@ -209,7 +170,6 @@ class Drawings:
     axis: Axis
     curves: dict[str, list[Curve]]
     """Section -> curves."""
-    seconds: StackedSteps | None
     unknown: list[str]
     """Names of figures without any value."""
 
@@ -237,8 +197,7 @@ def draw_training(training: StoredTraining) -> Drawings:
     unknown = [name for some in drawn.values() for name, curve in some.items() if curve is None]
     curves = {section: [curve for curve in some.values() if curve] for section, some in drawn.items()}
     curves["learning"][:0] = [measured] if measured else []
-    time = draw_columns("Time", [item.seconds for item in steps], duration)
-    return Drawings(axis, curves, time, unknown if steps else [])
+    return Drawings(axis, curves, unknown if steps else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,21 +209,8 @@ class TrainedInstance:
     graded: int
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceClasses:
-    """Instances of the pool by class, each in descending order of graded rollouts."""
-
-    always: list[TrainedInstance]
-    sometimes: list[TrainedInstance]
-    never: list[TrainedInstance]
-    no_verdict: list[TrainedInstance]
-    """Instances whose rollouts never had a verdict."""
-    untried: int
-    """Number of instances without rollouts so far."""
-
-
-def classify_instances(steps: Sequence[StepFigures], pool: Iterable[str]) -> InstanceClasses:
-    """Classify the instances of the pool by the rollouts of all steps."""
+def classify_instances(steps: Sequence[StepFigures]) -> dict[str, list[TrainedInstance]]:
+    """Return the tried instances as always, sometimes and never solved, and without a verdict, most rollouts first."""
     counts: dict[str, tuple[int, int]] = {}
     for group in (group for step in steps for group in step.groups):
         solved, graded = counts.get(group.instance_id, (0, 0))
@@ -272,10 +218,9 @@ def classify_instances(steps: Sequence[StepFigures], pool: Iterable[str]) -> Ins
     instances = [TrainedInstance(name, solved, graded) for name, (solved, graded) in counts.items()]
     instances.sort(key=lambda instance: (-instance.graded, instance.instance_id))
     with_verdict = [instance for instance in instances if instance.graded]
-    return InstanceClasses(
-        always=[instance for instance in with_verdict if instance.solved == instance.graded],
-        sometimes=[instance for instance in with_verdict if 0 < instance.solved < instance.graded],
-        never=[instance for instance in with_verdict if not instance.solved],
-        no_verdict=[instance for instance in instances if not instance.graded],
-        untried=len(set(pool) - counts.keys()),
-    )
+    return {
+        "always": [instance for instance in with_verdict if instance.solved == instance.graded],
+        "sometimes": [instance for instance in with_verdict if 0 < instance.solved < instance.graded],
+        "never": [instance for instance in with_verdict if not instance.solved],
+        "no_verdict": [instance for instance in instances if not instance.graded],
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from swe_argo.steps.contracts.record import Place, key
@@ -13,11 +13,10 @@ from swe_argo.steps.contracts.training import StepFigures, held_out_run_of
 from swe_argo.steps.reports.figures.summary import Summary
 from swe_argo.steps.reports.figures.unit_row import UNITS_FILE, UnitRow, read_rows
 from swe_argo.steps.reports.formatting import decimal, duration, listing, make_visible, utc
-from swe_argo.steps.reports.page.charts import stacked
-from swe_argo.steps.reports.page.templating import render_template
+from swe_argo.steps.reports.page.templating import render_template, stacked
 from swe_argo.steps.reports.page.unit_page import page_name
 from swe_argo.steps.reports.parquet_bytes import read_parquet
-from swe_argo.steps.reports.training.drawings import InstanceClasses, classify_instances, draw_training, mean_of
+from swe_argo.steps.reports.training.drawings import TrainedInstance, classify_instances, draw_training, mean_of
 from swe_argo.steps.reports.training.stored_training import (
     METRICS_FILE,
     StoredTraining,
@@ -59,7 +58,7 @@ RUNS_PATH = "../../../runs"
 
 def render_training(training: StoredTraining, rollouts: Sequence[tuple[str, UnitRow]] = ()) -> bytes:
     """Return the page as UTF-8. ``rollouts``: examples of the newest step."""
-    classes = classify_instances(training.steps, training.file.pool)
+    classes = classify_instances(training.steps)
     return render_template(
         "training.html.j2",
         training=training,
@@ -73,7 +72,7 @@ def render_training(training: StoredTraining, rollouts: Sequence[tuple[str, Unit
         rollouts=rollouts,
         page_name=page_name,
         classes=classes,
-        bar=_bar(classes),
+        bar=_bar(classes, training.file.pool),
         rows=[_row(training, item) for item in reversed(training.steps)],
         most=MAX_STEPS,
         most_instances=MAX_INSTANCES,
@@ -101,13 +100,14 @@ def _sums(steps: Sequence[StepFigures]) -> dict[str, Any]:
     }
 
 
-def _bar(classes: InstanceClasses) -> Any:
+def _bar(classes: Mapping[str, Sequence[TrainedInstance]], pool: Sequence[str]) -> dict[str, Any]:
+    ids = {instance.instance_id for instances in classes.values() for instance in instances}
     parts = (
-        ("resolved", "always solved", len(classes.always)),
-        ("empty", "sometimes solved", len(classes.sometimes)),
-        ("unresolved", "never solved", len(classes.never)),
-        ("infra", "without a verdict", len(classes.no_verdict)),
-        ("waiting", "not tried yet", classes.untried),
+        ("resolved", "always solved", len(classes["always"])),
+        ("empty", "sometimes solved", len(classes["sometimes"])),
+        ("unresolved", "never solved", len(classes["never"])),
+        ("infra", "without a verdict", len(classes["no_verdict"])),
+        ("waiting", "not tried yet", len(set(pool) - ids)),
     )
     non_empty = [(tone, name, number) for tone, name, number in parts if number]
     return {"segments": stacked([(*part, False) for part in non_empty]), "legend": non_empty}

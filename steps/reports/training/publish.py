@@ -31,8 +31,6 @@ _PROGRESS_FILE = "wandb.json"
 
 @dataclass(frozen=True)
 class _Progress:
-    """Progress of the upload."""
-
     step: int = 0
     """The last step whose figures were sent; ``held_out``: the last measurement."""
     held_out: int = -1

@@ -25,7 +25,7 @@ from swe_argo.steps.reports.figures.caveats import MAX_WITHOUT_VERDICT
 from swe_argo.steps.reports.figures.summary import Rate, Summary
 from swe_argo.steps.reports.formatting import count, percent, utc
 from swe_argo.steps.store import Store
-from swe_argo.steps.store.records import training_of
+from swe_argo.steps.store.records import read_record
 
 R = TypeVar("R", bound=Record)
 
@@ -49,7 +49,7 @@ class StoredTraining:
 
 def read_training(store: Store, name: str) -> StoredTraining:
     """Return a training. Raises ConfigError if there is no such training, InfraError if the store fails."""
-    file = training_of(store, name)
+    file = read_record(store, TrainFile, name)
     unreadable: list[str] = []
     checkpoints = _checkpoints(store, name, unreadable)
     learnt = [record.step for record in checkpoints]
@@ -79,7 +79,6 @@ def _records(kind: type[R], contents: Mapping[str, bytes], unreadable: list[str]
 
 
 def _checkpoints(store: Store, name: str, unreadable: list[str]) -> list[Checkpoint]:
-    """Return the training's checkpoints; none if there is no file or, noted in ``unreadable``, it is broken."""
     place = key(Checkpoints, name)
     try:
         return Checkpoints(store.get_many([place]).get(place, b"")).list

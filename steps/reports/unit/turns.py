@@ -6,31 +6,33 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import unified_diff
 from typing import Any
 
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, Result, ResultExtra, ToolCall, Turn
 from swe_argo.steps.reports.formatting import count, cut_line, duration, make_plain, make_visible, money
-from swe_argo.steps.reports.unit.conversation import Conversation, ResultView, ToolCallView, TurnView, UsageView
+from swe_argo.steps.reports.unit.conversation import Conversation, is_malformed, results_of
 
 MAX_DIFF_LINES = 400
 """Maximum lines on either side: the comparison takes quadratic time."""
-NEW_TEXTS = ("new_str", "file_text", "new_string", "patch", "diff")
-COMMANDS = ("command", "cmd")
 
 
-def first_edit(conversation: Conversation) -> int | None:
-    """Return the number, from 1, of the first call that looks like an edit of a file; None if there is none."""
-    calls = (call for turn in conversation.turns for call in turn.calls)
-    return next((number for number, call in enumerate(calls, 1) if _changes_files(call.arguments)), None)
+def first_edit(conversation: Conversation) -> str:
+    """Return the anchor of the first call that looks like an edit of a file; empty if there is none."""
+    calls = (call for turn in conversation.turns for call in turn.tool_calls or [])
+    return next((f"c{number}" for number, call in enumerate(calls, 1) if _changes_files(call.arguments)), "")
 
 
 def _changes_files(arguments: Mapping[str, Any]) -> bool:
     """Return whether a call has a new text for a file, or a shell command that writes to one."""
-    if any(isinstance(arguments.get(name), str) and arguments[name] for name in NEW_TEXTS):
-        return True
-    return any(isinstance(text := arguments.get(name), str) and _WRITING_COMMAND.search(text) for name in COMMANDS)
+    texts = {name: text for name, text in arguments.items() if text and isinstance(text, str)}
+    return not texts.keys().isdisjoint(_NEW_TEXTS) or any(
+        _WRITING_COMMAND.search(texts.get(name, "")) for name in ("command", "cmd")
+    )
 
 
+_NEW_TEXTS = ("new_str", "file_text", "new_string", "patch", "diff")
 _WRITING_COMMAND = re.compile(
     r"\bsed\s+(?:-\w+\s+)*(?:-\w*i|--in-place)|\bgit\s+apply\b|\bpatch\s+-p|\bapply_patch\b|\btee\s|\bcat\s*<<|"
     r"\bcat\s*>|\.write_text\(|open\([^)\n]*['\"][wa]['\"]"
@@ -150,16 +152,14 @@ def text_allowance(conversations: Iterable[Conversation]) -> int:
     return MOST
 
 
-def _texts(turn: TurnView) -> Iterator[str]:
+def _texts(turn: Turn) -> Iterator[str]:
     yield turn.message
-    yield turn.reasoning
-    for result in turn.other_results:
-        yield result.text or ""
-    for call in turn.calls:
+    yield turn.reasoning_content or ""
+    for call in turn.tool_calls or []:
         yield from (value for value in call.arguments.values() if isinstance(value, str))
-        for result in call.results:
-            yield result.text or ""
-            yield result.recorded or ""
+    for result in turn.observation.results if turn.observation else []:
+        yield result.content or ""
+        yield (result.extra and result.extra.recorded) or ""
 
 
 def show_turns(conversation: Conversation, limit: int | None, prefix: str = "") -> list[ShownTurn]:
@@ -167,71 +167,79 @@ def show_turns(conversation: Conversation, limit: int | None, prefix: str = "") 
 
     ``prefix``: distinguishes the anchors of several conversations on one page.
     """
-    visible_turns, skipped = conversation.turns, 0
+    visible_turns, skipped = [*enumerate(conversation.turns, 1)], 0
     if limit is not None and len(visible_turns) > MAX_SHOWN_TURNS:
         skipped = len(visible_turns) - MAX_SHOWN_TURNS
-        visible_turns = (*visible_turns[: MAX_SHOWN_TURNS - LAST_TURNS], *visible_turns[-LAST_TURNS:])
+        visible_turns = [*visible_turns[: MAX_SHOWN_TURNS - LAST_TURNS], *visible_turns[-LAST_TURNS:]]
+    began = _moment(conversation.started_at)
     action, answer, turns = 1, 1, []
-    for place, turn in enumerate(visible_turns):
+    for place, (step, turn) in enumerate(visible_turns):
         gap_size = skipped if skipped and place == MAX_SHOWN_TURNS - LAST_TURNS else 0
         if gap_size:
             gap = conversation.turns[place : place + gap_size]
-            action += sum(len(gap_turn.calls) for gap_turn in gap)
+            action += sum(len(gap_turn.tool_calls or []) for gap_turn in gap)
             answer += sum(gap_turn.source == "agent" for gap_turn in gap)
         number = answer if turn.source == "agent" else None
-        gap_note = f"{count(gap_size, 'turn')} not shown" if gap_size else ""
-        turns.append(_turn(turn, limit, prefix, number=number, action=action, skipped=gap_note))
-        action += len(turn.calls)
+        calls, others = turn.tool_calls or [], results_of(turn)
+        visible_calls = calls if limit is None else calls[:MAX_CALLS]
+        at = _moment(turn.timestamp)
+        after_s = (at - began).total_seconds() if at and began else -1.0
+        turns.append(
+            ShownTurn(
+                anchor=f"{prefix}t{step}",
+                number=number,
+                source=turn.source,
+                at=f"+{duration(after_s)}" if after_s >= 0 else "",
+                usage=describe_usage(turn.metrics) if turn.metrics else "",
+                message=_text(turn.message, limit, fold=turn.source != "agent"),
+                reasoning=_text(turn.reasoning_content or "", limit, fold=True),
+                calls=[
+                    _call(call, results_of(turn, call), limit, f"{prefix}c{action + n}")
+                    for n, call in enumerate(visible_calls)
+                ],
+                calls_left_out=len(calls) - len(visible_calls),
+                other_results=[_result(result, limit) for result in others[: None if limit is None else MAX_CALLS]],
+                malformed=is_malformed(turn),
+                skipped=f"{count(gap_size, 'turn')} not shown" if gap_size else "",
+            )
+        )
+        action += len(calls)
         answer += number is not None
     return turns
 
 
-def _turn(
-    turn: TurnView, limit: int | None, prefix: str, *, number: int | None, action: int, skipped: str
-) -> ShownTurn:
-    """Return a turn to show.
-
-    ``number``: the agent's answer; ``action``: its first call; ``skipped``: note before it.
-    """
-    calls = turn.calls if limit is None else turn.calls[:MAX_CALLS]
-    return ShownTurn(
-        anchor=f"{prefix}t{turn.number}",
-        number=number,
-        source=cut_line(make_visible(turn.source), NAME_WIDTH) or "unknown",
-        at="" if turn.after_s is None or turn.after_s < 0 else f"+{duration(turn.after_s)}",
-        usage=describe_usage(turn.usage) if turn.usage else "",
-        message=_text(turn.message, limit, fold=turn.source != "agent"),
-        reasoning=_text(turn.reasoning, limit, fold=True),
-        calls=[_call(call, limit, f"{prefix}c{action + n}") for n, call in enumerate(calls)],
-        calls_left_out=len(turn.calls) - len(calls),
-        other_results=[_result(result, limit) for result in turn.other_results[: None if limit is None else MAX_CALLS]],
-        malformed=turn.malformed,
-        skipped=skipped,
-    )
+def _moment(stamp: str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(stamp or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
-def describe_usage(usage: UsageView) -> str:
+def describe_usage(metrics: Metrics) -> str:
     """Return the usage of one answer as text."""
-    cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-    reasoning = f" ({usage.reasoning:,} reasoning)" if usage.reasoning else ""
+    extra = metrics.extra or MetricsExtra()
+    cached = f" ({metrics.cached_tokens:,} cached)" if metrics.cached_tokens else ""
+    reasoning = f" ({extra.reasoning_tokens:,} reasoning)" if extra.reasoning_tokens else ""
+    finish = extra.finish_reason or ""
     parts = (
-        f"{usage.prompt:,} in{cached}" if usage.prompt else "",
-        f"{usage.completion:,} out{reasoning}" if usage.completion else "",
-        "" if usage.cost is None else money(usage.cost),
-        duration(usage.seconds) if usage.seconds else "",
-        f"{usage.requests:,} requests" if usage.requests > 1 else "",
-        "" if usage.finish in ("stop", "tool_calls") else cut_line(make_visible(usage.finish), NAME_WIDTH),
+        f"{metrics.prompt_tokens:,} in{cached}" if metrics.prompt_tokens else "",
+        f"{metrics.completion_tokens:,} out{reasoning}" if metrics.completion_tokens else "",
+        "" if metrics.cost_usd is None else money(metrics.cost_usd),
+        duration(extra.seconds) if extra.seconds else "",
+        f"{extra.requests:,} requests" if extra.requests > 1 else "",
+        "" if finish in ("stop", "tool_calls") else cut_line(make_visible(finish), NAME_WIDTH),
     )
     return " · ".join(filter(None, parts))
 
 
-def _call(call: ToolCallView, limit: int | None, anchor: str) -> ShownCall:
+def _call(call: ToolCall, results: list[Result], limit: int | None, anchor: str) -> ShownCall:
     arguments = list(call.arguments.items())[: None if limit is None else MAX_ARGUMENTS]
     return ShownCall(
         anchor=anchor,
-        name=cut_line(make_visible(call.name), NAME_WIDTH) or "(no name)",
+        name=cut_line(make_visible(call.function_name), NAME_WIDTH) or "(no name)",
         arguments=[_argument(name, value, limit) for name, value in arguments],
-        results=[_result(result, limit) for result in call.results],
+        results=[_result(result, limit) for result in results],
         diff=diff_of_edit(call.arguments, limit),
     )
 
@@ -252,21 +260,22 @@ def _json(value: Any) -> str:
         return "(nested too deeply)"
 
 
-def _result(result: ResultView, limit: int | None) -> ShownResult:
+def _result(result: Result, limit: int | None) -> ShownResult:
     """Prepare a result for display: its text, cut to ``limit``, and a facts line ("exit code 1 · 3 s · 12 lines")."""
+    text, extra = result.content or "", result.extra or ResultExtra()
     facts = (
-        "" if result.exit_code is None else f"exit code {result.exit_code}",
-        "timed out" if result.timed_out else "",
-        duration(result.seconds) if result.seconds >= 0.05 else "",
-        count(result.text.rstrip("\n").count("\n") + 1, "line") if result.text else "",
-        "cut for the agent, too" if result.cut else "",
+        "" if extra.exit_code is None else f"exit code {extra.exit_code}",
+        "timed out" if extra.timed_out else "",
+        duration(extra.seconds) if extra.seconds >= 0.05 else "",
+        count(text.rstrip("\n").count("\n") + 1, "line") if text else "",
+        "cut for the agent, too" if extra.cut else "",
     )
     return ShownResult(
-        text=_text(result.text, limit) if result.text else None,
+        text=_text(text, limit) if text else None,
         facts=" · ".join(filter(None, facts)) or "nothing",
-        failed=result.timed_out or result.exit_code not in (None, 0),
-        first=_first(result.text or ""),
-        recorded=None if result.recorded is None else _text(result.recorded, limit),
+        failed=extra.timed_out or extra.exit_code not in (None, 0),
+        first=_first(text),
+        recorded=None if extra.recorded is None else _text(extra.recorded, limit),
     )
 
 

@@ -171,7 +171,6 @@ def view_unit(
 
 
 def _changes(layer: LayerSummary) -> Iterable[str]:
-    """Yield a line for each recorded change of a layer."""
     for change in layer.first:
         sign = {"new": "+", "changed": " ", "deleted": "-"}[change.change]
         yield f"{sign} {change.path}" + (f"  {change.size:,} B" if change.size else "")
@@ -323,7 +322,6 @@ def _conversation_facts(conversation: Conversation, *, endpoint: bool) -> Iterat
 
 
 def _continued_facts(continued: Continued) -> Iterator[tuple[str, str]]:
-    """Yield the facts about a solve that reused recorded calls of earlier tries."""
     if continued.calls:
         tries = count(len(continued.tries), "earlier try", "earlier tries")
         yield "Resumed", f"{count(continued.calls, 'recorded answer')} of {tries} reused"

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Self
 
 from tencentcloud.common.exception.tencent_cloud_sdk_exception import TencentCloudSDKException
 from typing_extensions import override
 
-from swe_argo.steps.contracts.data import Machine
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.sandbox.ags import control
-from swe_argo.steps.sandbox.ags.control import (
-    AGSControl,
-    read_quota,
-    start_instance,
-    start_refusals,
-    stop_named,
-    wait_until_running,
-)
+from swe_argo.steps.sandbox.ags.control import AGSControl
 from swe_argo.steps.sandbox.ags.service import (
     FULL,
     NO_IMAGE,
@@ -33,11 +26,11 @@ from swe_argo.steps.sandbox.ags.service import (
     is_transient,
     region,
     service_failure,
-    service_place,
 )
 from swe_argo.steps.sandbox.ags.tools import (
     NetworkMode,
     ServiceImage,
+    check_tools,
     configuration,
     find_tool,
     is_privileged,
@@ -47,8 +40,14 @@ from swe_argo.steps.sandbox.ags.tools import (
     service_image,
     tool_name,
 )
-from swe_argo.steps.sandbox.envd.account import ProviderBackend, ProviderSandboxes, Refusals, metadata_of
-from swe_argo.steps.sandbox.envd.machine import EnvdMachine, EnvdSandbox
+from swe_argo.steps.sandbox.envd.account import (
+    ProviderBackend,
+    Refusals,
+    metadata_of,
+    refuse_long_commands,
+    unit_limit_notice,
+)
+from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.protocol import Diagnosis, ReadinessResult, Sandbox, SandboxNeeds, SandboxRequest
 from swe_argo.steps.settings import settings
@@ -58,7 +57,9 @@ SHORTEST_LIFE_S = 30.0
 
 
 class AGSBackend(ProviderBackend):
-    """Sandboxes of one Tencent Cloud account."""
+    """Sandboxes of one Tencent Cloud account, in the region AGS_REGION."""
+
+    name = "ags"
 
     def __init__(self, spec: SandboxSpec) -> None:
         self._spec = spec
@@ -72,11 +73,7 @@ class AGSBackend(ProviderBackend):
 
     @override
     def create(self, request: SandboxRequest) -> EnvdSandbox:
-        """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the account's limit.
-
-        Raises ConfigError if there is no such tool or image, the credentials are refused, or the tool's network or
-        rights differ from the request; InfraError (SANDBOX_CREATE) if the quota stays used up or the service fails.
-        """
+        """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the account's limit."""
         table = self._spec.ags
         mode = network_mode(network=request.network)
         image = service_image(table, request.image, request.registry)
@@ -96,38 +93,42 @@ class AGSBackend(ProviderBackend):
         except BaseException as error:
             if not _has_refused(error):  # a sandbox may exist although its answer was lost
                 with suppress(StepError):
-                    stop_named(request.name)
+                    control.stop_named(request.name)
             if isinstance(error, TencentCloudSDKException):
                 raise _create_failure(error, request, image) from error
             raise
-        running = wait_until_running(instance, request.name)
-        control = AGSControl(running["InstanceId"])
+        running = control.wait_until_running(instance, request.name)
+        plane = AGSControl(running["InstanceId"])
         try:
             _check_confinement(running, request)
-            control.client()
+            plane.client()
         except BaseException:
             with suppress(StepError):
-                control.kill()
+                plane.kill()
             raise
-        machine = Machine(
-            backend="ags",
-            image=request.image,
-            image_digest=request.image.partition("@")[2] or None,
-            isolation="microvm",
-            network=request.network,
-            cpus=request.cpus,
-            memory_mb=request.memory_mb,
-            usd_per_hour=self._spec.ags.usd_per_hour,
-        )
-        transport = EnvdMachine(control, life_s=life_s, began=began, is_cut=life_s < request.deadline_s)
-        return JobSandbox(machine, transport, transport.stream_exec)
+        price = self._spec.ags.usd_per_hour
+        return self.open_machine(plane, request, life_s=life_s, began=began, usd_per_hour=price)
 
     @classmethod
     @override
     def ready(cls, spec: SandboxSpec, needs: SandboxNeeds) -> ReadinessResult:
-        from swe_argo.steps.sandbox.ags.readiness import ready
-
-        return ready(spec, needs)
+        """Check lifetime, tools and quota. Raises ConfigError, or InfraError if the service does not answer."""
+        table, place = spec.ags, cls.place()
+        remedy = "--ags-longest-life to the account's limit"
+        refuse_long_commands(needs, table.longest_life_s, remedy, "sandbox.ags.longest_life_s")
+        modes = {network_mode(network=needs.grading_network)}
+        if needs.solves:
+            modes.add(network_mode(network=spec.solve_network))
+        if needs.closed_modes:
+            modes.add(network_mode(network=False))
+        tools = list_tools()
+        for mode in sorted(modes):
+            check_tools(spec, tools, needs, mode)
+        quota = control.read_quota()
+        if quota is None:
+            return ReadinessResult(usd_per_hour=table.usd_per_hour)
+        notice = f"{place} runs {quota.most} sandboxes at a time ({quota.used} now): further units wait"
+        return ReadinessResult([notice, *unit_limit_notice(quota.most, place)], usd_per_hour=table.usd_per_hour)
 
     @classmethod
     @override
@@ -141,7 +142,7 @@ class AGSBackend(ProviderBackend):
                 "set TENCENTCLOUD_SECRET_ID and TENCENTCLOUD_SECRET_KEY to use sandboxes of AGS",
             )
         try:
-            quota = read_quota()
+            quota = control.read_quota()
         except StepError as error:
             return Diagnosis(False, error.reason.removeprefix("sandbox.backend: "))
         usage = f"; {quota.used} of {quota.most} sandboxes in use" if quota else ""
@@ -149,14 +150,23 @@ class AGSBackend(ProviderBackend):
 
     @classmethod
     @override
-    def sandboxes(cls) -> ProviderSandboxes:
-        """Return our sandboxes in the region AGS_REGION."""
-        return ProviderSandboxes("ags", service_place(), control.list_instances, control.stop)
+    def place(cls) -> str:
+        return f"AGS in {region()}"
+
+    @classmethod
+    @override
+    def list_sandboxes(cls, metadata: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+        return control.list_instances(metadata)
+
+    @classmethod
+    @override
+    def remove_sandbox(cls, id_: str) -> bool:
+        return control.stop(id_)
 
     @classmethod
     @override
     def refusals(cls, spec: SandboxSpec) -> Refusals:
-        return start_refusals()
+        return control.start_refusals()
 
     def snapshot(self, sandbox: Sandbox, name: str) -> str:
         """Take a snapshot, see ``Snapshots``."""
@@ -179,7 +189,7 @@ class AGSBackend(ProviderBackend):
         name = f"{request.name} {request.snapshot}" if request.snapshot else request.name
         ends = time.monotonic() + control.PATIENCE_S
         try:
-            return start_instance(parameters, name)
+            return control.start_instance(parameters, name)
         except TencentCloudSDKException as error:
             if not is_code(error, NO_TOOL):
                 raise
@@ -193,7 +203,7 @@ class AGSBackend(ProviderBackend):
                 ) from error
             parameters = {**parameters, "ToolName": tool["ToolName"]}
             patience_s = max(0.0, ends - time.monotonic())
-            return start_instance(parameters, f"{name} {tool['ToolName']}", patience_s)
+            return control.start_instance(parameters, f"{name} {tool['ToolName']}", patience_s)
 
 
 def _has_refused(error: BaseException) -> bool:

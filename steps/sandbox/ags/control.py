@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from e2b import AuthenticationException, RateLimitException, Sandbox
@@ -33,7 +32,7 @@ from swe_argo.steps.sandbox.ags.service import (
     service_failure,
 )
 from swe_argo.steps.sandbox.envd.account import OUR_METADATA, Refusals
-from swe_argo.steps.sandbox.envd.machine import make_client
+from swe_argo.steps.sandbox.envd.machine import make_client, parse_time
 from swe_argo.steps.settings import settings
 
 ENVD_PORT = 49983
@@ -115,7 +114,8 @@ class AGSControl:
             FailureClass.EXEC,
         )
         now = time.time()
-        lives_s = max(0.0, _parse_time(answer.get("ExpiresAt") or "", now + 300) - now)
+        ends = parse_time(answer.get("ExpiresAt"))
+        lives_s = max(0.0, ends.timestamp() - now) if ends else 300.0
         self._renew_at = now + lives_s - min(_MARGIN_S, lives_s / 4)
         return str(answer["Token"])
 
@@ -146,16 +146,6 @@ def stop(instance_id: str) -> bool:
             return False
         raise service_failure(error, FailureClass.SANDBOX_LOST, f"removing sandbox {instance_id}") from error
     return True
-
-
-def _parse_time(text: str, otherwise: float) -> float:
-    """Parse a time of the service, ISO 8601 or Unix seconds, into Unix seconds; return ``otherwise`` if invalid."""
-    with suppress(ValueError):
-        return float(text)
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return otherwise
 
 
 def _client_of(instance_id: str, token: str) -> Sandbox:

@@ -132,11 +132,6 @@ def region() -> str:
     return settings().ags_region
 
 
-def service_place() -> str:
-    """Return the service and region for messages."""
-    return f"AGS in {region()}"
-
-
 def account_id() -> str:
     """Return a hash that identifies the account. Raises ConfigError without credentials."""
     own = _credential()

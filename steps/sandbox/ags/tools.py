@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.ids import through_registry
-from swe_argo.steps.contracts.sandbox_spec import AGSSpec
+from swe_argo.steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.ags.control import ENVD_PORT
 from swe_argo.steps.sandbox.ags.service import list_all, region
+from swe_argo.steps.sandbox.protocol import SandboxNeeds
 
 FIELD = "sandbox.ags.mapping"
 NetworkMode = Literal["SANDBOX", "PUBLIC"]
@@ -152,3 +154,21 @@ def missing_tool(spec: AGSSpec, image: str, where: ServiceImage, mode: NetworkMo
         f"AGS in region {region()} has no tool {tool_name(spec, where.name, mode)} (network {mode}) for image {image}: "
         f"create it with swe-argo ags sync {arguments}"
     )
+
+
+def check_tools(spec: SandboxSpec, tools: list[dict[str, Any]], needs: SandboxNeeds, mode: NetworkMode) -> None:
+    """Raise ConfigError if an image has no usable tool of this network mode among the account's ``tools``."""
+    missing: list[str] = []
+    checked: set[str] = set()
+    for image in needs.images:
+        where = service_image(spec.ags, image, spec.registry)
+        tool = find_tool(tools, spec.ags, image, where, mode)
+        if tool is None:
+            missing.append(missing_tool(spec.ags, image, where, mode, selection=needs.selection))
+        elif tool["ToolName"] not in checked:
+            checked.add(tool["ToolName"])
+            if problem := tool_problem(tool, mode):
+                raise ConfigError(problem, field="sandbox.backend")
+    if missing:
+        more = f" (and {len(missing) - 1} more are missing)" if len(missing) > 1 and spec.ags.tool_per_image else ""
+        raise ConfigError(missing[0] + more, field="sandbox.backend", failure_class=FailureClass.IMAGE_MISSING)

@@ -112,11 +112,7 @@ class DockerBackend(Backend):
 
     @override
     def create(self, request: SandboxRequest) -> DockerSandbox:
-        """Create a running container under the request's name; replace our container of that name.
-
-        Raises ConfigError if the image does not exist or the engine refuses a limit, ResourceError if its disk is full,
-        InfraError (IMAGE_PULL, SANDBOX_CREATE) for other failures after all retries.
-        """
+        """Create a running container under the request's name; replace our container of that name."""
         image = through_registry(request.image, request.registry)
         doing = f"creating container {request.name}"
         try:
@@ -157,7 +153,7 @@ class DockerBackend(Backend):
     @contextmanager
     def run_hooks(cls, spec: SandboxSpec, plan: Plan) -> Iterator[DockerHooks]:
         """Yield the hooks of a run, which prefetch its images."""
-        images = ImagePrefetch([unit.image for unit in plan.to_do], spec)
+        images = ImagePrefetch([image for unit in plan.to_do for image in unit.images], spec)
         with suppress(StepError):
             clean(find_orphans())
         images.start()
@@ -197,14 +193,19 @@ class DockerBackend(Backend):
 
     def _holder(self, request: SandboxRequest) -> str | None:
         """Return the name of the container whose volume has the agent's files; None if the request has none."""
-        bundle = request.bundle
-        if bundle is None:
+        if (bundle := request.bundle) is None:
             return None
         folder = bundle_folder(bundle)
-        return self._call(
-            lambda: _ensure_bundle_container(self._api, bundle.digest, folder, self._patience),
-            "copying the agent's files to the Docker engine",
-        )
+        name = f"swe-argo-agent-{bundle.digest.removeprefix('sha256:')[:32]}"
+
+        def ensure() -> None:
+            try:
+                self._api.inspect_container(name)
+            except NotFound:
+                _fill_bundle(self._api, name, bundle.digest, folder, self._patience)
+
+        self._call(ensure, "copying the agent's files to the Docker engine")
+        return name
 
     def _call(self, act: Callable[[], T], doing: str) -> T:
         return call_engine(act, self._patience, FailureClass.SANDBOX_CREATE, doing)
@@ -281,10 +282,7 @@ class DockerBackend(Backend):
         raise InfraError(FailureClass.SANDBOX_CREATE, f"{doing}: the name stays in use")
 
     def _remove_existing(self, request: SandboxRequest) -> None:
-        """Remove our container of that name, from a lost answer or an earlier run of this try.
-
-        Raises InfraError if the container is not this run's.
-        """
+        """Remove our container of that name, from a lost answer or an earlier run of this try; refuse a foreign one."""
         try:
             existing = self._api.inspect_container(request.name)
         except NotFound:
@@ -323,26 +321,17 @@ class DockerHooks(RunHooks):
 
     @override
     def finish_unit(self, unit: Unit) -> None:
-        self._images.finish_unit(unit.image)
+        for image in unit.images:
+            self._images.finish_unit(image)
 
 
-def _ensure_bundle_container(api: APIClient, digest: str, folder: Path, patience: EngineRetries) -> str:
-    """Return the name of the container whose volume has the agent's files in ``folder``; create it if missing.
+def _fill_bundle(api: APIClient, name: str, digest: str, folder: Path, patience: EngineRetries) -> None:
+    """Create the container ``name`` whose volume has the agent's files in ``folder``.
 
     There is one volume per bundle, filled once, even on a remote engine. It belongs to a container that never runs and
     gets its name once the volume is complete, so that an interrupted fill is never used and one of two concurrent fills
     is dropped. Raises APIError or requests' errors if the engine fails, OSError if the files cannot be packed.
     """
-    name = f"swe-argo-agent-{digest.removeprefix('sha256:')[:32]}"
-    try:
-        api.inspect_container(name)
-    except NotFound:
-        _fill_bundle(api, name, digest, folder, patience)
-    return name
-
-
-def _fill_bundle(api: APIClient, name: str, digest: str, folder: Path, patience: EngineRetries) -> None:
-    """Create a container under a temporary name, copy the files into its volume, then rename it to ``name``."""
     container = api.create_container(
         image=_empty_image(api),
         command=["none"],

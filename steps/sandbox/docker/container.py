@@ -104,7 +104,9 @@ class DockerContainer:
         self._memory_mb = machine.memory_mb
         self._deadline_s = request.deadline_s
         self._patience = patience
-        self._shells = OpenShells(self._open_shell, silence_s=api.timeout)
+        self._shells = OpenShells(
+            lambda: ExecLine(api, self._create_exec(["/bin/sh"], stdin=True)), silence_s=api.timeout
+        )
 
     def close(self) -> None:
         """Close the open connections. Idempotent."""
@@ -211,9 +213,6 @@ class DockerContainer:
                     output.take(line.receive(silence_s))
         return self._exit_code(exec_id), bytes(output.data)
 
-    def _open_shell(self) -> ExecLine:
-        return ExecLine(self._api, self._create_exec(["/bin/sh"], stdin=True))
-
     def _create_exec(self, command: list[str], *, stdin: bool) -> str:
         created = self._api.exec_create(self.container, command, stdin=stdin, stderr=False, user="0", workdir="/")
         return str(created["Id"])
@@ -242,10 +241,7 @@ def _age_s(state: dict[str, Any]) -> float:
 
 
 def find_orphans(api: APIClient | None = None) -> list[str]:
-    """Return the names of our containers whose deadline passed or whose owner, on this machine, is dead.
-
-    Raises ConfigError if there is no engine, InfraError if it does not answer.
-    """
+    """Return the names of our containers whose deadline passed or whose owner, on this machine, is dead."""
     api = api or connect_engine().api
     filters = {"label": f"{LABEL}={KIND}"}
     containers = call_engine(
@@ -260,10 +256,7 @@ def find_orphans(api: APIClient | None = None) -> list[str]:
 
 
 def clean(names: Iterable[str], api: APIClient | None = None) -> dict[str, str]:
-    """Remove our containers among ``names``; return those that remain, each with the reason.
-
-    Raises InfraError if the engine fails.
-    """
+    """Remove our containers among ``names``; return those that remain, each with the reason."""
     api = api or connect_engine().api
     failures = {}
     for name in names:

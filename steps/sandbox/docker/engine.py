@@ -47,10 +47,7 @@ class EngineRetries:
 
 @cache
 def connect_engine() -> DockerClient:
-    """Connect to the engine of DOCKER_HOST, of the current docker context, or of the default socket.
-
-    Raises ConfigError if none answers.
-    """
+    """Connect to the engine that the docker command would use. Raises ConfigError if none answers."""
     address = engine_address()
     problem = why_unreachable(address)
     if not problem:

@@ -42,8 +42,7 @@ def ensure_image(api: APIClient, image: str, platform: str, patience: EngineRetr
     """Return the engine's description of ``image``; pull it if the engine lacks it for ``platform``.
 
     A local image for another platform is used if its registry reports the image missing or forbidden.
-    Raises ConfigError (IMAGE_MISSING) if its registry reports it missing or forbidden, ResourceError if the disk is
-    full, InfraError (IMAGE_PULL) for any other failure after all retries.
+    Raises ``pull_failure``.
     """
     local = local_image(api, image)
     if local is not None and matches_platform(local, platform):
@@ -161,10 +160,7 @@ def check_disk(images: Iterable[str], spec: SandboxSpec) -> list[str]:
 
 
 def free_bytes(info: Mapping[str, Any]) -> int | None:
-    """Return the free bytes at the engine's root, given its ``info``.
-
-    None if the root is not on this machine (a remote engine, or one in a virtual machine).
-    """
+    """Return the free bytes at the engine's root, by its ``info``; None if that is on another (or virtual) machine."""
     root = str(info.get("DockerRootDir", ""))
     if not root or info.get("Name") != node() or not Path(root).is_dir():
         return None
@@ -266,15 +262,12 @@ class ImagePrefetch:
             if name in self._preexisting or self._units[name] <= 0:
                 self._to_pull.popleft()
                 continue
-            if self._sizes and sum(self._sizes.values()) + self._typical_size() > self._budget:
+            sizes = [size for size in self._sizes.values() if size]
+            typical_size = sum(sizes) // len(sizes) if sizes else IMAGE_BYTES
+            if self._sizes and sum(sizes) + typical_size > self._budget:
                 break
             return partial(self._pull, self._to_pull.popleft())
         return None
-
-    def _typical_size(self) -> int:
-        """Return the average size of the pulled images; IMAGE_BYTES before the first."""
-        sizes = [size for size in self._sizes.values() if size]
-        return sum(sizes) // len(sizes) if sizes else IMAGE_BYTES
 
     def _pull(self, name: str) -> None:
         """Pull an image and record its size; an image that fails is left to ``create``."""

@@ -8,22 +8,34 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from statistics import fmean
 from typing import Self
 
 from e2b import NotFoundException, Sandbox, SandboxException
 from typing_extensions import override
 
-from swe_argo.steps.contracts.data import Machine
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.sandbox.e2b import routes
 from swe_argo.steps.sandbox.e2b.creation import CreationRate, creation_rate, has_refused, request_until_accepted
 from swe_argo.steps.sandbox.e2b.routes import kill_by_name, make_sandbox
-from swe_argo.steps.sandbox.e2b.service import E2BControl, kill_sandbox, service_address, service_failure
+from swe_argo.steps.sandbox.e2b.service import (
+    E2BControl,
+    kill_sandbox,
+    service_address,
+    service_failure,
+    service_options,
+)
 from swe_argo.steps.sandbox.e2b.templates import hourly_price, template_of
-from swe_argo.steps.sandbox.envd.account import ProviderBackend, ProviderSandboxes, Refusals, metadata_of
-from swe_argo.steps.sandbox.envd.machine import FAILURES, EnvdMachine, EnvdSandbox
+from swe_argo.steps.sandbox.envd.account import (
+    ProviderBackend,
+    Refusals,
+    metadata_of,
+    refuse_long_commands,
+    unit_limit_notice,
+)
+from swe_argo.steps.sandbox.envd.machine import FAILURES, EnvdSandbox
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
 from swe_argo.steps.sandbox.protocol import Diagnosis, ReadinessResult, SandboxNeeds, SandboxRequest
 from swe_argo.steps.sandbox.protocol import Sandbox as AnySandbox
@@ -35,6 +47,8 @@ class E2BBackend(ProviderBackend):
 
     The template fixes a sandbox's size and has it in its name; ``resource_factor`` does not apply.
     """
+
+    name = "e2b"
 
     def __init__(self, spec: SandboxSpec, rate: CreationRate) -> None:
         self._spec = spec
@@ -50,9 +64,7 @@ class E2BBackend(ProviderBackend):
     def create(self, request: SandboxRequest) -> EnvdSandbox:
         """Create a sandbox that ends by itself after ``deadline_s``, or earlier at the plan's limit.
 
-        All tries share one idempotency key, so a lost answer creates no second sandbox. Raises ConfigError if there is
-        no such template or the service refuses the key or the request, InfraError (SANDBOX_CREATE) if all of the plan's
-        sandboxes are in use for ``FULL_PATIENCE_S`` or the service does not answer.
+        All tries share one idempotency key, so a lost answer creates no second sandbox.
         """
         template = request.snapshot or template_of(self._spec.e2b, request)
         life_s = min(request.deadline_s, self._spec.e2b.longest_life_s)
@@ -82,26 +94,27 @@ class E2BBackend(ProviderBackend):
             if isinstance(error, FAILURES):
                 raise _create_failure(error, request, template) from error
             raise
-        machine = Machine(
-            backend="e2b",
-            image=request.image,
-            image_digest=_digest(request.image),
-            isolation="microvm",
-            network=request.network,
-            cpus=request.cpus,
-            memory_mb=request.memory_mb,
-            usd_per_hour=hourly_price(self._spec.e2b, request.cpus, request.memory_mb),
-        )
         control = E2BControl(box, ends=began + life_s)
-        transport = EnvdMachine(control, life_s=life_s, began=began, is_cut=life_s < request.deadline_s)
-        return JobSandbox(machine, transport, transport.stream_exec)
+        price = hourly_price(self._spec.e2b, request.cpus, request.memory_mb)
+        return self.open_machine(control, request, life_s=life_s, began=began, usd_per_hour=price)
 
     @classmethod
     @override
     def ready(cls, spec: SandboxSpec, needs: SandboxNeeds) -> ReadinessResult:
-        from swe_argo.steps.sandbox.e2b.readiness import ready
+        """Check key, lifetime and templates, of which missing ones are built if the spec allows it."""
+        from swe_argo.steps.sandbox.e2b.stored_templates import provide_templates  # only planning needs it
 
-        return ready(spec, needs)
+        service_options()
+        remedy = "--e2b-longest-life to the plan's limit"
+        refuse_long_commands(
+            needs, spec.e2b.longest_life_s, remedy, "sandbox.e2b.longest_life_s", " (Hobby 3600, Pro 86400)"
+        )
+        provide_templates(spec, needs)
+        machines = [machine for image in needs.images for machine in needs.machines_of(image)]
+        prices = [hourly_price(spec.e2b, spec.cpus or own.cpus, spec.memory_mb or own.memory_mb) for own in machines]
+        return ReadinessResult(
+            notices=unit_limit_notice(spec.e2b.sandboxes, cls.place()), usd_per_hour=fmean(prices) if prices else None
+        )
 
     @classmethod
     @override
@@ -117,8 +130,19 @@ class E2BBackend(ProviderBackend):
 
     @classmethod
     @override
-    def sandboxes(cls) -> ProviderSandboxes:
-        return ProviderSandboxes("e2b", "E2B", _list_with_metadata, kill_sandbox)
+    def place(cls) -> str:
+        return "E2B"
+
+    @classmethod
+    @override
+    def list_sandboxes(cls, metadata: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+        for info in routes.list_sandboxes(dict(metadata)):
+            yield info.sandbox_id, info.metadata
+
+    @classmethod
+    @override
+    def remove_sandbox(cls, id_: str) -> bool:
+        return kill_sandbox(id_)
 
     @classmethod
     @override
@@ -138,15 +162,6 @@ class E2BBackend(ProviderBackend):
 def idempotency_key(name: str, template: str) -> str:
     """Return the idempotency key of all tries to create a sandbox; another template gives another key."""
     return f"{name[:200]}-{hashlib.sha256(f'{name} {template}'.encode()).hexdigest()[:8]}"
-
-
-def _list_with_metadata(metadata: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    for info in routes.list_sandboxes(dict(metadata)):
-        yield info.sandbox_id, info.metadata
-
-
-def _digest(image: str) -> str | None:
-    return image.partition("@")[2] or None
 
 
 def _create_failure(error: BaseException, request: SandboxRequest, template: str) -> StepError:

@@ -10,8 +10,7 @@ import re
 import shlex
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -25,14 +24,15 @@ from e2b.template.types import BuildInfo
 from swe_argo.steps.bundles.stored import write_tar
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.recipe import BUNDLE_PLACE
+from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.contracts.unit_progress import print_progress
 from swe_argo.steps.errors import ConfigError, InfraError, ResourceError, one_line
 from swe_argo.steps.host.folders import temporary_folder
 from swe_argo.steps.sandbox.bundle_mounts import bundle_folder, seal_command
 from swe_argo.steps.sandbox.e2b.service import api_client, call_service, service_options
-from swe_argo.steps.sandbox.e2b.templates import PREFIX, RequiredTemplate
-from swe_argo.steps.sandbox.envd.machine import retrying
-from swe_argo.steps.sandbox.protocol import BundleMount
+from swe_argo.steps.sandbox.e2b.templates import PREFIX, RequiredTemplate, required_templates
+from swe_argo.steps.sandbox.envd.machine import parse_time, retrying
+from swe_argo.steps.sandbox.protocol import BundleMount, SandboxNeeds
 from swe_argo.steps.settings import settings
 
 T = TypeVar("T")
@@ -93,18 +93,10 @@ def list_templates() -> dict[str, StoredTemplate]:
                 state=str(entry.get("buildStatus", READY)),
                 cpus=entry.get("cpuCount"),
                 memory_mb=entry.get("memoryMB"),
-                created_at=_parse_time(entry.get("createdAt")),
-                updated_at=_parse_time(entry.get("updatedAt")),
+                created_at=parse_time(entry.get("createdAt")),
+                updated_at=parse_time(entry.get("updatedAt")),
             )
     return templates
-
-
-def _parse_time(text: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def template_exists(name: str) -> bool:
@@ -148,13 +140,6 @@ def _call(act: Callable[[], T], doing: str) -> T:
 
 
 # -- builds
-
-
-@contextmanager
-def _agent_archives() -> Iterator[Callable[[BundleMount], Path]]:
-    """Yield ``_pack_agent`` for a temporary folder, which packs each agent's files once."""
-    with temporary_folder() as scratch:
-        yield cache(partial(_pack_agent, scratch))
 
 
 def _pack_agent(scratch: Path, bundle: BundleMount) -> Path:
@@ -253,12 +238,11 @@ def build_templates(
 ) -> TemplateBuilds:
     """Build missing templates, wait for running builds, and leave existing ones.
 
-    A failed build stops no others. After an interrupt, requested builds continue at the service. Raises ConfigError
-    without a valid key or the agent's files, InfraError if the service fails for several templates in a row,
-    ResourceError if the agent's files cannot be packed.
+    A failed build stops no others. After an interrupt, requested builds continue at the service. Raises StepError for
+    faults of the key or the agent's files, and if the service fails for several templates in a row.
     """
-    with _agent_archives() as pack:
-        work = _BuildQueue(templates, tell, at_a_time, pack)
+    with temporary_folder() as scratch:
+        work = _BuildQueue(templates, tell, at_a_time, cache(partial(_pack_agent, scratch)))
         while work.waiting or work.running:
             work.start_builds()
             work.tell()
@@ -355,3 +339,44 @@ class _BuildQueue:
             raise error
         self.progress.failed[build.template] = error.reason.removeprefix("sandbox.e2b: ")
         self.tell(build)
+
+
+def provide_templates(spec: SandboxSpec, needs: SandboxNeeds) -> None:
+    """Build a run's missing templates, if the spec allows it. Raises ConfigError for one that stays missing."""
+    images = (
+        (image, machine.cpus, machine.memory_mb) for image in needs.images for machine in needs.machines_of(image)
+    )
+    templates = required_templates(spec, images, needs.bundle)
+    for image, name in templates.mapped.items():
+        if not template_exists(name):
+            raise ConfigError(
+                f"E2B has no template {name!r}, to which the file maps {image}",
+                field="sandbox.e2b.templates",
+                failure_class=FailureClass.IMAGE_MISSING,
+            )
+    stored = list_templates() if templates.unmapped else {}
+    missing = [item for item in templates.unmapped if item.name not in stored or stored[item.name].state != READY]
+    if not missing:
+        return
+    if not spec.e2b.build_templates:
+        with_files = " with the agent's files" if all(template.bundle for template in missing) else ""
+        command = f"swe-argo templates build {needs.selection}".rstrip()
+        raise ConfigError(
+            f"{len({template.image for template in missing})} of {len(needs.images)} images have no template "
+            f"at E2B{with_files} (first: {missing[0].name} for {missing[0].image}): build them with "
+            f"{command}, or map the images to existing templates with --e2b-templates",
+            field="sandbox.backend",
+            failure_class=FailureClass.IMAGE_MISSING,
+        )
+
+    def tell(progress: TemplateBuilds, _finished: RequiredTemplate | None, _seconds: float) -> None:
+        failed = f", {len(progress.failed)} failed" if progress.failed else ""
+        print_progress(f"building templates at E2B: {progress.finished_count:,} of {progress.total:,}{failed}")
+
+    if failed := build_templates(missing, tell).failed:
+        first, reason = next(iter(failed.items()))
+        raise ConfigError(
+            f"E2B could not build {len(failed)} of {len(missing)} templates (first: {first.image}): {reason}",
+            field="sandbox.backend",
+            failure_class=FailureClass.IMAGE_MISSING,
+        )

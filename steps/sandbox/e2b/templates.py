@@ -87,11 +87,7 @@ def template_of(spec: E2BSpec, request: SandboxRequest) -> str:
     if mapped := read_mapping(spec.templates).get(request.image):
         return mapped
     return required_template(
-        request.image,
-        registry=request.registry,
-        cpus=request.cpus,
-        memory_mb=request.memory_mb,
-        bundle=request.bundle,
+        request.image, registry=request.registry, cpus=request.cpus, memory_mb=request.memory_mb, bundle=request.bundle
     ).name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -10,18 +9,19 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import ClassVar
 
+from pydantic import BaseModel
 from typing_extensions import override
 
-from swe_argo.steps.contracts.data import Plan, Unit
+from swe_argo.steps.contracts.data import Machine, Plan, Unit
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, StepError, one_line
 from swe_argo.steps.host.folders import is_dead, process_owner
-from swe_argo.steps.sandbox.envd.machine import EnvdSandbox
+from swe_argo.steps.sandbox.envd.machine import Control, EnvdMachine, EnvdSandbox
 from swe_argo.steps.sandbox.job_sandbox import JobSandbox
-from swe_argo.steps.sandbox.protocol import Backend, Orphans, RunHooks, Sandbox, SandboxRequest
+from swe_argo.steps.sandbox.protocol import Backend, Orphans, RunHooks, Sandbox, SandboxNeeds, SandboxRequest
 from swe_argo.steps.settings import settings
 
 OUR_METADATA = {"swe-argo": "swe-argo"}
@@ -34,72 +34,7 @@ def metadata_of(request: SandboxRequest) -> dict[str, str]:
     return {**OUR_METADATA, **owner, **request.labels}
 
 
-@dataclass(frozen=True)
-class ProviderSandboxes:
-    """Our sandboxes in the account of one provider. All methods raise the errors of ``list_sandboxes``."""
-
-    backend: str
-    where: str
-    """The provider's name for messages."""
-    list_sandboxes: Callable[[Mapping[str, str]], Iterable[tuple[str, Mapping[str, str]]]]
-    """Lists id and metadata of running sandboxes with all of the given metadata. Raises ConfigError, InfraError."""
-    remove_sandbox: Callable[[str], object]
-    """Removes the sandbox with this id. Raises ConfigError, InfraError."""
-
-    def list_orphans(self, spec: SandboxSpec) -> Orphans:
-        """List the account's orphans; none, with ``why_not``, if the provider does not answer.
-
-        Raises ConfigError without a key if the spec is for this backend; for another one there are none.
-        """
-        try:
-            return self._orphans(self.find_orphans())
-        except ConfigError:
-            if spec.backend == self.backend:
-                raise
-            return Orphans()
-        except StepError as error:
-            return Orphans(why_not=error.reason)
-
-    def list_run(self, run_id: str, store_id: str | None = None) -> Orphans:
-        """List the sandboxes of a finished run, from any machine and store, or from the store ``store_id``."""
-        store = {} if store_id is None else {"store": store_id}
-        return self._orphans({name: id_ for name, id_, _ in self._list_unique({"run": run_id, **store})})
-
-    def find_orphans(self) -> dict[str, str]:
-        """Return name -> id of our sandboxes whose owner, a process of this machine, is dead."""
-        return {name: id_ for name, id_, metadata in self._list_unique({}) if is_dead(metadata.get("owner", ""))}
-
-    def remove_orphans(self) -> None:
-        """Remove all orphans that can be removed."""
-        self._remove(self.find_orphans())
-
-    def _remove(self, sandboxes: Mapping[str, str]) -> dict[str, str]:
-        """Remove sandboxes (name -> id). Return the names that remain, each with the reason."""
-        failures = {}
-        for name, id_ in sandboxes.items():
-            try:
-                self.remove_sandbox(id_)
-            except StepError as error:
-                failures[name] = error.reason
-        return failures
-
-    def _orphans(self, sandboxes: Mapping[str, str]) -> Orphans:
-        return Orphans(sorted(sandboxes), lambda: self._remove(sandboxes), where=self.where)
-
-    def _list_unique(self, metadata: Mapping[str, str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-        """Yield name, id and metadata of our sandboxes with all of ``metadata``.
-
-        The name of a second sandbox of one name, as after a lost answer, is followed by its id.
-        """
-        names: set[str] = set()
-        for id_, full_metadata in self.list_sandboxes({**OUR_METADATA, **metadata}):
-            name = full_metadata.get("name") or id_
-            yield f"{name} {id_}" if name in names else name, id_, full_metadata
-            names.add(name)
-
-
-@dataclass(frozen=True)
-class CreationRefusal:
+class CreationRefusal(BaseModel):
     """A refused start: the reason, and the times (``time.time``) of the first in a row and of the next request."""
 
     why: str
@@ -119,10 +54,11 @@ class Refusals:
         """Record a refusal, with a pause of at most ``fresh_s`` before the next request. Raises OSError."""
         now, earlier = self._clock(), self.latest()
         until = now + min(pause_s, self._fresh_s)
-        refusal = CreationRefusal(why, earlier.since if earlier else now, max(until, earlier.until if earlier else 0.0))
+        since, earliest = (earlier.since, earlier.until) if earlier else (now, 0.0)
+        refusal = CreationRefusal(why=why, since=since, until=max(until, earliest))
         self._file.parent.mkdir(parents=True, exist_ok=True)
         own = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-        own.write_text(json.dumps(asdict(refusal)), "utf-8")
+        own.write_text(refusal.model_dump_json(), "utf-8")
         own.replace(self._file)
 
     def accept(self) -> None:
@@ -132,10 +68,10 @@ class Refusals:
     def latest(self) -> CreationRefusal | None:
         """Return the last refusal, or None if it expired or a sandbox was created since."""
         try:
-            refusal = CreationRefusal(**json.loads(self._file.read_text("utf-8")))
-            return refusal if abs(refusal.until - self._clock()) < self._fresh_s + 1 else None
-        except (OSError, ValueError, TypeError):
+            refusal = CreationRefusal.model_validate_json(self._file.read_bytes())
+        except (OSError, ValueError):
             return None
+        return refusal if abs(refusal.until - self._clock()) < self._fresh_s + 1 else None
 
 
 LOOK_S = 5.0
@@ -163,10 +99,23 @@ def print_refusals(refusals: Refusals, where: str, stop: threading.Event) -> Non
 class ProviderBackend(Backend):
     """Sandboxes in the account of one provider."""
 
+    name: ClassVar[str]
+    """The backend's name."""
+
     @classmethod
     @abstractmethod
-    def sandboxes(cls) -> ProviderSandboxes:
-        """Return our sandboxes in the account."""
+    def place(cls) -> str:
+        """Return the provider's name for messages."""
+
+    @classmethod
+    @abstractmethod
+    def list_sandboxes(cls, metadata: Mapping[str, str]) -> Iterable[tuple[str, Mapping[str, str]]]:
+        """List id and metadata of running sandboxes with all of ``metadata``. Raises ConfigError, InfraError."""
+
+    @classmethod
+    @abstractmethod
+    def remove_sandbox(cls, id_: str) -> object:
+        """Remove the sandbox with this id. Raises ConfigError, InfraError."""
 
     @classmethod
     @abstractmethod
@@ -187,45 +136,127 @@ class ProviderBackend(Backend):
     @contextmanager
     def run_hooks(cls, spec: SandboxSpec, plan: Plan) -> Iterator[ProviderHooks]:
         """Yield the hooks of a run; remove orphans before and after it, print a notice while the account is full."""
-        sandboxes, stop = cls.sandboxes(), threading.Event()
-        room = (cls.refusals(spec), sandboxes.where, stop)
+        stop = threading.Event()
+        room = (cls.refusals(spec), cls.place(), stop)
         thread = threading.Thread(target=print_refusals, args=room, name="room", daemon=True)
         with suppress(StepError):
-            sandboxes.remove_orphans()
+            cls.remove_orphans()
         thread.start()
         try:
-            yield ProviderHooks(sandboxes, lambda: bool(cls.diagnose(spec).well))
+            yield ProviderHooks(cls, spec)
         finally:
             stop.set()
             thread.join()
             with suppress(StepError):  # left by killed steps
-                sandboxes.remove_orphans()
+                cls.remove_orphans()
 
     @classmethod
     @override
     def list_orphans(cls, spec: SandboxSpec) -> Orphans:
-        return cls.sandboxes().list_orphans(spec)
+        """List the account's orphans; none, with ``why_not``, if the provider does not answer.
+
+        Raises ConfigError without a key if the spec is for this backend; for another one there are none.
+        """
+        try:
+            return cls._orphans(cls.find_orphans())
+        except ConfigError:
+            if spec.backend == cls.name:
+                raise
+            return Orphans()
+        except StepError as error:
+            return Orphans(why_not=error.reason)
 
     @classmethod
     @override
     def list_run(cls, run_id: str, store_id: str | None = None) -> Orphans:
-        return cls.sandboxes().list_run(run_id, store_id)
+        store = {} if store_id is None else {"store": store_id}
+        return cls._orphans({name: id_ for name, id_, _ in cls._list_unique({"run": run_id, **store})})
+
+    @classmethod
+    def find_orphans(cls) -> dict[str, str]:
+        """Return name -> id of our sandboxes whose owner, a process of this machine, is dead."""
+        return {name: id_ for name, id_, metadata in cls._list_unique({}) if is_dead(metadata.get("owner", ""))}
+
+    @classmethod
+    def remove_orphans(cls) -> None:
+        """Remove all orphans that can be removed."""
+        cls._remove(cls.find_orphans())
+
+    @classmethod
+    def _remove(cls, sandboxes: Mapping[str, str]) -> dict[str, str]:
+        """Remove sandboxes (name -> id). Return the names that remain, each with the reason."""
+        failures = {}
+        for name, id_ in sandboxes.items():
+            try:
+                cls.remove_sandbox(id_)
+            except StepError as error:
+                failures[name] = error.reason
+        return failures
+
+    @classmethod
+    def _orphans(cls, sandboxes: Mapping[str, str]) -> Orphans:
+        return Orphans(sorted(sandboxes), lambda: cls._remove(sandboxes), where=cls.place())
+
+    @classmethod
+    def _list_unique(cls, metadata: Mapping[str, str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+        """Yield name, id and metadata of our sandboxes with all of ``metadata``.
+
+        The name of a second sandbox of one name, as after a lost answer, is followed by its id.
+        """
+        names: set[str] = set()
+        for id_, full_metadata in cls.list_sandboxes({**OUR_METADATA, **metadata}):
+            name = full_metadata.get("name") or id_
+            yield f"{name} {id_}" if name in names else name, id_, full_metadata
+            names.add(name)
+
+    def open_machine(
+        self, control: Control, request: SandboxRequest, *, life_s: float, began: float, usd_per_hour: float | None
+    ) -> EnvdSandbox:
+        """Return the new sandbox behind ``control``, which lives for ``life_s`` from ``began`` (monotonic clock)."""
+        machine = Machine(
+            backend=self.name,
+            image=request.image,
+            image_digest=request.image.partition("@")[2] or None,
+            isolation="microvm",
+            network=request.network,
+            cpus=request.cpus,
+            memory_mb=request.memory_mb,
+            usd_per_hour=usd_per_hour,
+        )
+        is_cut = life_s < request.deadline_s
+        return JobSandbox(machine, EnvdMachine(control, life_s=life_s, began=began, is_cut=is_cut))
 
 
 class ProviderHooks(RunHooks):
-    """The hooks of a run. All orphans of this machine are removed, of any run. ``answers``: a check of the service."""
+    """The hooks of a run. All orphans of this machine are removed, of any run."""
 
-    def __init__(self, sandboxes: ProviderSandboxes, answers: Callable[[], bool]) -> None:
-        self._sandboxes = sandboxes
-        self._answers = answers
+    def __init__(self, backend: type[ProviderBackend], spec: SandboxSpec) -> None:
+        self._backend, self._spec = backend, spec
 
     @override
     def can_create(self) -> bool:
-        return self._answers()
+        return bool(self._backend.diagnose(self._spec).well)
 
     @override
     def remove_remains(self, unit: Unit) -> None:
-        self._sandboxes.remove_orphans()
+        self._backend.remove_orphans()
+
+
+SETUP_S = 600.0
+"""Seconds that a sandbox lives besides its agent or tests: to hide the history, take the patch, read the log."""
+
+
+def refuse_long_commands(needs: SandboxNeeds, most_s: float, remedy: str, field: str, plans: str = "") -> None:
+    """Raise ConfigError if agent or tests may take longer than a sandbox lives, which is ``most_s`` seconds.
+
+    ``remedy``: the flag that raises it, and its limit; ``plans``: the limits of the provider's plans.
+    """
+    if needs.timeout_s + SETUP_S > most_s:
+        raise ConfigError(
+            f"agent or tests may take {needs.timeout_s:g} s plus {SETUP_S:g} s of set-up, but a sandbox lives "
+            f"{most_s:g} s at most{plans}: lower --agent-timeout and --timeout, or set {remedy}",
+            field=field,
+        )
 
 
 def unit_limit_notice(most: int, where: str) -> list[str]:

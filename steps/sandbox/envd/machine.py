@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import httpx
@@ -99,6 +100,17 @@ def make_client(
     )
 
 
+def parse_time(text: object) -> datetime | None:
+    """Return a service's time, by default UTC; None if it is neither in ISO 8601 nor a number of Unix seconds."""
+    try:
+        if str(text).isdecimal():
+            return datetime.fromtimestamp(int(str(text)), UTC)
+        moment = datetime.fromisoformat(str(text))
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 _ALIVE_S = 5
 """Seconds between keepalives of a silent process; after READ_TIMEOUT without any the connection is lost."""
 
@@ -119,24 +131,24 @@ class BoxProcesses:
         self._probe = get_envd_api(config, address, retry_connect=False)
         self._headers = {**authentication_header(Version("0"), "root"), KEEPALIVE_PING_HEADER: str(_ALIVE_S)}
 
-    def start(self, program: str, *words: str, timeout_s: float = 0) -> Generator[tuple[int, bytes], None, int]:
-        """Run a program as root; yield pieces of stdout (0) and stderr (1), and empty pieces during silence.
+    def run(self, script: str, timeout_s: float) -> Generator[bytes, None, int]:
+        """Run a script by /bin/sh as root; yield pieces of stdout, empty ones in a silence, and return the exit code.
 
-        Returns the exit code. The service ends the program after ``timeout_s`` (0: never). Closing the generator does
-        not end it. Raises the errors of the SDK's ``commands.run``, ConnectionError if the stream ends early.
+        The service ends the script after ``timeout_s``. Raises the errors of the SDK's ``commands.run``,
+        ConnectionError if the stream ends early.
         """
-        request = StartRequest(process=ProcessConfig(cmd=program, args=list(words), cwd="/"), stdin=False)
+        request = StartRequest(process=ProcessConfig(cmd="/bin/sh", args=["-c", script], cwd="/"), stdin=False)
         try:
             stream = self._client.start(request, headers=self._headers, timeout_ms=timeout_to_ms(timeout_s))
             with closing(as_stream(stream)) as answers:
                 for answer in answers:
                     event = answer.event.event if answer.event is not None else None
                     if event is None or event.field in ("start", "keepalive"):
-                        yield 0, b""
+                        yield b""
                     elif event.field == "end":
                         return int(event.value.exit_code)
-                    elif event.value.output is not None:
-                        yield int(event.value.output.field == "stderr"), event.value.output.value
+                    elif event.value.output is not None and event.value.output.field == "stdout":
+                        yield event.value.output.value
         except Exception as error:
             raise handle_rpc_exception_with_health(error, lambda: check_sandbox_health(self._probe)) from error
         raise ConnectionError("the process's output stream ended before the process")
@@ -207,13 +219,6 @@ class EnvdMachine:
             doing = f"running a command in sandbox {self.sandbox_id}"
             raise self._control.failure(error, FailureClass.EXEC, doing) from error
 
-    def stream_exec(self, script: str) -> Generator[tuple[int, bytes], None, None]:
-        """Stream a script's output, see ``StreamExec``."""
-        if not _is_text(script):
-            return
-        with suppress(*FAILURES, StepError):
-            yield from self._processes().start("setsid", "-w", "/bin/sh", "-c", script)
-
     def check(self) -> None:
         """Check the sandbox, see ``Transport.check``. Raises InfraError (SANDBOX_LOST), or the service's failure."""
         try:
@@ -258,18 +263,16 @@ class EnvdMachine:
         if stdin:
             script = f"exec <{(file := self._upload(stdin))}; rm -f {file}\n{script}"
         text = script.encode(errors="surrogateescape")
-        if len(text) > _ARGUMENT_BYTES or not _is_text(script):
+        is_text = text == script.encode(errors="replace")  # the service's JSON holds nothing else
+        if len(text) > _ARGUMENT_BYTES or not is_text:
             script = f". {(file := self._upload(text))}; s=$?; rm -f {file}; exit $s"
         answer = ScriptOutput(wait_s)
-        pieces = self._processes().start("/bin/sh", "-c", script, timeout_s=wait_s + _MARGIN_S)
-        with closing(pieces):
+        with closing(self._processes().run(script, wait_s + _MARGIN_S)) as pieces:
             while True:
                 try:
-                    number, piece = next(pieces)
+                    answer.take(next(pieces))
                 except StopIteration as end:
                     return end.value, bytes(answer.data)
-                if number == 0:
-                    answer.take(piece)
 
     def _upload(self, data: bytes) -> str:
         name = f"{JOBS_ROOT}/.script-{uuid.uuid4().hex}"
@@ -292,12 +295,3 @@ class EnvdMachine:
 
 EnvdSandbox = JobSandbox[EnvdMachine]
 """A sandbox that runs envd."""
-
-
-def _is_text(script: str) -> bool:
-    """Return whether the script is valid UTF-8, as the service's JSON requires."""
-    try:
-        script.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -140,7 +140,7 @@ class KubernetesBackend(Backend):
     @override
     def ready(cls, spec: SandboxSpec, needs: SandboxNeeds) -> ReadinessResult:
         """Check the spec's cluster. Raises ConfigError without a cluster or credentials, and as ``check_cluster``."""
-        from swe_argo.steps.sandbox.kubernetes.readiness import check_cluster
+        from swe_argo.steps.sandbox.kubernetes.checks.admission import check_cluster
 
         return check_cluster(find_cluster(spec.kubernetes), spec, needs)
 

@@ -52,21 +52,14 @@ class LocalBackend(Backend):
     @classmethod
     @override
     def connect(cls, spec: SandboxSpec) -> Self:
-        """Return the backend, with bubblewrap if it works on this machine and the settings allow it.
-
-        Raises ConfigError on Windows.
-        """
+        """Return the backend, with bubblewrap if it works on this machine. Raises ConfigError on Windows."""
         if sys.platform == "win32":
             raise ConfigError("backend local needs Linux or macOS: use --backend docker, or WSL", field="backend")
         return cls(_image_root(spec), isolated=bubblewrap.probe() is None)
 
     @override
     def create(self, request: SandboxRequest) -> Sandbox:
-        """Create a sandbox with its own copy of the image, which its supervisor ends after ``deadline_s``.
-
-        Its limits: see ``resource_limits``. Raises ConfigError for a missing image, missing isolation or missing agent
-        files, ResourceError if the disk is full, InfraError if it does not start.
-        """
+        """Create a sandbox with its own copy of the image, which its supervisor ends after ``deadline_s``."""
         if not self.isolated and (request.isolated or request.bundle):
             reason = "agent programs need bubblewrap on backend local: install it, or use --backend docker"
             if request.isolated:
@@ -107,18 +100,14 @@ class LocalBackend(Backend):
     @classmethod
     @override
     def ready(cls, spec: SandboxSpec, needs: SandboxNeeds) -> ReadinessResult:
-        """Check isolation and images. Raises ConfigError if an agent or task needs isolation, or without an image.
-
-        Returns the digests of the images that have a file ``digest``.
-        """
+        """Check isolation for an agent that acts, and images; return the digests of images that have a file for it."""
         if needs.acts and not spec.allow_host and (problem := bubblewrap.probe()):
             raise ConfigError(
                 f"agents that run commands need isolation, which this machine does not have ({problem}): "
                 "use --backend docker, or allow it with --allow-host",
                 field="sandbox.backend",
             )
-        modes = {machine.network_mode for machine in needs.machines.values()} - {"public"}
-        if modes and (problem := bubblewrap.probe()):
+        if (modes := needs.closed_modes) and (problem := bubblewrap.probe()):
             raise ConfigError(
                 f"tasks with network_mode {min(modes)} need isolation, which this machine does not have ({problem}): "
                 "use --backend docker",

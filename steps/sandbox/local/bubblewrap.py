@@ -114,10 +114,7 @@ def search_path() -> str:
 
 
 def probe() -> str | None:
-    """Return why this machine cannot use bubblewrap, with the remedy, or None if it can.
-
-    The probe creates a namespace like a sandbox's.
-    """
+    """Return why this machine cannot use bubblewrap, with the remedy, or None if it can."""
     return "SWE_ARGO_ISOLATION is set to none: unset it" if settings().isolation == "none" else _probe_namespace()
 
 

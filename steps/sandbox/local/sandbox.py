@@ -20,7 +20,7 @@ from swe_argo.steps.sandbox.local.resource_limits import DiskWatch, ResourceLimi
 from swe_argo.steps.sandbox.local.supervised_job import SupervisedJob
 from swe_argo.steps.sandbox.local.supervisor_client import SupervisorClient
 from swe_argo.steps.sandbox.protocol import ExecResult, JobProgress, StartedJob
-from swe_argo.steps.sandbox.wrapper import PollOptions
+from swe_argo.steps.sandbox.wrapper import ExecOptions, PollOptions
 
 
 class PathTranslation:
@@ -98,26 +98,12 @@ class LocalSandbox:
         self._translation = translation
         self.disk = DiskWatch(root, limits.disk_bytes, channel.kill)
 
-    def exec(
-        self,
-        command: str,
-        *,
-        timeout_s: float,
-        cwd: str = WORKDIR,
-        env: dict[str, str] | None = None,
-        merge: bool = False,
-        max_output_bytes: int = 64 << 20,
-    ) -> ExecResult:
+    def exec(self, command: str, **options: Unpack[ExecOptions]) -> ExecResult:
         """Run a command, see ``Sandbox.exec``. The output limit applies per stream, before path translation."""
+        options["cwd"] = self._inward(options.get("cwd", WORKDIR))
+        options["env"] = self._variables(options.get("env"))
         with self.within_limits():
-            result = self.channel.exec(
-                self._argv(command),
-                timeout_s=timeout_s,
-                cwd=self._inward(cwd),
-                env=self._variables(env),
-                merge=merge,
-                max_output_bytes=max_output_bytes,
-            )
+            result = self.channel.exec(self._argv(command), **options)
         self.raise_exceeded(result.stdout)
         return replace(result, stdout=self.outward(result.stdout), stderr=self.outward(result.stderr))
 
@@ -209,17 +195,14 @@ class LocalSandbox:
         return ["/bin/bash", "-c", command]
 
     def _variables(self, env: dict[str, str] | None) -> dict[str, str]:
-        return self._environment() | {name: self._inward(value) for name, value in (env or {}).items()}
+        variables = {"PATH": bubblewrap.search_path(), "HOME": self._own_path("/root"), "LANG": "C.UTF-8"}
+        if self._translation:
+            variables |= {"TMPDIR": self._own_path("/tmp"), "SWE_ARGO_SANDBOX": str(self.root)}  # noqa: S108
+        return variables | {name: self._inward(value) for name, value in (env or {}).items()}
 
     def _own_path(self, path: str) -> str:
         """Return a path of the sandbox as its commands see it: below ``root`` if it has no namespace."""
         return str(self.root) + path if self._translation else path
-
-    def _environment(self) -> dict[str, str]:
-        variables = {"PATH": bubblewrap.search_path(), "HOME": self._own_path("/root"), "LANG": "C.UTF-8"}
-        if self._translation:
-            variables |= {"TMPDIR": self._own_path("/tmp"), "SWE_ARGO_SANDBOX": str(self.root)}  # noqa: S108
-        return variables
 
 
 class _LocalJob:

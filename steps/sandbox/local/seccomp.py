@@ -77,11 +77,7 @@ def filter_program() -> bytes:
 
 @contextmanager
 def with_filter(command: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Add the filter to a command line of bubblewrap.
-
-    Yields:
-        The command line, and the descriptor of the filter that it must inherit.
-    """
+    """Yield a command line of bubblewrap with the filter added, and the filter's descriptor, which it must inherit."""
     reading, writing = os.pipe()
     with open(reading, "rb") as file, open(writing, "wb") as pipe:  # noqa: PTH123 - descriptors
         pipe.write(filter_program())

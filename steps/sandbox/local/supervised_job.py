@@ -36,12 +36,11 @@ class SupervisedJob:
         self._error: OSError | None = None
         self._changed = threading.Condition()
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._writes = False  # whether a thread writes ``_lines`` to the input
         self._until_output = False
-        self._input: int | None  # None once closed
-        output, self._input = self._call.fds
+        output, feed = self._call.fds
         self._call.fds = [output]
         threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._write, args=(feed,), daemon=True).start()
 
     def poll(
         self,
@@ -81,22 +80,11 @@ class SupervisedJob:
 
     def send(self, data: bytes) -> None:
         """Send input, see ``StartedJob.send``."""
-        with self._changed:
-            if self._input is None:
-                return
-            self._lines.put(data)
-            if not self._writes:
-                self._writes = True
-                threading.Thread(target=self._write, args=(self._input,), daemon=True).start()
+        self._lines.put(data)
 
     def close_input(self) -> None:
         """Close the input, see ``StartedJob.close_input``."""
-        with self._changed:
-            if self._writes:
-                self._lines.put(None)
-            elif self._input is not None:
-                os.close(self._input)
-            self._input = None
+        self._lines.put(None)
 
     def interrupt(self) -> None:
         """Interrupt the job, see ``StartedJob.interrupt``."""

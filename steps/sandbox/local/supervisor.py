@@ -77,7 +77,8 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._watch(woken, lambda: os.read(woken, 4096))
         while True:
-            for key, _ in self.selector.select(self._seconds_to_next_timeout()):
+            next_timeout = min([self.deadline, *(job.until for job in self.jobs.values())])
+            for key, _ in self.selector.select(max(0.0, next_timeout - time.monotonic())):
                 self.ready[key.fd]()
             self._reap()
             self._enforce()
@@ -89,10 +90,6 @@ class Supervisor:
     def _unwatch(self, fd: int) -> None:
         if self.ready.pop(fd, None):
             self.selector.unregister(fd)
-
-    def _seconds_to_next_timeout(self) -> float:
-        """Return the seconds until the next timeout or the deadline."""
-        return max(0.0, min([self.deadline, *(job.until for job in self.jobs.values())]) - time.monotonic())
 
     # -- calls
 

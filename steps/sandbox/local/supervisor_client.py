@@ -147,12 +147,19 @@ class SupervisorClient:
             raise InfraError(FailureClass.SANDBOX_CREATE, "the local sandbox did not start", detail=detail) from error
 
     def exec(
-        self, argv: list[str], *, timeout_s: float, cwd: str, env: dict[str, str], merge: bool, max_output_bytes: int
+        self,
+        argv: list[str],
+        *,
+        timeout_s: float,
+        cwd: str,
+        env: dict[str, str] | None,
+        merge: bool = False,
+        max_output_bytes: int = 64 << 20,
     ) -> ExecResult:
         """Run a program to its end or timeout; ``max_output_bytes`` applies per stream. Raises InfraError if lost."""
         started = time.monotonic()
         out, err = _LimitedOutput(max_output_bytes), _LimitedOutput(max_output_bytes)
-        request = {"op": "exec", "argv": argv, "cwd": cwd, "env": env, "timeout_s": timeout_s, "merge": merge}
+        request = {"op": "exec", "argv": argv, "cwd": cwd, "env": env or {}, "timeout_s": timeout_s, "merge": merge}
         try:
             with self.call(request) as call:
                 call.answer(START_S)
@@ -274,10 +281,7 @@ class SupervisorClient:
 def _start(
     command: list[str], env: dict[str, str], stdin: socket.socket, log: IO[bytes], *, is_bubblewrap: bool
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the supervisor's command; return its process, and the supervisor's pid on this host.
-
-    With bubblewrap, the process is bubblewrap, which reports the pid of its child as JSON.
-    """
+    """Start the supervisor's command; return its process (or bubblewrap's), and the supervisor's pid on this host."""
     options: dict[str, Any] = {"stdin": stdin, "stdout": log, "stderr": log, "env": env, "start_new_session": True}
     if not is_bubblewrap:
         process = subprocess.Popen(command, **options)

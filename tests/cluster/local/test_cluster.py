@@ -59,15 +59,7 @@ def test_loaded_image_is_on_the_node(cluster: Cluster, sandbox_image: str) -> No
 
 def test_bare_account_sees_nothing(cluster: Cluster) -> None:
     with cluster.namespace("local") as namespace:
-        account = [
-            "auth",
-            "can-i",
-            "list",
-            "pods",
-            "-n",
-            namespace,
-            "--as",
-            f"system:serviceaccount:{namespace}:default",
-        ]
+        account = ["auth", "can-i", "list", "pods", "-n", namespace]
+        account += ["--as", f"system:serviceaccount:{namespace}:default"]
         assert cluster.try_kubectl(*account).stdout == "no\n"
         assert cluster.try_kubectl(*account[:-2]).stdout == "yes\n"

@@ -118,11 +118,6 @@ def test_pod_reaches_its_own_service(town: Town) -> None:
     assert town.reaches("server", (service, 80))
 
 
-def test_pod_is_open_without_policies(town: Town, outside: str) -> None:
-    for address in ((town.address("server"), 8080), API_SERVICE, API_ADDRESS, (outside, 80)):
-        assert town.reaches("free", address), address
-
-
 def test_pod_cannot_reach_the_host(town: Town, outside: str) -> None:
     assert town.is_kept_from("free", KUBELET)
     machine = subprocess.run(["ip", "route", "get", outside], capture_output=True, text=True, check=True).stdout
@@ -154,14 +149,6 @@ def test_egress_policy_allows_targets(unlocked: Town, outside: str) -> None:
     assert unlocked.is_kept_from("locked", API_SERVICE)
     assert unlocked.is_kept_from("locked", API_ADDRESS)
     assert unlocked.is_kept_from("locked", (unlocked.address("free"), 8080))
-
-
-def test_ingress_policy_allows_sources(unlocked: Town) -> None:
-    unlocked.policy("visitors", "server", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "locked"}}}]}])
-    server = (unlocked.address("server"), 8080)
-    assert unlocked.reaches("locked", server)
-    assert unlocked.is_kept_from("free", server)
-    assert unlocked.reaches("free", (unlocked.address("locked"), 8080))
 
 
 def test_link_local_bypass_is_blocked(town: Town) -> None:

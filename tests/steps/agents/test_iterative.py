@@ -5,8 +5,12 @@ import pytest
 from swe_argo.steps.agents import iterative
 from swe_argo.steps.agents.iterative import Attempt
 from swe_argo.steps.agents.recorder import Recorder
+from swe_argo.steps.agents.submission import prepare
 from swe_argo.steps.contracts.agent_spec import AgentSpec
+from swe_argo.steps.contracts.data import Artifact, Collection, TaskMachine
 from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason, Usage
+from tests.steps.agents.machine import Box, shell
+from tests.steps.agents.tasks import instance
 
 REFUSED = (StopReason.ABSOLUTE_STEPS, b"diff")
 ACCEPTED = (StopReason.FINISHED, b"diff")
@@ -74,6 +78,18 @@ def test_merge_keeps_all_attempts() -> None:
         (2, True, True),
         (3, False, False),
     ]
+
+
+@pytest.mark.parametrize("any_box", ["bubblewrap"], indirect=True)
+def test_empty_artifacts_are_no_answer(any_box: Box) -> None:
+    machine = TaskMachine(collection=Collection(artifacts=[Artifact(source="/testbed/out")]))
+    start = prepare(any_box.sandbox, instance(family="harbor", machine=machine))
+    shell(any_box.testbed, "mkdir out; for n in $(seq 300); do touch out/$n; done")
+    for text, is_accepted in (("", False), ("x", True)):
+        (any_box.testbed / "out" / "z").write_text(text)
+        result = start.take(any_box.sandbox)
+        assert result.layer, result.note
+        assert attempt((StopReason.FINISHED, result.answer)).is_accepted("finish_with_patch") is is_accepted
 
 
 def test_single_attempt_is_unchanged() -> None:

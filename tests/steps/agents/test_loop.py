@@ -18,16 +18,12 @@ from swe_argo.steps.errors import ConfigError, InfraError
 from tests.model_server import Answer, Call, Fault, ModelServer, Script, call, function_text, play
 from tests.model_server.answers import (
     CONTEXT_OPENAI,
-    CONTEXT_VLLM,
-    DRIP,
     EMPTY,
     FILTERED,
-    NO_CHOICES,
     NO_QUOTA,
     REFUSAL,
     SERVER_ERROR,
     error,
-    rate_limited,
 )
 from tests.steps.agents.machine import Box
 from tests.steps.agents.tasks import agrees, in_turn, instance, open_task
@@ -166,28 +162,14 @@ TOUCH = bash("touch done-it")
     ("script", "agent", "reason"),
     [
         (script_for(TOUCH), {"max_steps": 1, "max_steps_absolute": 3}, StopReason.ABSOLUTE_STEPS),
-        (script_for(TOUCH), {"max_steps": 2}, StopReason.ABSOLUTE_STEPS),
-        (
-            script_for(replace(TOUCH.answer(True), prompt_tokens=900)),
-            {"max_token_limit": 901},
-            StopReason.CONTEXT_LIMIT,
-        ),
         (script_for(replace(TOUCH.answer(True), usage=False)), {"max_token_limit": 600}, StopReason.CONTEXT_LIMIT),
-        (
-            script_for(replace(TOUCH.answer(True), prompt_tokens=400)),
-            {"max_total_tokens": 1300},
-            StopReason.TOKEN_LIMIT,
-        ),
-        (script_for(replace(TOUCH.answer(True), cost_usd=0.2)), {"max_cost_usd": 0.5}, StopReason.COST_LIMIT),
-        (script_for(TOUCH, bash("sleep 60")), {"timeout_s": 5.0}, StopReason.TIMEOUT),
-        (script_for(TOUCH, Answer("late", delay_s=60)), {"timeout_s": 5.0}, StopReason.TIMEOUT),
+        (script_for(TOUCH, bash("sleep 60")), {"timeout_s": 3.0}, StopReason.TIMEOUT),
+        (script_for(TOUCH, Answer("late", delay_s=60)), {"timeout_s": 3.0}, StopReason.TIMEOUT),
         (script_for(TOUCH, CONTEXT_OPENAI), {}, StopReason.CONTEXT_OVERFLOW),
-        (script_for(TOUCH, CONTEXT_VLLM), {}, StopReason.CONTEXT_OVERFLOW),
         (script_for(TOUCH, REFUSAL), {}, StopReason.REFUSAL),
         (script_for(TOUCH, FILTERED), {}, StopReason.CONTENT_FILTER),
         (script_for(TOUCH, Answer("no call")), {"max_malformed": 3}, StopReason.MALFORMED),
         (script_for(TOUCH, EMPTY), {"max_malformed": 3}, StopReason.EMPTY_ANSWER),
-        (script_for(TOUCH, EMPTY, Answer("no call"), EMPTY), {"max_malformed": 3}, StopReason.MALFORMED),
         (script_for(TOUCH, bash("sleep 1.2")), {"commands_timeout_s": 1.0}, StopReason.TIMEOUT),
     ],
 )
@@ -240,17 +222,6 @@ def test_failing_endpoint_keeps_turns(
     assert attempt.recorder.usage.requests == (4 if kind is InfraError else 2)
 
 
-def test_retries_are_counted(work: Work) -> None:
-    turn = bash("true").answer(True)
-    attempt = work(play([rate_limited(), SERVER_ERROR, turn], finish().answer(True)), llm={"num_retries": 5})
-    assert attempt.reason is StopReason.FINISHED
-    assert (attempt.recorder.usage.calls, attempt.recorder.usage.requests) == (2, 4)
-    metrics = attempt.recorder.turns[2].metrics
-    assert metrics is not None
-    assert metrics.extra is not None
-    assert metrics.extra.requests == 3
-
-
 def test_task_temperature_is_sent(work: Work) -> None:
     assert work(script_for(finish()), temperature=0.1).server.calls[0].body["temperature"] == 0.1
     assert work(script_for(finish())).server.calls[0].body["temperature"] == 0.0
@@ -283,39 +254,16 @@ def test_unoffered_call_is_corrected(work: Work) -> None:
 LATE = error(400, "Invalid 'messages[4].content'", "invalid_value", "invalid_request_error")
 
 
-@pytest.mark.parametrize("fault", [LATE, error(400, "top_p is not supported")])
-def test_late_refusal_keeps_changes(work: Work, fault: Fault) -> None:
-    attempt = work(script_for(TOUCH, fault), llm={"num_retries": 3})
+def test_late_refusal_keeps_changes(work: Work) -> None:
+    attempt = work(script_for(TOUCH, LATE), llm={"num_retries": 3})
     assert attempt.reason is StopReason.REQUEST_REFUSED
     assert (work.box.testbed / "done-it").exists()
     assert attempt.server.counts.requests == 4, "the same once more, after plan's small request"
-    if fault is LATE:
-        assert attempt.recorder.note == "Invalid 'messages[4].content'"
-
-
-def test_loop_retries_odd_responses(work: Work) -> None:
-    large = replace(rate_limited(), status=413)
-    odd = [Fault(200, {"choices": None}), NO_CHOICES, DRIP, LATE, large, SERVER_ERROR]
-    script = script_for(TOUCH)
-    last = finish().answer(True)
-
-    def flaky(request: dict[str, Any]) -> Any:
-        answered = any(message["role"] == "assistant" for message in request["messages"])
-        return odd.pop(0) if answered and odd else last if answered else script(request)
-
-    attempt = work(flaky, llm={"num_retries": 9, "stream": True, "timeout": 5.0})
-    assert attempt.reason is StopReason.FINISHED
-    assert (attempt.recorder.usage.requests, attempt.recorder.usage.calls) == (9, 4), "with the small request"
+    assert attempt.recorder.note == "Invalid 'messages[4].content'"
 
 
 def touch(name: str, scaffold: str, **more: str) -> Call:
     return Call("execute_bash", {SHELL[scaffold]: f"touch {name}", **more})
-
-
-def block(name: str, scaffold: str, **more: str) -> str:
-    values = {SHELL[scaffold]: f"touch {name}", **more}
-    inner = "".join(f"<parameter={key}>{value}</parameter>\n" for key, value in values.items())
-    return f"<function=execute_bash>\n{inner}</function>"
 
 
 def created_files(work: Work) -> set[str]:
@@ -366,7 +314,7 @@ def test_openhands_stops_at_finish(work: Work) -> None:
 
 def test_openhands_stops_at_call_end(work: Work) -> None:
     """``</function`` is sent as a stop word, so its endpoint never brings the end of a block."""
-    open_block = block("one", "openhands").removesuffix("</function>")
+    open_block = "<function=execute_bash>\n<parameter=command>touch one</parameter>\n"
     attempt = work(script_for(Answer(open_block), finish("openhands"), fn_calling=False), "openhands", fn_calling=False)
     assert attempt.reason is StopReason.FINISHED
     assert created_files(work) == {"one"}
@@ -375,19 +323,6 @@ def test_openhands_stops_at_call_end(work: Work) -> None:
     for scaffold, fn_calling in (("openhands", True), ("r2egym", False), ("sweagent", False)):
         script = script_for(finish(scaffold), fn_calling=fn_calling)
         assert "stop" not in work(script, scaffold, fn_calling=fn_calling).server.calls[0].body
-
-
-@pytest.mark.parametrize("scaffold", SCAFFOLDS)
-def test_only_first_text_block_is_made(work: Work, scaffold: str) -> None:
-    first = "I make one.\n" + block("one", scaffold)
-    answer = f"{first}\nOBSERVATION:\nfine\n{block('two', scaffold)}<function={FINISH[scaffold]}>\n</function>"
-    script = script_for(Answer(answer), Answer(answer), finish(scaffold), fn_calling=False)
-    attempt = work(script, scaffold, fn_calling=False)
-    assert attempt.reason is StopReason.FINISHED
-    assert created_files(work) == {"one"}
-    assert attempt.recorder.usage.calls == 3 + (scaffold == "sweagent")
-    assert wrong_turns(attempt) == 0
-    assert attempt.messages[2]["content"] == (answer if scaffold == "sweagent" else first)
 
 
 @pytest.mark.parametrize("scaffold", SCAFFOLDS)
@@ -406,11 +341,10 @@ def test_malformed_answers_take_steps(work: Work) -> None:
     assert attempt.recorder.usage.calls == 4
 
 
-@pytest.mark.parametrize("name", SCAFFOLDS)
-def test_issue_images_follow_instruction(work: Work, name: str) -> None:
+def test_issue_images_follow_instruction(work: Work) -> None:
     images = ["https://example.org/a.png", "data:image/png;base64," + "A" * 1000]
     about = INSTANCE.model_copy(update={"images": images})
-    attempt = work(script_for(finish(name)), name, about=about, issue_images=True)
+    attempt = work(script_for(finish()), about=about, issue_images=True)
     text, *parts = attempt.messages[1]["content"]
     assert "a should be 3" in text["text"]
     assert [(part["type"], part["image_url"]["url"]) for part in parts] == [("image_url", url) for url in images]
@@ -418,7 +352,7 @@ def test_issue_images_follow_instruction(work: Work, name: str) -> None:
     assert "[image: https://example.org/a.png]" in message
     assert len(message) < len(text["text"]) + 500
     for plain, is_enabled in ((about, False), (INSTANCE, True)):
-        attempt = work(script_for(finish(name)), name, about=plain, issue_images=is_enabled)
+        attempt = work(script_for(finish()), about=plain, issue_images=is_enabled)
         assert isinstance(attempt.messages[1]["content"], str)
 
 

@@ -3,15 +3,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("minisweagent", reason="needs the extra mini-swe-agent")
-
-
-from typing import Any
-
-import pytest
 
 from swe_argo.steps.agents import mini_swe_agent
 from swe_argo.steps.agents.mini_swe_agent import ENVIRONMENT
@@ -21,7 +17,7 @@ from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.sandbox.local.backend import LocalBackend
 from tests.model_server import Answer, Call, Fault, call
-from tests.model_server.answers import BAD_KEY, CONTEXT_OPENAI, EMPTY, SERVER_ERROR
+from tests.model_server.answers import CONTEXT_OPENAI, EMPTY
 from tests.steps.agents.machine import Box, commit, shell
 from tests.steps.agents.tasks import ISSUE, agrees, in_turn, instance, observations, open_task
 
@@ -85,11 +81,9 @@ def test_conversation_matches_library(box: Box, fn_calling: bool) -> None:
     ("fn_calling", "answer", "hint"),
     [
         (True, Answer("no call"), "No tool calls found in the response"),
-        (True, call("python", code="1"), "Unknown tool 'python'"),
         (True, Answer(calls=(Call("bash", '{"command": "ls'),)), "Error parsing tool call arguments"),
         (True, call("bash", cmd="ls"), "Missing 'command' argument"),
         (True, Answer("cut", finish_reason="length"), "reached the output token limit (finish_reason=length)"),
-        (False, Answer("no block"), "Expected exactly 1 action, found 0."),
         (False, Answer("```mswea_bash_command\na\n```\n```mswea_bash_command\nb\n```"), "found 2."),
         (False, Answer("```bash\nls\n```"), "found 0."),
     ],
@@ -141,22 +135,16 @@ def test_import_ignores_user_config(tmp_path: Path) -> None:
     assert [path.name for path in home.rglob("*")] == [".config", "mini-swe-agent", ".env"]
 
 
-def test_missing_extra_names_the_install() -> None:
-    code = (
-        "import sys; sys.modules['minisweagent'] = None\n"
-        "from swe_argo.steps.agents import mini_swe_agent; from swe_argo.steps.errors import ConfigError\n"
-        "try: mini_swe_agent.check()\nexcept ConfigError as error: print(error.reason)"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    (line,) = result.stdout.splitlines()
-    assert line.startswith("agent.name: ")
-    assert line.endswith("pip install 'swe-argo[mini-swe-agent]', or in a checkout: make setup")
+def test_missing_extra_names_the_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "minisweagent", None)
+    with pytest.raises(ConfigError, match=r"agent\.name: .*swe-argo\[mini-swe-agent\]', or in a checkout: make setup$"):
+        mini_swe_agent.check()
 
 
-def test_timeout_ends_agent_and_command(any_box: Box) -> None:
-    for timeout_s in (6, 40):  # a busy machine may need longer to begin
+def test_timeout_ends_agent_and_command(box: Box) -> None:
+    for timeout_s in (3, 40):  # a busy machine may need longer to begin
         script = in_turn(say("echo early; sleep 600"))
-        with open_task(script, any_box.sandbox, "mini-swe-agent", timeout_s=timeout_s) as (task, _):
+        with open_task(script, box.sandbox, "mini-swe-agent", timeout_s=timeout_s) as (task, _):
             assert mini_swe_agent.act(task) is StopReason.TIMEOUT
         if any("early" in (result.content or "") for result in observations(task)):
             break
@@ -269,15 +257,12 @@ DEAR = say("true", cost_usd=0.6)
     ("spec", "answers", "reason", "calls"),
     [
         ({"max_steps": 3}, [LOOK], StopReason.ABSOLUTE_STEPS, 3),
-        ({"max_steps_absolute": 2}, [LOOK], StopReason.ABSOLUTE_STEPS, 2),
         ({"max_token_limit": 4000}, [LOOK], StopReason.CONTEXT_LIMIT, 1),
         ({"max_total_tokens": 9000}, [LOOK], StopReason.TOKEN_LIMIT, 2),
         ({"max_token_limit": 10**9}, [*[LOOK] * 50, say(f"touch patch.txt; {SUBMIT}")], StopReason.FINISHED, 51),
         ({}, [DEAR], StopReason.COST_LIMIT, 5),  # the library's own three dollars
         ({"max_cost_usd": 1.0}, [Answer("no call", cost_usd=0.6), DEAR], StopReason.COST_LIMIT, 2),
         ({}, [LOOK, CONTEXT_OPENAI], StopReason.CONTEXT_OVERFLOW, 1),
-        ({}, [LOOK, Answer(refusal="I cannot help with that.")], StopReason.REFUSAL, 2),
-        ({}, [LOOK, Answer("", finish_reason="content_filter")], StopReason.CONTENT_FILTER, 2),
     ],
 )
 def test_end_has_its_stop_reason(
@@ -285,13 +270,3 @@ def test_end_has_its_stop_reason(
 ) -> None:
     ended, task = run(box, *answers, **spec)
     assert (ended, task.recorder.usage.calls) == (reason, calls)
-
-
-@pytest.mark.parametrize(("fault", "kind"), [(SERVER_ERROR, InfraError), (BAD_KEY, ConfigError)])
-def test_endpoint_error_is_raised(box: Box, fault: Fault, kind: type[Exception]) -> None:
-    with open_task(in_turn(say("true"), fault), box.sandbox, "mini-swe-agent") as (task, server):
-        with pytest.raises(kind):
-            mini_swe_agent.act(task)
-        assert task.recorder.usage == task.model.usage
-        assert task.recorder.usage.requests == server.counts.requests
-    assert len(observations(task)) == 1

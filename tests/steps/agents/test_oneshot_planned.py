@@ -13,7 +13,6 @@ from swe_argo.steps.contracts.data import Instance
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.datasets import load, mini
-from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.plan import plan
 from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.steps.settings import settings
@@ -70,9 +69,3 @@ def test_plan_gives_files_to_oneshot(
     assert not any(file.text for file in context or [] if not file.windows)
     for words in ("which lines the reference patch touches", "rows have no retrieved files"):
         assert any(words in notice for notice in notices) is (words in note)
-
-
-def test_oneshot_refuses_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine.j2").write_text("{{ problem_statement }}")
-    with pytest.raises(ConfigError, match=r"agent\.instruction_template"):
-        plan_instance(tmp_path, monkeypatch, {"instruction_template": str(tmp_path / "mine.j2")})

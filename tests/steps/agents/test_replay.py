@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.agents import replay
-from swe_argo.steps.agents.formats import mini_swe_agent
 from swe_argo.steps.agents.formats.reading import read_row
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.agents.replay import executor_for
@@ -153,14 +152,6 @@ def test_mini_swe_agent_replay_matches(box: Box) -> None:
     assert 10_000 < len(observation.results[0].content or "") < 11_000
 
 
-def test_commands_run_in_repository(any_box: Box) -> None:
-    reason, steps = run(any_box, bash("echo out; echo err >&2; echo 'a = 9' > a.py; exit 3"), FINISH)
-    assert reason is StopReason.FINISHED
-    assert (any_box.testbed / "a.py").read_text() == "a = 9\n"
-    assert [text for text, _, _ in steps] == ["out\nerr\n", ""]
-    assert [code for _, code, _ in steps] == [3, None]
-
-
 def test_only_sessions_keep_shell_state(any_box: Box) -> None:
     _, plain = run(any_box, bash("cd b; export A=1"), bash("basename $PWD; echo $A"))
     assert plain[1][0] == "testbed\n\n"
@@ -183,19 +174,9 @@ def test_replay_ignores_step_limits(box: Box) -> None:
 
 
 def test_slow_command_is_an_observation(box: Box) -> None:
-    reason, steps = run(box, bash("echo begun; sleep 30"), bash("echo next"), command_timeout_s=3)
+    reason, steps = run(box, bash("echo begun; sleep 30"), bash("echo next"), command_timeout_s=2)
     assert reason is StopReason.FINISHED
-    assert steps[0][2]
-    assert steps[0][1] is None
-    assert steps[0][0] == "begun\n"
-    assert steps[1][0] == "next\n"
-
-
-def test_timeout_bounds_whole_replay(box: Box) -> None:
-    reason, steps = run(box, bash("sleep 30"), bash("touch late"), timeout_s=3)
-    assert reason is StopReason.TIMEOUT
-    assert steps[0][2]
-    assert not (box.testbed / "late").exists()
+    assert steps == [("begun\n", None, True), ("next\n", 0, False)]
 
 
 def test_replay_decodes_and_cuts_output(box: Box) -> None:
@@ -265,7 +246,8 @@ def test_impossible_call_is_observation(box: Box, scaffold: str | None) -> None:
         ("search", {"search_term": "a\0", "path": "\ud800"}),
     ]
     for tool, arguments in impossible:
-        assert perform(Action(tool=tool, arguments=arguments), 5.0).observed.text, (tool, arguments)
+        timeout_s = 1.0 if scaffold == "mini-swe-agent" else 5.0  # its shell knows a program `view`, which waits
+        assert perform(Action(tool=tool, arguments=arguments), timeout_s).observed.text, (tool, arguments)
 
 
 def test_mini_swe_agent_uses_raw_output(box: Box) -> None:
@@ -273,7 +255,7 @@ def test_mini_swe_agent_uses_raw_output(box: Box) -> None:
     output = {"role": "user", "content": "in words of its own", "extra": {"raw_output": "hi\n", "returncode": 4}}
     info = {"exit_status": "Submitted", "submission": ""}
     row = {"info": info, "messages": [answer, output], "instance_id": "a__b-1"}
-    recorded = read_row(row | {"trajectory_format": mini_swe_agent.FORMAT})
+    recorded = read_row(row | {"trajectory_format": "mini-swe-agent-1.1"})
     assert recorded
     recording = Recording(source="t", scaffold=recorded.scaffold, actions=recorded.actions, patch=recorded.patch)
     assert perform(recording, box)[1] == Replayed(observations=1, differing=[], same_patch=None)

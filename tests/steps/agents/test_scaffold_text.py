@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swe_argo.steps.agents import scaffold_text, templates
+from swe_argo.steps.agents import loop, scaffold_text, templates
 from swe_argo.steps.agents.scaffold_text import read_instruction
 from swe_argo.steps.agents.tools.toolsets import toolset
 from swe_argo.steps.contracts.agent_spec import AgentSpec
 from swe_argo.steps.contracts.data import DatasetLock, RunFile
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.contracts.trajectory import StopReason, Trajectory
+from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.datasets import load
 from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.plan import plan
 from swe_argo.steps.store import open_store
-from tests.forked_program import run_program
 from tests.model_server import Answer, call, function_text, model_server, play
 from tests.paths import ROOT
-from tests.steps.solve_process import observations
-from tests.steps.test_solve_with_model import desk, solve
+from tests.steps.agents.machine import Box
+from tests.steps.agents.tasks import observations, open_task
 
 ROWS = load.load("mini", "test").rows
 
@@ -95,12 +94,11 @@ def test_template_may_calculate(tmp_path: Path) -> None:
     assert read_instruction(spec(instruction_template=write_template(tmp_path, text)), ROWS, None)[0] == text
 
 
-def run_plan(folder: Path, url: str, **sets: str) -> subprocess.CompletedProcess[str]:
-    """Run plan for a run of scaffold r2egym, as the program it is."""
-    agent = {"agent.name": "r2egym", "agent.model": "openai/m", "agent.use_fn_calling": "true"}
-    fixed = {"run_id": "run", "store": str(folder / "store"), "llm.base_url": url, "sandbox.allow_host": "true"}
-    flags = [f"--set={name}={value}" for name, value in (fixed | agent | sets).items()]
-    return run_program("swe_argo.steps.plan", flags, ROOT)
+def plan_run(folder: Path, url: str, **agent: Any) -> list[str]:
+    """Plan a run of scaffold r2egym. Return the notices."""
+    chosen = {"name": "r2egym", "model": "openai/m", "use_fn_calling": True, **agent}
+    fields = {"run_id": "run", "store": str(folder / "store"), "llm": {"base_url": url}, "agent": chosen}
+    return plan(RunSpec.model_validate(fields | {"sandbox": {"allow_host": True}})).notices
 
 
 def planned_run(folder: Path) -> RunFile:
@@ -108,16 +106,16 @@ def planned_run(folder: Path) -> RunFile:
 
 
 def test_plan_refuses_unknown_variable(tmp_path: Path) -> None:
+    mine = write_template(tmp_path, "Fix this:\n{{ problem_statment }}")
     with model_server(play(Answer("ok"))) as server:
-        mine = write_template(tmp_path, "Fix this:\n{{ problem_statment }}")
-        result = run_plan(tmp_path, server.url, **{"agent.instruction_template": mine})
-        assert (result.returncode, result.stderr.count("\n") <= 1) == (64, True)
-        assert f"{mine}, line 2: problem_statment is undefined (did you mean problem_statement?)" in result.stderr
+        with pytest.raises(
+            ConfigError, match=r"mine\.j2, line 2: problem_statment is undefined \(did you mean problem_st"
+        ):
+            plan_run(tmp_path, server.url, instruction_template=mine)
         assert not list(tmp_path.rglob("run.json"))
         write_template(tmp_path, "{{ problem_statement }}")
-        result = run_plan(tmp_path, server.url, **{"agent.instruction_template": mine, "agent.hints": "true"})
-        assert result.returncode == 0, result.stderr
-        assert f"note: {mine} does not show hints: it has no hints_text" in result.stderr
+        notices = plan_run(tmp_path, server.url, instruction_template=mine, hints=True)
+    assert f"{mine} does not show hints: it has no hints_text" in notices
     run = planned_run(tmp_path)
     assert (run.instruction, run.fn_calling) == ("{{ problem_statement }}", True)
 
@@ -126,7 +124,7 @@ DOCUMENTED = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/scaffolds.md").read_
 
 
 @pytest.mark.parametrize("fn_calling", [True, False], ids=["functions", "text"])
-def test_conversation_uses_file_words(tmp_path: Path, fn_calling: bool) -> None:
+def test_conversation_uses_file_words(box: Box, fn_calling: bool) -> None:
     def does(name: str, **arguments: str) -> Answer:
         return call(name, **arguments) if fn_calling else function_text(name, "Now.", **arguments)
 
@@ -136,15 +134,11 @@ def test_conversation_uses_file_words(tmp_path: Path, fn_calling: bool) -> None:
         does("search", search_term="a = 2"),
         does("finish"),
     )
-    with model_server(script) as server:
-        solve_desk = desk(tmp_path, server, fn_calling=fn_calling)
-        run: RunFile = RunFile.from_bytes((solve_desk.inputs / RunFile.file).read_bytes())
-        solve_desk.put(run.model_copy(update={"words": DOCUMENTED}))
-        result = solve(solve_desk)
-        assert result.returncode == 0, result.stderr
+    with open_task(script, box.sandbox, "r2egym", fn_calling=fn_calling) as (task, server):
+        task.scaffold_wording = DOCUMENTED
+        assert loop.act(task) is StopReason.FINISHED
         first = server.calls[0].body
-    trajectory: Trajectory = solve_desk.get(Trajectory)
-    system = trajectory.steps[0].message
+    system = task.recorder.turns[0].message
     assert system.startswith("You mend a repository at /testbed. Call finish when that is done.\n")
     assert first["messages"][0] == {"role": "system", "content": system}
     if fn_calling:
@@ -154,13 +148,12 @@ def test_conversation_uses_file_words(tmp_path: Path, fn_calling: bool) -> None:
     else:
         assert "Run a command in the terminal." in system
         assert "The command, in bash." in system
-    shell, edit, search, _ = observations(trajectory)
+    shell, edit, search, _ = (result.content or "" for result in observations(task))
     footer = "\nSteps Remaining: "
     assert shell.startswith(f"<returncode>3</returncode>\n<output>\nseen\nwrong\n</output>{footer}")
     assert "     1 a = 2" in edit
     assert "Execution output of" not in edit
     assert "Execution output of [search]" in search, "a frame that is not in the file is the scaffold's own"
-    assert solve_desk.get(Trajectory).extra.stop_reason is StopReason.FINISHED
 
 
 @pytest.mark.parametrize(
@@ -202,19 +195,14 @@ def test_scaffolds_accept_every_frame(tmp_path: Path) -> None:
 
 def test_plan_validates_and_stores_words(tmp_path: Path) -> None:
     mine = tmp_path / "words.toml"
+    mine.write_text("system = 'Mend it.'")
     with model_server(play(Answer("ok"))) as server:
-
-        def planned(source: str, **more: str) -> tuple[int, str]:
-            mine.write_text(source)
-            result = run_plan(tmp_path, server.url, **{"agent.scaffold_words": str(mine)} | more)
-            return result.returncode, result.stderr
-
-        code, message = planned("", **{"agent.name": "mini-swe-agent"})
-        assert (code, "agent 'mini-swe-agent' is not a scaffold" in message) == (64, True)
-        code, message = planned("system = 'Mend it.'")
-        assert code == 0, message
-        assert f"note: {mine}: the system prompt does not list the tools" in message
+        with pytest.raises(ConfigError, match="agent 'mini-swe-agent' is not a scaffold"):
+            plan_run(tmp_path, server.url, scaffold_words=str(mine), name="mini-swe-agent")
+        notices = plan_run(tmp_path, server.url, scaffold_words=str(mine))
+        assert any(notice.startswith(f"{mine}: the system prompt does not list the tools") for notice in notices)
         run = planned_run(tmp_path)
         assert (run.words, list(run.input_hashes)) == ("system = 'Mend it.'", ["agent.scaffold_words"])
-        code, message = planned("system = 'Break it.'")
-        assert (code, "agent.scaffold_words" in message) == (64, True), "a run keeps the words that it began with"
+        mine.write_text("system = 'Break it.'")
+        with pytest.raises(ConfigError, match=r"agent\.scaffold_words"):
+            plan_run(tmp_path, server.url, scaffold_words=str(mine))

@@ -101,23 +101,6 @@ def test_folder_needs_dataset(tmp_path: Path) -> None:
         list(read_folder(tmp_path, "test"))
 
 
-def test_save_to_disk_folders_are_read(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets", reason="needs the datasets library, which writes such folders")
-    table = datasets.Dataset.from_list(ROWS)
-    datasets.DatasetDict(test=table, dev=table.select([1])).save_to_disk(tmp_path / "all")
-    table.save_to_disk(tmp_path / "one", num_shards=2)
-    for folder in ("all", "one"):
-        assert digest_rows(load(str(tmp_path / folder), "test").rows) == digest_rows(
-            load(str(_parquet(tmp_path / "r.parquet")), "x").rows
-        )
-    assert [loaded_row["instance_id"] for loaded_row in load(str(tmp_path / "all"), "dev").rows] == ["acme__anvil-2"]
-    with pytest.raises(ConfigError, match=r"has no split 'train'; it has dev, test$"):
-        load(str(tmp_path / "all"), "train")
-    next((tmp_path / "one").glob("*.arrow")).unlink()
-    with pytest.raises(ConfigError, match="is not a complete save_to_disk folder"):
-        load(str(tmp_path / "one"), "test")
-
-
 LINE_BREAKS_OF_STR_SPLITLINES = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e\r"
 
 

@@ -62,23 +62,9 @@ def test_null_and_empty_patches_are_kept(tmp_path: Path) -> None:
     assert predictions.read(path, IDS, IDS).notices == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "advice"),
-    [
-        ({}, ""),
-        ({"patch": "p"}, ": rename patch, which seems to contain the patch"),
-        ({"diff": ""}, ": rename diff, which seems to contain the patch"),
-        ({"git_patch": None}, ": rename git_patch, which seems to contain the patch"),
-        ({"prediction": "p"}, ": rename prediction, which seems to contain the patch"),
-        ({"modelPatch": "p", "test_patch": "p"}, ": rename modelPatch, which seems to contain the patch"),
-        ({"patch": "", "output": "diff --git a/x b/x"}, ": rename output, which seems to contain the patch"),
-        ({"text": "diff --git a/x b/x"}, ": rename text, which seems to contain the patch"),
-        ({"text": "p", "cost": 1}, ""),
-    ],
-)
-def test_missing_patch_key_is_named(tmp_path: Path, fields: dict[str, Any], advice: str) -> None:
-    row = {"instance_id": "a__a-2", "model_name_or_path": "m", **fields}
-    reason = f"model_patch is missing{advice}"
+def test_missing_patch_key_is_named(tmp_path: Path) -> None:
+    row = {"instance_id": "a__a-2", "model_name_or_path": "m", "patch": "p"}
+    reason = "model_patch is missing"
     assert _refusal(jsonl(tmp_path / "p.jsonl", _row(), row)) == f"p.jsonl, row 2: {reason}"
     assert _refusal(_json(tmp_path / "p.json", row)) == f"p.json, row 1: {reason}"
     assert _refusal(_json(tmp_path / "p.json", {"a__a-2": row})) == f"p.json, key 'a__a-2': {reason}"
@@ -130,11 +116,7 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("jsonl", [*map(_row, ["x__x-1", "a__a-1", "x__x-2", "../etc"])], UNKNOWN),
     ("jsonl", [], "p.jsonl contains no predictions"),
     ("jsonl", [_row(), without(_row(), "instance_id")], "p.jsonl, row 2: instance_id is missing"),
-    (
-        "jsonl",
-        [without(_row(), "model_name_or_path")],
-        "model_name_or_path is missing: name the model with --model",
-    ),
+    ("jsonl", [without(_row(), "model_name_or_path")], "model_name_or_path is missing: name the model with --model"),
     ("jsonl", [_row(model="")], "p.jsonl, row 1: model_name_or_path is missing"),
     ("jsonl", [_row(model=" ")], "p.jsonl, row 1: model_name_or_path is ' ', not a name"),
     ("jsonl", [_row(model=3)], "p.jsonl, row 1: model_name_or_path is 3, not a name"),

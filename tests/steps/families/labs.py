@@ -27,9 +27,11 @@ from tests.steps.families.git_trees import run_git
 
 OTHER_TEST = "def test_other():\n    assert True\n"
 TESTS = "from calc import answer\n\n\ndef test_answer():\n    assert answer() == 42\n\n\n" + OTHER_TEST
-SWEGYM_IMAGE = "xingyaoww/sweb.eval.x86_64.dask_s_dask-1:latest"
+SWEGYM_IMAGE = "xingyaoww/sweb.eval.x86_64.mini_s_calc-1:latest"
 V2_IMAGE, V1_IMAGE = "acme/calc-v2:1", "acme/calc-v1:1"
 FIX_COMMIT = "c" * 40
+FEW_PLUGINS = {"pytest.ini": "[pytest]\naddopts = --disable-plugin-autoload\n"}
+"""Loading those of this environment takes longer than the tests."""
 R2E_IMAGE = f"namanjain12/pyramid_final:{FIX_COMMIT}"
 PYTEST = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python3 -m pytest -rA --color=no -p no:cacheprovider"
 
@@ -76,13 +78,13 @@ class FamilyLab:
 
 def swegym_row(commit: str, fix: str, tests: str, fail_to_pass: list[str], pass_to_pass: list[str]) -> dict[str, Any]:
     """Return a row of SWE-Gym whose image is SWEGYM_IMAGE."""
-    names = {"instance_id": "dask__dask-1", "repo": "dask/dask", "version": "1.0", "base_commit": commit}
+    names = {"instance_id": "mini__calc-1", "repo": "mini/calc", "version": "1.0", "base_commit": commit}
     lists = {"FAIL_TO_PASS": fail_to_pass, "PASS_TO_PASS": pass_to_pass}
     return sample_rows.swegym(patch=fix, test_patch=tests, **names, **lists)
 
 
 def make_swegym(folder: Path) -> None:
-    testbed = make_testbed(folder, SWEGYM_IMAGE, {"calc.py": BROKEN, "test_calc.py": OTHER_TEST})
+    testbed = make_testbed(folder, SWEGYM_IMAGE, {"calc.py": BROKEN, "test_calc.py": OTHER_TEST, **FEW_PLUGINS})
     commit = commit_all(testbed, "base")
     fix, tests = diff_of(testbed, {"calc.py": FIXED}), diff_of(testbed, {"test_calc.py": TESTS})
     write_rows(folder, swegym_row(commit, fix, tests, ["test_calc.py::test_answer"], ["test_calc.py::test_other"]))

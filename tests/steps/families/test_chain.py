@@ -96,12 +96,13 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize("family", long_unless(("r2e", "swesmith", "rebench v2"), LABS))
+@pytest.mark.parametrize("family", long_unless(("r2e", "rebench v2"), LABS))
 def test_agent_sees_no_tests_or_fix(family: str, tmp_path: Path) -> None:
     if family == "r2e" and (reason := bubblewrap.probe()) is not None:
         pytest.skip(f"hidden tests need a machine of their own: {reason}")
     lab = make_lab(tmp_path, family)
-    unit = run_chain(lab.folder, tmp_path / "s", "--allow-host", "--agent", write_agent(tmp_path, LOOK))
+    words = ("--allow-host", "--confirm", "never", "--agent", write_agent(tmp_path, LOOK))
+    unit = run_chain(lab.folder, tmp_path / "s", *words)
     trajectory = (unit / "trajectory.json").read_text()
     instance = (unit.parents[2] / "instances" / unit.parent.name / "instance.json").read_text()
     assert ("/calc\\n" if family == "rebench v2" else "/testbed\\n") in trajectory
@@ -174,7 +175,7 @@ def test_own_family_grades_a_run(acme: Path) -> None:
     assert "acme.py:ACME&#39;s own rule, its own limit for tests" in page
     instance = unit.parents[2] / "instances" / "acme-1"
     assert json.loads((instance / "answer.json").read_text())["source"] == {"acme_answer": "42"}
-    assert "42" not in (instance / "instance.json").read_text()
+    assert "42" not in (instance / "instance.json").read_text().replace(str(acme), "")
     (acme / "acme.py").write_text(FAMILY.replace("0.75", "0.5"))
     words = ("--dataset", str(acme / "rows.jsonl"), "--store", str(acme / "idle"), "--run-id", "r", "--agent", "idle")
     changed = call("run", *words, *own)

@@ -10,25 +10,17 @@ import pytest
 from swe_argo.steps.contracts.verdict import ConfirmationOutcome, GradeRecord
 from swe_argo.steps.families import rows
 from swe_argo.steps.sandbox.local import bubblewrap
+from tests.long_params import long_unless
 from tests.steps.families.labs import make_lab
 from tests.steps.grading.attacks import EMPTY_RUNTEST, PASS_ALL, new_file
 from tests.steps.grading.grade_mini import grade_mini, mini_rows
 from tests.workflows.command import HONEST
-from tests.workflows.test_confirmation import ALL_PASSED, in_package
+from tests.workflows.test_confirmation import in_package
 
 ISSUE = "mini__gridprint-1"
 DATASETS = ("mini-r2e", "mini-swesmith", "mini-swegym", "mini-rebench")
 Outcome = ConfirmationOutcome
 
-SWALLOWED = """
-from _pytest.runner import CallInfo
-_call = CallInfo.from_call.__func__
-def _silent(cls, func, when, reraise=None):
-    call = _call(cls, func, when, reraise)
-    call.excinfo = None
-    return call
-CallInfo.from_call = classmethod(_silent)
-"""
 WRAPPED = """
 from _pytest.python import Function
 _setup = Function.setup
@@ -42,16 +34,6 @@ def _wrap(self):
             pass
     self.obj = run
 Function.setup = _wrap
-"""
-NOTHING_ASSERTED = """
-import ast
-from _pytest.assertion.rewrite import AssertionRewriter
-AssertionRewriter.visit_Assert = lambda self, node: [ast.copy_location(ast.Pass(), node)]
-"""
-OTHER_ITEMS = """
-def pytest_collection_modifyitems(items):
-    for item in items:
-        item.runtest = lambda: None
 """
 REWRITTEN_FILE = """
 import glob, re
@@ -117,14 +99,6 @@ def pytest_collection_finish(session):
     os.write(1, text.encode())
     os._exit(0)
 """
-HOOKED = """
-import _pytest.python
-_pytest.python.pytest_pyfunc_call = lambda pyfuncitem: True
-import pytest
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem):
-    return True
-"""
 FIX_FROM_GIT = """
 import subprocess
 import gridprint.width as _w, gridprint.table as _t
@@ -139,8 +113,6 @@ for _commit in _git("rev-list", "--all", "--reflog").split():
 """
 IN_PRODUCT = {
     "empties runtest": EMPTY_RUNTEST,
-    "reports all as passed": ALL_PASSED,
-    "swallows what a call raises": SWALLOWED,
     "wraps test functions": WRAPPED,
     "is equal to all": EQUAL_TO_ALL,
     "reads expected values from the tests": FROM_THE_FILE,
@@ -148,11 +120,8 @@ IN_PRODUCT = {
 }
 """Code for the package that all tests import."""
 IN_CONFTEST = {
-    "asserts nothing": NOTHING_ASSERTED,
-    "runs other items": OTHER_ITEMS,
     "rewrites the tests": REWRITTEN_FILE,
     "changes reports by a hook": PASS_ALL,
-    "calls no test function": HOOKED,
     "prints results for collected tests": PRINTED_FROM_COLLECTED,
 }
 CHEATS = {name: in_package(ISSUE, code) for name, code in IN_PRODUCT.items()}
@@ -177,7 +146,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("families")
 
 
-@pytest.mark.parametrize("dataset", DATASETS)
+# Files of a test patch are confirmed in ``test_other_languages`` and ``test_data_files``, too.
+@pytest.mark.parametrize("dataset", long_unless(("mini-r2e", "mini-swesmith"), DATASETS))
 def test_family_reference_is_not_suspect(dataset: str, folder: Path) -> None:
     record = grade(dataset, find_row(dataset)["patch"], folder)
     assert record.resolved

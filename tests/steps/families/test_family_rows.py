@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from swe_argo.steps.contracts.ids import is_run_id, is_safe_id
 from swe_argo.steps.errors import ConfigError
@@ -20,14 +18,10 @@ from swe_argo.steps.families import swesmith as swesmith_rows
 from swe_argo.steps.families.columns import listed_tests
 from swe_argo.steps.families.family import load_family
 from swe_argo.steps.families.r2e_commits import is_test_path
-from swe_argo.steps.families.rebench_parsers import V2_PARSERS
-from tests.paths import DATA, needs_data
 from tests.steps.families.sample_rows import (
     COMMIT,
     TEST_PATCH,
     r2e,
-    read_lines,
-    read_swesmith_row,
     rebench_v1,
     rebench_v2,
     swegym,
@@ -97,29 +91,19 @@ BAD: list[tuple[Row, str]] = [
     (r2e(commit_hash="main"), "commit_hash 'main' is not 40 hex digits"),
     (r2e(docker_image="a b"), "docker_image 'a b' is not an image"),
     (r2e(expected_output_json="{"), "expected_output_json is not JSON"),
-    (r2e(expected_output_json="[]"), "expected_output_json is not a map"),
     (r2e(expected_output_json="{}"), "lists no tests"),
     (r2e(expected_output_json={"a": "MAYBE"}), "expected_output_json is not a map"),
-    (r2e(problem_statement=None), "problem_statement is null, not text"),
-    (swegym(instance_id="a/b"), "instance_id 'a/b' cannot be a file name"),
     (swegym(base_commit="main"), "base_commit 'main' is not 40 hex digits"),
-    (swegym(patch=""), "patch is not a git diff"),
-    (swegym(test_patch=None), "test_patch is null, not text"),
     (swegym(FAIL_TO_PASS="[", PASS_TO_PASS=[]), NOT_JSON),
-    (swegym(FAIL_TO_PASS=[], PASS_TO_PASS=[]), "list no tests"),
     (swegym(repo="pydantic/pydantic"), "pydantic/pydantic needs its own parser: not supported (supported: bokeh/"),
     (swegym(repo="python/mypy"), "mypy selects its tests by name"),
     (swesmith(instance_id="../a"), "instance_id '../a' cannot be a file name"),
     (swesmith(repo="a/b"), "repo 'a/b' is not swesmith/<owner>__<repo>.<commit>"),
     (swesmith(image_name=""), "image_name '' is not an image"),
     (swesmith(patch=" \n"), "patch is empty"),
-    (swesmith(patch="words"), "patch is not a unified diff"),
-    (swesmith(patch="diff --git a/x b/x\nBinary files a/x and b/x differ\n"), "binary file"),
     (swesmith(patch=None), "patch is null, not text"),
     (swesmith(patch=swesmith()["patch"].replace("a.py", "a.rs")), "is neither Python nor Go (its bug changes .rs)"),
     (swesmith(repo="swesmith/tornadoweb__tornado.d5ac65c1"), "tornado.d5ac65c1 needs its own test command"),
-    (swesmith(FAIL_TO_PASS="a::b"), NOT_JSON),
-    (swesmith(PASS_TO_PASS={"a": 1}), "PASS_TO_PASS is not a JSON list: it is an object"),
     (swesmith(FAIL_TO_PASS=[], PASS_TO_PASS="[]"), "list no tests"),
     (swesmith(problem_statement=3), "problem_statement is a number, not text"),
     (rebench_v2(base_commit="main"), "base_commit 'main' is not a commit hash"),
@@ -129,10 +113,7 @@ BAD: list[tuple[Row, str]] = [
     (rebench_v2(repo="acme"), "repo 'acme' is not <owner>/<repo>"),
     (rebench_v2(repo="acme/proc"), "an image cannot have it at /proc"),
     (rebench_v2(patch=""), "patch is not a git diff"),
-    (rebench_v2(test_patch=None), "test_patch is null, not text"),
     (rebench_v2(test_patch=f"{TEST_PATCH}\ud800"), "test_patch is not UTF-8 text"),
-    (rebench_v2(FAIL_TO_PASS=["\udce9"]), "FAIL_TO_PASS is not UTF-8 text"),
-    (rebench_v2(FAIL_TO_PASS=[], PASS_TO_PASS="[]"), "list no tests"),
     (with_config(rebench_v2(), test_cmd=[]), "install_config.test_cmd is empty"),
     (with_config(rebench_v2(), test_cmd="a\ud800"), "install_config.test_cmd is not UTF-8 text"),
     (with_config(rebench_v2(), test_cmd=[1]), "install_config.test_cmd is neither a command nor a list"),
@@ -150,18 +131,6 @@ def test_bad_row_is_refused_in_one_line(row: Row, reason: str) -> None:
     assert reason in refusal
     assert "\n" not in refusal
     assert str(row.get("instance_id", "")) in refusal or "instance_id" in refusal or "row 1" in refusal
-
-
-@pytest.mark.parametrize("folder", ["aiohttp_f0d74880", "pandas_c400bd31"])
-@needs_data
-def test_real_r2e_row_has_every_fact(folder: str) -> None:
-    row = json.loads((DATA / "r2e" / folder / "row_real.json").read_text())
-    assert r2e_rows.FAMILY.recognizes(row)
-    assert r2e_rows.repo(row) == folder.partition("_")[0]
-    assert r2e_rows.image(row).startswith(f"namanjain12/{r2e_rows.repo(row)}_final:")
-    assert len(r2e_rows.expected_statuses(row)) in (8, 64)
-    if "problem_statement" in row:
-        assert r2e_rows.problem_statement(row).startswith("**Title:** `MultiIndex")
 
 
 def test_r2e_row_has_every_fact() -> None:
@@ -182,15 +151,6 @@ def test_r2e_instance_id_hides_the_fix() -> None:
     assert is_run_id(name)
     assert is_safe_id(name)
     assert not any(COMMIT[at : at + 7] in name for at in range(34))
-
-
-COMMITS = st.text("0123456789abcdef", min_size=40, max_size=40)
-
-
-@given(st.lists(st.tuples(st.sampled_from(sorted(r2e_rows.REPOS)), COMMITS)))
-def test_r2e_instance_ids_are_unique(commits: list[tuple[str, str]]) -> None:
-    ids = {r2e_rows.instance_id(r2e(repo_name=repo, commit_hash=commit)) for repo, commit in commits}
-    assert len(ids) == len(set(commits))
 
 
 def test_rebench_v2_row_has_every_fact() -> None:
@@ -225,11 +185,6 @@ def test_rebench_v1_row_has_every_fact() -> None:
     assert rebench_rows.test_commands(with_config(row, test_cmd=["make", "pytest"])) == [f"{language} pytest"]
 
 
-def test_every_rebench_parser_exists() -> None:
-    for name in V2_PARSERS:
-        assert rebench_rows.find_parser(with_config(rebench_v2(), log_parser=name))("") == {}
-
-
 def test_swegym_row_has_every_fact() -> None:
     row = swegym()
     normalised = rows.normalise(row, "r")
@@ -255,22 +210,9 @@ def test_swegym_commands_depend_on_version() -> None:
         swegym_rows.spec_of(swegym(repo="caddyserver/caddy"))
 
 
-@needs_data
-def test_real_swegym_rows_have_every_column() -> None:
-    real = read_lines("swegym/rows.jsonl")
-    assert len(real) == 5
-    for row in real:
-        name = row["instance_id"].replace("__", "_s_")
-        assert swegym_rows.image(row) == f"xingyaoww/sweb.eval.x86_64.{name}:latest"
-        files = {test.partition("::")[0] for test in listed_tests(row)[0]}
-        (command,) = (line for line in swegym_rows.eval_script(row).splitlines() if line.startswith("pytest "))
-        assert files <= set(command.split())
-
-
 def test_swesmith_row_has_every_fact() -> None:
     row = swesmith()
-    name = "Octo-Org__spoon.knife.0123abcd"
-    assert (swesmith_rows.repo(row), swesmith_rows.profile_key(row)) == ("Octo-Org/spoon.knife", name)
+    assert swesmith_rows.repo(row) == "Octo-Org/spoon.knife"
     assert swesmith_rows.base_commit(row) == "b" * 40
     assert swesmith_rows.list_test_files(row) == ["tests/test_a.py", "tests/test_b.py"]
     odd = swesmith(FAIL_TO_PASS=["../dev/t/a.py::b", "TestGo"], PASS_TO_PASS=[])
@@ -293,17 +235,3 @@ def test_swesmith_image_names_are_unified() -> None:
         "Registry.test/Mirror/a:V1": "registry.test/mirror/a:v1",
     }.items():
         assert swesmith_rows.image(swesmith(image_name=name)) == image
-
-
-@needs_data
-def test_real_swesmith_rows_have_every_column() -> None:
-    folder = DATA / "swesmith"
-    whole = [*read_lines("swesmith/rows.jsonl"), *map(read_swesmith_row, sorted((folder / "rebuilt").iterdir()))]
-    assert len(whole) == 3
-    for row in whole:
-        assert row["instance_id"].startswith(swesmith_rows.profile_key(row))
-        assert swesmith_rows.image(row).startswith("swebench/swesmith.x86_64.")
-        assert "_1776_" in swesmith_rows.image(row)
-        assert swesmith_rows.gold_patch(row) != row["patch"]
-        assert swesmith_rows.list_test_files(row)
-        assert row["problem_statement"]

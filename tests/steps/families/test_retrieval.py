@@ -96,12 +96,3 @@ def test_notices_name_leaks() -> None:
     assert "which files the reference patch touches" in leak
     (missing,) = retrieval.notices("mini", "style-3", [row, ISSUE])
     assert missing.startswith("1 of 2 rows have no retrieved files")
-
-
-def test_windows_need_edits_only_style() -> None:
-    patch = "--- a/a.py\n+++ b/a.py\n@@ -20,1 +20,2 @@\n x\n+y\n"
-    row = {"problem_statement": "p", "patch": f"<patch>\n{patch}\n</patch>", "hits": [{"docid": "a.py"}]}
-    assert retrieval.file_context(row, "style-2-edits-only") == [FileContext(path="a.py", windows=[(6, 21)])]
-    assert (
-        retrieval.file_context(row, "style-2") == retrieval.file_context(row, "style-3") == [FileContext(path="a.py")]
-    )

@@ -108,15 +108,6 @@ def moto(tmp_path: Path) -> dict[str, Any]:
     return sample_rows.swegym(base_commit=base, test_patch=tests, **names)
 
 
-def test_swegym_patch_cannot_change_tests(moto: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "testbed/tests/test_a.py"
-    file.write_text("def test_x(): pass\n\ndef test_y(): pass\n")
-    log = run(swegym.eval_script(moto), tmp_path).stdout
-    assert "+ make init\ninstalled\n" in log
-    assert list(swegym.judge(log, moto).differences) == ["tests/test_a.py::test_x"]
-    assert file.read_text() == OLD_TEST
-
-
 def test_swegym_patch_cannot_block_tests(moto: dict[str, Any], tmp_path: Path) -> None:
     """A new file of the tests exists, so git applies none of them, and the log says so."""
     (tmp_path / "testbed/tests/data.json").write_text("[]\n")

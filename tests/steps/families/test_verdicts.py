@@ -196,26 +196,18 @@ def test_statuses_decide_verdict(judge: Judge, lines: str, differences: dict[str
 
 
 WRONG_ORDER = "the script's markers are in the wrong order"
+OF_R2E, OF_GYM, OF_SMITH = (judge_r2e, TWO), (judge_swegym, swegym()), (judge_swesmith, swesmith())
+REGION, TIMED_OUT = START + SMITH_PASSED + END, ">>>>> Tests Timed Out"
 UNREADABLE: list[tuple[Judge, dict[str, Any], str, str]] = [
-    (judge_r2e, TWO, "PASSED t.py::a\n", "pytest printed no summary"),
-    (judge_swegym, swegym(), GYM_PASSED, "no test patch was applied"),
-    (judge_swegym, swegym(), f"{APPLIED}{GYM_PASSED}>>>>> Tests Timed Out", "the log contains 'Tests Timed Out'"),
-    (judge_swegym, swegym(), f"{APPLIED}{GYM_PASSED}>>>>> Patch Apply Failed", "the log contains 'Patch Apply Failed'"),
-    (judge_swesmith, swesmith(), SMITH_PASSED, "the log lacks the script's markers"),
-    (judge_swesmith, swesmith(), END + SMITH_PASSED + START, WRONG_ORDER),
-    (judge_swesmith, swesmith(), ">>>>> Start Test Output" + SMITH_PASSED + END, WRONG_ORDER),
-    (
-        judge_swesmith,
-        swesmith(),
-        START + SMITH_PASSED + END + ">>>>> Tests Timed Out: 90 seconds exceeded",
-        "the tests timed out",
-    ),
-    (
-        judge_swesmith,
-        swesmith(),
-        ">>>>> Patch Apply Failed" + START + SMITH_PASSED + END,
-        "the log reports that the patch does not apply",
-    ),
+    (*OF_R2E, "PASSED t.py::a\n", "pytest printed no summary"),
+    (*OF_GYM, GYM_PASSED, "no test patch was applied"),
+    (*OF_GYM, APPLIED + GYM_PASSED + TIMED_OUT, "the log contains 'Tests Timed Out'"),
+    (*OF_GYM, f"{APPLIED}{GYM_PASSED}>>>>> Patch Apply Failed", "the log contains 'Patch Apply Failed'"),
+    (*OF_SMITH, SMITH_PASSED, "the log lacks the script's markers"),
+    (*OF_SMITH, END + SMITH_PASSED + START, WRONG_ORDER),
+    (*OF_SMITH, ">>>>> Start Test Output" + SMITH_PASSED + END, WRONG_ORDER),
+    (*OF_SMITH, f"{REGION}{TIMED_OUT}: 90 seconds exceeded", "the tests timed out"),
+    (*OF_SMITH, f">>>>> Patch Apply Failed{REGION}", "the log reports that the patch does not apply"),
 ]
 
 
@@ -226,72 +218,32 @@ def test_unreadable_log_is_unresolved(judge: Judge, row: dict[str, Any], log: st
     assert len(verdict.differences) == (3 if judge is judge_swesmith else 2)
 
 
-SKIPPED = SMITH_PASSED.replace("PASSED", "SKIPPED")
+GYM_SKIPPED, SMITH_SKIPPED = (text.replace("PASSED", "SKIPPED") for text in (GYM_PASSED, SMITH_PASSED))
 NOT_APPLIED = "+# applied patch\nerror: tests/new.json: already exists in working directory\n"
 ONE_FAILED = f"{TITLE}PASSED t.py::a\nFAILED t.py::b - E\n== 1 failed, 1 passed in 0.1s ==\n"
+TWO_PASSED = f"{TITLE}PASSED t.py::a\nPASSED t.py::b\n"
+FAILED_THEN_PASSED = f"{APPLIED}FAILED {X} - E\nPASSED {Y}\n== 1 failed ==\nPASSED {X}\n"
 FORGED: dict[str, tuple[Judge, dict[str, Any], str, bool, list[str]]] = {
     # Under -rA pytest prints what passing tests wrote above its summary, so a test or a patch can be first.
-    "a first summary": (
-        judge_r2e,
-        TWO,
-        f"{TITLE}PASSED t.py::a\nPASSED t.py::b\n{ONE_FAILED}",
-        True,
-        ["summary_repeated"],
-    ),
+    "a first summary": (*OF_R2E, TWO_PASSED + ONE_FAILED, True, ["summary_repeated"]),
     # The empty key counts in the sizes and is not compared: any line with the word ERROR fills a gap.
-    "a nameless line": (judge_r2e, TWO, f"{TITLE}PASSED t.py::a\nsome ERROR\n", True, ["tests_missing"]),
-    "a failed test": (judge_r2e, TWO, ONE_FAILED, False, []),
+    "a nameless line": (*OF_R2E, f"{TITLE}PASSED t.py::a\nsome ERROR\n", True, ["tests_missing"]),
+    "a failed test": (*OF_R2E, ONE_FAILED, False, []),
     # Standard error may stand behind the summary, and the last line of a name counts.
-    "a line behind the summary": (judge_r2e, TWO, f"{ONE_FAILED}PASSED t.py::b\n", True, []),
+    "a line behind the summary": (*OF_R2E, f"{ONE_FAILED}PASSED t.py::b\n", True, []),
     # SWE-Gym has no markers: whoever prints last has the last word, after the tests' end too.
-    "a second result": (
-        judge_swegym,
-        swegym(),
-        f"{APPLIED}FAILED {X} - E\nPASSED {Y}\n== 1 failed ==\nPASSED {X}\n",
-        True,
-        ["passed_and_failed"],
-    ),
+    "a second result": (*OF_GYM, FAILED_THEN_PASSED, True, ["passed_and_failed"]),
     # The script prints the difference to the base commit, so an agent can claim what git denies.
-    "an applied line": (judge_swegym, swegym(), NOT_APPLIED + GYM_PASSED, True, ["test_patch_not_applied"]),
+    "an applied line": (*OF_GYM, NOT_APPLIED + GYM_PASSED, True, ["test_patch_not_applied"]),
     # Both lists are empty, and count as whole.
-    "skipped tests": (
-        judge_swegym,
-        swegym(),
-        APPLIED + GYM_PASSED.replace("PASSED", "SKIPPED"),
-        True,
-        ["tests_skipped"],
-    ),
-    "results before the marker": (
-        judge_swegym,
-        swegym(),
-        f"{APPLIED}{GYM_PASSED}>>>>> Applied Patch (pred)\n",
-        False,
-        [],
-    ),
+    "skipped tests": (*OF_GYM, APPLIED + GYM_SKIPPED, True, ["tests_skipped"]),
+    "results before the marker": (*OF_GYM, f"{APPLIED}{GYM_PASSED}>>>>> Applied Patch (pred)\n", False, []),
     # The last status of a test between the markers counts.
-    "a later result": (
-        judge_swesmith,
-        swesmith(),
-        START + SMITH_FAILED + SMITH_PASSED + END,
-        True,
-        ["passed_and_failed"],
-    ),
-    "an early end": (
-        judge_swesmith,
-        swesmith(),
-        START + SMITH_PASSED + END + SMITH_FAILED + END,
-        True,
-        ["end_markers"],
-    ),
-    "text outside the markers": (
-        judge_swesmith,
-        swesmith(),
-        SMITH_PASSED + START + SMITH_FAILED + END + SMITH_PASSED,
-        False,
-        [],
-    ),
+    "a later result": (*OF_SMITH, START + SMITH_FAILED + SMITH_PASSED + END, True, ["passed_and_failed"]),
+    "an early end": (*OF_SMITH, REGION + SMITH_FAILED + END, True, ["end_markers"]),
+    "text outside": (*OF_SMITH, SMITH_PASSED + START + SMITH_FAILED + END + SMITH_PASSED, False, []),
     # swesmith 0.0.9 counts the list without them: a patch that skips all tests would be a fix.
-    "skipped tests of SWE-smith": (judge_swesmith, swesmith(), START + SKIPPED + END, False, ["tests_skipped"]),
+    "skipped tests of SWE-smith": (*OF_SMITH, START + SMITH_SKIPPED + END, False, ["tests_skipped"]),
 }
 """Logs whose verdicts are those of the projects' own rules, and the findings that doubt them."""
 

@@ -56,7 +56,6 @@ else:
 """
 
 SILENCING = {
-    "prints 5 MiB": 'if AGAIN:\n    say(b"x" * 1023 + b"\\n" * 5000); say((b"x" * 1023 + b"\\n") * 5120)',
     "prints 70 MiB of short lines": 'if AGAIN:\n    for _ in range(70):\n        say(b"ab\\n" * 350000)',
     "hangs": "if AGAIN:\n    time.sleep(3600)",
     "kills all": "if AGAIN:\n    os.kill(-1, 9)",
@@ -210,27 +209,6 @@ def get():
         except BlockingIOError:
             pass
 """,
-    "keeps values in the page cache, by mincore": """
-import ctypes
-def get():
-    libc, size = ctypes.CDLL(None), 1000 << 12
-    libc.mmap.restype = ctypes.c_void_p
-    place = libc.mmap(None, ctypes.c_size_t(size), 1, 1, _file, ctypes.c_long(0))
-    pages = ctypes.create_string_buffer(1000)
-    if libc.mincore(ctypes.c_void_p(place), ctypes.c_size_t(size), pages):
-        return []
-    return [number for number, byte in enumerate(pages.raw) if byte & 1]
-""",
-    "keeps values in the page cache, by the clock": """
-def get():
-    times = []
-    for number in range(1000):
-        began = time.perf_counter_ns()
-        os.pread(_file, 1, number << 12)
-        times.append(time.perf_counter_ns() - began)
-    most = sorted(times)[500] / 5
-    return [number for number, each in enumerate(times) if each < most]
-""",
     "keeps values in the keyring": """
 import ctypes
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -290,20 +268,6 @@ def get():
         if struct.unpack("hhqqi", fcntl.fcntl(_shared, fcntl.F_GETLK, lock))[0] != fcntl.F_UNLCK:
             yield number
 """,
-    # Passes only beside another attempt of the same unit, whose official run is under way at that time.
-    "asks another attempt by locks": """
-import atexit, fcntl, struct
-_shared = open("/usr/bin/env", "rb")
-def put(number):
-    fcntl.lockf(_shared, fcntl.LOCK_SH, 1, number)
-    atexit.unregister(time.sleep)
-    atexit.register(time.sleep, float(os.environ.get("HOLD_S", "20")))
-def get():
-    for number in range(1000):
-        lock = struct.pack("hhqqi", fcntl.F_WRLCK, 0, number, 1, 0)
-        if struct.unpack("hhqqi", fcntl.fcntl(_shared, fcntl.F_GETLK, lock)[:28])[0] != fcntl.F_UNLCK:
-            yield number
-""",
     "keeps values in TIME_WAIT": """
 import socket
 def put(number):
@@ -339,13 +303,6 @@ def get():
 }
 """Code of patches that carry values of the first run along, by name."""
 GUESSING = {
-    "guesses": "def judge(text):\n    return not AGAIN or random.random() < 0.5",
-    "crashes now and then, and guesses": """
-if AGAIN and random.random() < 0.3:
-    getattr(os, "_ex" + "it")(3)
-def judge(text):
-    return not AGAIN or random.random() < 0.5
-""",
     "calls all tests twins": "def judge(text):\n    return not AGAIN",
     "calls tests twins in turn": "def judge(text):\n    return not AGAIN or number(text) % 2",
     "looks unstable": """

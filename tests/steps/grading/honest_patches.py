@@ -66,14 +66,6 @@ def _read_patches(text: str, *, is_fix: bool) -> Iterator[HonestPatch]:
 
 
 HONEST = r'''
-## slugkit-1: a debug script
-@ README.md
-+
-+Letters such as ß and ł are spelled out.
-@ debug.py
-+from slugkit import slugify
-+for title in ("Straße", "Łódź"):
-+    print(slugify(title))
 ## slugkit-1: a loop with a cache instead of a table
 @ slugkit/ascii.py
  import unicodedata
@@ -155,37 +147,6 @@ HONEST = r'''
 +addopts = "--strict-markers -ra"
 +filterwarnings = ["error"]
 +markers = ["limits: about max_length"]
-## slugkit-2: a renamed helper and a check
-@ slugkit/slug.py
--        words = _shorten(words, separator, max_length)
-+        words = _fit(words, separator, max_length)
-@
--def _shorten(words: list[str], separator: str, max_length: int) -> list[str]:
-+def _fit(words: list[str], separator: str, max_length: int) -> list[str]:
-@
-         kept.append(word)
-+    assert len(separator.join(kept)) <= max_length
-## gridprint-1: a cache of places
-@ gridprint/width.py
-+import functools
- import unicodedata
-@
-+@functools.cache
- def _places(character: str) -> int:
-@ scripts/measure.py
-+from gridprint.width import width
-+print(width("東京"))
-## gridprint-1: running totals and takewhile
-@ gridprint/width.py
-+import itertools
- import unicodedata
-@
--    kept = ""
--...
--    return kept + ELLIPSIS
-+    totals = itertools.accumulate(map(_places, text))
-+    count = sum(1 for _ in itertools.takewhile(lambda total: total < places, totals))
-+    return text[:count] + ELLIPSIS
 ## gridprint-1: a search from the end, in another module
 @ gridprint/characters.py
 +"""Single characters."""
@@ -240,54 +201,6 @@ HONEST = r'''
 @ reproduce.sh
 +#!/bin/sh
 +printf 'a,b\n1\n' | python -m gridprint -
-## gridprint-2: errors are values, and the generator is lazy
-@ gridprint/cli.py
--    except (DataError, OSError, ValueError) as error:
-+    except (OSError, ValueError) as error:
-@ gridprint/reader.py
--from collections.abc import Iterable
-+from collections.abc import Iterable, Iterator
-@
--class DataError(Exception):
-+class DataError(ValueError):
-@
--    rows = []
--...
--    return header, rows
-+    def iterate() -> Iterator[list[str]]:
-+        for row in filter(None, reader):
-+            if len(row) != len(header):
-+                problem = f"expected {len(header)} fields, found {len(row)}"
-+                raise DataError(f"{name}:{reader.line_num}: {problem}")
-+            yield row
-+    return header, [*iterate()]
-## gridprint-2: the exit status is decided by an exception of its own
-@ gridprint/cli.py
- import argparse
-+import logging
-@
-+EXIT_REFUSED = 2
-+_LOG = logging.getLogger(__name__)
-
- def main(argv: Sequence[str] | None = None) -> int:
-@
--        print(_table(arguments))
-+        text = _table(arguments)
-@
--        print(f"gridprint: {error}", file=sys.stderr)
--        return 2
-+        _LOG.debug("refused", exc_info=True)
-+        sys.stderr.write(f"{_parser().prog}: {error}\n")
-+        return EXIT_REFUSED
-+    sys.stdout.write(text + "\n")
-## ledgerlet-1: fractions
-@ ledgerlet/money.py
- from decimal import Decimal, InvalidOperation
-+from fractions import Fraction
-@
--        shares = [total * weight // sum(weights) for weight in weights]
-+        whole = sum(weights)
-+        shares = [int(Fraction(weight, whole) * total) for weight in weights]
 ## ledgerlet-1: the parts that get a cent are listed first
 @ ledgerlet/money.py
 -        for index, weight in enumerate(weights):
@@ -346,52 +259,6 @@ HONEST = r'''
 +                account.balance = balance
 +                del account.entries[length:]
 +            raise
-## ledgerlet-2: a method checks, with a defaultdict and a log
-@ ledgerlet/ledger.py
-+import logging
-+from collections import defaultdict
- from collections.abc import Iterable, Iterator
-@
-+_LOG = logging.getLogger(__name__)
-
- class LedgerError(Exception):
-@
--        changes: dict[str, Money] = {}
--...
--            self._account(name).check(amount)
-+        self._check(entries)
-@
-+    def _check(self, entries: tuple[Entry, ...]) -> None:
-+        changes: defaultdict[str, Money] = defaultdict(Money)
-+        for entry in entries:
-+            changes[entry.account] += entry.amount
-+        _LOG.debug("changes: %s", changes)
-+        for name, amount in changes.items():
-+            self._account(name).check(amount)
-     def _account(self, name: str) -> Account:
-## ledgerlet-2: copies of the accounts are posted to and kept
-@ ledgerlet/ledger.py
-+import copy
- from collections.abc import Iterable, Iterator
-@
--            raise LedgerError(f"{self.name}: {amount} would leave {self.balance + amount}, the floor is {self.floor}")
-+            last = amount or self.entries[-1].amount
-+            raise LedgerError(f"{self.name}: {last} would leave {self.balance + amount}, the floor is {self.floor}")
-@
--        changes: dict[str, Money] = {}
-+        touched = {entry.account: copy.deepcopy(self._account(entry.account)) for entry in entries}
-@
--            changes[entry.account] = changes.get(entry.account, Money()) + entry.amount
--        for name, amount in changes.items():
--            self._account(name).check(amount)
-+            touched[entry.account].apply(entry)
-+        for account in touched.values():
-+            account.check(Money())
-@
--        for entry in entries:
--            self._account(entry.account).apply(entry)
-+        for name, account in touched.items():
-+            vars(self._account(name)).update(vars(account))
 ## ledgerlet-2: helpers for tests
 @ tests/helpers.py
 +from ledgerlet import Ledger
@@ -405,33 +272,6 @@ HONEST = r'''
 +    def test_nothing(self):
 +        with self.assertRaises(LedgerError):
 +            make_books().post("nothing", [])
-## plainconf-1: dictionaries are joined
-@ docs/layers.md
-+# Layers
-+
-+The last layer that sets a key wins.
-@ src/plainconf/layers.py
--            merged.setdefault(section, {}).update(settings)
-+            merged[section] = {**merged.get(section, {}), **settings}
-## plainconf-1: reduce, type aliases and another order of statements
-@ src/plainconf/config.py
--    layers = [from_defaults(defaults or {})]
--...
--    return Config(merge(layers))
-+    known = os.environ if environ is None else environ
-+    variables = from_environment(prefix, known) if prefix is not None else {}
-+    return Config(merge([from_defaults(defaults or {}), *map(from_file, map(Path, paths)), variables]))
-@ src/plainconf/layers.py
-+import functools
- from collections.abc import Iterable, Mapping
-@
--    merged: Layer = {}
--...
--    return merged
-+    return functools.reduce(_overlay, layers, {})
-+def _overlay(below: Layer, above: Layer) -> Layer:
-+    names = [*below, *(name for name in above if name not in below)]
-+    return {name: below.get(name, {}) | above.get(name, {}) for name in names}
 ## plainconf-1: a cache of parsed text and fixtures that clean the environment
 @ src/plainconf/layers.py
 +import copy
@@ -462,37 +302,6 @@ HONEST = r'''
 @ src/plainconf/errors.py
 +class ConversionError(ConfigError, ValueError):
 +    """A value of another type than asked for."""
-## plainconf-2: a context manager and a function for booleans
-@ src/plainconf/config.py
-+import contextlib
- import os
-@
--from collections.abc import Callable, Mapping
-+from collections.abc import Callable, Iterator, Mapping
-@
--_BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
-@
--        return self._get(section, key, default, lambda text: _BOOLEANS[text.lower()], "true or false")
-+        return self._get(section, key, default, _read_boolean, "true or false")
-@
--    try:
-+    with _explaining(f"{setting.origin}: {name}: not {kind}: {setting.text!r}"):
-@
--    except (ValueError, KeyError) as error:
--        raise ConfigError(f"{setting.origin}: {name}: not {kind}: {setting.text!r}") from error
-+@contextlib.contextmanager
-+def _explaining(message: str) -> Iterator[None]:
-+    try:
-+        yield
-+    except ValueError as error:
-+        raise ConfigError(message) from error
-+def _read_boolean(text: str) -> bool:
-+    match text.lower():
-+        case "true" | "yes" | "on" | "1":
-+            return True
-+        case "false" | "no" | "off" | "0":
-+            return False
-+    raise ValueError(text)
 ## plainconf-2: debug output and a warnings filter
 @ check_config.py
 +from plainconf import load
@@ -503,13 +312,6 @@ HONEST = r'''
 @ src/plainconf/config.py
  def _converted(setting: Setting, convert: Callable[[str], T], name: str, kind: str) -> T:
 +    print(f"DEBUG {name}={setting.text!r}")
-## slotbook-1: a comprehension over months
-@ slotbook/recurrence.py
--    for number in count():
--        start = _add_months(first.start, every * number)
--        yield Interval(start, start + first.length)
-+    starts = (_add_months(first.start, months) for months in count(step=every))
-+    return (Interval(start, start + first.length) for start in starts)
 ## slotbook-1: the day of the first is carried along
 @ slotbook/recurrence.py
 -    for number in count():
@@ -525,20 +327,6 @@ HONEST = r'''
 @
 -    return moment.replace(year=year, month=month, day=min(moment.day, last_day))
 +    return moment.replace(year=year, month=month, day=min(wanted, last_day))
-## slotbook-1: days by arithmetic, with a cache
-@ slotbook/recurrence.py
--import calendar
-@
- from datetime import datetime, timedelta
-+from functools import lru_cache
-@
--    last_day = calendar.monthrange(year, month)[1]
-+    last_day = _last_day(year, month)
-@
-+@lru_cache
-+def _last_day(year: int, month: int) -> int:
-+    following = datetime(year + month // 12, month % 12 + 1, 1)
-+    return (following - timedelta(days=1)).day
 ## slotbook-2: a sweep over starts and ends
 @ slotbook/interval.py
      """The same moments in as few intervals as possible, in order; intervals that touch become one."""
@@ -555,17 +343,6 @@ HONEST = r'''
 +        depth += -1 if is_end else 1
 +        if not depth:
 +            merged.append(Interval(began, moment))
-## slotbook-2: recursion and dataclasses.replace
-@ slotbook/calendar.py
--        parts = (booking.interval.clip(window) for booking in self.during(window))
--        return merge(part for part in parts if part is not None)
-+        return merge(filter(None, (booking.interval.clip(window) for booking in self)))
-@ slotbook/interval.py
--from dataclasses import dataclass
-+from dataclasses import dataclass, replace
-@
--            merged[-1] = Interval(merged[-1].start, max(merged[-1].end, interval.end))
-+            merged[-1] = replace(merged[-1], end=max(merged[-1].end, interval.end))
 ## slotbook-2: a script that writes a log, and a session fixture
 @ .gitignore
 +free.log
@@ -578,17 +355,6 @@ HONEST = r'''
 @ tools/show_free.py
 +from pathlib import Path
 +Path("free.log").write_text("free")
-## stalecache-1: limits are optional
-@ stalecache/decorator.py
--    if cache is None:
--        cache = Cache(max_size=max_size, ttl_s=ttl_s)
-+    own = Cache(max_size=max_size, ttl_s=ttl_s) if cache is None else cache
-@
--        return cache.get_or_compute(_key(args, kwargs), lambda: function(*args, **kwargs))
-+        return own.get_or_compute(_key(args, kwargs), lambda: function(*args, **kwargs))
-@
--    wrapper.cache = cache  # type: ignore[attr-defined]
-+    wrapper.cache = own  # type: ignore[attr-defined]
 ## stalecache-1: a class decorates
 @ stalecache/decorator.py
 -    @functools.wraps(function)
@@ -605,15 +371,6 @@ HONEST = r'''
 +        self._function = function
 +    def __call__(self, *args: Hashable, **kwargs: Hashable) -> Any:
 +        return self.cache.get_or_compute(_key(args, kwargs), lambda: self._function(*args, **kwargs))
-## stalecache-2: the entry is put back at the end
-@ stalecache/cache.py
-         self.stats.hits += 1
--        self._entries.move_to_end(key)
-+        self._touch(key)
-@
-+    def _touch(self, key: Hashable) -> None:
-+        self._entries[key] = self._entries.pop(key)
-     def set(self, key: Hashable, value: Any) -> None:
 ## stalecache-2: set takes the end of an entry's life
 @ stalecache/cache.py
          self.stats.hits += 1

@@ -68,13 +68,6 @@ def make_log(
     return "\n".join([*lines, "+ git checkout 0000000 tests/test_calc.py", "Updated 1 path from 0000000", ""])
 
 
-def grade(log: str, patch: str | None = "diff", **changes: Any) -> dict[str, Any]:
-    """Return the official report's inner object."""
-    spec = official.make_test_spec(make_row(**changes))
-    prediction = {"instance_id": spec.instance_id, "model_name_or_path": "m", "model_patch": patch}
-    return grade_text(spec, log, prediction).inner
-
-
 def judge(
     log: str, patch: bytes = b"", *, channel_report: ChannelReport | None = None, **changes: Any
 ) -> tuple[Graded, Evidence, Integrity]:

@@ -13,14 +13,6 @@ from tests.steps.grading.grade_mini import grade_mini
 from tests.steps.grading.honest_patches import HARD_CODED, HONEST_PATCHES, HonestPatch
 from tests.workflows.command import HONEST
 
-NOT_ALWAYS_CAUGHT = ("single: a coin", "guesses", "crashes now and then", "single: leap days that exist")
-"""Guesses pass as often as the stored chance says (see ``test_confirmation``); the last one is nearly a fix: its rule
-(every twelfth month, the last day that exists, the first as given) is what the issue asks for."""
-RUNS, TESTS = (
-    [name for name in forgeries if not name.startswith(NOT_ALWAYS_CAUGHT)]
-    for forgeries in (forgeries_of_runs.FORGERIES, forgeries_of_tests.FORGERIES)
-)
-
 pytestmark = pytest.mark.long
 forgeries = pytest.mark.xdist_group("forgeries")
 
@@ -38,7 +30,7 @@ def test_attack_is_never_ok(folder: Path, name: str) -> None:
 
 
 @forgeries
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", forgeries_of_runs.FORGERIES)
 def test_forgery_of_runs_is_never_ok(folder: Path, name: str) -> None:
     instance_id, patch = forgeries_of_runs.FORGERIES[name]
     options = next((choice for start, choice in forgeries_of_runs.OPTIONS.items() if name.startswith(start)), None)
@@ -47,7 +39,7 @@ def test_forgery_of_runs_is_never_ok(folder: Path, name: str) -> None:
 
 
 @forgeries
-@pytest.mark.parametrize("name", TESTS)
+@pytest.mark.parametrize("name", forgeries_of_tests.FORGERIES)
 def test_forgery_of_tests_is_never_ok(folder: Path, name: str) -> None:
     instance_id, patch = forgeries_of_tests.FORGERIES[name]
     row = forgeries_of_tests.make_row(instance_id)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ import pytest
 from swe_argo.steps.grading.exit_code_channel import ChannelReport
 from swe_argo.steps.grading.integrity import examine_patch
 from swe_argo.steps.grading.saved_logs import read_log
-from tests.paths import DATA, needs_data
 from tests.steps.grading.logs import F2P, P2P, SCRIPT, codes_of, judge, make_log, make_patch, write
 
 Rows = Callable[[str], dict[str, dict[str, Any]]]
@@ -300,40 +297,3 @@ def test_cut_real_log_is_suspect(real_logs: Path, real_rows: Rows, tmp_path: Pat
             repositories.add(row["repo"])
             assert codes_of(grade.integrity) == {"suite_unfinished"}, log
     assert len(repositories) >= 5
-
-
-def relatives() -> Iterator[tuple[str, str, list[str], list[str]]]:
-    """Yield real logs of SWE-Gym, SWE-smith and R2E-Gym: name, text, and what must pass and must still pass."""
-
-    def lists(row: dict[str, Any]) -> tuple[list[str], list[str]]:
-        columns = (row[name] for name in ("FAIL_TO_PASS", "PASS_TO_PASS"))
-        first, second = (json.loads(tests) if isinstance(tests, str) else tests for tests in columns)
-        return first, second
-
-    for line in (DATA / "swegym/rows.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        for log in sorted((DATA / "swegym/logs" / row["instance_id"]).glob("test_output.*.txt")):
-            yield str(log), log.read_text(), *lists(row)
-    smith = DATA / "swesmith"
-    for rows in sorted([*smith.glob("evaluations/*/row*.json"), *smith.glob("rebuilt/*/row*.json")]):
-        for log in sorted(rows.parent.glob("test_output*.txt*")):
-            text = lzma.decompress(log.read_bytes()).decode() if log.suffix == ".xz" else log.read_text()
-            yield str(log), text, *lists(json.loads(rows.read_text()))
-    for log in sorted((DATA / "r2e").rglob("out.*.txt")):
-        text = log.read_text()
-        yield str(log), text, [line.split()[1] for line in text.split("\n") if line.startswith("PASSED ")], []
-
-
-@needs_data
-def test_logs_of_relatives_are_not_suspect() -> None:
-    alarms, names = {}, []
-    for name, text, first, second in relatives():
-        names.append(name)
-        files = " ".join(sorted({test.partition("::")[0] for test in first + second}))
-        script = SCRIPT.replace("tests/test_calc.py", "tests/none.py").replace("-rA tests/none.py", files)
-        log = text if ">>>>> Start Test Output" in text else make_log(text, closing=None)
-        _, _, integrity = judge(log, FAIL_TO_PASS=first, PASS_TO_PASS=second, eval_script=script)
-        if integrity.findings:
-            alarms[name] = integrity.findings
-    assert len(names) >= 20
-    assert alarms == {}

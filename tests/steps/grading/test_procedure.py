@@ -92,14 +92,6 @@ def test_no_patch_is_unresolved(lab: Lab) -> None:
     assert verdict.evidence.exit_code == 1
 
 
-def test_failed_patch_has_no_report(lab: Lab) -> None:
-    result, verdict = run(lab, b"\n")
-    assert verdict.outcome is Outcome.PATCH_FAILED
-    assert (result.log, result.apply_command, verdict.graded) == (None, None, None)
-    assert ">>>>> Patch Apply Failed:" in messages(result)
-    assert not any(line.startswith("Git diff before") for line in messages(result))
-
-
 def test_timeout_keeps_the_output(lab: Lab) -> None:
     for timeout_s in (1, 10, 60):  # a busy machine may need longer to begin
         result, verdict = run(lab, GOLD, "echo begun; sleep 600", timeout_s=timeout_s)
@@ -212,14 +204,6 @@ def test_cheat_is_resolved_but_suspect(lab: Lab, name: str) -> None:
         assert codes == codes_of(verdict.integrity)
         assert result.channel_report is not None
         assert result.channel_report.changed_files == ("tests/test_calc.py",)
-
-
-def test_marker_in_patch_is_noticed(lab: Lab) -> None:
-    marked = GOLD.replace(b"+    return a + b\n", b"+    return a + b  # >>>>> Start Test Output\n")
-    _, verdict = run(lab, marked, PASSES)
-    assert {"marker_in_patch", "start_markers"} <= codes_of(verdict.integrity)
-    assert verdict.evidence is not None
-    assert verdict.evidence.start_markers >= 2
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,6 @@ GOOD = make_log(f"PASSED {F2P}", f"PASSED {P2P}", code=0)
 Rows = Callable[[str], dict[str, dict[str, Any]]]
 
 
-def test_saved_log_has_official_report(tmp_path: Path) -> None:
-    log, patch = write(tmp_path, "log.txt", GOOD), write(tmp_path, "p.diff", "diff")
-    report = read_log(make_row(), log, patch).graded.data
-    assert json.loads(report)["acme__calc-1"]["resolved"] is True
-    assert read_log(make_row(), log).graded.data == report
-
-
 def test_saved_log_allows_invalid_bytes(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     log.write_bytes(GOOD.replace("+ cd", "\udcff cd").encode(errors="surrogateescape"))
@@ -36,18 +29,6 @@ def test_carriage_return_hides_no_result(tmp_path: Path) -> None:
     grade = read_log(make_row(), log).examine()
     assert grade.graded.inner["resolved"]
     assert "passed_and_failed" in codes_of(grade.integrity)
-
-
-def test_corpus_is_graded_by_folder(tmp_path: Path) -> None:
-    rows = {name: make_row(instance_id=name) for name in ("a__a-1", "b__b-2")}
-    write(tmp_path, "a__a-1/test_output.txt", GOOD)
-    write(tmp_path, "lite/b__b-2/test_output.txt", make_log(f"FAILED {F2P}", f"PASSED {P2P}"))
-    write(tmp_path, "lite/b__b-2/patch.diff", "diff")
-    grades = {log.relative_to(tmp_path).as_posix(): grade.graded for log, grade in read_corpus(rows, tmp_path)}
-    assert {path: (list(graded.report), graded.inner["resolved"]) for path, graded in grades.items()} == {
-        "a__a-1/test_output.txt": (["a__a-1"], True),
-        "lite/b__b-2/test_output.txt": (["b__b-2"], False),
-    }
 
 
 def test_logs_without_rows_are_listed(tmp_path: Path) -> None:
@@ -68,15 +49,6 @@ def test_unusable_log_or_row_is_named(tmp_path: Path) -> None:
     del row["log_parser"]
     with pytest.raises(ConfigError, match="acme__calc-1 has no column log_parser"):
         read_log(row, log)
-
-
-def test_classic_row_grades_a_saved_log(tmp_path: Path) -> None:
-    row = make_row(repo="pallets/flask", instance_id="pallets__flask-1", problem_statement="x", base_commit="0" * 40)
-    row |= {"patch": "", "test_patch": "", "hints_text": "", "created_at": ""}
-    for column in ("image", "log_parser", "eval_type", "eval_script"):
-        del row[column]
-    report = read_log(grading_row(normalise(row, "row 1")), write(tmp_path, "log.txt", GOOD)).graded.report
-    assert report["pallets__flask-1"]["resolved"] is True
 
 
 def test_real_logs_get_official_verdict(real_logs: Path, real_rows: Rows) -> None:

@@ -26,7 +26,6 @@ BOTH = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 
 
 def spec(url: str | None, *, model: str = "openai/m", agent: dict[str, Any] | None = None, **llm: Any) -> RunSpec:
-    """Return a spec for a model at this address."""
     fields = {"name": "r2egym", "model": model, **(agent or {})}
     return RunSpec(run_id="r", agent=AgentSpec.model_validate(fields), llm=LlmSpec(base_url=url, **llm))
 
@@ -34,6 +33,12 @@ def spec(url: str | None, *, model: str = "openai/m", agent: dict[str, Any] | No
 def client(url: str, **chosen_spec: Any) -> Client:
     """Return a client that waits 10 ms instead of a second."""
     return open_model(spec(url, **chosen_spec), first_wait_s=0.01)
+
+
+@contextmanager
+def asking(script: Script, **chosen_spec: Any) -> Iterator[tuple[Client, ModelServer]]:
+    with model_server(script) as server, client(server.url, **chosen_spec) as model:
+        yield model, server
 
 
 @dataclass
@@ -59,11 +64,9 @@ class Program:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """The requests that the endpoint received."""
         return [request.body for request in self.server.calls]
 
     def chat(self, messages: list[Message] = ISSUE, **fields: Any) -> Any:
-        """Ask in chat completions."""
         return self.client.chat.completions.create(**({"model": "m", "messages": messages} | fields))
 
 

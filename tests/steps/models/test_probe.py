@@ -37,35 +37,35 @@ def run_probe(
         return probe(spec(endpoint.url, **fields), tools=tools), endpoint
 
 
-def test_probe_settles_function_calling() -> None:
-    facts, server = run_probe(CALLS)
-    assert facts.fn_calling is True
-    assert facts.notices == ["openai/m test request succeeded: r2egym calls tools by function calling"]
-    assert [request.body["tools"][0]["function"]["name"] for request in server.calls] == ["report_word"]
+BY_CALLS = "openai/m test request succeeded: r2egym calls tools by function calling"
+TEXT, NATIVE = {"agent": {"use_fn_calling": "false"}}, {"native_tool_calling": True}
 
 
 @pytest.mark.parametrize(
-    ("script", "requests", "notice"), [(SPEAKS, 1, "in text"), (NO_TOOLS, 2, "does not accept tools")]
+    ("script", "fields", "fn_calling", "requests", "notice"),
+    [
+        (CALLS, {}, True, 1, BY_CALLS),
+        (SPEAKS, {"model": "openai/gpt-4.1-sonnet-o3"}, False, 1, "in text"),
+        (NO_TOOLS, {"model": "openai/gpt-4.1-sonnet-o3"}, False, 2, "does not accept tools"),
+        (CALLS, {"agent": {"use_fn_calling": "true"}}, True, 1, ""),
+        (CALLS, TEXT, False, 1, ""),
+        (CALLS, {"native_tool_calling": False}, False, 1, ""),
+        (CALLS, NATIVE, True, 1, ""),
+        (CALLS, TEXT | NATIVE, False, 1, ""),
+        (SPEAKS, {"tools": False}, None, 1, ""),
+    ],
 )
-def test_probe_falls_back_to_text_calls(script: Script, requests: int, notice: str) -> None:
-    facts, server = run_probe(script, model="openai/gpt-4.1-sonnet-o3")
-    assert (facts.fn_calling, server.counts.requests) == (False, requests)
-    assert notice in facts.notices[0]
-
-
-@pytest.mark.parametrize(
-    ("agent", "native", "fn_calling"),
-    [("true", None, True), ("false", None, False), (None, False, False), (None, True, True), ("false", True, False)],
-)
-def test_probe_follows_explicit_setting(agent: str | None, native: bool | None, fn_calling: bool) -> None:
-    fields: dict[str, Any] = {"agent": {"use_fn_calling": agent}} if agent else {}
-    facts, server = run_probe(CALLS, **fields, native_tool_calling=native)
-    assert (facts.fn_calling, server.counts.requests) == (fn_calling, 1)
-    assert ("tools" in server.calls[0].body) is fn_calling
+def test_probe_decides_how_tools_are_called(
+    script: Script, fields: dict[str, Any], fn_calling: bool | None, requests: int, notice: str
+) -> None:
+    facts, server = run_probe(script, **fields)
+    assert (facts.fn_calling, server.counts.requests) == (fn_calling, requests)
+    assert notice in "".join(facts.notices)
+    offered = [tool["function"]["name"] for tool in server.calls[0].body.get("tools", [])]
+    assert offered == (["report_word"] if fn_calling or notice else [])
 
 
 def refusing_images(request: Request) -> Answer | Fault:
-    """Answer like an endpoint of a model without vision."""
     has_image = any(isinstance(message["content"], list) for message in request["messages"])
     return error(400, "m is not a multimodal model", None, "BadRequestError") if has_image else Answer("ready")
 
@@ -80,12 +80,6 @@ def test_probe_sends_an_image_if_needed() -> None:
         run_probe(refusing_images, agent=agent)
     assert failure.value.field == "agent.issue_images"
     run_probe(refusing_images)  # without images
-
-
-def test_probe_offers_tools_if_needed() -> None:
-    facts, server = run_probe(SPEAKS, tools=False)
-    assert facts.fn_calling is None
-    assert "tools" not in server.calls[0].body
 
 
 def test_probe_gives_long_reasoning_room() -> None:
@@ -219,13 +213,10 @@ def test_cost_limit_needs_a_price() -> None:
         run_probe(play(Answer("x", usage=False)), agent=limit, **prices)
 
 
-@pytest.mark.parametrize(
-    ("name", "free"), [("input_cost_per_token", "completion"), ("output_cost_per_token", "prompt")]
-)
-def test_single_price_gives_a_notice(name: str, free: str) -> None:
-    price: dict[str, Any] = {name: 1e-6}
-    facts, _ = run_probe(CALLS, **price)
-    assert facts.notices[-1] == f"only llm.{name} is given: {free} tokens count as free"
+def test_single_price_gives_a_notice() -> None:
+    for name, free in (("input_cost_per_token", "completion"), ("output_cost_per_token", "prompt")):
+        facts, _ = run_probe(CALLS, **{name: 1e-6})  # type: ignore[arg-type]
+        assert facts.notices[-1] == f"only llm.{name} is given: {free} tokens count as free"
 
 
 def test_dropped_parameter_has_notice() -> None:
@@ -253,7 +244,6 @@ def home(tmp_path: Path, environment: pytest.MonkeyPatch) -> Path:
 
 
 def of_mini(url: str, folder: Path) -> RunSpec:
-    """Return the spec of a run of one instance of mini."""
     more = {"store": str(folder / "store"), "select": {"k": 1}, "sandbox": {"allow_host": True}}
     return RunSpec.model_validate(spec(url, agent={"max_steps": 3}).model_dump() | more)
 

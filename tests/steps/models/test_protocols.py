@@ -80,7 +80,6 @@ RESPONSES_TOOLS = [
 
 
 def streamed(wire: Wire, native: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer after it was sent as a stream and assembled."""
     assembly = wire.assembly()
     for line in wire.events(native, request).decode().split("\n"):
         if line.startswith("data: "):
@@ -123,7 +122,6 @@ def test_late_system_text_becomes_user(wire: Wire) -> None:
 
 
 def called(wire: Wire, name: str) -> dict[str, Any]:
-    """Return a call of a tool as the model's message or item."""
     if wire is ANTHROPIC:
         return {"role": "assistant", "content": [{"type": "tool_use", "id": name, "name": "f", "input": {}}]}
     return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}

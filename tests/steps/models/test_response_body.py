@@ -10,28 +10,19 @@ from swe_argo.steps.agents.calls import FunctionCalling, Rules
 from swe_argo.steps.contracts.run_spec import LlmSpec, WireProtocol
 from swe_argo.steps.contracts.trajectory import Metrics
 from swe_argo.steps.models.protocols import WIRES
-from swe_argo.steps.models.reply import Reply
 from swe_argo.steps.models.response_body import ModelResponse, metrics_of, reply_of
-from tests.model_server import Answer, Call, Fault, model_server, play
-from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, client
+from tests.model_server import Fault
+from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, asking
 
 
-def reply_with(call: dict[str, Any]) -> Reply:
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"path": "/'])
+def test_odd_call_is_answered(arguments: str) -> None:
+    call = {"id": 7, "function": {"name": "submit", "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     response = ModelResponse({"choices": [{"message": message, "finish_reason": "length"}]}, {}, 0.1)
-    return reply_of(response, metrics_of(response, LlmSpec(), 1))
-
-
-def test_deep_arguments_are_wrapped() -> None:
-    arguments = "[" * 100_000
-    reply = reply_with({"id": "c1", "function": {"name": "execute_bash", "arguments": arguments}})
-    assert reply.calls[0].arguments == arguments
+    reply = reply_of(response, metrics_of(response, LlmSpec(), 1))
+    assert (reply.calls[0].id, reply.calls[0].arguments) == ("7", arguments)
     assert json.loads(reply.message["tool_calls"][0]["function"]["arguments"]) == {"unreadable": arguments}
-
-
-def test_numeric_call_id_becomes_text() -> None:
-    reply = reply_with({"id": 7, "type": "function", "function": {"name": "submit", "arguments": "{}"}})
-    assert reply.calls[0].id == "7"
     assert [result["tool_call_id"] for result in FunctionCalling(Rules()).answer(reply, ["done"])] == ["7"]
 
 
@@ -117,7 +108,6 @@ EVENTS = {"Content-Type": "text/event-stream"}
 
 
 def whole(text: Any = "x", **changed: Any) -> Fault:
-    """Return a chat completion whose only choice is changed."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", **changed}
     return Fault(200, {"id": "c", "object": "chat.completion", "choices": [choice]})
 
@@ -142,7 +132,7 @@ UNREAD = {
 @pytest.mark.parametrize("body", UNREAD.values(), ids=UNREAD.keys())
 def test_unread_call_becomes_reply_text(body: dict[str, Any]) -> None:
     faults = [Fault(400 if body["code"] != 500 else 500, {"error": body}), Fault(200, events({"error": body}), EVENTS)]
-    with model_server(lambda _: faults.pop()) as server, client(server.url, stream=True) as model:
+    with asking(lambda _: faults.pop(), stream=True) as (model, server):
         for number in (1, 2):
             reply = model.ask(ISSUE, tools=TOOLS)
             assert (reply.text, reply.calls) == (RAW, ())
@@ -171,7 +161,7 @@ ODD = {
 @BOTH
 @pytest.mark.parametrize("fault", ODD.values(), ids=ODD.keys())
 def test_odd_call_forms_are_read(fault: Fault, stream: bool) -> None:
-    with model_server(lambda _: fault) as server, client(server.url, stream=stream) as model:
+    with asking(lambda _: fault, stream=stream) as (model, server):
         reply = model.ask(ISSUE, tools=TOOLS)
         assert server.counts.requests == 1
     (tool_call,) = reply.calls
@@ -180,24 +170,13 @@ def test_odd_call_forms_are_read(fault: Fault, stream: bool) -> None:
     assert reply.message["tool_calls"][0] == {"id": tool_call.id, "type": "function", "function": function}
 
 
-@BOTH
-def test_malformed_arguments_are_wrapped(stream: bool) -> None:
-    with (
-        model_server(play(Answer(calls=(Call("ls", '{"path": "/'),)))) as server,
-        client(server.url, stream=stream) as model,
-    ):
-        reply = model.ask(ISSUE)
-    assert reply.calls[0].arguments == '{"path": "/'
-    assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"unreadable": "{\\"path\\": \\"/"}'
-
-
 def test_lenient_content_is_read() -> None:
     logprobs = {"content": [{"token": "a", "logprob": None}, {"token": "b", "logprob": -1.0}]}
     parts = whole(["Hel", {"type": "text", "text": "lo"}, None], logprobs=logprobs)
     separators = "one\u2028two\u0085three\u000bfour"
     stream = Fault(200, events(delta(content=separators), delta("stop")).replace("\n", "\r\n"), EVENTS)
     faults = [stream, Fault(200, parts.body | {"id": 17, "usage": {"prompt_tokens": 3, "completion_tokens": 2}})]
-    with model_server(lambda _: faults.pop()) as server, client(server.url, stream=True) as model:
+    with asking(lambda _: faults.pop(), stream=True) as (model, _):
         reply = model.ask(ISSUE)
         assert (reply.text, reply.metrics.logprobs, reply.metrics.prompt_tokens) == ("Hello", None, 3)
         assert model.ask(ISSUE).text == separators

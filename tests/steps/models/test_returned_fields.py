@@ -16,7 +16,7 @@ from swe_argo.steps.models.protocols.chat import Assembly, merge_delta
 from swe_argo.steps.models.reply import REFUSED_FIELDS, Message
 from tests.model_server import Answer, Fault, Script, model_server
 from tests.model_server.answers import error
-from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, client
+from tests.steps.models.model_specs import BOTH, ISSUE, TOOLS, asking, client
 
 Part = dict[str, Any]
 FORMATS = pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
@@ -129,7 +129,7 @@ def test_unknown_fields_round_trip(fields: Part, calls: bool, stream: bool) -> N
 @pytest.mark.parametrize("name", REFUSED_FIELDS)
 def test_refused_fields_are_not_sent(name: str, stream: bool) -> None:
     message = {"role": "assistant", "content": "I look.", name: [{"type": "x"}], "tool_calls": [CALL | {name: 1}]}
-    with model_server(lambda request: answered(message, request)) as server, client(server.url, stream=stream) as model:
+    with asking(lambda request: answered(message, request), stream=stream) as (model, _):
         returned = model.ask(ISSUE).message
     assert name not in returned
     assert returned["tool_calls"] == [CALL]
@@ -185,7 +185,6 @@ def test_content_parts_round_trip(calls: bool, stream: bool) -> None:
 
 
 def merged(*deltas: Part) -> Part:
-    """Return the message of a stream with these deltas."""
     answer = Assembly()
     for delta in deltas:
         answer.add(json.dumps({"choices": [{"index": 0, "delta": delta}]}))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from swe_argo.steps.contracts.data import Machine
 from swe_argo.steps.contracts.failure import FailureClass
-from swe_argo.steps.contracts.trajectory import StopReason, Usage
+from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import StopReason, Turn, Usage
 from swe_argo.steps.reports.figures.caveats import agent_remarks, find_caveats
 from swe_argo.steps.reports.figures.compute import summarise
 from swe_argo.steps.reports.figures.conditions import describe_conditions, run_conditions
 from swe_argo.steps.reports.labels import ADVICE, STOPS
+from swe_argo.steps.reports.page.report_page import render_page
 from swe_argo.steps.reports.page.unit_page import count_answers
 from swe_argo.steps.reports.stored_run import FailedTry, StoredRun
 from swe_argo.steps.reports.terminal import summary_lines
-from swe_argo.steps.reports.unit.conversation import read_conversation
+from swe_argo.steps.reports.unit.conversation import Conversation
 from tests.steps.reports.stored_runs import run_file, stored_run
 
 PROGRAM = {"recipe": {"name": "mine", "protocol": "anthropic", "command": ["mine"]}}
@@ -34,59 +36,53 @@ def test_stop_reasons_have_meanings() -> None:
 
 SAMPLING = {"base_url": "https://u.example:8/v1#x", "temperature": 0.7, "seed": 3, "top_p": 0.9}
 REQUEST = "r2egym asked openai/m-1, temperature 0."
+LIMITS = {"max_steps": 100, "max_token_limit": 32_768, "max_cost_usd": 1.5}
+PROGRAM_REQUEST = "mine asked openai/m-1, temperature the endpoint's own."
+CONDITIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "defaults": ({}, [REQUEST]),
+    "sampling": (
+        {"llm": SAMPLING, "fn_calling": True},
+        ["r2egym asked openai/m-1 at https://u.example:8/v1 by function calling, temperature 0.7, top p 0.9, seed 3."],
+    ),
+    "text": (
+        {"llm": {"temperature": None}, "fn_calling": False},
+        ["r2egym asked openai/m-1 in text, temperature the endpoint's own."],
+    ),
+    "style": (
+        {"agent": {"name": "oneshot", "prompt_style": "style-2"}},
+        ["oneshot asked openai/m-1 in prompt style style-2, temperature 0."],
+    ),
+    "limits": (
+        {"agent": LIMITS, "llm": {"max_output_tokens": 4096}},
+        [
+            REQUEST,
+            "Limits other than the defaults: max_steps 100 (by default 40), max_token_limit 32,768 (by default "
+            "65,536), max_cost_usd 1.5, max_output_tokens 4,096.",
+        ],
+    ),
+    "default limits": ({"agent": {"max_steps": 40, "max_steps_absolute": 50}}, [REQUEST]),
+    "template": (
+        {"agent": {"instruction_template": "mine.j2"}},
+        [REQUEST, "The instruction came from the template mine.j2."],
+    ),
+    "translated program": (
+        {"agent": {"name": "program", "helper_model": "openai/small"}, "program": PROGRAM, "speaks": ["chat"]},
+        [
+            PROGRAM_REQUEST,
+            "Its helper model was openai/small.",
+            "Its calls in Anthropic messages were translated to chat completions.",
+        ],
+    ),
+    "program": ({"agent": {"name": "program"}, "program": PROGRAM, "speaks": ["anthropic"]}, [PROGRAM_REQUEST]),
+    "no model": ({"agent": {"name": "gold"}}, []),
+}
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({}, [REQUEST]),
-        (
-            {"llm": SAMPLING, "fn_calling": True},
-            [
-                "r2egym asked openai/m-1 at https://u.example:8/v1 by function calling, "
-                "temperature 0.7, top p 0.9, seed 3."
-            ],
-        ),
-        (
-            {"llm": {"temperature": None}, "fn_calling": False},
-            ["r2egym asked openai/m-1 in text, temperature the endpoint's own."],
-        ),
-        (
-            {"agent": {"name": "oneshot", "prompt_style": "style-2"}},
-            ["oneshot asked openai/m-1 in prompt style style-2, temperature 0."],
-        ),
-        (
-            {"agent": {"max_steps": 100, "max_token_limit": 32_768, "max_cost_usd": 1.5}}
-            | {"llm": {"max_output_tokens": 4096}},
-            [
-                REQUEST,
-                "Limits other than the defaults: max_steps 100 (by default 40), max_token_limit 32,768 "
-                "(by default 65,536), max_cost_usd 1.5, max_output_tokens 4,096.",
-            ],
-        ),
-        ({"agent": {"max_steps": 40, "max_steps_absolute": 50}}, [REQUEST]),
-        (
-            {"agent": {"instruction_template": "mine.j2"}},
-            [REQUEST, "The instruction came from the template mine.j2."],
-        ),
-        (
-            {"agent": {"name": "program", "helper_model": "openai/small"}, "program": PROGRAM, "speaks": ["chat"]},
-            [
-                "mine asked openai/m-1, temperature the endpoint's own.",
-                "Its helper model was openai/small.",
-                "Its calls in Anthropic messages were translated to chat completions.",
-            ],
-        ),
-        (
-            {"agent": {"name": "program"}, "program": PROGRAM, "speaks": ["anthropic"]},
-            ["mine asked openai/m-1, temperature the endpoint's own."],
-        ),
-        ({"agent": {"name": "gold"}}, []),
-    ],
-)
-def test_conditions_describe_requests(spec: dict[str, Any], message: list[str]) -> None:
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_describe_requests(name: str) -> None:
+    spec, sentences = CONDITIONS[name]
     run = run_of(**spec)
-    assert describe_conditions(run_conditions(run)) == summarise(run).how == message
+    assert describe_conditions(run_conditions(run)) == summarise(run).how == sentences
 
 
 @pytest.mark.parametrize(
@@ -142,26 +138,47 @@ def test_conditions_describe_selection(select: dict[str, Any], description: list
     assert run_conditions(stored_run(run_file(spec={"select": select}), {"a": "resolved"})).selection == description
 
 
+def test_allowed_hosts_are_a_caveat_and_a_fact() -> None:
+    run = run_of()
+    machine = Machine(
+        backend="docker",
+        image="i",
+        image_digest=None,
+        isolation="container",
+        network=False,
+        allowed_hosts=["pypi.org", "a.org"],
+    )
+    run.units[0].solve = SolveRecord(
+        instance_id="a",
+        attempt=1,
+        agent="r2egym",
+        stop_reason=StopReason.FINISHED,
+        history=None,
+        machine=machine,
+        seconds={},
+        patch_bytes=1,
+    )
+    summary = summarise(run)
+    assert "The agent could reach a.org and pypi.org and may have read the fix there." in summary.doubts
+    assert "<dt>Allowed hosts</dt><dd>a.org, pypi.org</dd>" in render_page(run, summary).decode()
+
+
 LIMITED = {"agent": {"name": "r2egym"}, "max_cost_usd": 1.0}
+REACHED = (
+    "2 units not started: the run reached its --max-cost of $1.00; start the same run again with a higher limit "
+    "to complete it."
+)
 
 
-def test_max_cost_counts_planning() -> None:
-    planning = Usage(calls=1, requests=1, cost_usd=1.0)
-    run = stored_run(run_file(spec=LIMITED, planning=planning), {"a": "not_run"})
-    assert any("reached its --max-cost" in doubt for doubt in find_caveats(run))
-    assert summarise(run).cost.planning == planning
-
-
-def test_max_cost_caveat_names_remedy() -> None:
-    run = stored_run(run_file(spec=LIMITED), {"a": "failed", "b": "not_run", "c": "not_run"})
+def test_max_cost_counts_planning_and_tries() -> None:
+    outcomes = {"a": "failed", "b": "not_run", "c": "not_run"}
+    run = stored_run(run_file(spec=LIMITED), outcomes)
     assert "2 units not run: the run is not finished." in find_caveats(run)
     failure = run.units[0].tries[0].failure
     run.units[0].tries = [FailedTry(failure, Usage(calls=9, requests=9, cost_usd=1.2))]
-    assert (
-        "2 units not started: the run reached its --max-cost of $1.00; start the same run again with a higher limit "
-        "to complete it." in find_caveats(run)
-    )
-    assert summarise(run).conditions.max_cost_usd == 1.0
+    planned = stored_run(run_file(spec=LIMITED, planning=Usage(calls=1, requests=1, cost_usd=1.0)), outcomes)
+    assert all(REACHED in find_caveats(stored) for stored in (run, planned))
+    assert summarise(run).conditions.max_cost_usd == summarise(planned).cost.planning.cost_usd == 1.0
 
 
 @pytest.mark.parametrize("kind", [FailureClass.MODEL, FailureClass.MODEL_ACCESS])
@@ -197,10 +214,8 @@ NO_CALL = f'contained no valid tool call; one began: "{PROSE}"'
 NOTHING = "were empty; the server sent no text"
 SCAFFOLDS: dict[str, tuple[str, bool | None, bool, dict[str, Any], dict[str, Any], str]] = {
     "r2egym": ("r2egym", True, True, CALL, MALFORMED, NO_CALL),
-    "r2egym in text": ("r2egym", False, True, CALL, MALFORMED, NO_CALL),
     "openhands": ("openhands", True, True, CALL, BLANK | {"extra": {"malformed": "empty"}}, NOTHING),
     "sweagent": ("sweagent", True, True, CALL, MALFORMED | CALL, NO_CALL),
-    "mini-swe-agent": ("mini-swe-agent", True, True, CALL, MALFORMED, NO_CALL),
     "oneshot": ("oneshot", None, False, CALL, MALFORMED, NO_CALL.replace("valid tool call", "patch")),
     "claude-code, with tools": ("claude-code", None, True, CALL, SPOKEN, NO_CALL),
     "aider, without tools": ("aider", None, False, SPOKEN, BLANK, NOTHING),
@@ -209,6 +224,10 @@ SCAFFOLDS: dict[str, tuple[str, bool | None, bool, dict[str, Any], dict[str, Any
 ANSWERS = {"1 of 50 useful": ([True] + [False] * 49, True), "5 of 10 useful": ([True, False] * 5, False)} | {
     "9 useless": ([False] * 9, False)
 }
+
+
+def turn_of(answer: dict[str, Any], **fields: Any) -> Turn:
+    return Turn.model_validate({"step_id": 1, "source": "agent", "message": ""} | answer | fields)
 
 
 @pytest.mark.parametrize("case", ANSWERS)
@@ -221,10 +240,8 @@ def test_caveats_warn_of_useless_answers(scaffold: str, case: str) -> None:
     run = stored_run(run_file(spec=spec, fn_calling=fn_calling), dict.fromkeys(units, "resolved"))
     for unit in run.units:
         some = answers[int(unit.instance_id) : int(unit.instance_id) + 5]
-        steps = [{"source": "agent", "metrics": {}, **(useful if is_useful else useless)} for is_useful in some]
-        tools = [{"type": "function"}] if offers_tools else None
-        data = json.dumps({"agent": {"name": agent, "tool_definitions": tools}, "steps": steps}).encode()
-        count_answers(unit, read_conversation(data))
+        turns = [turn_of(useful if is_useful else useless, metrics={}) for is_useful in some]
+        count_answers(unit, Conversation("finished", 1.0, tuple(turns), offers_tools=offers_tools))
     caveats = [caveat for caveat in find_caveats(run) if "of the model's" in caveat]
     assert bool(caveats) is warns
     if warns:
@@ -234,6 +251,5 @@ def test_caveats_warn_of_useless_answers(scaffold: str, case: str) -> None:
 
 def test_useless_answers_need_a_model() -> None:
     run = stored_run(run_file(), {"a": "resolved"})
-    steps = [{"source": "agent", "message": ""}] * 20
-    count_answers(run.units[0], read_conversation(json.dumps({"steps": steps}).encode()))
+    count_answers(run.units[0], Conversation("finished", 1.0, (turn_of(BLANK),) * 20))
     assert (run.units[0].turns, run.units[0].model_answers) == (20, 0)

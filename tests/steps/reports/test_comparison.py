@@ -55,30 +55,22 @@ def test_compare_places_instances_once() -> None:
     assert Comparison.from_bytes(result.to_bytes()) == result
 
 
-def test_failure_is_no_loss() -> None:
-    result = compared({"a": "resolved", "b": "resolved"}, {"a": "resolved", "b": "failed"})
-    assert result.lost == []
-    assert (result.after.resolved, result.after.graded, result.after.total) == (1, 1, 2)
+def test_compare_scores_common_instances() -> None:
+    before = {"a": "resolved", "b": "resolved", "gone": "resolved"}
+    result = compared(before, {"a": "unresolved", "b": "failed", "new": "resolved"})
+    assert (result.before.resolved, result.before.total) == (2, 2)
+    assert (result.after.resolved, result.after.graded, result.after.total) == (0, 1, 2)
     unjudged = [(unit.instance_id, unit.reason) for unit in result.without_verdict]
     assert unjudged == [("b", "image_pull: the registry does not answer")]
 
 
-def test_compare_scores_common_instances() -> None:
-    result = compared({"a": "resolved", "gone": "resolved"}, {"a": "unresolved", "new": "resolved"})
-    assert (result.before.resolved, result.before.total) == (1, 1)
-    assert (result.after.resolved, result.after.total) == (0, 1)
-
-
-def test_lost_instance_has_tests() -> None:
+def test_lost_instance_has_tests_and_patch() -> None:
     tests = {"a": [f"t{n}" for n in range(30)]}
-    (lost,) = compared({"a": "resolved"}, {"a": "unresolved"}, tests=tests).lost
+    resolved, unresolved = dict.fromkeys("ab", "resolved"), dict.fromkeys("ab", "unresolved")
+    result = compared(resolved, unresolved, tests=tests, patches={"b": "other"})
+    lost = result.lost[0]
     assert (lost.before, lost.after, lost.failing) == ("resolved", "unresolved", 30)
     assert lost.failing_tests == [f"t{n}" for n in range(20)]
-
-
-def test_compare_marks_equal_patches() -> None:
-    resolved, unresolved = dict.fromkeys("ab", "resolved"), dict.fromkeys("ab", "unresolved")
-    result = compared(resolved, unresolved, patches={"b": "other"})
     assert [loss.same_patch for loss in result.lost] == [True, False]
     assert not result.same_patches
 

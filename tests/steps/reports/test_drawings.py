@@ -12,15 +12,8 @@ from swe_argo.steps.reports.figures.compute import summarise
 from swe_argo.steps.reports.figures.summary import PassAtK
 from swe_argo.steps.reports.figures.unit_row import UnitRow, unit_rows
 from swe_argo.steps.reports.labels import STANDINGS
-from swe_argo.steps.reports.page.charts import (
-    BINS,
-    attempt_grid,
-    columns,
-    explain_two_rates,
-    outcome_charts,
-    pass_curve,
-)
-from swe_argo.steps.reports.page.report_page import cluster_failures
+from swe_argo.steps.reports.page.charts import BINS, attempt_grid, columns, outcome_charts, pass_curve
+from swe_argo.steps.reports.page.report_page import cluster_failures, explain_two_rates
 from swe_argo.steps.reports.page.templating import PAGE_FOLDER
 from swe_argo.steps.reports.page.unit_table import table_of_units
 from swe_argo.steps.reports.reading import read_run
@@ -49,10 +42,10 @@ def test_columns_are_stacked() -> None:
 def test_charts_count_units_with_verdict() -> None:
     units = [row(n, standing=GOOD if n % 2 else BAD, turns=n, cost_usd=n / 10) for n in range(1, 11)]
     turns, cost = outcome_charts([*units, row("never", standing=NONE, turns=10_000, cost_usd=99.0)])
-    assert (turns.name, turns.caption) == ("Turns", "median of resolved 5, others 6")
-    assert turns.words.endswith("at most 1 unit per column")
-    assert (cost.name, cost.caption) == ("Cost", "median of resolved $0.50, others $0.60")
-    places = [float(x) for _, path in turns.paths for x in re.findall(r"M([\d.]+)", path)]
+    assert (turns["name"], turns["caption"]) == ("Turns", "median of resolved 5, others 6")
+    assert turns["words"].endswith("at most 1 unit per column")
+    assert (cost["name"], cost["caption"]) == ("Cost", "median of resolved $0.50, others $0.60")
+    places = [float(x) for _, path in turns["paths"] for x in re.findall(r"M([\d.]+)", path)]
     assert len(places) == 10
     assert max(places) < BINS
 
@@ -60,12 +53,12 @@ def test_charts_count_units_with_verdict() -> None:
 @pytest.mark.parametrize(("most", "end", "bins"), [(7, "7", 7), (20, "20", 20), (37, "38", 19), (250, "260", 20)])
 def test_chart_axis_ends_at_whole_turns(most: int, end: str, bins: int) -> None:
     turns = outcome_charts([row(n, turns=most if n else 1) for n in range(9)])[0]
-    assert (turns.name, turns.end, turns.width) == ("Turns", f"{end} or more", bins)
+    assert (turns["name"], turns["end"], turns["width"]) == ("Turns", f"{end} or more", bins)
 
 
 def test_charts_fall_back_to_tokens() -> None:
     units = [row(n, turns=7, prompt_tokens=1000 * n) for n in range(1, 9)]
-    assert [chart.name for chart in outcome_charts(units)] == ["Tokens"]
+    assert [chart["name"] for chart in outcome_charts(units)] == ["Tokens"]
     assert outcome_charts(units[:3]) == []
 
 
@@ -75,8 +68,8 @@ def test_pass_curve_spans_first_to_most() -> None:
     ]
     curve = pass_curve(points)
     assert curve
-    assert curve.line == "0.0,60.0 33.33,50.0 100.0,25.0"
-    assert (curve.band.split()[0], curve.band.split()[-1]) == ("0.0,50.0", "0.0,70.0")
+    assert curve["line"] == "0.0,60.0 33.33,50.0 100.0,25.0"
+    assert (curve["band"].split()[0], curve["band"].split()[-1]) == ("0.0,50.0", "0.0,70.0")
     assert pass_curve(points[:1]) is None
 
 
@@ -90,16 +83,19 @@ def test_attempt_grid_covers_units() -> None:
     rows = {"a": (BAD, BAD, BAD), "b": (GOOD, BAD, GOOD), "c": (GOOD, GOOD, GOOD), "d": (BAD, NONE, GOOD)}
     grid = attempt_grid([row(key, n, one) for key, standings in rows.items() for n, one in enumerate(standings, 1)])
     assert grid
-    assert (grid.width, grid.height) == (4, 3)
-    cells = {tone: squares(path) for tone, path in grid.cells.items()}
+    assert (grid["width"], grid["height"]) == (4, 3)
+    cells = {tone: squares(path) for tone, path in grid["cells"].items()}
     assert sorted(place for places in cells.values() for place in places) == [
         (x, y) for x in range(4) for y in range(3)
     ]
     assert {place for place in cells["resolved"] if place[0] == 0} == {(0, 0), (0, 1), (0, 2)}
     assert cells["infra"] == [(2, 1)]
-    assert grid.words == "1 resolved by every attempt with a verdict, 2 by some, 1 by none"
-    assert [(key, [sign for _, sign in signs]) for key, signs in grid.differing] == [("b", [*"✓✗✓"]), ("d", [*"✗·✓"])]
-    assert {name for _, name in grid.legend} == {"Resolved", "Unresolved", "Infrastructure"}
+    assert grid["words"] == "1 resolved by every attempt with a verdict, 2 by some, 1 by none"
+    assert [(key, [sign for _, sign in signs]) for key, signs in grid["differing"]] == [
+        ("b", [*"✓✗✓"]),
+        ("d", [*"✗·✓"]),
+    ]
+    assert {label.name for label in grid["legend"]} == {"Resolved", "Unresolved", "Infrastructure"}
     assert attempt_grid([row("a"), row("b")]) is None
 
 

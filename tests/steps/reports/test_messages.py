@@ -9,7 +9,7 @@ import pytest
 
 from swe_argo.steps.reports.comparison.compare import compare
 from swe_argo.steps.reports.figures.compute import summarise
-from swe_argo.steps.reports.labels import kind_phrase, standing_labels
+from swe_argo.steps.reports.labels import standing_labels
 from swe_argo.steps.reports.reading import read_run
 from swe_argo.steps.reports.terminal import summary_lines
 from swe_argo.steps.reports.webhook import HEADER, SECTION, build_message
@@ -93,6 +93,7 @@ LARGE = {
     "model": "an-organisation-with-a-long-name/" + "m" * 120,
     "spec": {"grading": {"timeout_s": 60, "network": False}, "agent": {"name": "r2egym", "hints": True}},
 }
+KINDS = ("gold", "idle", "given", "replay")
 
 
 def lines_of(store: Store, failures: dict[str, int] | None = None, **spec: Any) -> list[str]:
@@ -101,7 +102,10 @@ def lines_of(store: Store, failures: dict[str, int] | None = None, **spec: Any) 
     return summary_lines(summary.model_copy(update={"failures": failures} if failures else {}))
 
 
-@pytest.mark.parametrize("spec", [{}, {"instances": 0}, {"mix": {"failed": 1}}, {"hostile": True}, LARGE])
+@pytest.mark.parametrize(
+    "spec",
+    [{}, {"instances": 0}, {"mix": {"failed": 1}}, {"hostile": True}, LARGE, *({"agent": kind} for kind in KINDS)],
+)
 def test_summary_lines_fit_terminal(store: Store, spec: dict[str, Any]) -> None:
     lines = lines_of(store, **spec)
     assert 2 <= len(lines) <= 12
@@ -131,11 +135,6 @@ def test_summary_lines_end_with_report(store: Store) -> None:
 )
 def test_labels_name_origin_of_failures(failures: dict[str, int], name: str) -> None:
     assert standing_labels(failures)["failed"].name == name
-
-
-@pytest.mark.parametrize("kind", ["reference", "control", "given", "replay"])
-def test_kind_phrase_fits_one_line(kind: str) -> None:
-    assert 0 < len(kind_phrase(kind)) <= 80
 
 
 @pytest.mark.parametrize(("attempts", "rate"), [(1, "100 % resolved, 95 %"), (2, "pass@1 100 % over 2 attempts, 95 %")])

@@ -6,6 +6,7 @@ from swe_argo.steps.contracts.data import Patch, Plan, RunFile
 from swe_argo.steps.contracts.failure import Failure, FailureClass
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.solve_record import SolveRecord
+from swe_argo.steps.contracts.trajectory import Usage
 from swe_argo.steps.contracts.verdict import GradeRecord, TestLog
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.reading import SHOWN_TESTS, TAIL_LINES, read_run
@@ -55,13 +56,13 @@ def test_failed_solve_can_be_outdated(store: Store) -> None:
 
 
 def test_verdict_outranks_failures(store: Store) -> None:
-    Synthetic(instances=60, mix={"resolved": 1}, log_lines=1).write(store)
-    unit = next(unit for unit in read_run(store, RUN).units if unit.tries)
-    assert unit.standing is Standing.RESOLVED
-    assert unit.failure is None
-    assert unit.usage.calls == 2 * 31
-    assert unit.usage.cost_usd == pytest.approx(2 * 0.37)
-    assert unit.total_s > sum(unit.seconds.values())
+    instance = write_unit(store, "resolved")
+    fail(store, instance, "first", usage=Usage(calls=2, cost_usd=0.5), seconds=40.0)
+    unit = read_run(store, RUN).units[0]
+    assert (unit.standing, unit.failure) == (Standing.RESOLVED, None)
+    assert unit.usage.calls == 31 + 2
+    assert unit.usage.cost_usd == pytest.approx(0.37 + 0.5)
+    assert unit.total_s == pytest.approx(sum(unit.seconds.values()) + 40)
 
 
 def test_read_run_bounds_tests_and_log(store: Store) -> None:

@@ -81,12 +81,6 @@ def test_cost_includes_failed_tries(summarised: Summarise) -> None:
     assert summary.seconds["total"].median == pytest.approx(40 + 41 + 42)
 
 
-def test_cost_without_prices_is_unknown(summarised: Summarise) -> None:
-    cost = summarised(instances=10, priced=False, mix={"resolved": 1}).cost
-    assert (cost.usage.cost_usd, cost.usd_per_resolved) == (None, None)
-    assert (cost.tokens_per_resolved or 0) > 400_000
-
-
 def test_sandboxes_cost_their_lifetime(summarised: Summarise) -> None:
     summary = summarised(instances=10, mix={"resolved": 1, "unresolved": 1, "failed": 1}, usd_per_hour=0.109)
     stages = ("solve.prepare", "solve.agent", "solve.patch", "grade.apply", "grade.tests", "grade.confirmation")
@@ -97,9 +91,12 @@ def test_sandboxes_cost_their_lifetime(summarised: Summarise) -> None:
 
 
 def test_clean_run_has_no_doubts(summarised: Summarise) -> None:
-    summary = summarised(instances=20, mix={"resolved": 1, "unresolved": 1}, suspects=0)
+    summary = summarised(instances=20, mix={"resolved": 1, "unresolved": 1}, suspects=0, priced=False)
     assert (summary.doubts, summary.cost.sandboxes_usd) == ([], None)
     assert "sandboxes" not in " ".join(summary_lines(summary))
+    cost = summary.cost
+    assert (cost.usage.cost_usd, cost.usd_per_resolved) == (None, None)
+    assert (cost.tokens_per_resolved or 0) > 400_000
 
 
 @pytest.mark.parametrize(
@@ -112,7 +109,6 @@ def test_clean_run_has_no_doubts(summarised: Summarise) -> None:
             "3 verdicts are suspect: a confirmation, the log or files contradict them; 3 of them count",
         ),
         ({"mix": {"resolved": 1}, "agent": "idle"}, "3 untouched repositories resolved; none should be."),
-        ({"spec": {"agent": {"name": "r2egym", "hints": True}}}, "shown the discussion of each issue"),
         ({"spec": {"grading": {"timeout_s": 60}}}, "Tests had a limit of 60 s; the official limit is 1,800 s."),
         ({"spec": {"grading": {"network": False}}}, "Tests had no network"),
         ({"instances": 20, "mix": {"failed": 1}}, "This run is invalid: 20 of 20 units (100 %) have no verdict"),

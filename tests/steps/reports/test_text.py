@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from swe_argo.steps.reports import formatting
 from swe_argo.steps.reports.formatting import cut_line, log_tail, make_visible, patch_head
 from swe_argo.steps.reports.page.templating import keep_units, page_templates
-from swe_argo.steps.reports.page.unit_page import PatchFile, patch_files, render_issue
+from swe_argo.steps.reports.page.unit_page import patch_files, render_issue
 
 FORMATS: dict[str, list[tuple[Any, str]]] = {
     "duration": [
@@ -58,9 +58,6 @@ def test_names_and_counts_are_formatted() -> None:
 )
 def test_keep_units_joins_figures(text: str, expected: str) -> None:
     assert keep_units(text).replace("\u00a0", "~") == expected
-
-
-def test_filters_join_figures_and_units() -> None:
     template = page_templates().from_string('{{ 192|duration }}; {{ 1200000|tokens }}; {{ 3|count("issue") }}')
     assert template.render().replace("\u00a0", "~") == "3~m~12~s; 1.2~M; 3~issues"
 
@@ -90,11 +87,6 @@ def test_visible_text_is_printable(text: str) -> None:
     assert not any((ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0 for c in visible)
 
 
-def test_cut_line_counts_the_rest() -> None:
-    assert cut_line("x" * 10, 10) == "x" * 10
-    assert cut_line("x" * 1234, 10) == "x" * 10 + " … 1,224 more characters"
-
-
 @pytest.mark.parametrize(
     ("patch", "most", "lines", "left_out"),
     [(b"a\nb\nc\n", 2, ("a", "b"), 1), (b"a\nb\nc", 2, ("a", "b"), 1), (b"a\nb\n", 2, ("a", "b"), 0), (b"", 3, (), 0)],
@@ -104,11 +96,12 @@ def test_patch_head_counts_missing_lines(patch: bytes, most: int, lines: tuple[s
     assert (head.lines, head.left_out) == (lines, left_out)
 
 
-def test_patch_head_cuts_huge_line() -> None:
+def test_long_lines_are_cut() -> None:
     line = patch_head(b"\xff" * 5_000_000, 1, 80).lines[0]
     assert line.startswith("\\xff\\xff")
     assert line.endswith("4,999,920 more bytes")
     assert len(line) < 120
+    assert (cut_line("x" * 10, 10), cut_line("x" * 1234, 10)) == ("x" * 10, "x" * 10 + " … 1,224 more characters")
 
 
 @pytest.mark.parametrize(
@@ -160,15 +153,15 @@ PLAIN = b"--- a/x.py\t2026\n+++ b/x.py\t2026\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null
 
 
 def test_patch_files_counts_lines() -> None:
-    assert patch_files(GIT) == [PatchFile("a.py", 3, 2), PatchFile("new name.py", 0, 0), PatchFile("gone.py", 0, 2)]
-    assert patch_files(PLAIN) == [PatchFile("x.py", 1, 1), PatchFile("y.py", 1, 0)]
+    assert patch_files(GIT) == [("a.py", 3, 2), ("new name.py", 0, 0), ("gone.py", 0, 2)]
+    assert patch_files(PLAIN) == [("x.py", 1, 1), ("y.py", 1, 0)]
     assert patch_files(b"") == patch_files(b"hello\n+world\n") == []
 
 
 def test_patch_files_escapes_file_names() -> None:
     [file] = patch_files(b"diff --git a/\x1b[31m b/\x1b[31m" + b"x" * 1000)
-    assert file.name.startswith("␛[31m")
-    assert file.name.endswith("more characters")
+    assert file[0].startswith("␛[31m")
+    assert file[0].endswith("more characters")
 
 
 def test_issue_is_rendered() -> None:

@@ -1,4 +1,4 @@
-"""Curves and columns of a training's page."""
+"""Curves of a training's page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.training import Checkpoints, LearnedGroup, StepFigures, run_of, step_name
 from swe_argo.steps.reports.formatting import decimal
-from swe_argo.steps.reports.training.drawings import MAX_COLUMNS, Axis, draw_columns, draw_curve
+from swe_argo.steps.reports.training.drawings import Axis, draw_curve
 from swe_argo.steps.reports.training.page import write_training_page
 from swe_argo.steps.store import open_store
 from tests.steps.reports.synthetic_training import SyntheticTraining
@@ -62,17 +62,6 @@ def test_curve_axis_has_round_ends() -> None:
     assert (curve.bottom, curve.top, curve.zero) == ("0", "0.4", None)
     assert (below.bottom, below.top) == ("-0.012", "0.04")
     assert below.zero == 76.92
-
-
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), NUMBERS), max_size=300))
-def test_columns_are_bounded(rows: list[dict[str, float]]) -> None:
-    drawn = draw_columns("any", rows, decimal)
-    if drawn is None:
-        assert not any(0 < value < float("inf") for row in rows for value in row.values())
-        return
-    assert drawn.width <= MAX_COLUMNS
-    tops = [float(top) for _, path in drawn.paths for top in re.findall(r"V(-?[\d.]+)h", path)]
-    assert all(-0.01 <= top <= 100 for top in tops)
 
 
 MEANS = ("reward_mean", "prompt_tokens_mean", "sampled_tokens_mean", "turns_mean", "kl", "entropy", "loss")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from swe_argo.steps.contracts.record import key
 from swe_argo.steps.contracts.training import Checkpoints, StepFigures, TrainFile, held_out_run_of, run_of
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.reports.figures.summary import Summary
+from swe_argo.steps.reports.training.drawings import classify_instances
 from swe_argo.steps.reports.training.page import training_page_key, write_training_page
 from swe_argo.steps.reports.training.stored_training import find_doubts
 from swe_argo.steps.store import Store, open_store
@@ -76,20 +78,20 @@ def test_page_states_resume_point(store: Store) -> None:
         assert (store.get(METRICS) == b"") is (steps == 0)
 
 
-def test_page_lists_solved_instances(store: Store) -> None:
-    SyntheticTraining(steps=60).write(store)
-    training = write_training_page(store, "grpo")
-    solved: dict[str, list[float]] = {}
-    for group in (group for step in training.steps for group in step.groups):
-        solved.setdefault(group.instance_id, []).extend(group.rewards)
-    never = {instance_id for instance_id, rewards in solved.items() if rewards and not any(rewards)}
-    always = {instance_id for instance_id, rewards in solved.items() if rewards and all(rewards)}
-    assert never
-    assert always
-    part = page(store).split("Never solved, ")[1].split("</section>")[0]
-    hard, easy = part.split("Always solved, ")
-    assert {instance_id for instance_id in solved if f"<li>{instance_id} " in hard} == never
-    assert {instance_id for instance_id in solved if f"<li>{instance_id} " in easy} == always
+def test_instances_are_classified() -> None:
+    groups = [("a", 2, 2), ("b", 1, 2), ("c", 0, 3), ("d", 0, 0), ("a", 1, 1), ("e", 0, 2), ("e", 1, 1)]
+    steps = [
+        SimpleNamespace(groups=[SimpleNamespace(instance_id=name, solved=solved, rewards=[0.0] * graded)])
+        for name, solved, graded in groups
+    ]
+    classes = classify_instances(steps)  # type: ignore[arg-type]
+    counts = {kind: [(one.instance_id, one.solved, one.graded) for one in some] for kind, some in classes.items()}
+    assert counts == {
+        "always": [("a", 3, 3)],
+        "sometimes": [("e", 1, 3), ("b", 1, 2)],
+        "never": [("c", 0, 3)],
+        "no_verdict": [("d", 0, 0)],
+    }
 
 
 def test_find_doubts_lists_problems(store: Store) -> None:

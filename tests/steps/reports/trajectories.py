@@ -84,25 +84,6 @@ def trajectory(
     )
 
 
-def total(whole: Trajectory) -> Usage:
-    """Return the usage of all turns, including those of other attempts."""
-    usage = Usage()
-    for turn in whole.steps:
-        if turn.metrics is not None:
-            m, x = turn.metrics, turn.metrics.extra or atif.MetricsExtra()
-            usage += Usage(
-                calls=1,
-                requests=x.requests,
-                prompt_tokens=m.prompt_tokens or 0,
-                cached_tokens=m.cached_tokens or 0,
-                completion_tokens=m.completion_tokens or 0,
-                reasoning_tokens=x.reasoning_tokens or 0,
-                cost_usd=m.cost_usd,
-                seconds=x.seconds,
-            )
-    return sum((total(subagent) for subagent in whole.subagent_trajectories or []), usage)
-
-
 @cache
 def _steps(turns: int, model: str, priced: bool, hostile: bool, observed: int) -> tuple[Turn, ...]:
     rng = random.Random(turns)

@@ -80,12 +80,6 @@ def test_lost_leader_means_kill_or_loss(tmp_path: Path) -> None:
     assert caught.value.output == b"begun\n"
 
 
-def test_files_round_trip_over_transport(tmp_path: Path) -> None:
-    box = job_box(tmp_path)
-    box.write(f"{tmp_path}/new/file", b"data")
-    assert box.read(f"{tmp_path}/new/file") == b"data"
-
-
 # -- failures of an untrusted sandbox
 
 

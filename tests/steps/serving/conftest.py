@@ -27,7 +27,6 @@ def model_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hub(model_files: Path) -> Iterator[Hub]:
-    """A hub with the files of the model, and weights."""
     files = {path.name: path.read_bytes() for path in model_files.iterdir()} | {"model.safetensors": b"weights"}
     with serving(Hub({HUB_ID: Repo({COMMIT: files}, {"main": COMMIT})})) as hub:
         yield hub

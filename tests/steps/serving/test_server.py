@@ -17,11 +17,12 @@ import httpx
 import pytest
 
 from swe_argo.steps import proxy as program
-from swe_argo.steps.errors import ConfigError
+from swe_argo.steps.errors import EXIT_CONFIG, ConfigError
 from swe_argo.steps.host.listening import listen
 from swe_argo.steps.serving.weights import read_pointer
 from swe_argo.steps.settings import settings
 from swe_argo.steps.store import open_store
+from tests.forked_program import run_program
 from tests.paths import ROOT
 from tests.steps.datasets.hub_server import Hub
 from tests.steps.serving.conftest import HUB_ID, hub_environment
@@ -80,18 +81,18 @@ def test_invalid_flags_are_one_line(
     assert "\n" not in str(failure.value)
 
 
-def start_proxy(tinker: TinkerServer, model_files: Path, folder: Path, key: str = KEY) -> subprocess.Popen[str]:
-    keys = {"TINKER_API_KEY": key, "TINKER_BASE_URL": tinker.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
+def start_proxy(tinker: TinkerServer, model_files: Path, folder: Path) -> subprocess.Popen[str]:
+    keys = {"TINKER_API_KEY": KEY, "TINKER_BASE_URL": tinker.url, "PYTHONPATH": str(ROOT), "TINKER_TELEMETRY": "0"}
     command = ["-m", "swe_argo.steps.proxy", "--base-model=test/model", f"--tokenizer={model_files}", "--port=0"]
     return subprocess.Popen(
         [sys.executable, *command], stderr=subprocess.PIPE, text=True, cwd=folder, env=os.environ | keys
     )
 
 
-def test_missing_key_exits_with_64(tinker: TinkerServer, model_files: Path, tmp_path: Path) -> None:
-    with start_proxy(tinker, model_files, tmp_path, key="") as process:
-        _, errors = process.communicate(timeout=300)
-    assert (process.returncode, errors) == (64, "TINKER_API_KEY: is not set\n")
+def test_missing_key_exits_with_64(tmp_path: Path) -> None:
+    words = ["--base-model=test/model", f"--tokenizer={tmp_path}", "--port=0"]
+    result = run_program("swe_argo.steps.proxy", words, tmp_path, os.environ | {"TINKER_API_KEY": ""})
+    assert (result.returncode, result.stderr) == (EXIT_CONFIG, "TINKER_API_KEY: is not set\n")
 
 
 def test_waiting_proxy_ends_on_sigterm(model_files: Path, tmp_path: Path) -> None:

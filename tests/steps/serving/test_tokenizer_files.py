@@ -30,7 +30,6 @@ class Finder:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
 
     def files(self, name: str = HUB_ID, **env: str) -> list[str]:
-        """Return the names of the files, as found with these variables, too."""
         with self._patch.context() as patch:
             for variable, value in env.items():
                 patch.setenv(variable, value)
@@ -39,7 +38,6 @@ class Finder:
             return sorted(file.name for file in find_tokenizer(name).iterdir())
 
     def refusal(self, name: str = HUB_ID, **env: str) -> tuple[int, str]:
-        """Return the exit code and the message of a tokenizer that is not found."""
         with pytest.raises(StepError) as failure:
             self.files(name, **env)
         assert "\n" not in failure.value.reason

@@ -18,8 +18,8 @@ from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.host.folders import process_owner
 from swe_argo.steps.store import Store, open_store, run_lock
 from swe_argo.steps.store.run_lock import DEAD_S, Lock, hold_run
-from tests.s3 import Habit, ignores_conditions, knows_no_conditions, odd_server
-from tests.workflows.command import QUICK, begin, ids, paused, summary, swe_argo, wait_for, whole_steps_of
+from tests.s3 import ignores_conditions, odd_server
+from tests.workflows.command import QUICK, begin, call, ids, paused, summary, swe_argo, wait_for, whole_steps_of
 
 RUN = ["--run-id", "r", "--attempts", "2", *ids(*QUICK)]
 NAME = key(Lock, "r")
@@ -39,7 +39,8 @@ def lock(**fields: object) -> bytes:
 
 
 def test_lock_admits_one_holder(store: Store) -> None:
-    with hold_run(store, "r"):
+    with hold_run(store, "r") as hold:
+        assert not hold.warning
         with (
             pytest.raises(ConfigError, match=rf"is being worked on by process {os.getpid()} on "),
             hold_run(store, "r"),
@@ -52,9 +53,8 @@ def test_lock_admits_one_holder(store: Store) -> None:
         pass
 
 
-@pytest.mark.parametrize("habit", [ignores_conditions, knows_no_conditions])
-def test_lock_works_without_conditions(bucket: str, habit: Habit, monkeypatch: pytest.MonkeyPatch) -> None:
-    with odd_server(habit, monkeypatch):
+def test_lock_works_without_conditions(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with odd_server(ignores_conditions, monkeypatch):
         store = open_store(f"s3://{bucket}/x", create=True)
         with hold_run(store, "r") as hold:
             assert "two that start at the same moment would both work on it" in hold.warning
@@ -64,14 +64,9 @@ def test_lock_works_without_conditions(bucket: str, habit: Habit, monkeypatch: p
 
 def test_run_prints_lock_caveat(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with odd_server(ignores_conditions, monkeypatch):
-        result = swe_argo("run", "--store", f"s3://{bucket}/x", "--dataset", "minii", "--run-id", "r")
+        result = call("run", "--store", f"s3://{bucket}/x", "--dataset", "minii", "--run-id", "r")
     assert result.returncode == 64, result.stdout + result.stderr
     assert result.stdout.count("note: s3://runs-here/x cannot lock run 'r' reliably") == 1
-
-
-def test_lock_has_no_caveat_by_default(store: Store) -> None:
-    with hold_run(store, "r") as hold:
-        assert not hold.warning
 
 
 def test_lock_admits_one_of_many_at_once(store: Store) -> None:

@@ -160,7 +160,10 @@ class _BreaksOff(Handler):
 
 
 @pytest.mark.parametrize("faults", [2, 100])
-def test_broken_body_is_read_again(faults: int, use_endpoint: Callable[[str], None]) -> None:
+def test_broken_body_is_read_again(
+    faults: int, use_endpoint: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
     handler: type[_BreaksOff] = type("_Now", (_BreaksOff,), {"faults": faults})
     with serve(handler) as address:
         use_endpoint(address)

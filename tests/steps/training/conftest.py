@@ -40,7 +40,6 @@ class Lab:
         return learner
 
     def learn(self, training: TrainFile, *steps: int, **options: Any) -> Checkpoint:
-        """Learn steps with one learner; return the last checkpoint."""
         learner = self.learner(training, **options)
         checkpoint = [learner.learn(step) for step in steps][-1]
         learner.close()

@@ -41,7 +41,6 @@ def logprobs_of(ids: list[int]) -> list[float]:
 
 
 def make_training(store: Store, **spec: object) -> TrainFile:
-    """Write a training to the store."""
     chosen = TrainSpec.model_validate({"name": NAME, "base_model": "test/model", "steps": 9, "seed": 5} | spec)
     lock = DatasetLock(name="verified", split="test", revision="c0ffee", rows=1, sha256="0" * 64)
     fields: dict[str, Any] = {"pool": ["a", "b"], "held_out": [], "versions": {}, "created_at": "2026-11-22"}

@@ -29,7 +29,6 @@ def units_of(rewards: list[float]) -> list[SampledUnit]:
 
 
 def advantages(units: list[SampledUnit], loss: LossSpec = PLAIN) -> list[float]:
-    """Return the advantages of units of one group."""
     (group,) = groups_of(units, loss)
     return list(group.advantages_G.tolist())
 

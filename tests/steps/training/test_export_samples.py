@@ -37,7 +37,6 @@ GROWS = with_calls(sampled([1, 2], [3]), sampled([4], [5, 6], shared=3, weights=
 
 
 def fill(store: Store, *units: tuple[Trajectory | None, GradeRecord | None], logprobs: bool = True) -> None:
-    """Write a run of one instance with these attempts."""
     about: dict[str, Any] = {"begins": Stage.SOLVE, "repo": "django/django", "image": "i"}
     plan = [Unit(instance_id=ID, attempt=number, **about) for number in range(1, len(units) + 1)]
     run = run_file("r2egym", attempts=len(units), llm={"logprobs": logprobs})
@@ -130,7 +129,7 @@ def test_reader_refuses_other_files(tmp_path: Path) -> None:
 def test_reader_refuses_infinity(store: Store, tmp_path: Path) -> None:
     stretch = TokenSequence([1, 2], [False, True], [0.0, float("-inf")])
     unit = SampledUnit("g", "night", ID, 1, 1.0, "resolved", "ok", "", "finished", "m", None)
-    with open_samples(tmp_path / "samples.parquet") as writer:
-        writer.add(unit, [stretch])
+    with open_samples(tmp_path / "samples.parquet") as add:
+        add(unit, [stretch])
     with pytest.raises(ConfigError, match=f"{ID} attempt 1 has a log probability that is not finite"):
         list(read_samples(tmp_path / "samples.parquet"))

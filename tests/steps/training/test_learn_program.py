@@ -134,6 +134,5 @@ def test_training_survives_every_kill(lab: Lab, tmp_path: Path) -> None:
 
 
 def learnt(lab: Lab) -> list[tuple[int, str, str]]:
-    """Return step, digest of the samples and saved state of every line."""
     lines = zip(lab.checkpoints, lab.states, strict=True)
     return [(checkpoint.step, checkpoint.samples_sha256, state) for checkpoint, state in lines]

@@ -22,11 +22,6 @@ def test_growing_prompts_are_one_sample() -> None:
     assert [(span.start, span.end, span.step, span.weights) for span in one.calls] == [(2, 4, 1, "w1"), (5, 6, 2, "w2")]
 
 
-def test_only_longer_prompts_continue() -> None:
-    same, shorter = merge_calls([call([1], [2, 3]), call([1, 2, 3], []), call([1, 2, 3], [4]), call([1, 2], [4])])
-    assert (same.tokens, shorter.tokens) == ([1, 2, 3, 4], [1, 2, 4])
-
-
 def test_changed_prompt_begins_a_sample() -> None:
     first, second = merge_calls([call([1], [2, 9, 3]), call([1, 2, 3, 4], [5])])
     assert (first.tokens, first.sampled) == ([1, 2, 9, 3], [False, True, True, True])
@@ -36,10 +31,6 @@ def test_changed_prompt_begins_a_sample() -> None:
 def test_interleaved_chats_are_split() -> None:
     calls = [call([1], [2]), call([7], [8]), call([1, 2, 3], [4]), call([7, 8, 9], [10]), call([1, 2, 3, 4], [5])]
     assert [stretch.tokens for stretch in merge_calls(calls)] == [[1, 2, 3, 4, 5], [7, 8, 9, 10]]
-
-
-def test_two_answers_are_two_samples() -> None:
-    assert [stretch.tokens for stretch in merge_calls([call([1], [2]), call([1], [3])])] == [[1, 2], [1, 3]]
 
 
 @given(

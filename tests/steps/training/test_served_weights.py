@@ -8,10 +8,16 @@ from contextlib import contextmanager
 import pytest
 
 from swe_argo.steps.errors import ConfigError, InfraError
+from swe_argo.steps.training import checkpoints
 from swe_argo.steps.training.checkpoints import await_weights
 from tests.http_server import Handler, serve
 
 POINTER = "trainings/one/weights.json"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "PAUSE_S", 0.01)
 
 
 @contextmanager

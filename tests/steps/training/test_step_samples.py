@@ -18,8 +18,9 @@ from swe_argo.steps.contracts.training import LossSpec, Weights, run_of
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.contracts.verdict import ConfirmationOutcome, Outcome
 from swe_argo.steps.store import Store
-from swe_argo.steps.training.samples import Sample, learned_sample, loss_config
+from swe_argo.steps.training.samples import Sample
 from swe_argo.steps.training.step_samples import Collected, collect, figures_of, lag_of
+from swe_argo.steps.training.tinker_trainer import learned_sample, loss_config
 from tests.steps.training.rounds import NAME, Try, make_run
 from tests.steps.training.test_advantages import unit
 
@@ -36,7 +37,6 @@ def collected(store: Store, tries: dict[str, list[Try]], **loss: Any) -> Collect
 
 
 def advantages(samples: Collected) -> list[float]:
-    """Return the advantage of each datum's sampled tokens."""
     return [max(sample.datum.loss_fn_inputs["advantages"].data, key=abs) for sample in samples.batch.samples]
 
 

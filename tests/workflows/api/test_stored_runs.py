@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -172,11 +171,8 @@ def test_api_refuses_in_one_line(real_store: Path, wrong: Callable[[swe_argo.Run
     assert "\n" not in str(caught.value)
 
 
-def test_missing_store_has_no_runs(tmp_path: Path) -> None:
-    assert swe_argo.open_runs(str(tmp_path / "nothing")).runs() == []
-
-
 def test_empty_run_is_not_suggested(tmp_path: Path) -> None:
+    assert swe_argo.open_runs(str(tmp_path / "nothing")).runs() == []
     (tmp_path / "runs" / "young").mkdir(parents=True)
     with pytest.raises(swe_argo.ConfigError, match=r"there is no run 'young' in \S+; swe-argo runs"):
         swe_argo.open_runs(tmp_path).run("young")
@@ -223,23 +219,10 @@ def test_request_reloads_agent_file(tmp_path: Path) -> None:
         assert swe_argo.make_request({"agent.name": f"{file}:{name}"}).spec.agent.max_steps == most
 
 
-def test_api_reads_runs_without_pandas(real_store: Path, tmp_path: Path) -> None:
-    """In an interpreter that has no pandas, from a folder that is not the checkout."""
-    program = f"""
-import sys
-sys.modules["pandas"] = None
-import swe_argo
-run = swe_argo.open_runs({str(real_store)!r}).run("gold")
-print(run.summary.word)
-try:
-    run.units_frame()
-except swe_argo.ConfigError as error:
-    print(error)
-"""
-    result = subprocess.run(
-        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert result.stdout.splitlines() == [
-        "resolved 2 of 2",
-        "frame: data frames need pandas: pip install 'swe-argo[notebook]', or in a checkout: make setup",
-    ]
+def test_api_reads_runs_without_pandas(real_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    run = swe_argo.open_runs(str(real_store)).run("gold")
+    assert run.summary.word == "resolved 2 of 2"
+    for frame in (run.units_frame, run.calls_frame):
+        with pytest.raises(swe_argo.ConfigError, match=r"data frames need pandas: pip install 'swe-argo\[notebook\]'"):
+            frame()

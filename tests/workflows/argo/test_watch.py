@@ -163,17 +163,6 @@ def test_watch_raises_plan_error(code: str, error: type[Exception], engine: Engi
         watch(engine, "r", plain())
 
 
-def test_watch_exits_3_without_verdicts(engine: Engine, world: World) -> None:
-    put_workflow(world, "parent")
-    recorded = json.loads(json.dumps(load_recorded("shard")))
-    for node in recorded["status"]["nodes"].values():
-        if node.get("templateName") == "unit" and node["type"] == "DAG":
-            node["phase"] = "Failed"
-    labels = {"swe-argo/kind": "shard", "swe-argo/parent": "r-1", "swe-argo/shard": "00000"}
-    world.workflow("r-1-s00000", "r", "Failed", labels=labels, status=recorded["status"])
-    assert watch(engine, "r", plain()) == 3
-
-
 def test_stop_stops_shards(either: Engine, world: World) -> None:
     put_workflow(world, "working")
     put_workflow(world, "failing")

@@ -50,7 +50,6 @@ main()
     ("package", "command"),
     [
         ("openai", "run --agent r2egym --model openai/m --base-url http://127.0.0.1:9/v1 --k 1"),
-        ("boto3", "run --store s3://bucket/prefix --k 1"),
         ("boto3", "runs --store s3://bucket/prefix"),
         ("docker", "run --backend docker --k 1"),
         ("kubernetes", "submit --k 1"),

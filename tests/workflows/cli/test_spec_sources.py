@@ -23,8 +23,7 @@ from swe_argo.workflows.api.request import make_request
 from swe_argo.workflows.cli import spec_sources
 from swe_argo.workflows.cli.arguments import translate_arguments
 from swe_argo.workflows.cli.spec_sources import spec_toml
-from swe_argo.workflows.cli.train import read_spec
-from tests.paths import ROOT
+from swe_argo.workflows.cli.train import read_spec as read_training
 from tests.steps.planning.test_submitted_spec import flags_of
 
 FILE = """
@@ -52,9 +51,6 @@ def test_spec_is_read_from_file_alone(toml: Path) -> None:
     assert spec.select.repos == ["django/django"]
 
 
-EXAMPLES = ROOT / "templates" / "runs"
-
-
 def test_set_overrides_flags_and_file(toml: Path) -> None:
     spec = spec_sources.read(toml, {"attempts": 3, "agent_max_steps": 40}, ["agent.max_steps=60"])
     assert (spec.attempts, spec.agent.max_steps, spec.dataset) == (3, 60, "verified")
@@ -72,12 +68,11 @@ CONFIRM_PATHS: dict[str, Callable[[str, Path], RunSpec]] = {
     "flag": lambda name, _: _of_flag("--counter-proof" if name == "counter_proof" else "--confirm", "never"),
     "toml": lambda name, path: spec_sources.read(_written(path, f'[grading]\n{name} = "never"'), {}, []),
     "set": lambda name, _: spec_sources.read(None, {}, [f"grading.{name}=never"]),
-    "flag over toml": lambda name, path: spec_sources.read(
-        _written(path, f'grading.{name} = "always"'), {"grading_confirm": "never"}, []
-    ),
     "plan's text": lambda name, _: _of_plan(**{"spec-text": json.dumps({"grading": {name: "never"}})}),
     "api": lambda name, _: make_request({f"grading.{name}": "never"}).spec,
-    "training": lambda name, _: read_spec(EXAMPLES / "grpo.toml", [f"grading.{name}=never"], "n", 1, "s").run,
+    "training": lambda name, path: (
+        read_training(_written(path, f'base_model = "m"\n[run]\ngrading.{name} = "never"'), [], "n", 1, "s").run
+    ),
     "stored": lambda name, _: RunSpec.model_validate({"grading": {name: "never"}}),
 }
 

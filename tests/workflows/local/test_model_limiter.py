@@ -155,27 +155,20 @@ def test_limiter_saves_up_no_idle_time(folder: Path) -> None:
         assert time.monotonic() - began >= 0.29
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_limiter_waits_without_cpu(folder: Path) -> None:
-    with opened(folder, concurrency=1, per_minute=1) as path:
+    def sleeps_half_a_second() -> bool:
+        before = pattern.findall(status.read_text())
+        time.sleep(0.5)
+        return bool(before) and pattern.findall(status.read_text()) == before
+
+    pattern = re.compile(r"^voluntary_ctxt_switches:.*", re.MULTILINE)
+    with opened(folder, concurrency=1, per_minute=1) as path, contextlib.ExitStack() as lines:
         [thread] = [item for item in threading.enumerate() if item.name == "limiter"]
-        lines = [waiting(path) for _ in range(20)]
-        assert lines[0].recv(1)
-        assert any(rests(thread) for _ in range(20)), "it wakes again and again"
-        for item in lines:
-            item.close()
-
-
-def rests(thread: threading.Thread) -> bool:
-    """Whether a thread sleeps for half a second."""
-    before = times_woken(thread)
-    time.sleep(0.5)
-    return times_woken(thread) == before
-
-
-def times_woken(thread: threading.Thread) -> int:
-    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
-    return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])  # type: ignore[index]
+        status = Path(f"/proc/self/task/{thread.native_id}/status")
+        queue = [lines.enter_context(waiting(path)) for _ in range(20)]
+        assert queue[0].recv(1)
+        assert any(sleeps_half_a_second() for _ in range(20)), "the limiter wakes again and again"
 
 
 def test_closed_limiter_frees_waiters(folder: Path) -> None:

@@ -16,20 +16,15 @@ import pytest
 from swe_argo.steps.contracts.chain import GRADE, SOLVE
 from swe_argo.steps.contracts.verdict import GradeRecord, Outcome
 from swe_argo.workflows.local.process import Forking
+from tests.steps.grading import conftest
 from tests.steps.grading.conftest import GOLD, Lab, eval_script
 from tests.steps.test_grade import Unit
 from tests.workflows.command import children, programs, wait_for, words_of
 
+lab = conftest.lab
 ENVIRONMENT = {**os.environ, "PYTHONUTF8": "1"}
 IDLE = ["/dev/null", "/dev/null", "/dev/null", "anon_inode", "pipe", "pipe", "socket"]
 """The kinds of open files of a forker without steps."""
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    new_lab = Lab(tmp_path_factory.mktemp("images"))
-    yield new_lab
-    new_lab.close()
 
 
 @pytest.fixture(scope="module")

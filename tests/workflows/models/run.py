@@ -17,7 +17,6 @@ KEY = "sk-tests-0123456789abcdef0123456789abcdef"
 
 
 def environment(server: ModelServer, api_key: str = KEY) -> dict[str, str]:
-    """Return the variables of the endpoint and its key."""
     return {"LLM_BASE_URL": server.url, "OPENAI_API_KEY": api_key}
 
 
@@ -50,10 +49,8 @@ def assert_resolved(store: Path, instance: str) -> Trajectory:
 
 
 def trajectory(store: Path, instance: str, run_id: str = "run", attempt: int = 1) -> Trajectory:
-    """Return the trajectory of an attempt."""
     return Trajectory.from_bytes(open_store(str(store)).get(key(Trajectory, run_id, instance, attempt)))
 
 
 def files_with(folder: Path, text: str) -> list[Path]:
-    """Return the files below a folder that contain the text."""
     return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]

@@ -25,7 +25,6 @@ from tests.model_server import (
     call,
     every,
     flaky,
-    function_text,
     model_server,
     play,
     rate_limited,
@@ -123,9 +122,9 @@ def test_early_ends_make_run_invalid(tmp_path: Path, fault: Any) -> None:
 def test_firewall_page_stops_run(tmp_path: Path) -> None:
     met = {"first": True}
     with model_server(second(lambda: PAGE if met.pop("first", False) else call("finish"))) as server:
-        run(server, tmp_path, 3)
+        run(server, tmp_path, 3, instances=2)
         report = figures(tmp_path)
-        assert (report.failures, report.headline.graded) == ({"model": 1}, 3), "the other units went on"
+        assert (report.failures, report.headline.graded) == ({"model": 1}, 1), "the other unit went on"
         server.script = second(lambda: PAGE)
         output = run(server, tmp_path / "more", 3)
         assert "check for a firewall or a proxy in between; 3 units in a row" in output
@@ -199,17 +198,6 @@ def test_endpoint_faults_keep_verdicts(tmp_path: Path) -> None:
     assert_resolved(tmp_path, INSTANCE)
     assert_totals(tmp_path, server.counts)
     assert server.counts.requests == 3 * server.counts.calls
-
-
-@pytest.mark.long
-def test_malformed_answers_are_corrected(tmp_path: Path) -> None:
-    good = solutions.answers(INSTANCE, "openhands", fn_calling=False)
-    bad = [Answer("I only think aloud."), function_text("run_tests"), Answer("<function=execute_bash>")]
-    script = play(*bad[:2], *good[:1], bad[2], *good[1:])
-    with model_server(script, key=KEY) as server:
-        result = evaluate(server, tmp_path, "openhands", "--use-fn-calling", "false", instances=[INSTANCE])
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert assert_resolved(tmp_path, INSTANCE).extra.usage.calls == len(good) + len(bad)
 
 
 @pytest.mark.long

@@ -1,12 +1,11 @@
-"""Every property is asked of the committed files, and of what the chart makes of them."""
-
 from __future__ import annotations
 
 import pytest
 
-from tests.workflows.pipeline.rendered import Manifests, committed, of_chart
+from tests.workflows.pipeline.rendered import Manifests, committed
 
 
-@pytest.fixture(params=["committed", "chart"])
-def argo(request: pytest.FixtureRequest) -> Manifests:
-    return committed() if request.param == "committed" else of_chart()
+@pytest.fixture
+def argo() -> Manifests:
+    """The committed files; tests/charts/test_pipeline.py shows that the chart installs these."""
+    return committed()

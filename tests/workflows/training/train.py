@@ -61,7 +61,6 @@ class Bench:
         return file
 
     def checkpoints(self, store: str) -> list[Checkpoint]:
-        """Return the learnt steps."""
         return CheckpointLog(open_store(str(self.folder / store)), "one").read()
 
     def hold(self, route: str, until: Callable[[], bool]) -> None:
@@ -76,7 +75,6 @@ class Bench:
         self.server.before = status
 
     def train(self, file: Path, *words: str) -> str:
-        """Run ``swe-argo train`` to its end; return its output."""
         command = ("train", "--config_path", str(file), *words)
         result = swe_argo(*command, env=self.env, cwd=self.folder, timeout_s=600)
         assert result.returncode == 0, result.stdout + result.stderr

@@ -56,7 +56,6 @@ def rows_of(files: VerlFiles) -> list[Row]:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> str:
-    """A backend that must not be used."""
     file = tmp_path / "elsewhere.py"
     file.write_text("def connect(spec):\n    raise AssertionError('an export needs no sandbox')\n")
     return f"{file}:connect"
@@ -122,7 +121,6 @@ def test_scaffold_rows_use_its_own_loop(style: str, tmp_path: Path) -> None:
 
 
 def fill(store: Store, run: RunFile, ids: list[str], attempts: int = 1, **fields: Any) -> None:
-    """Write a run of these instances without results; ``fields``: of each instance."""
     about: dict[str, Any] = {"begins": Stage.NONE, "repo": "a/b", "image": "i"}
     units = [Unit(instance_id=name, attempt=number, **about) for name in ids for number in range(1, attempts + 1)]
     store.put(key(RunFile, "night"), run.to_bytes())

@@ -6,16 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from html import unescape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from swe_argo.steps.contracts.data import Instance, Plan, RunFile, Unit
+from swe_argo.steps.contracts.data import Plan, Unit
 from swe_argo.steps.contracts.failure import Failure, FailureClass
-from swe_argo.steps.contracts.recipe import AgentProgram, Recipe
 from swe_argo.steps.contracts.record import Place, key
 from swe_argo.steps.contracts.recorded_calls import FOLDER, RecordedCall, RecordedToolCall, calls_prefix
 from swe_argo.steps.contracts.redone import Redone
@@ -182,31 +179,6 @@ def test_view_shows_live_conversation(store: Any, unit: Unit) -> None:
     assert places == sorted(places)
     assert "In vain." not in page
     assert "trajectory.json" not in page
-
-
-@pytest.mark.parametrize(("release", "has_prompts"), [(version("swe-argo"), True), ("0.0.0", False)])
-@pytest.mark.parametrize(
-    ("agent", "words"), [("r2egym", "BEGIN FUNCTION"), ("mini-swe-agent", "```mswea_bash_command"), ("codex", "Mend")]
-)
-def test_view_shows_prompts_of_version(
-    store: Any, unit: Unit, release: str, agent: str, words: str, *, has_prompts: bool
-) -> None:
-    run = read_record(store, RunFile, "r")
-    changes = {
-        "instruction": "Mend <this>: {{ problem_statement }}",
-        "versions": {"swe-argo": release},
-        "fn_calling": False,
-    }
-    changes["spec"] = run.spec.model_copy(update={"agent": run.spec.agent.model_copy(update={"name": agent})})
-    if agent == "codex":
-        changes["program"] = AgentProgram(recipe=Recipe(name=agent, command=[agent, "{instruction}"]))
-    store.put(key(RunFile, "r"), run.model_copy(update=changes).to_bytes())
-    record(store, unit, answer(1))
-    instance = Instance.from_bytes(store.get(key(Instance, "r", unit.instance_id)))
-    with viewing(store) as viewer:
-        page = unescape(viewer.get(href(unit)).text)
-    assert (words in page, f"Mend <this>: {instance.problem_statement}" in page) == (has_prompts, has_prompts)
-    assert "Thought 1." in page
 
 
 @BOTH_STORES

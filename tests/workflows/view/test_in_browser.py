@@ -137,22 +137,6 @@ def test_view_keys_move_between_rows(tab: Tab, viewer: Address) -> None:
     assert tab.page.url == f"{viewer.url}/runs/half-done"
 
 
-def test_view_explains_comparison(tab: Tab, viewer: Address) -> None:
-    tab.open(f"{viewer.url}/runs/nightly-2")
-    with tab.page.expect_navigation():
-        tab.page.click("footer >> text=Compare")
-    assert tab.page.is_checked("[type=checkbox][value=nightly-2]")
-    assert tab.page.is_visible("text=Mark two or more runs in the list.")
-    assert tab.page.is_disabled("#compare button")
-    tab.page.check("[type=checkbox][value=nightly-1]")
-    with tab.page.expect_navigation():
-        tab.page.click("#compare button")
-    assert tab.page.url == f"{viewer.url}/compare?run=nightly-2&run=nightly-1"
-    with tab.page.expect_navigation():
-        tab.page.click("text=Swap")
-    assert tab.page.url == f"{viewer.url}/compare?run=nightly-1&run=nightly-2"
-
-
 def test_view_compares_marked_runs(tab: Tab, viewer: Address) -> None:
     tab.open(f"{viewer.url}/?q=nightly-1")
     for key in "jx":

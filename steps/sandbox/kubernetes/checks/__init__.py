@@ -1,4 +1,4 @@
 """The plan step's checks of a cluster, one module per check.
 
-Imported by ``readiness.py`` beside this package and by ``workflows.argo``. Begin with ``rights.py``.
+Imported by the backend and by ``workflows.argo``. Begin with ``check_cluster`` in ``admission.py``.
 """

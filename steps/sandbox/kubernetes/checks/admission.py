@@ -1,4 +1,4 @@
-"""Check that the cluster admits our pods, by a dry run of the real manifests."""
+"""Check, before a run creates any object, that a cluster can run its sandboxes and limits their network."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, StepError
 from swe_argo.steps.kube.client import Cluster, error_message
 from swe_argo.steps.kube.requests import Plain, path, request_object
-from swe_argo.steps.sandbox.kubernetes.checks.capacity import amounts
-from swe_argo.steps.sandbox.kubernetes.checks.rights import PATIENCE
-from swe_argo.steps.sandbox.kubernetes.namespace import NamespaceSettings, call, refusal_failure
+from swe_argo.steps.sandbox.kubernetes.checks.capacity import amounts, check_nodes, expression_matches, too_small
+from swe_argo.steps.sandbox.kubernetes.checks.rights import PATIENCE, allowed_list, check_namespace, check_rights
+from swe_argo.steps.sandbox.kubernetes.namespace import CONFIG_MAP, NamespaceSettings, call, read, refusal_failure
 from swe_argo.steps.sandbox.kubernetes.pod_spec import (
     FileDelivery,
     add_agent_files,
@@ -29,12 +29,113 @@ from swe_argo.steps.sandbox.kubernetes.pod_spec import (
     manifest,
     owner_reference,
 )
-from swe_argo.steps.sandbox.protocol import SandboxNeeds, SandboxRequest
+from swe_argo.steps.sandbox.protocol import ReadinessResult, SandboxNeeds, SandboxRequest
 
 MOST_IMAGES = 8
 """Maximum number of image kinds to try, so that plan stays quick."""
 DEADLINE_S = 3600.0
 """Maximum seconds that a sandbox outlives its longest command (steps/agents/solving.py, steps/grade.py)."""
+
+
+def check_cluster(cluster: Cluster, spec: SandboxSpec, sandbox_needs: SandboxNeeds) -> ReadinessResult:
+    """Check a cluster by requests that change nothing; pods are sent as a dry run.
+
+    Raises ConfigError if the cluster does not answer, namespace or rights are missing, there is too little or too much
+    network, or policies, quotas or nodes do not admit this run's pods; InfraError if it stops answering.
+    """
+    with cluster.client() as client:
+        check_namespace(cluster, client, spec)
+        owner = owner_reference()
+        notices = check_rights(cluster, client, outside=not owner or owner["kind"] == "Lease")
+        settings, charted = read(cluster)
+        if not charted:
+            notices.append(
+                f"namespace {cluster.namespace!r} has no ConfigMap {CONFIG_MAP}: nothing confines sandboxes there; "
+                f"helm install swe-argo charts/swe-argo -n {cluster.namespace}"
+            )
+        notices += check_network(cluster, client, spec, sandbox_needs, settings, has_chart=charted)
+        pods = pods_of(spec, sandbox_needs, settings)
+        # Without the right to read quotas, the dry run reports the first exceeded one.
+        where = f"namespace {cluster.namespace!r} of {cluster.name}"
+        quotas = allowed_list(client, path("resourcequotas", cluster.namespace), f"listing the quotas of {where}")
+        if problem := too_small(quotas or [], pods[0]):
+            raise ConfigError(
+                f"{where} is too small for one sandbox: {problem}; raise the quota, or request less",
+                field="sandbox.kubernetes.namespace",
+            )
+        admitted, notes = try_ways(cluster, client, spec, sandbox_needs, settings)
+        return ReadinessResult(notices=[*notices, *notes, *check_nodes(cluster, client, spec, (admitted or pods)[0])])
+
+
+def check_network(
+    cluster: Cluster,
+    client: ApiClient,
+    spec: SandboxSpec,
+    sandbox_needs: SandboxNeeds,
+    settings: NamespaceSettings,
+    *,
+    has_chart: bool,
+) -> list[str]:
+    """Check the NetworkPolicies; return notices for the user. ``has_chart``: whether the namespace has the chart.
+
+    Raises ConfigError if tests or an agent lack the network that the spec promises, or if no policy limits the network
+    of an agent's commands (a notice with ``allow_host``).
+    """
+    where = f"namespace {cluster.namespace!r} of {cluster.name}"
+    if sandbox_needs.grading_network and not settings.grading_network:
+        raise ConfigError(
+            f"{where} gives tests no network (chart value grading.network is false): use --no-grading-network",
+            field="grading.network",
+        )
+    if not sandbox_needs.solves:
+        return []
+    policies_path = path("networkpolicies", cluster.namespace)
+    policies = allowed_list(client, policies_path, f"listing the NetworkPolicies of {where}")
+    labels = {"swe-argo/role": "solve", "swe-argo/network": "open" if spec.solve_network else "none"}
+    if spec.solve_network and policies and cut_off(policies, labels):
+        raise ConfigError(
+            f"the NetworkPolicies of {where} give an agent's sandbox no network: use --no-solve-network",
+            field="sandbox.solve_network",
+        )
+    if not sandbox_needs.acts or (policies and is_confined(policies, labels)):
+        return []
+    if policies is None and has_chart:
+        unknown = f"no right to list networkpolicies in {cluster.namespace}"
+        return [f"{unknown}: confinement of sandboxes is first tested when one is created"]
+    problem = f"no NetworkPolicy of {where} limits the network of an agent's commands"
+    if spec.allow_host:
+        return [f"{problem}: they have the network access of any pod there"]
+    raise ConfigError(
+        f"{problem}; install the chart there (helm install swe-argo charts/swe-argo -n {cluster.namespace}), "
+        "or allow it with --allow-host",
+        field="sandbox.allow_host",
+    )
+
+
+def cut_off(policies: list[Plain], labels: dict[str, str]) -> bool:
+    """Return whether a pod with these labels has no egress: a policy limits it, and no policy allows any."""
+    specs = [policy["spec"] for policy in policies if _limits(policy, labels)]
+    return bool(specs) and not any(spec.get("egress") for spec in specs)
+
+
+def is_confined(policies: list[Plain], labels: dict[str, str]) -> bool:
+    """Return whether a policy limits the egress of a pod with these labels."""
+    return any(_limits(policy, labels) for policy in policies)
+
+
+def _limits(policy: Plain, labels: dict[str, str]) -> bool:
+    """Return whether a policy applies to the egress of pods with these labels."""
+    spec, selector = policy["spec"], policy["spec"].get("podSelector") or {}
+    # Without policyTypes, a policy is about egress only if it has egress rules.
+    is_about_egress = "Egress" in spec["policyTypes"] if spec.get("policyTypes") else bool(spec.get("egress"))
+    return (
+        is_about_egress
+        and (selector.get("matchLabels") or {}).items() <= labels.items()
+        and all(
+            expression_matches(expression, labels.get(expression["key"]))
+            for expression in selector.get("matchExpressions") or []
+        )
+    )
 
 
 def pods_of(

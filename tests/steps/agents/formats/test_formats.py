@@ -16,12 +16,12 @@ from pydantic import create_model
 from swe_argo.steps.agents.formats import (
     ParsedTrajectory,
     SolvedUnit,
-    agent_actions,
     atif,
     mini_swe_agent,
     openhands,
     r2egym,
     sweagent,
+    turns_with_actions,
 )
 from swe_argo.steps.agents.formats.reading import read_row
 from swe_argo.steps.agents.formats.writers import open_writers
@@ -29,16 +29,7 @@ from swe_argo.steps.contracts.data import RunFile
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.registry import AGENTS, is_model_agent
 from swe_argo.steps.contracts.run_spec import RunSpec
-from swe_argo.steps.contracts.trajectory import (
-    Metrics,
-    MetricsExtra,
-    Observation,
-    Result,
-    StopReason,
-    ToolCall,
-    Trajectory,
-    Turn,
-)
+from swe_argo.steps.contracts.trajectory import Metrics, MetricsExtra, StopReason, Trajectory, Turn
 from tests.steps.agents.solved_units import ID, PATCH, Call, agent_turn, run_file, solved_unit, trajectory
 from tests.steps.datasets.sample_rows import PROPERTY
 
@@ -86,61 +77,62 @@ def read(data: bytes) -> ParsedTrajectory:
     return recorded
 
 
-def expected_calls(*turns: list[Call]) -> list[tuple[str, dict[str, Any]]]:
-    return [(tool, arguments) for calls in turns for tool, arguments, _ in calls]
-
-
 @pytest.mark.parametrize("form", WRITERS)
 @pytest.mark.parametrize("text", ["function_calling", "text"])
-def test_formats_round_trip(form: str, text: Any) -> None:
-    turns = [[LOOK], [EDIT], [VIEW], [FINISH]]
-    recorded = read(WRITERS[form](solved_unit(*turns, form=text)))
-    assert [(action.tool, action.arguments) for action in recorded.actions] == expected_calls(*turns)
-    assert [action.observation for action in recorded.actions][:3] == ["a.py\n", "edited", "a.py"]
+def test_export_can_be_replayed(form: str, text: Any) -> None:
+    recorded = read(WRITERS[form](solved_unit([LOOK], [EDIT], [FINISH], form=text)))
+    look, edit, finish = recorded.actions
+    assert look.arguments == ({"command": "ls"} if form == "openhands" else {"cmd": "ls"})
+    assert edit.arguments["new_str"] == ("a = 2" if form == "r2egym" else "  a = 2\n"), "its readers strip values"
+    assert (look.observation, finish.tool) == ("a.py\n", "finish")
     assert (recorded.instance_id, recorded.model, recorded.is_outcome) == (ID, "openai/m", True)
-    assert (recorded.scaffold, recorded.stop_reason) == ("r2egym", StopReason.FINISHED)
+    assert recorded.stop_reason is StopReason.FINISHED
     assert recorded.patch == (None if form == "atif" else PATCH)  # ATIF has no place for it
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("form", ["sweagent", "mini", "atif"])
 @settings(PROPERTY, max_examples=40)
 @given(turns=st.lists(st.lists(_CALL, min_size=1, max_size=3), max_size=4))
 def test_formats_keep_every_call(form: str, turns: list[list[Call]]) -> None:
     recorded = read(WRITERS[form](solved_unit(*turns)))
-    assert [(action.tool, action.arguments) for action in recorded.actions] == expected_calls(*turns)
+    expected = [(tool, arguments) for calls in turns for tool, arguments, _ in calls]
+    assert [(action.tool, action.arguments) for action in recorded.actions] == expected
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("form", ["sweagent", "mini", "atif"])
 def test_formats_keep_reason_and_scaffold(form: str) -> None:
+    write = WRITERS[form]
     for reason in StopReason:
-        recorded = read(WRITERS[form](solved_unit([LOOK], reason=reason)))
+        recorded = read(write(solved_unit([LOOK], reason=reason)))
         assert recorded.stop_reason is reason
         assert recorded.is_outcome is (reason is not StopReason.INTERRUPTED)
     for agent in filter(is_model_agent, AGENTS):
-        assert read(WRITERS[form](solved_unit([LOOK], agent=agent))).scaffold == agent
+        assert read(write(solved_unit([LOOK], agent=agent))).scaffold == agent
 
 
 @pytest.mark.parametrize("form", WRITERS)
 def test_malformed_turns_are_no_actions(form: str) -> None:
     whole = trajectory([LOOK], [FINISH])
-    call = ToolCall(tool_call_id="bad", function_name="frob", arguments={}, extra={"arguments": "{"})
-    bad = Turn(
-        step_id=5,
-        source="agent",
-        message="frob it",
-        tool_calls=[call],
-        observation=Observation(results=[Result(source_call_id="bad", content="there is no tool frob")]),
-        metrics=Metrics(prompt_tokens=1),
-        extra={"malformed": "unknown_tool"},
-    )
+    bad = agent_turn(5, [("frob", {}, "there is no tool frob")], thought="frob it", metrics=Metrics(prompt_tokens=1))
+    bad = bad.model_copy(update={"extra": {"malformed": "unknown_tool"}})
     blank = Turn(step_id=6, source="agent", message="", metrics=Metrics(prompt_tokens=1))
     correction = Turn(step_id=7, source="user", message="call a tool")
-    unit = solved_unit()
     steps = [*whole.steps, bad, blank, correction]
-    unit = replace(unit, trajectory=whole.model_copy(update={"steps": steps}))
-    assert [action.tool for action in read(WRITERS[form](unit)).actions] == ["execute_bash", "finish"]
-    assert [act.observation for act in agent_actions(unit.trajectory)][2:] == ["there is no tool frob", "call a tool"]
+    unit = replace(solved_unit(), trajectory=whole.model_copy(update={"steps": steps}))
+    actions = read(WRITERS[form](unit)).actions
+    shell = "bash_session" if form == "openhands" else "execute_bash"
+    assert [action.tool for action in actions] == [shell, "finish"]
+    observations = [act.observation for _, actions in turns_with_actions(unit.trajectory) for act in actions]
+    assert observations[2:] == ["there is no tool frob", "call a tool"]
     assert b"frob" in WRITERS[form](unit)
+
+
+def test_r2e_gym_answer_without_call_replays() -> None:
+    row = json.loads(r2egym.write(solved_unit([LOOK], [], [FINISH])))
+    assert row["trajectory_steps"][1]["action"] == "<function=>\n</function>"
+    recorded = read_row(row)
+    assert recorded is not None
+    assert [action.tool for action in recorded.actions] == ["execute_bash", "finish"]
 
 
 @PROPERTY
@@ -172,7 +164,7 @@ def test_read_row_survives_damage(form: str, data: st.DataObject) -> None:
         return
 
 
-@pytest.mark.parametrize("form", ["sweagent", "mini", "r2egym"])
+@pytest.mark.parametrize("form", ["sweagent", "mini"])
 def test_stop_reason_may_have_any_type(form: str) -> None:
     row = json.loads(WRITERS[form](solved_unit([LOOK], [EDIT], [FINISH])))
     places = [value for value in _values(row) if isinstance(value, dict) and "stop_reason" in value]
@@ -358,6 +350,13 @@ def test_openhands_row_layout() -> None:
     assert "api_key" not in json.dumps(row)
 
 
+def test_openhands_names_the_wrapped_tool() -> None:
+    search: Call = ("search", {"search_term": "x", "path": "b"}, "found")
+    data = openhands.write(solved_unit([search]))
+    assert b"call_tool_mcp" in data
+    assert read(data).actions == [Action(tool="search", arguments=search[1], observation="found")]
+
+
 # -- ATIF ------------------------------------------------------------------------------------------------------------
 
 
@@ -430,7 +429,7 @@ def test_foreign_atif_has_no_scaffold() -> None:
 def test_forced_folder_replaces_file(tmp_path: Path) -> None:
     target = tmp_path / "out"
     target.write_text("of before")
-    with open_writers(target, "mini", run_file(), 1, force=True) as writers:
-        writers.add_unit(solved_unit([("bash", {"command": "ls"}, "a.py\n")], agent="mini-swe-agent"))
-    assert (target / ID / f"{ID}.traj.json").is_file()
+    with open_writers(target, "atif", run_file(), 1, force=True) as writers:
+        writers.add_unit(solved_unit([LOOK]))
+    assert (target / ID / "trajectory.json").is_file()
     assert list(tmp_path.iterdir()) == [target], "what was there before is gone"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swe_argo.steps.agents.formats.r2egym import text_action
-from swe_argo.steps.agents.formats.reading import read
+from swe_argo.steps.agents.formats.reading import Recordings, read
 from swe_argo.steps.agents.recorder import Recorder
 from swe_argo.steps.contracts.recording import Action, Recording
 from swe_argo.steps.contracts.trajectory import AgentInfo, StopReason, ToolCall
@@ -99,8 +99,12 @@ def write_rows(folder: Path, name: str, *rows: dict[str, Any] | bytes) -> Path:
     return path
 
 
+def read_files(path: Path, ids: Sequence[str] = (ID,), more_ids: Sequence[str] = ()) -> Recordings:
+    return read(str(path), dict.fromkeys(ids, "/testbed"), [*ids, *more_ids])
+
+
 def read_one(path: Path) -> Recording:
-    return read(str(path), [ID]).by_id[ID]
+    return read_files(path).by_id[ID]
 
 
 def tools(path: Path) -> list[tuple[str, Any]]:
@@ -113,7 +117,7 @@ def test_own_trajectory_is_read(tmp_path: Path) -> None:
     file.with_name("patch.diff").write_bytes(b"diff \xe9\n")
     write_rows(tmp_path, f"runs/one/units/{ID}/1/tries/x/trajectory.json", own(command="half"))
     assert tools(file) == tools(tmp_path) == [("bash", "ls")]
-    recordings = read(str(tmp_path), [ID])
+    recordings = read_files(tmp_path)
     assert (recordings.model, recordings.notices) == ("m/own", [])
     recording = recordings.by_id[ID]
     assert (recording.source, recording.patch) == (f"ATIF {file}", "diff \udce9\n")
@@ -124,7 +128,7 @@ def test_own_trajectory_is_read(tmp_path: Path) -> None:
 def test_mini_swe_agent_is_read(tmp_path: Path, version: int) -> None:
     file = write_rows(tmp_path, f"{ID}/{ID}.traj.json", mini(version))
     assert tools(file) == tools(tmp_path) == [("bash", "ls -la")]
-    assert read(str(tmp_path), [ID]).model == "m/mini"
+    assert read_files(tmp_path).model == "m/mini"
     assert read_one(file).scaffold == "mini-swe-agent"
 
 
@@ -134,7 +138,7 @@ def test_r2e_gym_skips_refused_commands(tmp_path: Path) -> None:
     assert tools(file) == names
     recording = read_one(file)
     assert (recording.actions[1].arguments["old_str"], recording.actions[1].observation) == ("a < b", "ok")
-    assert (recording.scaffold, read(str(file), [ID]).model) == (None, "m/r2e")
+    assert (recording.scaffold, read_files(file).model) == (None, "m/r2e")
 
 
 def test_r2e_gym_row_names_its_instance(tmp_path: Path) -> None:
@@ -147,7 +151,7 @@ def test_r2e_gym_row_names_its_instance(tmp_path: Path) -> None:
         assert len(tools(write_rows(tmp_path, f"{number}.jsonl", r2e(**more)))) == 4
     row = r2e(docker_image="swebench/sweb.eval.x86_64.pylint-dev_1776_pylint-4970:latest")
     file = write_rows(tmp_path, "exp.jsonl", row)
-    assert list(read(str(file), ["Pylint-dev__pylint-4970"]).by_id) == ["Pylint-dev__pylint-4970"]
+    assert list(read_files(file, ["Pylint-dev__pylint-4970"]).by_id) == ["Pylint-dev__pylint-4970"]
 
 
 def test_openhands_workspace_is_testbed(tmp_path: Path) -> None:
@@ -156,8 +160,8 @@ def test_openhands_workspace_is_testbed(tmp_path: Path) -> None:
     assert tools(file) == names
     recording = read_one(file)
     assert (recording.actions[1].arguments["path"], recording.scaffold) == ("/testbed/a.py", None)
-    assert read(str(file), [ID]).model == "m/oh"
-    elsewhere = read(str(file), {ID: "/calc"}).by_id[ID].actions
+    assert read_files(file).model == "m/oh"
+    elsewhere = read(str(file), {ID: "/calc"}, [ID]).by_id[ID].actions
     assert elsewhere[0].arguments["command"] == "cd /calc && ls"
     assert elsewhere[1].arguments["path"] == "/calc/a.py"
     pairs = [[event, {"observation": "run", "content": ""}] for event in openhands()["history"]]
@@ -167,7 +171,7 @@ def test_openhands_workspace_is_testbed(tmp_path: Path) -> None:
 def test_openhands_sdk_is_read(tmp_path: Path) -> None:
     file = write_rows(tmp_path, "output.jsonl", sdk())
     assert tools(file) == [("bash_session", "cd /testbed/ && ls"), ("file_editor", "view"), ("finish", None)]
-    assert read(str(file), [ID]).model == "m/sdk"
+    assert read_files(file).model == "m/sdk"
 
 
 def test_openhands_pairs_events_by_cause(tmp_path: Path) -> None:
@@ -189,14 +193,14 @@ def test_first_good_recording_wins(tmp_path: Path) -> None:
     write_rows(tmp_path, "output.critic_attempt_1.jsonl", openhands(history=[]))
     write_rows(tmp_path, "cost_report.jsonl", {"cost": 1})
     for path in (file, tmp_path):
-        recordings = read(str(path), [ID])
+        recordings = read_files(path)
         assert len(recordings.by_id[ID].actions) == 4
         assert recordings.notices == [f"2 repeated recordings of instances in {path} are not used"]
 
 
 def test_unselected_recordings_are_noted(tmp_path: Path) -> None:
     file = write_rows(tmp_path, "exp.jsonl", openhands(), openhands(instance_id="other__other-1"))
-    recordings = read(str(file), [ID], [ID, "other__other-1"])
+    recordings = read_files(file, more_ids=["other__other-1"])
     assert list(recordings.by_id) == [ID]
     assert recordings.notices == [f"{file} has recordings of 1 instances that are not selected"]
 
@@ -230,13 +234,13 @@ THINKS = json.dumps(openhands(history=[event("think", thought="deep")]))
 def test_unusable_file_is_refused(tmp_path: Path, rows: list[Any], selected: list[str], reason: str) -> None:
     file = write_rows(tmp_path, "exp.jsonl", *rows)
     with pytest.raises(ConfigError, match=reason):
-        read(str(file), selected, [ID] if "x__x" in reason else None)
+        read_files(file, selected)
 
 
 def test_empty_source_is_refused(tmp_path: Path) -> None:
     for path, reason in ((tmp_path, "contains no trajectory"), (tmp_path / "none", "does not exist")):
         with pytest.raises(ConfigError, match=reason):
-            read(str(path), [ID])
+            read_files(path)
 
 
 def program(tmp_path: Path, *calls: tuple[str, dict[str, Any]], beside: str = "") -> list[Action]:
@@ -252,7 +256,7 @@ def program(tmp_path: Path, *calls: tuple[str, dict[str, Any]], beside: str = ""
             time.sleep(0.002)
     (tmp_path / "trajectory.json").write_bytes(recorder.trajectory(StopReason.FINISHED).to_bytes())
     (tmp_path / "patch.diff").write_text("diff --git a/a b/a\n")
-    recordings = read(str(tmp_path), [ID])
+    recordings = read_files(tmp_path)
     actions = recordings.by_id[ID].actions
     assert recordings.by_id[ID].scaffold is None
     note = f"1 recordings in {tmp_path} use unknown tools; their patches are applied instead"
@@ -273,14 +277,6 @@ def test_missing_tools_apply_the_patch(tmp_path: Path, edit: str) -> None:
     assert (action.tool, action.arguments) == ("apply_diff", {"patch": "diff --git a/a b/a\n"})
 
 
-def test_first_text_function_counts() -> None:
-    text = "<think>x</think><function=a><parameter=k> v\n</parameter></function><function=b></function>"
-    assert text_action(text) == Action(tool="a", arguments={"k": "v"})
-    assert text_action("no call") is None
-    for unit in ("<function=", "<function=a><parameter=", "<parameter=k>"):
-        assert text_action("<function=a>" + unit * (1_000_000 // len(unit))) is not None
-
-
 KEYS = st.sampled_from(("instance_id", "history", "messages", "info", "trajectory_steps", "args", "extra"))
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(max_size=9),
@@ -293,46 +289,4 @@ VALUES = st.recursive(
 @given(rows=st.lists(st.binary(max_size=60) | VALUES.map(lambda value: json.dumps(value).encode()), max_size=4))
 def test_any_file_is_read_or_refused(tmp_path: Path, rows: list[bytes]) -> None:
     with contextlib.suppress(ConfigError):
-        read(str(write_rows(tmp_path, "rows.jsonl", *rows)), [ID])
-
-
-# -- predictions: their patches are applied
-
-
-def prediction(patch: object = "diff \udce9\n", **more: Any) -> dict[str, Any]:
-    return {"instance_id": ID, "model_name_or_path": "m/preds", "model_patch": patch} | more
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "place"),
-    [
-        ("all_preds.jsonl", [prediction()], ":1"),
-        ("output.swebench.jsonl", [prediction(), prediction(instance_id="x__x-1")], ":1"),
-        ("preds.json", [{ID: prediction()}], f":{ID}"),
-        ("preds.json", [{ID: {"model_patch": "diff \udce9\n", "model_name_or_path": "m/preds"}}], f":{ID}"),
-        (f"{ID}.pred", [prediction()], ""),
-        ("preds.json", [json.dumps([prediction(), prediction("other")]).encode()], ":1"),
-    ],
-)
-def test_prediction_is_read_as_recording(tmp_path: Path, name: str, content: list[Any], place: str) -> None:
-    file = write_rows(tmp_path, name, *content)
-    for path in (file, tmp_path) if name.startswith(("all_preds", "preds")) else (file,):
-        recordings = read(str(path), [ID])
-        recording = recordings.by_id[ID]
-        assert recording.actions == [Action(tool="apply_diff", arguments={"patch": "diff \udce9\n"})]
-        assert (recording.source, recording.scaffold) == (f"predictions {file}{place}", None)
-        assert (recording.patch, recordings.model) == ("diff \udce9\n", "m/preds")
-
-
-def test_empty_prediction_has_no_actions(tmp_path: Path) -> None:
-    for patch in (None, "", " \n"):
-        recording = read_one(write_rows(tmp_path, "preds.jsonl", prediction(patch)))
-        assert (recording.actions, recording.patch) == ([], patch or "")
-
-
-def test_invalid_prediction_is_named(tmp_path: Path) -> None:
-    file = write_rows(tmp_path, "preds.jsonl", prediction(), prediction(3))
-    with pytest.raises(ConfigError, match=r"preds\.jsonl:2 is malformed: model_patch is int, not text or null"):
-        read(str(file), [ID])
-    with pytest.raises(ConfigError, match=r"preds\.json:2 is not a trajectory; .*predictions"):
-        read(str(write_rows(tmp_path, "preds.json", json.dumps([prediction(), 3]).encode())), [ID])
+        read_files(write_rows(tmp_path, "rows.jsonl", *rows))

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from swe_argo.steps.agents.formats import sweagent
-from swe_argo.steps.agents.formats.reading import read
 from swe_argo.steps.contracts.recording import Action
 from swe_argo.steps.contracts.trajectory import StopReason
 from swe_argo.steps.datasets import predictions
 from swe_argo.steps.errors import ConfigError
+from tests.steps.agents.formats.test_reading import ID, read_files
 from tests.steps.agents.solved_units import PATCH, Call, solved_unit
 
-ID = "django__django-11099"
 DIFF = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
 
 
@@ -84,7 +83,7 @@ HISTORY = [
 def test_actions_become_our_tool_calls(tmp_path: Path, history: list[Any], config: Any) -> None:
     file = write_trajectory(tmp_path, row(STEPS, history=history, replay_config=config))
     for path in (file, tmp_path):
-        recordings = read(str(path), [ID], [ID])
+        recordings = read_files(path)
         recording = recordings.by_id[ID]
         assert [(action.tool, action.arguments) for action in recording.actions] == EXPECTED_CALLS
         assert recording.actions[0].observation == "a.py\n"
@@ -92,23 +91,14 @@ def test_actions_become_our_tool_calls(tmp_path: Path, history: list[Any], confi
         assert (recording.stop_reason, recordings.notices) == (StopReason.FINISHED, [])
 
 
-def test_bare_demonstration_is_read(tmp_path: Path) -> None:
-    history = [HISTORY[0], HISTORY[2], {"role": "tool", "content": "a.py", "agent": "main"}, HISTORY[-1]]
-    recording = read(str(write_trajectory(tmp_path, {"history": history})), [ID]).by_id[ID]
-    assert recording.actions == [
-        Action(tool="bash_session", arguments={"command": "cd src && ls -F"}, observation="a.py"),
-        Action(tool="submit", arguments={}),
-    ]
-
-
 @pytest.mark.parametrize("word", ["open a.py", "edit 1:2\nx\nend_of_edit", "create b.py", "search_dir x", "goto 7"])
 def test_windowed_tools_apply_the_patch(tmp_path: Path, word: str) -> None:
-    recordings = read(str(write_trajectory(tmp_path, row([step("ls"), step(word), step("submit")]))), [ID])
+    recordings = read_files(write_trajectory(tmp_path, row([step("ls"), step(word), step("submit")])))
     assert recordings.by_id[ID].actions == [Action(tool="apply_diff", arguments={"patch": DIFF})]
     assert recordings.notices == [
         f"1 recordings in {tmp_path / ID / f'{ID}.traj'} use unknown tools; their patches are applied instead"
     ]
-    nothing = read(str(write_trajectory(tmp_path, row([step(word)], "exit_cost", None))), [ID])
+    nothing = read_files(write_trajectory(tmp_path, row([step(word)], "exit_cost", None)))
     assert nothing.by_id[ID].actions == []
 
 
@@ -122,7 +112,7 @@ def test_agent_ends_are_predictions(tmp_path: Path, status: str) -> None:
     }
     submission = None if status.startswith("exit") else DIFF
     file = write_trajectory(tmp_path, row(STEPS, status, submission))
-    assert read(str(file), [ID]).by_id[ID].stop_reason is reasons[status]
+    assert read_files(file).by_id[ID].stop_reason is reasons[status]
     for path in (file, tmp_path):
         predicted = predictions.read(path, [ID], [ID])
         assert (predicted.patches, predicted.model) == ({ID: submission}, "SWE-agent")
@@ -137,13 +127,15 @@ def test_infrastructure_ends_are_skipped(tmp_path: Path, status: object) -> None
     assert predicted.patches == {"django__django-2": DIFF}
     assert f"1 trajectories in {tmp_path.name} ended in an infrastructure failure" in predicted.notices[0]
     again = write_trajectory(tmp_path / "again", row(STEPS))
-    assert read(str(tmp_path), [ID]).by_id[ID].source == f"SWE-agent {again}", "a good one counts over it"
+    assert read_files(tmp_path, more_ids=["django__django-2"]).by_id[ID].source == f"SWE-agent {again}", (
+        "a good one counts over it"
+    )
 
 
 def test_retry_file_has_its_attempts(tmp_path: Path) -> None:
     attempts = [row([step("ls")], "exit_cost", None), row(STEPS)]
     file = write_trajectory(tmp_path, {"attempts": attempts})
-    assert len(read(str(file), [ID]).by_id[ID].actions) == len(EXPECTED_CALLS)
+    assert len(read_files(file).by_id[ID].actions) == len(EXPECTED_CALLS)
     assert predictions.read(file, [ID], [ID]).patches == {ID: DIFF}
     chosen = write_trajectory(tmp_path, {"attempts": attempts, **attempts[0]})
     assert predictions.read(chosen, [ID], [ID]).patches == {ID: None}
@@ -162,12 +154,12 @@ def test_other_file_is_named(tmp_path: Path, content: object) -> None:
     with pytest.raises(ConfigError, match=rf"{ID}\.traj is not a trajectory of SWE-agent"):
         predictions.read(file, [ID], [ID])
     with pytest.raises(ConfigError, match=rf"{ID}\.traj (is not a trajectory|contains no)"):
-        read(str(file), [ID])
+        read_files(file)
 
 
 def test_invalid_submission_is_named(tmp_path: Path) -> None:
     file = write_trajectory(tmp_path, row(STEPS, submission=3))
-    for reader in (lambda: predictions.read(file, [ID], [ID]), lambda: read(str(file), [ID])):
+    for reader in (lambda: predictions.read(file, [ID], [ID]), lambda: read_files(file)):
         with pytest.raises(ConfigError, match=r"info.submission is int, not text or null"):
             reader()
 
@@ -250,7 +242,7 @@ def test_exit_status_round_trips(tmp_path: Path, reason: StopReason, patch: str,
     file = tmp_path / f"{ID}.traj"
     file.write_bytes(content)
     assert json.loads(content)["info"]["exit_status"] == status
-    recording = read(str(file), [ID]).by_id[ID]
+    recording = read_files(file).by_id[ID]
     assert (recording.stop_reason, recording.patch or "", recording.scaffold) == (reason, patch, "r2egym")
     assert [action.tool for action in recording.actions] == ["execute_bash", "finish"]
     expected = {} if reason is StopReason.INTERRUPTED else {ID: patch}

@@ -169,8 +169,8 @@ def test_running_command_is_interrupted(shell: Shell) -> None:
 
 
 def test_patience_does_not_extend_timeout(shell: Shell) -> None:
-    assert shell.run("sleep 60", timeout_s=10, patience=SHORT).running
-    late = shell.watch(timeout_s=10, patience=LONG)
+    assert shell.run("sleep 60", timeout_s=5, patience=SHORT).running
+    late = shell.watch(timeout_s=5, patience=LONG)
     assert late.timed_out
     assert not shell.running
 

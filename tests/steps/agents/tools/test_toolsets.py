@@ -155,9 +155,9 @@ def test_slow_command_ends_or_runs_on(tools: Toolset, machine: Sandbox) -> None:
 
 def test_model_timeout_may_exceed_ours(machine: Sandbox) -> None:
     tools = toolset("openhands")
-    assert "\nlast\n" in shell(tools, Session(machine, 1.0), "sleep 2.5; echo; echo last", timeout=20).text
+    assert "\nlast\n" in shell(tools, Session(machine, 1.0), "sleep 1.5; echo; echo last", timeout=20).text
     session = Session(machine, 1.0)
-    session.left_s = 3.0
+    session.left_s = 1.5
     ended = shell(tools, session, "sleep 60", timeout=50)
     assert ended.timed_out, "but no command outlives its attempt"
 
@@ -180,7 +180,7 @@ def test_output_is_cut_per_project(tools: Toolset, machine: Sandbox) -> None:
         assert "1000000" not in lines
 
 
-@pytest.mark.parametrize("size", [100, 1000, 5000])
+@pytest.mark.parametrize("size", [100, 5000])
 def test_observation_limit_holds(tools: Toolset, tidy: Sandbox, size: int) -> None:
     session = Session(tidy, 20.0, max_observation=size)
     tidy.write("/testbed/long", "é€😀x".encode() * 200_000)
@@ -298,19 +298,6 @@ def test_impossible_arguments_are_refused(tools: Toolset, tidy: Sandbox) -> None
     for odd in ("echo \0", "echo \ud800"):
         refused = shell(tools, tidy, odd)
         assert ("character" in refused.text, refused.exit_code) == (True, 1)
-
-
-@pytest.mark.parametrize(
-    ("scaffold", "command", "is_cut"),
-    [
-        ("r2egym", "seq 1 74", False),
-        ("r2egym", "seq 1 75", True),
-        ("openhands", "head -c 30000 /dev/zero | tr '\\0' x", False),
-        ("openhands", "head -c 30001 /dev/zero | tr '\\0' x", True),
-    ],
-)
-def test_output_at_the_limit_is_whole(machine: Sandbox, scaffold: str, command: str, *, is_cut: bool) -> None:
-    assert shell(toolset(scaffold), machine, command).cut is is_cut
 
 
 def test_only_r2egym_shells_start_fresh(tools: Toolset, machine: Sandbox) -> None:

@@ -35,8 +35,8 @@ def documented_keys() -> set[str]:
 def test_every_key_that_is_read_is_documented() -> None:
     keys = set()
     for name, field in TaskFile.model_fields.items():
-        models = [each for each in (field.annotation, *get_args(field.annotation)) if isinstance(each, type)]
-        tables = [each for each in models if name in TABLES and issubclass(each, BaseModel)]
+        models = [model for model in (field.annotation, *get_args(field.annotation)) if isinstance(model, type)]
+        tables = [model for model in models if name in TABLES and issubclass(model, BaseModel)]
         keys |= {f"{name}.{key}" for key in tables[0].model_fields} if tables else {name}
     assert keys - documented_keys() == set()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from swe_argo.steps.datasets import load
-from swe_argo.steps.families.harbor.rows import copied_tests
+from swe_argo.steps.families.harbor.rows import REPLAYED_DIFF, copied_tests
 from swe_argo.steps.families.rows import images_of, to_answer, to_instance, why_not_gradeable
+from swe_argo.steps.layers.archive import LayerWriter
 from swe_argo.steps.sandbox.local import bubblewrap
 from tests.steps.families.chain import read_record
 from tests.steps.families.harbor.tasks import make_task, run_task, write_agent
@@ -83,6 +86,8 @@ IMAGE, FILES = "registry.test/task:1", ["test.sh", "config.json"]
         ("FROM other:1\nCOPY . /tests/\n", None),
         ("FROM registry.test/task:1\nCOPY test.sh /opt/test.sh\n", None),
         ("FROM registry.test/task:1\nRUN pip install pytest\nCOPY . /tests/\n", None),
+        ("FROM registry.test/task:1\nCOPY . /tests/\nRUN chmod +x /tests/test.sh && pip install x", None),
+        ("FROM registry.test/task:1\n", None),
         ("FROM registry.test/task:1\nCOPY --chmod=755 test.sh /tests/test.sh\n", None),
         ("FROM base AS a\nFROM registry.test/task:1\nCOPY --from=a /x /tests/\n", None),
         ("COPY . /tests/", None),
@@ -93,17 +98,17 @@ def test_dockerfile_is_reduced_to_uploads(dockerfile: str, copied: set[str] | No
 
 
 def test_verifier_image_is_part_of_the_plan(tmp_path: Path) -> None:
-    named = read(
+    pulled = read(
         make_task(tmp_path / "named", '[verifier.environment]\ndocker_image = "x/verifier:1"\nworkdir = "/v"\n')
     )
-    assert images_of(named) == [named["image"], "x/verifier:1"]
-    task = to_answer(named).model_dump()["task"]
+    assert images_of(pulled) == [pulled["image"], "x/verifier:1"]
+    task = to_answer(pulled).model_dump()["task"]
     assert (task["tests"], task["verifier"]["workdir"]) == ("", "/v")
     dockerfile = "FROM x\nRUN make\nWORKDIR /built\nCOPY . /tests/\n"
     built = read(make_task(tmp_path / "built", "[verifier.environment]\n", **{"tests/Dockerfile": dockerfile}))
     assert images_of(built)[1].startswith("swe-argo-harbor/built-verifier:")
     assert to_answer(built).model_dump()["task"]["verifier"]["workdir"] == "/built"
-    assert [why_not_gradeable(row) for row in (named, built)] == [None, None]
+    assert [why_not_gradeable(row) for row in (pulled, built)] == [None, None]
     collection = to_instance(built, hints=False).model_dump()["machine"]["collection"]
     assert collection == {"artifacts": [{"source": "/logs/artifacts", "exclude": []}], "commands": [], "begin": ""}
 
@@ -118,7 +123,7 @@ echo 1 >/logs/verifier/reward.txt
 
 
 def make_pro(folder: Path) -> Path:
-    """Write a task in the form of SWE-bench Pro V2, with a repository in its image."""
+    """Write a task in the form of SWE-bench Pro V2, with a repository in its image that has changes."""
     files = {"tests/test.sh": PRO_TESTS, "environment/Dockerfile": "FROM x\nWORKDIR /app\nCOPY repo/ .\n"}
     repo = {"fixed.txt": "broken\n", "kept.txt": "kept\n", "ignored.txt": "kept\n", ".gitignore": "ignored.txt\n"}
     files |= {f"environment/repo/{name}": text for name, text in repo.items()}
@@ -126,6 +131,7 @@ def make_pro(folder: Path) -> Path:
     git = ("git", "-C", str(task / "environment" / "repo"), "-c", "user.name=x", "-c", "user.email=x@x.test")
     for command in (("init", "-q"), ("add", "-Af"), ("commit", "-qm", "start")):
         subprocess.run((*git, *command), check=True)
+    (task / "environment" / "repo" / "loose.txt").write_text("untracked\n")
     return task
 
 
@@ -138,3 +144,39 @@ def test_pro_task_replays_the_diff(tmp_path: Path) -> None:
     assert read_record(unit, "grade.json")["outcome"] == "resolved", (unit / "run_instance.log").read_text()
     (notice,) = load.load(str(task), "test").notices
     assert notice.startswith("SWE-bench Pro: as in its official score")
+
+
+@needs_machine
+def test_replayed_diff_cannot_write_hooks(tmp_path: Path) -> None:
+    task = make_pro(tmp_path / "pro")
+    unit = run_task(tmp_path / "store", write_agent(tmp_path, "echo fixed >fixed.txt"), task=task)
+    diff = b"--- /dev/null\n+++ b/.git/hooks/post-checkout\n@@ -0,0 +1 @@\n+echo 1 >/logs/verifier/reward.txt\n"
+    with LayerWriter.opened() as writer:
+        member = tarfile.TarInfo(REPLAYED_DIFF.strip("/"))
+        member.size = len(diff)
+        writer.add(member, io.BytesIO(diff))
+    (unit / "layer.tgz").write_bytes(writer.data)
+    unit = run_task(tmp_path / "store", "given", "--predictions", "run:r", task=task, run_id="forged")
+    assert read_record(unit, "grade.json")["outcome"] == "patch_does_not_apply"
+
+
+LINKS = "mkdir -p out/p/q/r; ln -s ../../.. out/p/q/r/l; ln -s p/q/r/l/../../tests/test.sh out/link"
+
+
+@needs_machine
+def test_links_of_artifacts_do_not_leave_them(tmp_path: Path) -> None:
+    script = "#!/bin/bash\nrm -rf /app/out/p/q; [ ! -s /app/out/link ] && echo 1 >/logs/verifier/reward.txt\n"
+    task = make_separate(tmp_path / "separate", **{"tests/test.sh": script})
+    unit = run_task(tmp_path / "store", write_agent(tmp_path, f"echo 42 >answer.txt; {LINKS}"), task=task)
+    assert read_record(unit, "grade.json")["outcome"] == "resolved"
+
+
+@needs_machine
+def test_artifact_in_a_new_deep_folder_is_collected(tmp_path: Path) -> None:
+    toml = 'artifacts = ["made/by/agent.txt"]\n[verifier]\nenvironment_mode = "separate"\n'
+    script = "#!/bin/bash\n[ -s /app/made/by/agent.txt ] && echo 1 >/logs/verifier/reward.txt\n"
+    task = make_task(tmp_path / "deep", toml, **{"tests/test.sh": script})
+    deep = "mkdir -p made/by && echo x >made/by/agent.txt; cd /logs/artifacts; "
+    agent = write_agent(tmp_path, deep + "for n in $(seq 300); do mkdir d; cd d; done")
+    unit = run_task(tmp_path / "store", agent, task=task)
+    assert read_record(unit, "grade.json")["outcome"] == "resolved"

@@ -88,9 +88,13 @@ def test_image_name_follows_environment(tmp_path: Path) -> None:
         ("[[verifier.collect]]\ncommand = 'x'", {}, "verifier.collect"),
         ("[verifier.environment]\n[[verifier.collect]]\ncommand = 'x'\nservice = 'db'", {}, "several containers"),
         ("[verifier.environment]\n[[verifier.collect]]\ncommand = 'x'\nuser = 'dev'", {}, "not root"),
+        ("[verifier.environment]\ngpus = 1", {}, "GPUs"),
+        ("[verifier.environment]\ndocker_image = 'a b'", {}, "docker_image 'a b' is not an image name"),
+        ("[verifier.environment]\nenv = { K = '${KEY}' }", {}, "it needs KEY from the host"),
+        ("[verifier.environment]", {"tests__docker-compose.yaml": ""}, "docker-compose.yaml"),
         ("[agent]\nuser = 'dev'", {}, "not root"),
         ("[verifier]\nenv = { K = '${OPENAI_API_KEY}' }", {}, "it needs OPENAI_API_KEY from the host"),
-        ("[environment]\ndocker_image = 'a b'", {}, "environment.docker_image 'a b' is not an image name"),
+        ("[environment]\ndocker_image = 'a b'", {}, "docker_image 'a b' is not an image name"),
         ("", {"without": "tests/test.sh"}, "it has no tests/test.sh"),
         ("", {"without": "instruction.md"}, "it has no instruction.md"),
         ("", {"without": "environment/Dockerfile"}, "neither named"),
@@ -229,6 +233,11 @@ def test_invalid_reward_says_why(text: bytes | None, numbers: bytes | None, prob
     written = parse_reward(text, numbers)
     assert written.value is None
     assert written.problem.startswith(problem)
+
+
+def test_shared_task_may_have_any_artifacts(tmp_path: Path) -> None:
+    files = {"tests/docker-compose.yaml": ""}
+    assert why_not_gradeable(read(make_task(tmp_path / "task", 'artifacts = ["out.txt"]', **files))) is None
 
 
 def test_contradicting_rewards_are_marked() -> None:

@@ -12,10 +12,9 @@ from typing import Any, cast
 
 from swe_argo.steps.contracts.verdict import Confirmation, ValidatedTwins
 from swe_argo.steps.grading.procedure import InstanceLogWriter, ProcedureRun
-from swe_argo.steps.grading.twins.confirmation import ConfirmationRequest, confirm
+from swe_argo.steps.grading.twins.confirmation import ConfirmationRequest, confirm, validate_twins
 from swe_argo.steps.grading.twins.sites import SiteChange, find_sites
 from swe_argo.steps.grading.twins.twin_tests import OpenSandbox, TestFile, TestReading, TestRuns
-from swe_argo.steps.grading.twins.validation import validate_twins
 from swe_argo.steps.sandbox.protocol import Sandbox
 
 PATH = "tests/test_made.py"

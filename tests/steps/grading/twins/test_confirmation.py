@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +26,6 @@ from tests.steps.grading.twins.made_tests import (
     no_sandbox,
     only_in,
     pass_all,
-    validate,
 )
 
 Outcome = ConfirmationOutcome
@@ -79,14 +77,6 @@ def test_outcome_follows_behaviour(behaviour: Behaviour, outcome: ConfirmationOu
     assert confirmation.fail_to_pass == confirmation.tests_with_site == 4
 
 
-@pytest.mark.parametrize(("count", "runs"), [(1, 6), (4, 2)])
-def test_confirmation_runs_bound_chance(count: int, runs: int) -> None:
-    confirmation = confirm_behaviour(honest, count=count)
-    assert (confirmation.outcome, confirmation.runs) == (Outcome.CONFIRMED, runs)
-    assert confirmation.chance is not None
-    assert confirmation.chance <= 1 / 8
-
-
 @pytest.mark.parametrize(
     ("behaviour", "outcome"),
     [(hide_failures, Outcome.CONFIRMED), (honest, Outcome.CONFIRMED), (pass_all, Outcome.CONTRADICTED)],
@@ -108,24 +98,6 @@ def test_confirmation_error_keeps_verdict(capsys: pytest.CaptureFixture[str]) ->
 def test_validation_drops_breaking_values() -> None:
     broken = only_in(range(1, 2), lambda _, __: {})
     assert confirm_behaviour(honest, reference=broken).tests_with_site >= 3
-
-
-def test_every_test_is_original_and_twin() -> None:
-    tests = MadeTests(4, behaviours={PATCH: honest})
-    confirm_patch(tests)
-    statuses = [tests.evaluate(source, b"") for source in tests.run_files[PATCH]]
-    for test in tests.names[:4]:
-        assert {status[test] for status in statuses} == {"PASSED", "FAILED"}
-
-
-def test_draws_repeat_with_the_seed() -> None:
-    runs = []
-    for seed in (b"a" * 32, b"a" * 32, b"b" * 32):
-        tests = MadeTests(4, behaviours={PATCH: honest})
-        twins = validate(tests)
-        confirm_patch(tests, seed=seed, twins=twins)
-        runs.append(tests.run_files[PATCH])
-    assert runs[0] == runs[1] != runs[2]
 
 
 def test_unstable_reference_is_reported() -> None:
@@ -236,25 +208,6 @@ def test_valid_twins_are_reused(changes: dict[str, object], is_new: bool) -> Non
     confirmation, new = confirm_patch(tests, twins=twins.model_copy(update=changes))
     assert (new is not None) is is_new
     assert bool(confirmation.reference_runs) is is_new
-
-
-@pytest.mark.long
-def test_guesses_pass_as_rarely_as_stored() -> None:
-    coins = random.Random(1)
-    tests = MadeTests(3)
-
-    def guess(statuses: Statuses, _: int) -> Statuses:
-        return statuses | {test: coins.choice(["PASSED", "FAILED"]) for test in tests.names[:3]}
-
-    tests.behaviours[PATCH] = guess
-    twins = validate(tests)
-    tries, passed, chance = 400, 0, 0.0
-    for number in range(tries):
-        seed = number.to_bytes(32)
-        confirmation, _ = confirm_patch(tests, seed=seed, twins=twins)
-        passed += confirmation.outcome is Outcome.CONFIRMED
-        chance = confirmation.chance or 0.0
-    assert passed <= tries * chance + 3 * (tries * chance * (1 - chance)) ** 0.5
 
 
 def test_confirmation_sets_integrity() -> None:

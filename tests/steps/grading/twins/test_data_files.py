@@ -12,7 +12,7 @@ from swe_argo.steps.families import rows
 from swe_argo.steps.grading.twins.sites import SiteChange, apply_changes, find_words, is_data
 from tests.steps.families.chain import commit_all, make_testbed, write_rows
 from tests.steps.families.git_trees import run_git
-from tests.steps.families.labs import SWEGYM_IMAGE, swegym_row
+from tests.steps.families.labs import FEW_PLUGINS, SWEGYM_IMAGE, swegym_row
 from tests.steps.grading.attacks import EMPTY_RUNTEST
 from tests.steps.grading.grade_mini import grade_mini
 
@@ -78,7 +78,7 @@ def test_name():
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An instance of SWE-Gym whose only FAIL_TO_PASS test expects a file."""
     folder = tmp_path_factory.mktemp("data")
-    testbed = make_testbed(folder, SWEGYM_IMAGE)
+    testbed = make_testbed(folder, SWEGYM_IMAGE, FEW_PLUGINS)
     (testbed / "animals.py").write_text(f'TEXT = """{ANIMALS[:30]}"""\n\ndef report():\n    return TEXT\n')
     (testbed / "tests" / "expected").mkdir(parents=True)
     (testbed / "tests" / "test_animals.py").write_text(TESTS)

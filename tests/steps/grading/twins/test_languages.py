@@ -198,15 +198,7 @@ CASES = {
         }
         """,
         {
-            "routing::tests::words::counts_words": [
-                "21u32",
-                '"long name"',
-                "true",
-                "1_000",
-                "-17",
-                "111",
-                "222",
-            ],
+            "routing::tests::words::counts_words": ["21u32", '"long name"', "true", "1_000", "-17", "111", "222"],
             "words::answers": ['r#"say "it""#'],
         },
         ("words::helper",),

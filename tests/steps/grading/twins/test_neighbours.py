@@ -98,9 +98,7 @@ def test_recurring_input_changes_fully() -> None:
     assert "== 'xyz'" in changed
 
 
-@pytest.mark.parametrize(
-    "path", [path for paths in REPOSITORIES.values() for path in paths], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [paths[0] for paths in REPOSITORIES.values()], ids=lambda path: path.name)
 def test_real_neighbours_are_alike(path: Path) -> None:
     if not path.exists():
         pytest.skip(f"{path} is not installed here")

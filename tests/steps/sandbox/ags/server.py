@@ -1,9 +1,7 @@
-"""A server that speaks the wire protocols of AGS to the real SDKs: Tencent's signed JSON, with the service's checks."""
+"""A server that speaks the wire protocols of AGS to the real SDKs: Tencent's JSON, with the service's checks."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 import threading
 import time
@@ -20,8 +18,146 @@ from werkzeug.wrappers import Request, Response
 
 from swe_argo.steps.contracts.sandbox_spec import AGSSpec
 from swe_argo.steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
-from tests.steps.sandbox.ags.resources import Refused, SnapshotPlane, Tools, page_of, require, seconds_of
 from tests.steps.sandbox.envd.server import DropConnection, EnvdServer, LineFaults, Machines, RemoteMachine, answer
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+class Refused(Exception):  # noqa: N818
+    """Raised to answer with Error{Code, Message}."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code)
+        self.code = code
+        self.message = message
+
+
+def require(holds: bool, code: str, message: str) -> None:
+    if not holds:
+        raise Refused(code, message)
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time such as 5m, 300s or 1h."""
+    match = re.fullmatch(r"([0-9]+)([smh])", text)
+    if match is None:
+        raise Refused("InvalidParameterValue.Timeout", f"Timeout {text} is malformed.")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def page_of(items: list[dict[str, Any]], body: dict[str, Any], key: str) -> dict[str, Any]:
+    offset, limit = body.get("Offset", 0), body.get("Limit", 20)
+    require(1 <= limit <= 100, "InvalidParameter.Limit", "Limit is out of range.")
+    return {key: items[offset : offset + limit], "TotalCount": len(items)}
+
+
+class Tools:
+    """Sandbox tools. One is CREATING for ``looks_until_active`` listings, then ACTIVE, or FAILED if in ``failing``."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, dict[str, Any]] = {}
+        self.creates: list[dict[str, Any]] = []
+        self.looks_until_active = 0
+        self.failing: set[str] = set()
+        self._looks: dict[str, int] = {}
+        self._by_token: dict[str, str] = {}
+
+    def CreateSandboxTool(self, body: dict[str, Any]) -> dict[str, Any]:
+        name = body.get("ToolName", "")
+        require(re.fullmatch(r"[A-Za-z0-9_-]{1,50}", name) is not None, "InvalidParameter.Name", f"Bad name {name}.")
+        require(len(body.get("Description", "")) <= 200, "InvalidParameter.Description", "Too long.")
+        modes = ("PUBLIC", "VPC", "SANDBOX")
+        mode = (body.get("NetworkConfiguration") or {}).get("NetworkMode")
+        require(mode in modes, "InvalidParameterValue", f"NetworkMode {mode} is none of {modes}.")
+        self.creates.append(body)
+        token = body.get("ClientToken", "")
+        if token in self._by_token:
+            return {"ToolId": self._by_token[token]}
+        if any(tool["ToolName"] == name for tool in self.all.values()):
+            raise Refused("ResourceInUse.SandboxTool", f"The tool {name} exists.")
+        number = f"sdt-{len(self.all):08x}"
+        configuration = body.get("CustomConfiguration") or {}
+        context = {"Privileged": True, **(configuration.get("SecurityContext") or {})}
+        self.all[number] = {
+            "ToolId": number,
+            "ToolName": name,
+            "ToolType": body["ToolType"],
+            "NetworkConfiguration": body["NetworkConfiguration"],
+            "Tags": body.get("Tags", []),
+            "CustomConfiguration": {**configuration, "SecurityContext": context},
+            "StorageMounts": body.get("StorageMounts", []),
+            "RoleArn": body.get("RoleArn", ""),
+        }
+        self._looks[number] = self.looks_until_active
+        if token:
+            self._by_token[token] = number
+        return {"ToolId": number}
+
+    def DescribeSandboxToolList(self, body: dict[str, Any]) -> dict[str, Any]:
+        ids = body.get("ToolIds")
+        tools = [tool for number, tool in self.all.items() if not ids or number in ids]
+        listing = page_of([{**tool, "Status": self._status(tool)} for tool in tools], body, "SandboxToolSet")
+        for tool in tools:
+            self._looks[tool["ToolId"]] -= 1
+        return listing
+
+    def find_tool(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the tool that a start names."""
+        for tool in self.all.values():
+            if body.get("ToolId") == tool["ToolId"] or body.get("ToolName") == tool["ToolName"]:
+                status = self._status(tool)
+                require(status == "ACTIVE", "ResourceUnavailable.SandboxTool", f"The tool is {status}.")
+                return tool
+        raise Refused("ResourceNotFound.SandboxTool", f"The tool {body.get('ToolName')} does not exist.")
+
+    def _status(self, tool: dict[str, Any]) -> str:
+        if tool["ToolName"] in self.failing:
+            return "FAILED"
+        return "CREATING" if self._looks[tool["ToolId"]] > 0 else "ACTIVE"
+
+
+class SnapshotPlane:
+    """Sandbox snapshots. ``snapshot_ids``: ids of all ever taken. ``is_off``: the account has no snapshots."""
+
+    def __init__(self, machines: Machines) -> None:
+        self.machines = machines
+        self.snapshot_ids: list[str] = []
+        self.is_off = False
+        self._by_token: dict[str, dict[str, Any]] = {}
+        self._all: dict[str, dict[str, Any]] = {}
+
+    def CreateSandboxSnapshot(self, body: dict[str, Any]) -> dict[str, Any]:
+        require(not self.is_off, "UnsupportedOperation", "Snapshots are not enabled for this account.")
+        token = body["ClientToken"]
+        if token in self._by_token:
+            return {"Snapshot": self._by_token[token]}
+        number = f"snap-{len(self.snapshot_ids):08x}"
+        if not self.machines.snapshot(body["InstanceId"], number):
+            raise Refused("ResourceNotFound.SandboxInstance", "No such sandbox.")
+        self.snapshot_ids.append(number)
+        snapshot = {
+            "SnapshotId": number,
+            "SnapshotName": body["SnapshotName"],
+            "SourceInstanceId": body["InstanceId"],
+            "MemoryIncluded": body.get("Memory", True),
+            "Status": "ACTIVE",
+        }
+        self._all[number] = self._by_token[token] = snapshot
+        return {"Snapshot": snapshot}
+
+    def DescribeSandboxSnapshotList(self, body: dict[str, Any]) -> dict[str, Any]:
+        return page_of(list(self._all.values()), body, "SnapshotSet")
+
+    def DeleteSandboxSnapshot(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.require(body["SnapshotId"])
+        self._all[body["SnapshotId"]]["Status"] = "DELETED"
+        del self.machines.templates[body["SnapshotId"]]
+        return {}
+
+    def require(self, number: str) -> None:
+        """Raise Refused if there is no snapshot of this id."""
+        is_active = self._all.get(number, {}).get("Status") == "ACTIVE"
+        require(is_active, "ResourceNotFound.SandboxSnapshot", f"The snapshot {number} does not exist.")
 
 
 @dataclass
@@ -48,55 +184,6 @@ class Faults(LineFaults):
     def next_status(self) -> int | None:
         with self.lock:
             return self.statuses.popleft() if self.statuses else None
-
-
-SERVICE = "ags"
-_AUTHORIZATION = re.compile(
-    r"TC3-HMAC-SHA256 Credential=(?P<key_id>[^/]+)/(?P<date>[^/]+)/(?P<service>[^/]+)/tc3_request, "
-    r"SignedHeaders=(?P<headers>[a-z0-9;-]+), Signature=(?P<signature>[0-9a-f]{64})"
-)
-_SKEW_S = 300
-
-
-def refusal(request: Request, secret_id: str, secret_key: str) -> tuple[str, str] | None:
-    """Return the service's error for a request that this key has not signed, or None.
-
-    The signature is TC3-HMAC-SHA256, as in Tencent's documentation.
-    """
-    match = _AUTHORIZATION.fullmatch(request.headers.get("Authorization", ""))
-    moment = int(request.headers.get("X-TC-Timestamp", "0"))
-    date = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
-    if match is None or (match["date"], match["service"]) != (date, SERVICE):
-        return "AuthFailure.SignatureFailure", "The Authorization header is malformed."
-    if abs(time.time() - moment) > _SKEW_S:
-        return "AuthFailure.SignatureExpire", "The signature is expired."
-    if match["key_id"] != secret_id:
-        return "AuthFailure.SecretIdNotFound", "The SecretId is not found."
-    names = match["headers"].split(";")
-    is_good = {"content-type", "host"} <= set(names) and hmac.compare_digest(
-        _signature(request, names, secret_key, moment, date), match["signature"]
-    )
-    return None if is_good else ("AuthFailure.SignatureFailure", "The provided credentials could not be validated.")
-
-
-def _signature(request: Request, names: list[str], secret_key: str, moment: int, date: str) -> str:
-    canonical = "\n".join(
-        [
-            request.method,
-            "/",
-            request.query_string.decode(),
-            *(f"{name}:{request.headers[name].strip().lower()}" for name in names),
-            "",
-            ";".join(names),
-            hashlib.sha256(request.get_data()).hexdigest(),
-        ]
-    )
-    scope = f"{date}/{SERVICE}/tc3_request"
-    text = f"TC3-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-    key = f"TC3{secret_key}".encode()
-    for part in (date, SERVICE, "tc3_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return hmac.digest(key, text.encode(), "sha256").hex()
 
 
 SECRET_ID = "AKID" + "z8" * 16
@@ -128,7 +215,7 @@ class ControlPlane:
         self.actions: list[str] = []
         self.starts: list[dict[str, Any]] = []
         self.start_tokens: list[str | None] = []
-        self.most_at_once = 0
+
         self.refused_for_quota = 0
         self.api_key: str | None = None
         self._instances: dict[str, Instance] = {}
@@ -156,8 +243,8 @@ class ControlPlane:
             self.actions.append(action)
             if action == "StartSandboxInstance":
                 self.start_tokens.append(request.get_json().get("ClientToken"))
-        if failure := refusal(request, SECRET_ID, SECRET_KEY):
-            raise Refused(*failure)
+        is_known = f"Credential={SECRET_ID}/" in request.headers.get("Authorization", "")
+        require(is_known, "AuthFailure.SecretIdNotFound", "The SecretId is not found.")
         require(request.headers.get("X-TC-Version") == "2025-09-20", "NoSuchVersion", "No such version.")
         require(bool(request.headers.get("X-TC-Region")), "MissingParameter", "The region is missing.")
         if code := self.faults.next_code(action):
@@ -167,7 +254,6 @@ class ControlPlane:
         with self._lock:
             self.starts.append(body)
             instance = self._started(body)
-            self.most_at_once = max(self.most_at_once, len(self.machines.list_all()))
         if self.faults.takes("lost_start_answers"):
             raise DropConnection
         return {"Instance": self._listing(instance)}

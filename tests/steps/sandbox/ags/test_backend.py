@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
+from swe_argo.steps.contracts.data import TaskMachine
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError
@@ -26,6 +28,7 @@ from swe_argo.steps.sandbox.ags.backend import AGSBackend
 from swe_argo.steps.sandbox.ags.control import start_refusals
 from swe_argo.steps.sandbox.ags.service import request_action
 from swe_argo.steps.sandbox.ags.tools import ServiceImage, configuration, tool_name
+from swe_argo.steps.sandbox.envd.machine import parse_time
 from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.steps.sandbox.protocol import SandboxNeeds
 from tests.steps.sandbox.ags.lab import AGSLab, forget_settings, laboratory
@@ -74,8 +77,8 @@ def test_lost_answer_makes_one_sandbox(lab: AGSLab) -> None:
 
 def test_create_waits_until_running(lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab.server.faults, "looks_until_running", 2)
-    lab.server.faults.codes["StartSandboxInstance"] = deque(["RequestLimitExceeded", "InternalError.Unknown"])
-    lab.server.faults.statuses.extend([502, 429])
+    lab.server.faults.codes["StartSandboxInstance"] = deque(["RequestLimitExceeded"])
+    lab.server.faults.statuses.append(502)
     assert says(lab.make(), "cat hello.txt") == "hello\n"
 
 
@@ -113,14 +116,12 @@ def test_create_waits_for_quota(lab: AGSLab, monkeypatch: pytest.MonkeyPatch) ->
         notes.append(refusal.why)
         lab.destroy(first)
 
-    assert start_refusals().latest() is None
     thread = threading.Thread(target=destroy_when_refused, daemon=True)
     thread.start()
     assert says(lab.make(), "cat hello.txt") == "hello\n"
     thread.join()
     assert lab.server.control.refused_for_quota == 0
-    [note] = notes
-    assert re.fullmatch(r"(\d+) of the account's \1 sandboxes are in use", note)
+    assert re.fullmatch(r"(\d+) of the account's \1 sandboxes are in use", notes[0])
     assert start_refusals().latest() is None
 
 
@@ -158,11 +159,11 @@ def test_tool_is_found_by_its_tags(lab: AGSLab) -> None:
 
 
 def test_privileged_tool_is_refused(lab: AGSLab) -> None:
-    name = tool_name(AGSSpec(tool_per_image=True, tool_prefix="bad"), IMAGE, "SANDBOX")
-    add_tool(lab, name, {"Image": IMAGE, "ImageRegistryType": "personal"})
+    table = {"tool_per_image": True, "tool_prefix": "bad"}
+    add_tool(lab, tool_name(AGSSpec(**table), IMAGE, "SANDBOX"), {"Image": IMAGE, "ImageRegistryType": "personal"})
     before = numbers(lab)
     with pytest.raises(ConfigError, match="privileged"):
-        lab.connect(tool_per_image=True, tool_prefix="bad").create(lab.request())
+        lab.connect(**table).create(lab.request())
     assert numbers(lab) == before
 
 
@@ -175,7 +176,7 @@ def test_mapping_locates_the_image(lab: AGSLab, tmp_path: Path) -> None:
     assert lab.server.control.starts[-1]["CustomConfiguration"]["ImageRegistryType"] == "enterprise"
 
 
-def test_snapshot_starts_a_sandbox(lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_starts_a_sandbox(lab: AGSLab) -> None:
     box = lab.make()
     run(box, "echo kept >kept.txt")
     snapshot = lab.backend.snapshot(box, "sweargo-group-1")
@@ -218,6 +219,12 @@ def instance_of(lab: AGSLab, box: Any) -> Instance:
     return lab.server.control.instance_of(box.transport.sandbox_id)
 
 
+def test_times_of_the_service_are_parsed() -> None:
+    times = (1_780_000_000, "1780000000", "2026-05-28T20:26:40Z", "2026-05-28T20:26:40")
+    assert {moment and moment.timestamp() for moment in map(parse_time, times)} == {1_780_000_000}
+    assert [parse_time(text) for text in (None, "", "soon", "9" * 30)] == [None] * 4
+
+
 def test_token_is_renewed_before_expiry(lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab.server.faults, "token_life_s", 1.2)
     box = lab.make()
@@ -252,9 +259,8 @@ def test_lasting_refusal_names_the_key(lab: AGSLab, monkeypatch: pytest.MonkeyPa
         run(box, "true")
 
 
-@pytest.mark.parametrize("name", ["TENCENTCLOUD_SECRET_ID", "TENCENTCLOUD_SECRET_KEY"])
-def test_refused_key_names_the_region(lab: AGSLab, environment: pytest.MonkeyPatch, name: str) -> None:
-    environment.setenv(name, "wrong")
+def test_refused_key_names_the_region(lab: AGSLab, environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("TENCENTCLOUD_SECRET_ID", "wrong")
     forget_settings()
     with pytest.raises(ConfigError, match=r"region ap-shanghai refused.*TENCENTCLOUD_SECRET_ID.*AGS_REGION"):
         lab.make()
@@ -278,8 +284,8 @@ def test_gateway_refusal_is_not_retried(lab: AGSLab, status: int) -> None:
 def test_foreign_status_names_address(lab: AGSLab, status: int) -> None:
     lab.server.faults.statuses.append(status)
     with pytest.raises(ConfigError, match=rf"HTTP {status}: .*AGS_ENDPOINT and the proxy"):
-        AGSBackend.sandboxes().find_orphans()
-    assert AGSBackend.sandboxes().find_orphans() == {}
+        AGSBackend.find_orphans()
+    assert AGSBackend.find_orphans() == {}
 
 
 # -- the account
@@ -306,6 +312,16 @@ def test_missing_tools_name_the_command(lab: AGSLab) -> None:
     reason = r"gone:1: create it with swe-argo ags sync DATASET --ags-tool-per-image.*1 more are"
     with pytest.raises(ConfigError, match=reason):
         AGSBackend.ready(spec, needs("gone:1", "gone:2"))
+
+
+def test_ready_checks_tools_of_closed_tasks(lab: AGSLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    [number] = [key for key, tool in lab.server.control.tools.all.items() if tool["ToolName"] == "swe-argo-sandbox"]
+    monkeypatch.delitem(lab.server.control.tools.all, number)
+    grading = replace(needs(IMAGE), solves=False)
+    AGSBackend.ready(SPEC, grading)
+    machines = {IMAGE: [TaskMachine(), TaskMachine(network_mode="allowlist")]}
+    with pytest.raises(ConfigError, match=r"no tool swe-argo-sandbox \(network SANDBOX\)"):
+        AGSBackend.ready(SPEC, replace(grading, machines=machines))
 
 
 @pytest.mark.parametrize(
@@ -335,24 +351,17 @@ def test_diagnose_reports_usage(lab: AGSLab) -> None:
     assert re.fullmatch(r"region ap-shanghai accepts the credentials; \d+ of 100 sandboxes in use", diagnosis.detail)
 
 
-def test_orphans_are_of_dead_owners_only(lab: AGSLab) -> None:
-    own, left = lab.make(), lab.make(name="sb-test-left")
-    orphan(lab.machine(left))
-    assert AGSBackend.sandboxes().find_orphans() == {"sb-test-left": left.transport.sandbox_id}
-    orphans = AGSBackend.list_orphans(SandboxSpec())
-    assert orphans.where == "AGS in ap-shanghai"
-    assert orphans.remove() == {}
-    assert own.transport.sandbox_id in numbers(lab)
-    assert left.transport.sandbox_id not in numbers(lab)
-
-
-def test_list_run_finds_by_run_and_store(lab: AGSLab) -> None:
+def test_sandboxes_are_found_by_run_and_owner(lab: AGSLab) -> None:
     labels = {**LABELS, "run": "over"}
-    lab.make(name="sb-ours", labels=labels, store_id="here")
+    own = lab.make(name="sb-ours", labels=labels, store_id="here")
     for _ in range(2):  # equal names are listed twice
         box = lab.make(labels=labels, store_id="there")
         lab.machine(box).metadata["name"] = "sb-others"
-    assert AGSBackend.list_run("over", "here").names == ["sb-ours"]
+    listed = AGSBackend.list_run("over", "here")
+    assert (listed.names, listed.where) == (["sb-ours"], "AGS in ap-shanghai")
+    assert AGSBackend.find_orphans() == {}
+    orphan(lab.machine(own))
+    assert list(AGSBackend.find_orphans()) == ["sb-ours"]
     assert [name.split()[0] for name in AGSBackend.list_run("over").names] == ["sb-others", "sb-others", "sb-ours"]
     assert AGSBackend.list_run("over", "here").remove() == {}
     assert [name.split()[0] for name in AGSBackend.list_run("over").names] == ["sb-others"] * 2

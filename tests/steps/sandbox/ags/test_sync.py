@@ -16,6 +16,7 @@ pytest.importorskip("e2b", reason="the extra ags is not installed")
 pytest.importorskip("tencentcloud", reason="the extra ags is not installed")
 
 from swe_argo.steps.contracts.sandbox_spec import AGSSpec, SandboxSpec
+from swe_argo.steps.datasets.mini import HARBOR_TASKS
 from swe_argo.steps.errors import ConfigError
 from swe_argo.steps.sandbox.ags.backend import AGSBackend
 from swe_argo.steps.sandbox.ags.sync import SyncPlan, copy_name, missing_tools, sync
@@ -176,6 +177,13 @@ def test_sync_command_has_a_dry_run(account: AGSServer, tmp_path: Path, monkeypa
     assert result.returncode == 0, result.stdout + result.stderr
     assert "4 tools created, 0 existed; 0 failed" in result.stdout
     assert len(json.loads((tmp_path / "ags-images.json").read_text())) == 2
+
+
+def test_sync_makes_tools_of_closed_tasks(account: AGSServer, tmp_path: Path) -> None:
+    words = ("--solve-network", "--envd-image", "ccr.example/envd:1", "--dry-run")
+    for dataset, number in (("mini", 1), (str(HARBOR_TASKS / "greeting"), 2)):
+        dry = call("ags", "sync", dataset, *words)
+        assert f"{number} tools missing; nothing was changed" in dry.stdout, dry.stdout + dry.stderr
 
 
 # -- names and mappings

@@ -93,7 +93,7 @@ def test_memory_limit_is_infra_once(lab: DockerLab) -> None:
     box = lab.make(memory_mb=64)
     error = failure(box, hungry)
     assert type(error) is ResourceError
-    assert error.failure_class is FailureClass.OUT_OF_MEMORY
+    assert (error.failure_class, "64 MiB" in error.reason) == (FailureClass.OUT_OF_MEMORY, True)
     assert b"it was killed" in error.output
     again = lab.make(memory_mb=128, resource_factor=2.0)
     with pytest.raises(SandboxBroken):

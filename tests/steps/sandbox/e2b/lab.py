@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TypeAlias
 
 from swe_argo.steps.datasets import mini
 from swe_argo.steps.datasets.mini.forms import image_by_id
-from swe_argo.steps.gateway.binary import find_gateway
 from swe_argo.steps.sandbox.e2b.backend import E2BBackend
 from swe_argo.steps.sandbox.e2b.templates import template_name
 from swe_argo.steps.settings import settings
@@ -43,12 +41,6 @@ class E2BRuns:
         self.backend = ["--backend", "e2b", "--no-solve-network", "--e2b-creations-per-second", "20"]
         self.store = str(folder / "store")
         self.env = {**self.server.variables, "SWE_ARGO_HOME": str(folder / "home")}
-
-    def install_gateway(self) -> None:
-        """Copy the gateway from this machine's cache, so that it is built once for all tests."""
-        find_gateway("amd64")
-        home = Path(self.env["SWE_ARGO_HOME"], "gateway")
-        shutil.copytree(settings().home_folder / "gateway", home, dirs_exist_ok=True)
 
     def solve_starts(self) -> list[str]:
         """Return the origin of each sandbox of an agent: image or snapshot."""

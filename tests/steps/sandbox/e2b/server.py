@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import urllib.parse
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,59 +22,22 @@ from tests.steps.sandbox.e2b.template_builds import Faults, TemplatePlane
 from tests.steps.sandbox.envd.server import DropConnection, EnvdServer, Machines, RemoteMachine, answer, failure
 
 
-class Window:
-    """A limit of ``number`` requests in any ``seconds``, by their arrival."""
+class CreationLimit:
+    """A plan's limit of creations in any second. ``refusals``: the number of refused creations."""
 
-    def __init__(self, number: int, seconds: float) -> None:
-        self._seconds = seconds
-        self._arrivals: deque[float] = deque(maxlen=number)
+    def __init__(self, per_second: int = 1000) -> None:
+        self._arrivals: deque[float] = deque(maxlen=per_second)
         self._lock = threading.Lock()
+        self.refusals = 0
 
-    def take(self) -> bool:
+    def takes(self) -> bool:
         with self._lock:
             now = time.monotonic()
-            if len(self._arrivals) == self._arrivals.maxlen and now - self._arrivals[0] < self._seconds:
+            if len(self._arrivals) == self._arrivals.maxlen and now - self._arrivals[0] < 1.0:
+                self.refusals += 1
                 return False
             self._arrivals.append(now)
             return True
-
-
-class Limits:
-    """A plan's limits. ``refused``: limit -> refusals. ``most_running``: the maximum of sandboxes at once."""
-
-    def __init__(self, creations_per_second: int = 1000, concurrent: int = 1000) -> None:
-        self._creations = Window(creations_per_second, 1.0)
-        self._lifecycle = Window(20_000, 30.0)
-        self._operations = Window(40_000, 60.0)
-        self._concurrent = concurrent
-        self.refused: Counter[str] = Counter()
-        self.most_running = 0
-
-    def refuse_creation(self) -> str | None:
-        return self._refuse("creation rate", self._creations)
-
-    def refuse_lifecycle(self) -> str | None:
-        return self._refuse("lifecycle API", self._lifecycle)
-
-    def refuse_operation(self) -> str | None:
-        return self._refuse("operations", self._operations)
-
-    def refuse_place(self, running: int) -> str | None:
-        """Return the service's refusal of one more sandbox, or None."""
-        if running < self._concurrent:
-            self.most_running = max(self.most_running, running + 1)
-            return None
-        self.refused["concurrency"] += 1
-        return (
-            f"you have reached the maximum number of concurrent E2B sandboxes ({self._concurrent}). If you need more, "
-            "please contact us at 'https://e2b.dev/docs/getting-help'"
-        )
-
-    def _refuse(self, name: str, window: Window) -> str | None:
-        if window.take():
-            return None
-        self.refused[name] += 1
-        return f"{name}: too many requests"
 
 
 API_KEY = "e2b_" + "0" * 40
@@ -102,12 +65,16 @@ _RULES = Map(
 
 
 class ControlPlane:
-    """The REST API. ``creates``: the bodies of create requests; ``requests``: method and path of every request."""
+    """The REST API. ``creates``: the bodies of create requests; ``requests``: method and path of every request.
+
+    ``quota``: maximum of running sandboxes.
+    """
 
     def __init__(self, machines: Machines, faults: Faults) -> None:
         self.machines = machines
         self.faults = faults
-        self.limits = Limits()
+        self.creation_limit = CreationLimit()
+        self.quota, self.refused_for_quota = 1000, 0
         self.creates: list[dict[str, Any]] = []
         self.old_creates = 0
         self.templates = TemplatePlane(machines, faults)
@@ -126,8 +93,7 @@ class ControlPlane:
             return self.templates.upload(request, **values)
         if request.headers.get("X-API-Key") != API_KEY:
             return failure(401, "Invalid API key")
-        if refusal := self.limits.refuse_lifecycle():
-            return failure(429, refusal)
+
         place: Any = self.templates if endpoint.startswith("templates") else self
         return getattr(place, f"_{endpoint}")(request, **values)  # type: ignore[no-any-return]
 
@@ -149,20 +115,21 @@ class ControlPlane:
         if refused := self._refuse(body):
             return refused
         machine = self._once(key, body)
-        if isinstance(machine, str):
-            return failure(429, machine)
         if self.faults.takes("lost_create_answers"):
             raise DropConnection
         return answer(handover(machine), 201)
 
     def _refuse(self, body: dict[str, Any]) -> Response | None:
-        """Return the refusal of a create request for any reason but a full plan, or None."""
+        """Return the refusal of a create request, or None."""
         if status := self.faults.next_create_status():
             refused = failure(status, "not now")
             refused.headers.update(self.faults.refusal_headers)
             return refused
-        if refusal := self.limits.refuse_creation():
-            return failure(429, refusal)
+        if not self.creation_limit.takes():
+            return failure(429, "too many requests")
+        if len(self.machines.list_all()) >= self.quota:
+            self.refused_for_quota += 1
+            return failure(429, f"you have reached the maximum number of concurrent E2B sandboxes ({self.quota})")
         if body["templateID"] not in self.machines.templates:
             return failure(404, f"template '{body['templateID']}' not found")
         if body["timeout"] > LONGEST_LIFE_S:
@@ -173,13 +140,12 @@ class ControlPlane:
         machine = self.machines.find(number)
         return answer(handover(machine)) if machine else failure(404, f"sandbox {number} not found")
 
-    def _once(self, key: str | None, body: dict[str, Any]) -> RemoteMachine | str:
-        """Return the machine of an idempotency key or a new one, or the refusal of a full plan."""
+    def _once(self, key: str | None, body: dict[str, Any]) -> RemoteMachine:
+        """Return the machine of an idempotency key, or a new one."""
         with self._lock:
             if key and (machine := self._by_key.get(key)) and self.machines.find(machine.number):
                 return machine
-            if refusal := self.limits.refuse_place(len(self.machines.list_all())):
-                return refusal
+
             machine = self.machines.create(
                 body["templateID"],
                 body["timeout"],
@@ -285,8 +251,7 @@ class E2BServer(EnvdServer):
         self, request: Request, number: str, environ: dict[str, Any], start_response: Any
     ) -> Iterable[bytes]:
         time.sleep(self.line_s)
-        if refusal := self.control.limits.refuse_operation():
-            return failure(429, refusal)(environ, start_response)
+
         return super().answer_envd(request, number, environ, start_response)
 
     def answer_control(self, request: Request) -> Response:

@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,25 +20,33 @@ from werkzeug.wrappers import Response
 pytest.importorskip("e2b", reason="the extra e2b is not installed")
 
 
+from swe_argo.steps.contracts.data import TaskMachine
 from swe_argo.steps.contracts.failure import FailureClass
 from swe_argo.steps.contracts.run_spec import RunSpec
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError, InfraError
 from swe_argo.steps.planning.sandboxes import prepare_sandboxes
-from swe_argo.steps.sandbox import diagnose, jobs
+from swe_argo.steps.sandbox import diagnose
+from swe_argo.steps.sandbox.e2b import stored_templates
 from swe_argo.steps.sandbox.e2b.backend import E2BBackend
 from swe_argo.steps.sandbox.e2b.service import service_address, service_options
+from swe_argo.steps.sandbox.e2b.stored_templates import build_templates
 from swe_argo.steps.sandbox.e2b.templates import template_name
+from swe_argo.steps.sandbox.envd import account
 from swe_argo.steps.sandbox.envd.machine import retrying
 from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.steps.sandbox.protocol import SandboxNeeds
 from swe_argo.steps.sandbox.untrusted import SandboxBroken, as_untrusted
 from swe_argo.steps.settings import settings
-from swe_argo.workflows.api import request
-from tests.steps.sandbox.conformance import Conformance, run, says
+from tests.steps.agents.gateway.agents import assert_calls_answered_once
+from tests.steps.gateway.toolchain import needs_go
+from tests.steps.sandbox.conformance import Commands, run, says
 from tests.steps.sandbox.e2b.lab import E2BLab, laboratory
 from tests.steps.sandbox.envd.lab import orphan
+from tests.steps.sandbox.gateway_agents import GatewayAgents
 from tests.steps.sandbox.lab import IMAGE, LABELS
+from tests.steps.sandbox.started_jobs import StartedJobs
+from tests.workflows.command import wait_for
 
 pytestmark = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 SPEC = SandboxSpec(backend="e2b")
@@ -47,7 +58,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory, checkout: Path) -> Iterator[E2
         yield lab
 
 
-class TestE2B(Conformance):
+class TestE2B(Commands):
+    pass
+
+
+@pytest.mark.long  # Docker's containers run the same scripts
+class TestE2BJobs(StartedJobs, GatewayAgents):
     pass
 
 
@@ -71,19 +87,6 @@ def test_image_without_template_is_named(lab: E2BLab) -> None:
     assert caught.value.failure_class is FailureClass.IMAGE_MISSING
     assert template_name("other/image:2") in caught.value.reason
     assert lab.server.control.old_creates == 0
-
-
-def test_mapping_beats_template_names(lab: E2BLab, tmp_path: Path) -> None:
-    file = tmp_path / "templates.json"
-    file.write_text(f'{{"other/image:2": "{template_name(IMAGE)}"}}')
-    box = lab.connect(templates=str(file)).create(lab.request(image="other/image:2"))
-    assert says(box, "cat hello.txt") == "hello\n"
-    lab.destroy(box)
-
-
-def test_refused_lifetime_is_config_error(lab: E2BLab) -> None:
-    with pytest.raises(ConfigError, match="cannot be greater than"):
-        lab.connect(longest_life_s=86400).create(lab.request(deadline_s=7200))
 
 
 def test_missing_certificates_are_named(lab: E2BLab) -> None:
@@ -110,22 +113,16 @@ def test_command_survives_drops(lab: E2BLab, fault: str) -> None:
     assert says(box, "cat count") == "once\n"
 
 
-def test_short_command_is_one_process(lab: E2BLab) -> None:
-    box, counts = lab.make(), []
-    for _ in range(10):
-        before = lab.server.processes.started
-        assert says(box, "cat hello.txt") == "hello\n"
-        counts.append(lab.server.processes.started - before)
-    assert min(counts) == 1, counts  # on a busy machine the listener may lose the output, and polls
+@needs_go
+def test_gateway_survives_drops(lab: E2BLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    box, chance = lab.make(), Random(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(lab.server.faults, "takes", lambda _fault: chance.random() < 0.07)
+        assert_calls_answered_once(box, 40)
 
 
-def test_output_is_any_bytes(lab: E2BLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    box = lab.make()
-    result = run(box, "head -c 5000 /dev/zero; echo; echo 0 no 0; exit 9", max_output_bytes=100)
-    assert (result.exit_code, result.stdout, result.truncated) == (9, bytes(100), True), "an end marker is no end"
-    assert run(box, "printf '\udcff'").stdout == b"\xff"
-    monkeypatch.setattr(jobs, "LISTEN_S", 0)  # nobody listens, so the output is polled
-    assert says(box, "echo one; sleep 0.5; echo two") == "one\ntwo\n"
+def test_command_is_any_bytes(lab: E2BLab) -> None:
+    assert run(lab.make(), "printf '\udcff'").stdout == b"\xff"
 
 
 def test_exec_reads_no_login_profile(lab: E2BLab) -> None:
@@ -198,7 +195,15 @@ def test_ready_refuses_missing_templates(lab: E2BLab) -> None:
         E2BBackend.ready(refusing, needs(IMAGE, "gone:1"))
 
 
-def test_ready_builds_missing_templates(lab: E2BLab, checkout: Path) -> None:
+def test_ready_checks_templates_of_all_machines(lab: E2BLab) -> None:
+    refusing = SandboxSpec.model_validate({"backend": "e2b", "e2b": {"build_templates": False}})
+    machines = {IMAGE: [TaskMachine(), TaskMachine(cpus=4, memory_mb=8192)]}
+    with pytest.raises(ConfigError, match=r"first: swe-argo-.*-4c-8192m for"):
+        E2BBackend.ready(refusing, replace(needs(IMAGE), machines=machines))
+
+
+def test_ready_builds_missing_templates(lab: E2BLab, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_templates, "build_templates", partial(build_templates, poll_s=0.02))
     shutil.copytree(checkout, lab.server.machines.images / "own__image:3" / "testbed")
     assert E2BBackend.ready(SPEC, needs("own/image:3")).notices == []
     assert says(lab.make(image="own/image:3"), "cat hello.txt") == "hello\n"
@@ -221,10 +226,10 @@ def test_too_long_command_is_refused(lab: E2BLab) -> None:
 
 @pytest.mark.parametrize("units", [20, 50])
 def test_plan_warns_of_too_many_units(lab: E2BLab, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
-    monkeypatch.setenv("SWE_ARGO_UNITS", str(units))
-    settings.cache_clear()
-    notices = E2BBackend.ready(SPEC, needs(IMAGE)).notices
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setenv("SWE_ARGO_UNITS", str(units))
+        settings.cache_clear()
+        notices = E2BBackend.ready(SPEC, needs(IMAGE)).notices
     settings.cache_clear()
     assert len(notices) == (units > 20)
     assert all("50 units" in notice and "limits.units=20" in notice for notice in notices)
@@ -244,7 +249,7 @@ def test_run_removes_orphans_of_dead_owners(lab: E2BLab) -> None:
         return box.transport.sandbox_id
 
     number, own = leave(), lab.make()
-    assert list(E2BBackend.sandboxes().find_orphans().values()) == [number]
+    assert list(E2BBackend.find_orphans().values()) == [number]
     with E2BBackend.run_hooks(SPEC, None) as hooks:  # type: ignore[arg-type]
         assert numbers(lab) - before == {own.transport.sandbox_id}
         assert hooks.can_create()
@@ -253,6 +258,17 @@ def test_run_removes_orphans_of_dead_owners(lab: E2BLab) -> None:
         assert numbers(lab) - before == {own.transport.sandbox_id}
         leave()
     assert numbers(lab) - before == {own.transport.sandbox_id}
+
+
+def test_run_prints_a_full_account(
+    lab: E2BLab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account, "LOOK_S", 0.01)
+    monkeypatch.setattr(account, "PATIENCE_S", 0.0)
+    with E2BBackend.run_hooks(SPEC, None):  # type: ignore[arg-type]
+        E2BBackend.refusals(SPEC).refuse(1.0, "full")
+        wait_for(lambda: "note: E2B has had no room for another sandbox" in capsys.readouterr().err)
+    E2BBackend.refusals(SPEC).accept()
 
 
 # -- a service that has only the older routes
@@ -272,7 +288,7 @@ def test_older_routes_do_everything(old_lab: E2BLab) -> None:
     assert (body["timeout"], body["allow_internet_access"], body["metadata"]["run"]) == (900, False, "r1")
     assert diagnose("e2b", SandboxSpec()).well
     orphan(old_lab.machine(box))
-    assert list(E2BBackend.sandboxes().find_orphans().values()) == [box.transport.sandbox_id]
+    assert list(E2BBackend.find_orphans().values()) == [box.transport.sandbox_id]
     old_lab.destroy(box)
     assert old_lab.server.machines.list_all() == []
     old_lab.make()
@@ -339,10 +355,3 @@ def test_refused_key_is_named(lab: E2BLab, environment: pytest.MonkeyPatch) -> N
     diagnosis = diagnose("e2b", SandboxSpec())
     assert diagnosis.well is False
     assert "E2B_API_KEY" in diagnosis.detail
-
-
-def test_runtime_sets_the_backend(environment: pytest.MonkeyPatch) -> None:
-    environment.setenv("RUNTIME", "E2B")
-    tables: dict[str, Any] = {}
-    request.apply_environment(tables)
-    assert tables["sandbox"] == {"backend": "e2b"}

@@ -22,10 +22,7 @@ from swe_argo.steps.sandbox.protocol import Sandbox
 from tests.steps.sandbox.conformance import Conformance, says
 from tests.steps.sandbox.lab import IMAGE, BackendLab
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(not os.environ.get("E2B_API_KEY"), reason="E2B_API_KEY is not set"),
-]
+pytestmark = [pytest.mark.live, pytest.mark.skipif(not os.environ.get("E2B_API_KEY"), reason="E2B_API_KEY is not set")]
 REPOSITORY = """rm -rf /testbed && mkdir /testbed && cd /testbed && echo hello >hello.txt && git init -q && git add . &&
 git -c user.name=T -c user.email=t@example.org commit -qm one"""
 
@@ -51,7 +48,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveLab]:
     spec = SandboxSpec.model_validate({"backend": "e2b", "e2b": {"templates": str(templates)}})
     with LiveLab(E2BBackend.connect(spec)) as lab:
         yield lab
-    assert not [name for name in E2BBackend.sandboxes().find_orphans() if name.startswith("swe-argo-test-")]
+    assert not [name for name in E2BBackend.find_orphans() if name.startswith("swe-argo-test-")]
 
 
 class TestLiveE2B(Conformance):

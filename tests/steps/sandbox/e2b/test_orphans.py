@@ -56,7 +56,7 @@ def test_finalize_removes_its_run_only(world: World, lab: E2BLab) -> None:
     store = world.store.url
     own = {leave(lab, "sb-1", RUN, store), leave(lab, "sb-2", RUN, store)}
     foreign = {leave(lab, "sb-3", "other", store), leave(lab, "sb-4", RUN, OTHER_STORE)}
-    assert E2BBackend.sandboxes().find_orphans() == {}
+    assert E2BBackend.find_orphans() == {}
     result = world.finalize()
     assert result.returncode == 0, result.stderr
     assert (names(lab), result.stderr) == (foreign, f"removed: {', '.join(sorted(own))}\n")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from swe_argo.steps.sandbox.docker.backend import DockerBackend
 from swe_argo.steps.sandbox.egress.relay import EgressKey
@@ -109,6 +113,94 @@ def test_broken_egress_proxy_breaks_nothing_else(tmp_path: Path, servers: Server
         assert guarded.run("curl -sS -m 3 http://good.test/ | grep answer; echo ended").endswith("ended")
         assert "answer" not in guarded.run("curl -sS -m 3 http://good.test/")
         assert guarded.box.outside_failure() is None
+
+
+ROUND_TRIPS = """
+import socket, ssl
+context, hello = ssl.create_default_context(), ssl.MemoryBIO()
+try:
+    context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="good.test").do_handshake()
+except ssl.SSLWantReadError:
+    pass
+hello = hello.read()
+link = socket.create_connection(("127.0.0.1", 3128), 60)
+link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+link.sendall(b"CONNECT good.test:443 HTTP/1.1\\r\\n\\r\\n")
+assert b" 200 " in link.recv(4096)
+link.sendall(hello)
+echo = b""
+while len(echo) < len(hello):
+    echo += link.recv(4096)
+for _ in range(4200):  # more than the program could once hold
+    link.sendall(b"x")
+    assert link.recv(1) == b"x"
+print("passed")
+"""
+
+
+class Echo(socketserver.BaseRequestHandler):
+    @override
+    def handle(self) -> None:
+        while data := self.request.recv(4096):
+            self.request.sendall(data)
+
+
+@pytest.mark.slow
+@needs_bubblewrap
+def test_egress_proxy_carries_many_small_pieces(tmp_path: Path, servers: Servers) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as echo:
+        threading.Thread(target=echo.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        upstream = Servers({**servers.ports, 443: echo.server_address[1]}, servers.certificate)
+        with local_sandbox(tmp_path) as box, guard(box, upstream) as guarded:
+            assert guarded.run(f"python3 -c {shlex.quote(ROUND_TRIPS)}") == "passed"
+            assert guarded.run("curl -sS http://good.test/") == "answer"
+        echo.shutdown()
+
+
+MANY_AT_ONCE = """
+import contextlib, socket, threading
+def connect(port):
+    for _ in range(50):
+        with contextlib.suppress(ConnectionError), socket.create_connection(("127.0.0.1", port), 60) as link:
+            link.shutdown(socket.SHUT_WR)
+            while link.recv(4096):
+                pass
+threads = [threading.Thread(target=connect, args=[port]) for port in (3128, 443, 80) * 10]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print("passed")
+"""
+
+
+@needs_bubblewrap
+def test_egress_proxy_numbers_connections_of_all_ports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, servers: Servers
+) -> None:
+    monkeypatch.setattr(bubblewrap, "_has_option", lambda _name: False)  # as before 0.8: its root may use low ports
+    with local_sandbox(tmp_path) as box, guard(box, servers) as guarded:
+        assert guarded.run(f"python3 -c {shlex.quote(MANY_AT_ONCE)}") == "passed"
+        assert guarded.run("curl -sS http://good.test/") == "answer"
+        assert guarded.run(BY_NAME) == "answeranswer"
+
+
+ABANDONED = """
+import socket, struct
+for _ in range(300):
+    link = socket.create_connection(("127.0.0.1", 3128), 60)
+    link.sendall(b"GET http://good.test/big HTTP/1.1\\r\\n\\r\\n")
+    link.shutdown(socket.SHUT_WR)
+    link.recv(1)
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    link.close()
+print("passed")
+"""
+
+
+@needs_bubblewrap
+def test_egress_proxy_forgets_abandoned_connections(tmp_path: Path, servers: Servers) -> None:
+    with local_sandbox(tmp_path) as box, guard(box, servers) as guarded:
+        assert guarded.run(f"python3 -c {shlex.quote(ABANDONED)}") == "passed"
+        assert guarded.run("curl -sS http://good.test/") == "answer"
 
 
 @needs_bubblewrap

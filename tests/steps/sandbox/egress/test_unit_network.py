@@ -16,6 +16,7 @@ from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.contracts.solve_record import SolveRecord
 from swe_argo.steps.contracts.trajectory import Trajectory
 from swe_argo.steps.contracts.verdict import GradeRecord
+from swe_argo.steps.datasets.mini import HARBOR_TASKS
 from swe_argo.steps.errors import EXIT_CONFIG, EXIT_OK, ConfigError
 from swe_argo.steps.sandbox import unit_sandbox
 from swe_argo.steps.sandbox.gateway_job import start_gateway
@@ -29,6 +30,7 @@ from tests.steps.grading.conftest import GOLD, Lab, eval_script
 from tests.steps.sandbox.egress.test_relay import KILL
 from tests.steps.solve_process import SolveProcess, observations
 from tests.steps.test_grade import Unit
+from tests.workflows.command import plan_request
 
 pytestmark = [needs_go, pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")]
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
@@ -160,7 +162,23 @@ def test_plan_refuses_task_whose_network_cannot_be_closed(
     monkeypatch.setattr(bubblewrap, "probe", lambda: "bubblewrap is not installed")
     spec = SandboxSpec.model_validate({"backend": "local", "local": {"images": str(images)}})
     needs = SandboxNeeds(
-        ["img"], acts=False, solves=False, grading_network=True, timeout_s=1, machines={"img": machine}
+        ["img"], acts=False, solves=False, grading_network=True, timeout_s=1, machines={"img": [TaskMachine(), machine]}
     )
     with pytest.raises(ConfigError, match=f"tasks with network_mode {machine.network_mode} need isolation"):
         LocalBackend.ready(spec, needs)
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("phase", ["environment", "verifier"])
+def test_plan_prepares_the_program_of_allowlists(tmp_path: Path, phase: str) -> None:
+    task, home = tmp_path / "task", tmp_path / "home"
+    shutil.copytree(HARBOR_TASKS / "greeting", task)
+    home.mkdir()
+    (home / "gateway").write_text("not a folder")
+    words = ("--dataset", str(task), "--store", str(tmp_path / "store"), "--agent", "gold", "--backend", "local")
+    plan_request(*words, "--run-id", "closed", env={"SWE_ARGO_HOME": str(home)})
+    lines = f'[{phase}]\nnetwork_mode = "allowlist"\nallowed_hosts = ["good.invalid"]'
+    toml = (task / "task.toml").read_text().replace('network_mode = "no-network"\n', "")
+    (task / "task.toml").write_text(toml.replace(f"[{phase}]", lines))
+    with pytest.raises(ConfigError, match="the model gateway cannot be stored"):
+        plan_request(*words, "--run-id", "open", env={"SWE_ARGO_HOME": str(home)})

@@ -138,24 +138,18 @@ def test_dns_needs_network(network: bool, nameservers: list[str], policy: str, c
     assert result["metadata"]["labels"]["swe-argo/network"] == ("open" if network else "none")
 
 
-def amounts(cpu: str, memory: str, disk: str) -> dict[str, str]:
-    return {"cpu": cpu, "memory": memory, "ephemeral-storage": disk}
-
-
 @pytest.mark.parametrize(
     ("options", "requests", "limits"),
     [
-        ({}, amounts("500m", "1024Mi", "1024Mi"), amounts("4", "8192Mi", "20480Mi")),
-        ({"cpus": 0.25, "memory_mb": 512, "disk_mb": 300}, *[amounts("250m", "512Mi", "300Mi")] * 2),
-        (
-            {"cpus": 1.5, "memory_mb": 512, "resource_factor": 2.0},
-            amounts("1", "1024Mi", "2048Mi"),
-            amounts("3", "1024Mi", "40960Mi"),
-        ),
+        ({}, ("500m", "1024Mi", "1024Mi"), ("4", "8192Mi", "20480Mi")),
+        ({"cpus": 0.25, "memory_mb": 512, "disk_mb": 300}, *[("250m", "512Mi", "300Mi")] * 2),
+        ({"cpus": 1.5, "memory_mb": 512, "resource_factor": 2}, ("1", "1024Mi", "2048Mi"), ("3", "1024Mi", "40960Mi")),
     ],
 )
-def test_requests_are_below_limits(options: Any, requests: dict[str, str], limits: dict[str, str]) -> None:
-    assert resources(request(**options), NamespaceSettings()) == {"requests": requests, "limits": limits}
+def test_requests_are_below_limits(options: Any, requests: tuple[str, ...], limits: tuple[str, ...]) -> None:
+    names = ("cpu", "memory", "ephemeral-storage")
+    expected = {"requests": dict(zip(names, requests, strict=True)), "limits": dict(zip(names, limits, strict=True))}
+    assert resources(request(**options), NamespaceSettings()) == expected
     if "resource_factor" in options:
         assert pod(**options)["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "4096Mi"}
 

@@ -66,7 +66,6 @@ SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 
 LOST = [
     (pod("Failed", ended(137, "OOMKilled")), "OUT_OF_MEMORY", "limit of 64Mi"),
-    (pod("Succeeded", ended(0, "OOMKilled")), "OUT_OF_MEMORY", "limit of 64Mi"),
     (FULL_DISK, "OUT_OF_DISK", "total limit of containers 20Mi"),
     (failed("Evicted", 'Usage of EmptyDir volume "jobs" exceeds the limit "1M". '), "OUT_OF_DISK", '"jobs" exceeds'),
     (failed("Evicted", 'Container sandbox exceeded its local ephemeral storage limit "20Mi". '), "OUT_OF_DISK", "20Mi"),
@@ -150,13 +149,7 @@ def test_identity_is_per_container() -> None:
 
 @pytest.mark.parametrize(
     ("image_id", "digest"),
-    [
-        ("docker.io/library/x@sha256:ab", "sha256:ab"),
-        ("docker-pullable://x@sha256:ab", "sha256:ab"),
-        ("sha256:cd", "sha256:cd"),
-        ("", None),
-        ("x:latest", None),
-    ],
+    [("docker.io/library/x@sha256:ab", "sha256:ab"), ("sha256:cd", "sha256:cd"), ("", None), ("x:latest", None)],
 )
 def test_image_digest_is_the_running_one(image_id: str, digest: str | None) -> None:
     assert image_digest(pod("Running", {**RUNNING, "imageID": image_id})) == digest
@@ -192,6 +185,10 @@ REFUSED = 'failed to do request: Head "https://localhost/v2/none/manifests/1": d
 RATE = "unexpected status code https://hub/v2/x/manifests/1: 429 Too Many Requests - Server message: toomanyrequests"
 
 
+def unstarted(message: str) -> Any:
+    return failed("", "", ended(128, "StartError", message))
+
+
 def start_error(status: Any, waited_s: float = 1, limit_s: float = 900) -> StepError:
     error = start_failure(status, limit_s, waited_s)
     assert error is not None
@@ -204,9 +201,7 @@ def start_error(status: Any, waited_s: float = 1, limit_s: float = 900) -> StepE
         ("ErrImageNeverPull", 'Container image "localhost/none:1" is not present with pull policy of Never'),
         ("InvalidImageName", "couldn't parse image name: invalid reference format"),
         ("ErrImagePull", NOT_FOUND),
-        ("ErrImagePull", f"rpc error: code = NotFound desc = {NOT_FOUND}"),
         ("ImagePullBackOff", f'Back-off pulling image "none:1": ErrImagePull: {NOT_FOUND}'),
-        ("ErrImagePull", "reading manifest 1 in docker.io/library/none: manifest unknown"),
         ("ErrImagePull", "pull access denied, repository does not exist or may require authorization"),
         ("ErrImagePull", "unexpected status from HEAD request to https://r.example/v2/x/manifests/1: 401 Unauthorized"),
         ("ErrImagePull", "no match for platform in manifest: not found"),
@@ -224,20 +219,19 @@ def test_missing_image_is_a_config_error(reason: str, message: str) -> None:
     ("status", "failure_class", "words"),
     [
         *[
-            (pod("Pending", waiting(reason, message), condition("PodScheduled")), "IMAGE_PULL", message[:60])
-            for reason in ("ErrImagePull", "ImagePullBackOff")
-            for message in (REFUSED, RATE, "context deadline exceeded", "dial tcp: lookup r: no such host")
+            (pod("Pending", waiting("ErrImagePull", message), condition("PodScheduled")), "IMAGE_PULL", message[:60])
+            for message in (REFUSED, RATE, "context deadline exceeded")
         ],
         (
-            pod("Pending", None, condition("PodScheduled", "False", "Unschedulable", UNSCHEDULABLE)),
+            pod("Pending", None, condition("PodScheduled", "False", "", UNSCHEDULABLE)),
             "UNSCHEDULABLE",
             "1 Insufficient cpu",
         ),
         (pod("Pending"), "UNSCHEDULABLE", "sb-1"),
         (
-            pod("Pending", waiting("CreateContainerError", "context deadline exceeded"), condition("PodScheduled")),
+            pod("Pending", waiting("CreateContainerError", "no space"), condition("PodScheduled")),
             "SANDBOX_CREATE",
-            "context deadline exceeded",
+            "no sp",
         ),
     ],
 )
@@ -251,28 +245,17 @@ def test_start_is_waited_for(status: Any, failure_class: str, words: str) -> Non
 @pytest.mark.parametrize(
     ("status", "kind", "failure_class", "words"),
     [
-        (
-            failed("", "", ended(128, "StartError", 'exec: "/bin/sh": stat /bin/sh: no such file or directory')),
-            ConfigError,
-            None,
-            "/bin/sh",
-        ),
-        (
-            failed("", "", ended(128, "StartError", "container init was OOM-killed (memory limit too low?)")),
-            ResourceError,
-            "OUT_OF_MEMORY",
-            "",
-        ),
-        (failed("", "", ended(128, "StartError", "cgroup: device busy")), InfraError, "SANDBOX_CREATE", ""),
+        (unstarted('exec: "/bin/sh": stat /bin/sh: no such file'), ConfigError, "IMAGE_MISSING", "/bin/sh"),
+        (unstarted("container init was OOM-killed (memory limit too low?)"), ResourceError, "OUT_OF_MEMORY", ""),
+        (unstarted("cgroup: device busy"), InfraError, "SANDBOX_CREATE", ""),
         (pod("Failed", reason="OutOfcpu", message="Not enough resource: cpu"), InfraError, "UNSCHEDULABLE", "OutOfcpu"),
         (disrupted("PreemptionByScheduler", "preempting"), InfraError, "PREEMPTED", ""),
         (failed("DeadlineExceeded", "Pod was active"), InfraError, "SANDBOX_CREATE", "deadline of 60 s"),
     ],
 )
-def test_failed_start_has_its_class(status: Any, kind: type[StepError], failure_class: str | None, words: str) -> None:
+def test_failed_start_has_its_class(status: Any, kind: type[StepError], failure_class: str, words: str) -> None:
     error = start_error(status, 61)
-    assert type(error) is kind
-    assert failure_class is None or error.failure_class is FailureClass[failure_class]
+    assert (type(error), error.failure_class) == (kind, FailureClass[failure_class])
     assert words in error.reason
 
 

@@ -16,7 +16,7 @@ from kubernetes.config import kube_config
 
 from swe_argo.steps.contracts.sandbox_spec import SandboxSpec
 from swe_argo.steps.errors import ConfigError
-from swe_argo.steps.kube.client import Cluster
+from swe_argo.steps.kube.client import Cluster, RetryPolicy
 from swe_argo.steps.sandbox.docker.engine import connect_engine
 from swe_argo.steps.sandbox.kubernetes.checks import rights
 from swe_argo.steps.sandbox.kubernetes.checks.rights import check_namespace
@@ -26,6 +26,11 @@ from tests.kube_api import NAMESPACE, write_kubeconfig
 from tests.workflows.command import call
 
 NOBODY = "https://127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights, "FIRST", RetryPolicy(total_s=0.1, first_s=0.01, rights_s=0.0))
 
 
 def refusal(host: str) -> str:

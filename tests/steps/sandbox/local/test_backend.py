@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import signal
 import sys
 import time
@@ -22,10 +21,12 @@ from swe_argo.steps.sandbox.local import bubblewrap
 from swe_argo.steps.sandbox.local.backend import LocalBackend
 from swe_argo.steps.sandbox.local.sandbox import LocalSandbox
 from swe_argo.steps.sandbox.protocol import BundleMount, Sandbox, SandboxRequest
-from tests.steps.sandbox.conformance import Conformance
+from tests.steps.sandbox.conformance import Commands, Conformance
+from tests.steps.sandbox.gateway_agents import GatewayAgents
 from tests.steps.sandbox.lab import BackendLab, BoxBackend, add_image
 from tests.steps.sandbox.marks import JOIN_SESSION_KEYRING, KEYCTL
 from tests.steps.sandbox.mounted_bundles import PLACE, assert_mounted, make_bundle
+from tests.steps.sandbox.started_jobs import StartedJobs
 
 needs_bubblewrap = pytest.mark.skipif(bubblewrap.probe() is not None, reason=str(bubblewrap.probe()))
 
@@ -70,7 +71,15 @@ class TestLocalInNamespaces(Conformance):
         return namespaces
 
 
-class TestLocalTranslated(Conformance):
+class TestLocalTranslated(Commands):
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def lab(translated: LocalLab) -> LocalLab:
+        return translated
+
+
+@pytest.mark.long  # the same supervisor runs the jobs of TestLocalInNamespaces
+class TestLocalTranslatedJobs(StartedJobs, GatewayAgents):
     @pytest.fixture(scope="class")
     @staticmethod
     def lab(translated: LocalLab) -> LocalLab:
@@ -84,32 +93,20 @@ def lives(pid: int) -> bool:
         return False
 
 
-def wait_for_end(*pids: int) -> None:
-    while any(lives(pid) for pid in pids):  # the time limit of a test ends this
-        time.sleep(0.05)
-
-
-def test_destroy_ends_processes(translated: LocalLab) -> None:
+@pytest.mark.parametrize("has_supervisor", [True, False])
+def test_destroy_ends_processes(translated: LocalLab, has_supervisor: bool) -> None:
     box = translated.make()
     apart = "setsid -f bash -c 'echo $$ >>pids; exec sleep 1000'"
     both = "until [ $(wc -l <pids) = 2 ]; do sleep 0.05; done"
     box.exec(f"{apart}; (sleep 1000 & echo $! >>pids); {both}", timeout_s=60)
     pids = [int(line) for line in box.read("/testbed/pids").split()]
-    assert len(pids) == 2
-    assert all(lives(pid) for pid in pids)
+    if not has_supervisor:
+        translated.kill(box)
+        time.sleep(0.1)
+    assert [lives(pid) for pid in pids] == [True, True]
     translated.destroy(box)
-    wait_for_end(*pids)
-
-
-def test_destroy_needs_no_supervisor(translated: LocalLab) -> None:
-    box = translated.make()
-    box.exec("sleep 1000 & echo $! >pid", timeout_s=60)
-    pid = int(box.read("/testbed/pid"))
-    translated.kill(box)
-    time.sleep(0.1)
-    assert lives(pid)
-    translated.destroy(box)
-    wait_for_end(pid)
+    while any(lives(pid) for pid in pids):  # the time limit of a test ends this
+        time.sleep(0.05)
 
 
 def test_agents_need_an_isolated_host(translated: LocalLab) -> None:
@@ -117,31 +114,27 @@ def test_agents_need_an_isolated_host(translated: LocalLab) -> None:
         translated.make(isolated=True)
 
 
-@needs_bubblewrap
-def test_agents_may_use_namespaces(namespaces: LocalLab) -> None:
-    machine = namespaces.make(isolated=True).machine
-    assert (machine.isolation, machine.network) == ("bubblewrap", False)
-
-
-def test_machine_reports_no_isolation(translated: LocalLab) -> None:
-    machine = translated.make(network=False).machine
-    assert (machine.backend, machine.isolation, machine.network) == ("local", "none", True)
+@pytest.mark.parametrize(
+    ("lab", "isolation", "network"),
+    [pytest.param("namespaces", "bubblewrap", False, marks=needs_bubblewrap), ("translated", "none", True)],
+)
+def test_machine_reports_its_isolation(lab: str, isolation: str, network: bool, request: pytest.FixtureRequest) -> None:
+    box: LocalSandbox = request.getfixturevalue(lab).make(isolated=lab == "namespaces")
+    machine = box.machine
+    assert (machine.backend, machine.isolation, machine.network) == ("local", isolation, network)
     assert machine.image_digest is None
 
 
-def test_digest_is_beside_the_checkout(tmp_path: Path, checkout: Path) -> None:
-    shutil.copytree(checkout, tmp_path / "img" / "testbed")
-    (tmp_path / "img" / "digest").write_text("sha256:abc\n")
-    backend = LocalBackend(tmp_path, isolated=False)
-    box = backend.create(SandboxRequest("n", "img", 20, network=True))
-    backend.destroy(box)
-    assert box.machine.image_digest == "sha256:abc"
+def test_digest_is_beside_the_checkout(translated: LocalLab, checkout: Path) -> None:
+    add_image(translated.images, checkout, "digested")
+    (translated.images / "digested" / "digest").write_text("sha256:abc\n")
+    assert translated.make(image="digested").machine.image_digest == "sha256:abc"
 
 
-def test_missing_image_names_its_folder(tmp_path: Path) -> None:
-    request = SandboxRequest("n", "swebench/x:latest", 20, network=True)
-    with pytest.raises(ConfigError, match=rf"{tmp_path}/swebench__x:latest/testbed.*--backend docker") as caught:
-        LocalBackend(tmp_path, isolated=False).create(request)
+def test_missing_image_names_its_folder(translated: LocalLab) -> None:
+    folder = f"{translated.images}/swebench__x:latest/testbed"
+    with pytest.raises(ConfigError, match=rf"{folder}.*--backend docker") as caught:
+        translated.make(image="swebench/x:latest")
     assert caught.value.failure_class is FailureClass.IMAGE_MISSING
 
 
