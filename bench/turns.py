@@ -100,12 +100,12 @@ class InstantSandbox:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a conversation of TURNS turns took."""
+    """The cost of a conversation of TURNS turns."""
 
     ms_a_turn: float
     """CPU of the loop, without model and machine."""
     bytes_beside: int
-    """Of its trajectory, with token ids and logprobs, without its observations."""
+    """Size of its trajectory, with token ids and logprobs, without its observations."""
 
 
 def work(folder: Path, *, fn_calling: bool) -> Cost:

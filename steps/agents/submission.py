@@ -162,6 +162,16 @@ _COLLECT_S = 300.0
 """Time limit of all collect commands together: an agent's machine must not make its step overdue."""
 
 
+def _begin(box: Sandbox, collection: Collection) -> str:
+    """Run the collection's first command, if it has one, and return its output."""
+    if not collection.begin:
+        return ""
+    result = box.exec(collection.begin, timeout_s=_COLLECT_S)
+    if result.exit_code != 0:
+        raise script_failure("the task's first command", result)
+    return result.stdout.decode().strip()
+
+
 def _run_commands(box: Sandbox, collection: Collection, begin: str, workdir: str) -> str:
     """Run the commands that write the artifacts. Return the first problem, which is the agent's, else ""."""
     left_s = _COLLECT_S
@@ -198,11 +208,8 @@ def prepare(box: Sandbox, instance: Instance) -> WorkStart:
         collection = instance.machine.collection if instance.machine else None
         if collection is None:
             return _LayerStart(list_machine(box))
-        begin = box.exec(collection.begin or ":", timeout_s=_COLLECT_S)
-        if begin.exit_code != 0:
-            raise script_failure("the task's first command", begin)
         listing, workdir = list_machine(box), (instance.machine.workdir if instance.machine else None) or WORKDIR
-        return _LayerStart(listing, _resolve_links(box, collection), begin.stdout.decode().strip(), workdir)
+        return _LayerStart(listing, _resolve_links(box, collection), _begin(box, collection), workdir)
     history = hide_history(box)
     return replace(record_start(box, history.head), history=history)
 

@@ -112,11 +112,13 @@ def _collect(box: Sandbox, before: Listing, artifacts: Sequence[Artifact] | None
     if not is_complete(listed):
         return CreatedLayer(b"", f"{NOT_COLLECTED}: {_describe_failure(listed)}")
     now = Listing.of(listed.stdout, before.mounts)
+    sources: list[bytes] = []
     if artifacts is None:
         changes = _compare(before, now)
     else:
         changes = _compare(Listing.of(b"", before.mounts), now, select=partial(_is_selected, artifacts))
-        changes.deleted.extend(file.path for file in changes.folders if file.path in _sources(artifacts))
+        sources = _sources(artifacts)
+        changes.deleted.extend(file.path for file in changes.folders if file.path in sources)
     skipped = ""
     if changes.skipped:
         first = changes.skipped[0].decode(errors="replace")[:200]
@@ -132,7 +134,7 @@ def _collect(box: Sandbox, before: Listing, artifacts: Sequence[Artifact] | None
             return CreatedLayer(b"", f"the changed files exceed {archive.MAX_BYTES >> 20} MiB when packed")
         if not packed:
             return CreatedLayer(b"", f"{NOT_COLLECTED}: {_describe_failure(result)}")
-    data, sizes = _write(changes, packed, () if artifacts is None else _sources(artifacts))
+    data, sizes = _write(changes, packed, sources)
     unread = len(changes.files) - len(sizes)
     notes = (skipped, f"{unread} changed files could not be read" if unread else "", problem)
     return CreatedLayer(data, "; ".join(filter(None, notes)), _summarize(changes, sizes), sum(sizes.values()))

@@ -25,11 +25,11 @@ MOMENTS = ("made", "init", "starting", "started", "working", "saving")
 """Before init runs; while it does; as Argo's two containers are started; as argoexec starts there; while the step
 works; when it has ended and its files are being saved."""
 OF_STARTING = 3
-"""So many pods are ended while they start for each that is ended in another moment: it is over soonest."""
+"""Pods ended while they start, for each that is ended at another moment: starting is the shortest moment."""
 
 
 def moment(pod: dict[str, Any]) -> str:
-    """Where in its life a pod is, by its status; "" where it is over."""
+    """Return the moment in a pod's life by its status; "" if it has ended."""
     status = pod.get("status") or {}
     if status.get("phase") not in ("Pending", "Running"):
         return ""
@@ -110,7 +110,7 @@ class Disturber:
 
 
 def preempt(pipeline: Pipeline, pod: str) -> None:
-    """As the scheduler does for a pod that matters more: it says so in a condition, and deletes (preemption.go)."""
+    """Preempt a pod as the scheduler does (preemption.go): set the condition, then delete it."""
     condition = {
         "type": "DisruptionTarget",
         "status": "True",

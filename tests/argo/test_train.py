@@ -34,7 +34,7 @@ NAME = "one"
 
 @dataclass
 class Gym:
-    """Where trainings run. ``tinker``: the way of the pods to Tinker's server, which a test may break."""
+    """The place of trainings. ``tinker``: the pods' connection to Tinker's server, which a test may break."""
 
     pipeline: Pipeline
     bench: Bench
@@ -87,7 +87,7 @@ class Gym:
         return sorted(item["metadata"]["name"] for item in items)
 
     def describe(self, name: str) -> str:
-        """What became of every Workflow of a training, for whoever reads a failed test."""
+        """Return the end of every Workflow of a training, for the message of a failed test."""
         kinds = [workflow for kind in ("train", "round", "evaluate") for workflow in self.workflows_of(name, kind)]
         return "\n".join(self.pipeline.describe(workflow) for workflow in kinds)
 
@@ -116,7 +116,7 @@ def gym(pipeline: Pipeline, s3_way: Way, folder: Path) -> Iterator[Gym]:
 
 
 def ruler(folder: Path, spec: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the same training comes to by ``swe-argo train``, undisturbed, with a server of its own."""
+    """Return the result of the same training by ``swe-argo train``, undisturbed, with its own server."""
     with bench(folder) as here:
         file = folder / "spec.json"
         local_fields = {"store": str(folder / "store"), "workers": 2, "sandbox": {"allow_host": True}}

@@ -9,7 +9,7 @@ import os
 import secrets
 import shlex
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,16 @@ def read_files(packed: str) -> dict[str, bytes]:
 
 def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
     """Return a packed folder with new contents of some files."""
+    return _rewrite(packed, contents.get)
+
+
+def keep_files(packed: str, names: set[str]) -> str:
+    """Return a packed folder with only the files of these names."""
+    return _rewrite(packed, lambda name, data: data if name in names else None)
+
+
+def _rewrite(packed: str, edit: Callable[[str, bytes], bytes | None]) -> str:
+    """Return a packed folder with the contents that ``edit`` returns, without the files for which it returns None."""
     if not packed:
         return ""
     target = io.BytesIO()
@@ -114,24 +124,10 @@ def replace_files(packed: str, contents: Mapping[str, bytes]) -> str:
     ):
         for member in source:
             file = source.extractfile(member)
-            data = contents.get(member.name, file.read() if file else b"")
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return base64.b64encode(target.getvalue()).decode()
-
-
-def keep_files(packed: str, names: set[str]) -> str:
-    """Return a packed folder with only the files of these names."""
-    if not packed:
-        return ""
-    target = io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(unpack(packed))) as source,
-        tarfile.open(fileobj=target, mode="w", format=tarfile.GNU_FORMAT) as tar,
-    ):
-        for member in source:
-            if member.name in names:
-                tar.addfile(member, source.extractfile(member))
+            data = edit(member.name, file.read() if file else b"")
+            if data is not None:
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
     return base64.b64encode(target.getvalue()).decode()
 
 

@@ -163,21 +163,21 @@ def read_server_name(record: bytes) -> str | None:
     if len(record) < end:
         return None
     hello = _Bytes(record[5:end])
-    if hello.number(1) != _CLIENT_HELLO or hello.number(3) != hello.left():
+    if hello.number(1) != _CLIENT_HELLO or hello.number(3) != hello.remaining():
         raise RefusedConnectionError("not a whole TLS client hello")
     hello.take(2 + 32)
     for size_bytes in (1, 2, 1):  # session, cipher suites, compression methods
         hello.take(hello.number(size_bytes))
     names: list[str] = []
-    extensions = _Bytes(hello.take(hello.number(2)) if hello.left() else b"")
-    while extensions.left():
+    extensions = _Bytes(hello.take(hello.number(2)) if hello.remaining() else b"")
+    while extensions.remaining():
         kind, data = extensions.number(2), _Bytes(extensions.take(extensions.number(2)))
         if kind == _SERVER_NAME:
             data.number(2)
             if data.number(1) != 0:
                 raise RefusedConnectionError("a TLS server name of an unknown type")
             names.append(data.take(data.number(2)).decode("latin-1").lower().rstrip("."))
-            if data.left():
+            if data.remaining():
                 raise RefusedConnectionError("several TLS server names")
     if len(names) > 1:
         raise RefusedConnectionError("several TLS server names")
@@ -190,11 +190,11 @@ class _Bytes:
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
-    def left(self) -> int:
+    def remaining(self) -> int:
         return len(self._data) - self._at
 
     def take(self, size: int) -> bytes:
-        if size > self.left():
+        if size > self.remaining():
             raise RefusedConnectionError("an invalid TLS client hello")
         self._at += size
         return self._data[self._at - size : self._at]

@@ -106,7 +106,7 @@ top_p = 1.0
 [llm.gpt4o-mini]
 model = "gpt-4o-mini"
 """
-"""Of OpenHands' template, where 0 and "" stand for none."""
+"""A group of OpenHands' template, where 0 and "" stand for none."""
 
 
 def test_openhands_template_is_read(tmp_path: Path) -> None:
